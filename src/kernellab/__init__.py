@@ -1,0 +1,65 @@
+"""kernellab: write one operation several ways; get one honest answer about which is right and fast.
+
+The public API on one page. Names load on first use: importing kernellab imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernellab import ops as ops
+    from kernellab.declare import Cost as Cost
+    from kernellab.declare import cases as cases
+    from kernellab.declare import index as index
+    from kernellab.declare import op as op
+    from kernellab.declare import optional as optional
+    from kernellab.declare import tensor as tensor
+    from kernellab.helpers import check_equal as check_equal
+    from kernellab.helpers import get_device as get_device
+    from kernellab.helpers import run_operation1 as run_operation1
+    from kernellab.helpers import run_operation2 as run_operation2
+    from kernellab.launch import cpp as cpp
+    from kernellab.launch import cuda as cuda
+    from kernellab.timing.benchmark import benchmark as benchmark
+
+__version__ = "0.1.0"
+
+_FUNCTIONS = {
+    # declaring
+    "op": "kernellab.declare",
+    "tensor": "kernellab.declare",
+    "index": "kernellab.declare",
+    "optional": "kernellab.declare",
+    "cases": "kernellab.declare",
+    "Cost": "kernellab.declare",
+    # one-call helpers
+    "benchmark": "kernellab.timing.benchmark",
+    "check_equal": "kernellab.helpers",
+    "get_device": "kernellab.helpers",
+    "run_operation1": "kernellab.helpers",
+    "run_operation2": "kernellab.helpers",
+}
+_MODULES = {
+    "ops": "kernellab.ops",  # the shipped ops
+    "cuda": "kernellab.launch.cuda",  # building hand-written code
+    "cpp": "kernellab.launch.cpp",
+}
+
+__all__ = ["__version__", *_FUNCTIONS, *_MODULES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = importlib.import_module(_MODULES[name])
+    elif name in _FUNCTIONS:
+        value = getattr(importlib.import_module(_FUNCTIONS[name]), name)
+    else:
+        raise AttributeError(f"module 'kernellab' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,38 @@
+"""Whose code raised: tracebacks cut down to the frames of the person reading them."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from kernellab.errors import UserError
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def explain(error: BaseException) -> str:
+    """`ValueError: message (file.py:12)`, the place being the author's own code."""
+    if isinstance(error, UserError):
+        detail = error.detail.splitlines()
+        return error.message + (f": {detail[0]}" if detail else "")
+    own = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
+    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {first_line(error)}{place}"
+
+
+def user_frames(error: BaseException) -> str:
+    """The traceback without kernellab's, torch's and the interpreter's own frames."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
+    return "".join(traceback.format_list(frames) + traceback.format_exception_only(error)).rstrip()
+
+
+def is_users(filename: str) -> bool:
+    """An op's own code counts as its author's, shipped or not; the rest of kernellab and installed packages do not."""
+    path = Path(filename)
+    if PACKAGE in path.parents:
+        return path.relative_to(PACKAGE).parts[0] == "ops"
+    return not filename.startswith("<") and "site-packages" not in path.parts and "lib" not in path.parts[:4]

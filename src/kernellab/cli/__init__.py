@@ -1,0 +1,77 @@
+"""The command `klab`: one thin module per verb.
+
+Help and listings answer at once, so nothing heavy is imported before a verb is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from kernellab import __version__
+from kernellab.errors import UserError
+
+VERBS = {
+    "run": "check every way of an op, time the right ones, say which to use",
+    "check": "say which ways are right",
+    "bench": "time the right ways",
+    "new": "write an op file to start from",
+    "list": "show the ops, their ways, and which can run here",
+    "doctor": "show what was found on this machine and what is missing",
+}
+
+EPILOG = "klab VERB --help explains a verb. Op files are Python and are executed: run only those you trust."
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="klab",
+        description="Write one operation several ways; get one honest answer about which is right and which is fastest.",
+        epilog=EPILOG,
+    )
+    top.add_argument("--version", action="version", version=f"kernellab {__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", title="verbs")
+    for verb, about in VERBS.items():
+        sub = verbs.add_parser(verb, help=about, description=about[0].upper() + about[1:] + ".")
+        sub.add_argument("--debug", action="store_true", help="show tracebacks instead of one sentence")
+        importlib.import_module(f"kernellab.cli.{_MODULES.get(verb, verb)}").arguments(sub, verb)
+    return top
+
+
+_MODULES = {"run": "measure", "check": "measure", "bench": "measure", "list": "listing"}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def run(argv: list[str]) -> int:
+    """Carry out a command line; returns the exit code."""
+    # SIGTERM is an interruption like Ctrl-C: what was measured is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    top = parser()
+    args, rest = top.parse_known_args(argv)
+    if args.verb is None:
+        top.print_help()
+        return 0
+    try:
+        module = importlib.import_module(f"kernellab.cli.{_MODULES.get(args.verb, args.verb)}")
+        code = module.run(args, rest)
+        sys.stdout.flush()
+        return int(code)
+    except UserError as error:
+        if args.debug:
+            raise
+        print(f"klab: {error.message}", file=sys.stderr)
+        if error.detail:
+            print(error.detail, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,192 @@
+"""`klab run`, `klab check`, `klab bench`: the same job with more or fewer stages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernellab.cli.options import case_request, project_defaults
+from kernellab.errors import UserError
+
+_STAGES = {"run": ["check", "time"], "check": ["check"], "bench": ["check", "time"]}
+
+
+def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
+    sub.add_argument("target", nargs="*", help="an op's name, a file (ops.py, ops.py:name) or package.module:op")
+    sub.add_argument("--impl", metavar="A,B", help="only these ways")
+    sub.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes of the dims, in order")
+    sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
+    sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
+    sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
+    sub.add_argument("--seed", type=int, metavar="N", help="the seed of all random inputs (default 0)")
+    sub.add_argument("--timeout", type=float, metavar="S", help="seconds for one way at one case (default 60)")
+    if verb != "check":
+        sub.add_argument("--seconds", type=float, metavar="S", help="time to spend timing each way (default 1; CPU 2)")
+        sub.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
+        sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
+    sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
+    sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
+    sub.add_argument("--quick", action="store_true", help="only the first case, few rounds")
+    sub.add_argument("--json", action="store_true", help="print the record, with its verdicts, as one JSON document")
+    sub.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    from kernellab import verdict
+    from kernellab.machine.environment import environment
+    from kernellab.reporting import terminal
+    from kernellab.running.runner import Runner
+    from kernellab.running.settings import Settings
+
+    if args.resume:
+        journal, settings = _resumed(Path(args.resume), args, rest)
+    else:
+        settings = Settings(**_settings(args, rest))
+        _refuse_unknown_targets(settings.targets)
+        journal = _begun(args, settings)
+    progress = _progress(args.json)
+    if os.environ.get("TRITON_INTERPRET"):
+        progress.say("TRITON_INTERPRET is set: ignored, timings are never taken in the interpreter")
+    runner = Runner(settings, journal, journal.record["environment"] or environment(), progress)
+    interrupted = False
+    try:
+        runner.run()
+    except KeyboardInterrupt:
+        interrupted = True
+        runner.close()
+    finally:
+        progress.stop()
+        _keep(journal)
+    record = verdict.derive(journal.record)
+    if args.json:
+        json.dump(record, sys.stdout, indent=1)
+        print()
+    else:
+        out = terminal.console()
+        terminal.show(record, out)
+        out.print(f"record: {_shown(journal.folder)}", style="dim")
+        if interrupted:
+            out.print(f"interrupted; klab {args.verb} --resume {_shown(journal.folder)} goes on", style="yellow")
+    journal.close()
+    return 130 if interrupted else verdict.exit_code(record)
+
+
+def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
+    defaults = project_defaults()
+    for name, value in defaults.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, [value] if name == "dtype" else value)
+    if not args.target:
+        raise UserError(f"no op named: klab {args.verb} gelu, or a file of your own. klab list shows the ops")
+    device = args.device or "auto"
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise UserError(f"no device {device!r}: cpu, cuda or cuda:1")
+    found: dict[str, Any] = {
+        "targets": args.target,
+        "stages": _STAGES[args.verb],
+        "request": case_request(args, rest).to_json(),
+        "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
+        "device": device,
+        "seed": args.seed if args.seed is not None else 0,
+        "timeout_s": _positive("--timeout", args.timeout if args.timeout is not None else 60.0),
+    }
+    if args.verb != "check":
+        found["refresh_ceilings"] = args.refresh_ceilings
+        if args.quick:
+            found |= {"rounds": 8, "seconds": 0.2}
+        if args.rounds is not None:
+            found["rounds"] = int(_positive("--rounds", args.rounds))
+        if args.seconds is not None:
+            found["seconds"] = _positive("--seconds", args.seconds)
+    return found
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0:
+        raise UserError(f"{name} {value:g}: must be above 0")
+    return value
+
+
+def _refuse_unknown_targets(targets: list[str]) -> None:
+    from kernellab.targets import resolve
+
+    for target in targets:
+        resolve(target)
+
+
+def _begun(args: argparse.Namespace, settings: Any) -> Any:
+    from kernellab.machine.environment import environment
+    from kernellab.running.record import JOURNAL, SCHEMA, Journal
+
+    folder = Path(args.out) if args.out else _fresh_folder(project_defaults().get("runs", "runs"), settings.targets)
+    if (folder / JOURNAL).exists():
+        raise UserError(f"{folder} already holds a run: --resume {folder} goes on with it, or name another folder")
+    journal = Journal(folder)
+    journal.write(
+        "run",
+        schema=SCHEMA,
+        command=["klab", *sys.argv[1:]],
+        seed=settings.seed,
+        environment=environment(),
+        settings=settings.to_json(),
+        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    )
+    return journal
+
+
+def _fresh_folder(runs: str, targets: list[str]) -> Path:
+    when = time.strftime("%Y%m%d-%H%M%S")
+    name = "-".join(re.sub(r"\W+", "-", Path(t).stem if t.endswith(".py") else t) for t in targets)[:40]
+    folder = Path(runs) / f"{when}-{name}"
+    number = 2
+    while folder.exists():
+        folder = Path(runs) / f"{when}-{name}-{number}"
+        number += 1
+    return folder
+
+
+def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[Any, Any]:
+    from kernellab.machine.environment import environment
+    from kernellab.running.record import Journal, read_journal
+    from kernellab.running.settings import Settings
+
+    if args.target or rest:
+        raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
+    events = read_journal(folder)
+    settings = Settings.from_json(events[0]["settings"])
+    events[0]["environment"] = environment()  # compared with the run's own before anything is measured
+    return Journal(folder, events), settings
+
+
+def _progress(quiet: bool) -> Any:
+    from kernellab.reporting.progress import LiveProgress, PlainProgress
+    from kernellab.reporting.terminal import console
+
+    if sys.stderr.isatty():
+        return LiveProgress(console(stderr=True))
+    return PlainProgress()
+
+
+def _keep(journal: Any) -> None:
+    """Save what there is; a disk that is full has already been reported."""
+    try:
+        journal.save()
+    except UserError:
+        if sys.exc_info()[0] is None:
+            raise
+
+
+def _shown(folder: Path) -> str:
+    try:
+        return str(folder.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)
+
+

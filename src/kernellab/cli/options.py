@@ -1,0 +1,84 @@
+"""Options several verbs share, and the defaults a project sets for them in `[tool.kernellab]`."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from kernellab.case import CaseRequest, parse_dtype, parse_shapes, parse_sizes
+from kernellab.errors import UserError, nearest
+
+# Option name in [tool.kernellab] → the type it must have there.
+_DEFAULTS: dict[str, type | tuple[type, ...]] = {
+    "impl": str,
+    "dtype": str,
+    "device": str,
+    "seed": int,
+    "timeout": (int, float),
+    "runs": str,
+    "seconds": (int, float),
+}
+
+
+def project_defaults(start: Path | None = None) -> dict[str, Any]:
+    """`[tool.kernellab]` of the nearest pyproject.toml at or above the current folder."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            break
+    else:
+        return {}
+    try:
+        table = tomllib.loads(file.read_text()).get("tool", {}).get("kernellab", {})
+    except (tomllib.TOMLDecodeError, OSError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from None
+    for name, value in table.items():
+        if name not in _DEFAULTS:
+            raise UserError(f"{file}: [tool.kernellab] has no setting {name!r}: {nearest(name, _DEFAULTS)}")
+        if not isinstance(value, _DEFAULTS[name]) or isinstance(value, bool):
+            raise UserError(f"{file}: [tool.kernellab] {name} cannot be {value!r}")
+    return dict(table)
+
+
+def case_request(args: argparse.Namespace, rest: list[str]) -> CaseRequest:
+    """The cases a command line asks for. What the parser did not know are dims: `--V 1024:8192:x2`."""
+    shapes = [shape for text in args.shape or [] for shape in parse_shapes(text)]
+    dtypes = [parse_dtype(t.strip()) for text in args.dtype or [] for t in text.split(",")]
+    return CaseRequest(shapes, list(dict.fromkeys(dtypes)), dims_in(rest), options_in(args.opt or []), args.quick)
+
+
+def dims_in(rest: list[str]) -> dict[str, list[int]]:
+    dims: dict[str, list[int]] = {}
+    words = list(rest)
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not name.isidentifier():
+            raise UserError(f"cannot understand {word!r}: klab VERB --help lists the options")
+        if not equals:
+            if not words:
+                raise UserError(f"no value for {word}: dims are given as --{name} 1024")
+            value = words.pop(0)
+        if not name[0].isupper():
+            raise UserError(f"no option {word.partition('=')[0]}: {nearest(name, KNOWN)}. Dims begin with a capital")
+        dims[name] = parse_sizes(name, value)
+    return dims
+
+
+def options_in(texts: list[str]) -> dict[str, list[str]]:
+    options: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not name or not values:
+            raise UserError(f"cannot read --opt {text!r}: write --opt name=value")
+        options[name] = [v.strip() for v in values.split(",")]
+    return options
+
+
+KNOWN = (
+    *("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "out", "quick"),
+    *("debug", "json", "resume", "refresh-ceilings"),
+)

@@ -1,0 +1,437 @@
+"""Declaring an operation once: Op, Impl, Cost and the description of its tensors.
+
+Nothing here imports torch, runs an implementation or knows how results are
+judged. An op file is executed code: importing it runs whatever stands in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernellab.case import (
+    ELLIPSIS,
+    Case,
+    CaseRequest,
+    CaseTable,
+    Size,
+    bind_shape,
+    cases,
+    parse_dtype,
+    parse_option,
+)
+from kernellab.errors import UserError, nearest
+
+__all__ = ["Arg", "Cost", "Impl", "Kind", "Op", "collecting", "index", "kind_of", "op", "optional", "tensor"]
+
+
+# What an op's inputs look like -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One tensor parameter: its dims by name, what its values are, whether it may be left out."""
+
+    dims: tuple[str, ...]
+    below: str | int | None = None  # not None: integers in [0, below)
+    sentinel: str | int | None = None  # an option or a number that may stand among them
+    optional: bool = False
+
+    @property
+    def is_index(self) -> bool:
+        return self.below is not None
+
+
+def tensor(dims: str) -> Arg:
+    """A floating-point tensor, `kl.tensor("M V")`; a leading `...` stands for any number of dims."""
+    return Arg(_dims(dims))
+
+
+def index(dims: str, *, below: str | int, sentinel: str | int | None = None) -> Arg:
+    """An int64 tensor of valid indices below a dim or a number; `sentinel` is mixed in."""
+    return Arg(_dims(dims), below, sentinel)
+
+
+def optional(arg: Arg) -> Arg:
+    """A tensor that may be None. Whether it is given is a yes/no option of the same name."""
+    return Arg(arg.dims, arg.below, arg.sentinel, optional=True)
+
+
+def _dims(text: str) -> tuple[str, ...]:
+    names = tuple(text.split())
+    for at, name in enumerate(names):
+        if name == ELLIPSIS and at == 0:
+            continue
+        if not name.isidentifier():
+            raise UserError(f"{text!r} is not a list of dim names: write names apart, for example 'M V'")
+    return names
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The fewest bytes an op must move, and its arithmetic by unit.
+
+    `read` and `write` hold tensors or numbers of bytes. `flops` is keyed by the unit that does the
+    work: `matmul` for multiply-adds a tensor core can take, `fp32` for ordinary arithmetic.
+    """
+
+    read: Sequence[Any] = ()
+    write: Sequence[Any] = ()
+    flops: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(map(_bytes, self.read))
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(map(_bytes, self.write))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "flops": dict(self.flops),
+        }
+
+
+def _bytes(thing: Any) -> int:
+    if thing is None:
+        return 0
+    return thing if isinstance(thing, int) else int(thing.numel()) * int(thing.element_size())
+
+
+# Ways of computing it ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a family of ways needs, per device type: None when it runs, else the reason it does not."""
+
+    name: str
+    cpu: str | None
+    cuda: str | None
+    interpreted_on_cpu: bool = False
+
+    def obstacle(self, device: str) -> str | None:
+        return self.cpu if device == "cpu" else self.cuda
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("manual", cpu=None, cuda=None),
+        Kind("torch", cpu=None, cuda=None),
+        Kind("compile", cpu=None, cuda=None),
+        Kind("triton", cpu="interpreter time is not speed", cuda=None, interpreted_on_cpu=True),
+        Kind("cuda", cpu="needs a GPU", cuda=None),
+        Kind("cpp", cpu=None, cuda="runs on the CPU: try --device cpu"),
+        Kind("python", cpu=None, cuda=None),
+    )
+}
+
+
+def kind_of(name: str, declared: str | None = None) -> Kind:
+    """`triton-v2` is of kind triton; a name that says nothing is plain Python calling anything."""
+    if declared is not None:
+        if declared not in KINDS:
+            raise UserError(f"no kind of implementation {declared!r}: {nearest(declared, KINDS)}")
+        return KINDS[declared]
+    return KINDS.get(name.split("-")[0], KINDS["python"])
+
+
+Supports = Callable[[Case], "bool | str"]
+
+
+@dataclass(eq=False)
+class Impl:
+    """One way of computing an op; call it like the function it wraps."""
+
+    op: Op
+    name: str
+    fn: Callable[..., Any]
+    kind: Kind
+    supports: Supports | None = None
+    mutates: frozenset[str] = frozenset()
+    grad_in_forward: bool = False
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.fn(*args, **options)
+
+    def refusal(self, case: Case) -> str | None:
+        """Why this way does not take the case, or None when it does."""
+        if self.supports is None:
+            return None
+        answer = self.supports(case)
+        if answer is True:
+            return None
+        return answer if isinstance(answer, str) else "outside its declared domain"
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name}[{self.name!r}]>"
+
+
+class Compiled:
+    """`torch.compile` of a function, made at the first call and made anew after `reset`.
+
+    Every size gets its own graph (`dynamic=False`): a case is timed with the code specialised for it.
+    """
+
+    def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
+        self.source = fn
+        self.settings = {"dynamic": False, **settings}
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self._compiled is None:
+            import torch
+
+            self._compiled = torch.compile(self.source, **self.settings)
+        return self._compiled(*args, **options)
+
+    def reset(self) -> None:
+        self._compiled = None
+
+
+# The op ------------------------------------------------------------------------------------------------
+
+
+class Op:
+    """A mathematical function: its reference, inputs, options, cost, and the ways of computing it."""
+
+    def __init__(
+        self,
+        reference: Callable[..., Any],
+        *,
+        name: str | None = None,
+        args: Mapping[str, Arg] | None = None,
+        options: Mapping[str, Sequence[Any]] | None = None,
+        dims: Mapping[str, str | int] | None = None,
+        where: Callable[[Case], bool] | None = None,
+        reduces: str = "",
+        cost: Callable[..., Cost] | None = None,
+        grad_cost: Callable[..., Cost] | None = None,
+        cases: CaseTable | None = None,
+        manual: bool = True,
+    ) -> None:
+        self.reference = reference
+        self.name = name or reference.__name__
+        self.doc = inspect.getdoc(reference) or ""
+        self.file = Path(inspect.getsourcefile(reference) or "<unknown>")
+        self.where = where
+        self.reduces = tuple(reduces.split())
+        self.cost = cost
+        self.grad_cost = grad_cost
+        self.default_cases = cases
+        self._read_signature(args, options)
+        self._order_dims(dims or {})
+        self.impls: dict[str, Impl] = {}
+        if manual:
+            self._add("manual", reference)
+        self.compile(reference)
+
+    def _read_signature(
+        self, args: Mapping[str, Arg] | None, options: Mapping[str, Sequence[Any]] | None
+    ) -> None:
+        parameters = inspect.signature(self.reference).parameters.values()
+        tensors = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        if not tensors:
+            raise UserError(f"op {self.name} takes no tensor: its positional parameters are its inputs")
+        self.args = dict(args) if args is not None else dict.fromkeys(tensors, Arg((ELLIPSIS,)))
+        if list(self.args) != tensors:
+            raise UserError(
+                f"op {self.name}: args= describes {', '.join(self.args)}, the function takes {', '.join(tensors)}"
+            )
+        self.options = {k: list(v) for k, v in (options or {}).items()}
+        for option, values in self.options.items():
+            if option not in keywords:
+                raise UserError(f"op {self.name}: option {option} is not a keyword-only parameter of the function")
+            if not values:
+                raise UserError(f"op {self.name}: option {option} lists no values")
+        # An optional tensor is given or not: one more option, absent first.
+        self.given = {n: [False, True] for n, a in self.args.items() if a.optional}
+
+    def _order_dims(self, defaults: Mapping[str, str | int]) -> None:
+        seen = dict.fromkeys(d for arg in self.args.values() for d in arg.dims)
+        for dim in (*defaults, *self.reduces):
+            if dim not in seen:
+                raise UserError(f"op {self.name} has no dim {dim}: {nearest(dim, seen)}")
+        self.dim_defaults = dict(defaults)
+        self.free_dims = tuple(d for d in seen if d not in defaults)
+        self.dims = (*self.free_dims, *(d for d in seen if d in defaults))
+
+    # Ways ----------------------------------------------------------------------------------------------
+
+    def impl(
+        self,
+        name: str,
+        *,
+        kind: str | None = None,
+        supports: Supports | None = None,
+        mutates: Sequence[str] = (),
+        grad_in_forward: bool = False,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a way: `@op.impl("triton", supports=lambda case: case.N <= 65536 or "too wide")`."""
+        if name in self.impls:
+            raise UserError(f"op {self.name} already has an implementation named {name}: give this one another name")
+        for arg in mutates:
+            if arg not in self.args:
+                raise UserError(f"implementation {name} of {self.name} mutates {arg}: {nearest(arg, self.args)}")
+
+        def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+            self._add(
+                name,
+                fn,
+                kind=kind,
+                supports=supports,
+                mutates=frozenset(mutates),
+                grad_in_forward=grad_in_forward,
+            )
+            return fn
+
+        return register
+
+    def _add(self, name: str, fn: Callable[..., Any], *, kind: str | None = None, **more: Any) -> None:
+        self.impls[name] = Impl(self, name, fn, kind_of(name, kind), **more)
+
+    def compile(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+        """Compile this function, with these `torch.compile` settings, in place of the reference."""
+        self._add("compile", Compiled(fn, **settings))
+        return fn
+
+    def __getitem__(self, name: str) -> Impl:
+        if name not in self.impls:
+            raise UserError(f"op {self.name} has no implementation {name}: {nearest(name, self.impls)}")
+        return self.impls[name]
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.reference(*args, **options)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}: {', '.join(self.impls)}>"
+
+    # Cases ---------------------------------------------------------------------------------------------
+
+    def all_options(self) -> dict[str, list[Any]]:
+        """Options and whether each optional tensor is given, first value first."""
+        return {**self.options, **self.given}
+
+    def call_options(self, case: Case) -> dict[str, Any]:
+        """The keyword arguments of a call at this case."""
+        return {k: v for k, v in case.options.items() if k in self.options}
+
+    def sizes(self, arg: Arg, case: Case) -> tuple[int, ...]:
+        """The sizes of an argument at a case."""
+        sizes: list[int] = []
+        for dim in arg.dims:
+            size = case.dims[dim]
+            sizes.extend(size if isinstance(size, tuple) else (size,))
+        return tuple(sizes)
+
+    def expand(self, request: CaseRequest, device: str) -> list[Case]:
+        """The cases a request means on a device type. Timing uses the first value of each option."""
+        table = dict(self.default_cases.on(device)) if self.default_cases else {}
+        if request.quick:  # the smallest honest run: the first of everything
+            table = {k: v[:1] for k, v in table.items()}
+        dtypes = [parse_dtype(t) for t in request.dtypes or table.pop("dtype", ["float32"])]
+        table.pop("dtype", None)
+        expanded = []
+        for dims in self._bindings(request, table):
+            for dtype, options in itertools.product(dtypes, self._option_choices(request)):
+                expanded.append(Case(dims, dtype, options, device=device))
+        kept = [case for case in expanded if self.where is None or self.where(case)]
+        if expanded and not kept:
+            raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: its where= says no")
+        return kept
+
+    def variants(self, case: Case) -> list[Case]:
+        """The case with every combination of option values: what a check has to cover."""
+        names = self.all_options()
+        first = [case]
+        for values in itertools.product(*names.values()):
+            variant = case.with_(options=dict(zip(names, values, strict=True)))
+            if variant != case and (self.where is None or self.where(variant)):
+                first.append(variant)
+        return first
+
+    def _bindings(self, request: CaseRequest, table: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Size]]:
+        for dim in request.dims:
+            if dim not in self.dims or dim == ELLIPSIS:
+                dims = [d for d in self.dims if d != ELLIPSIS]
+                hint = nearest(dim, dims) if dims else "its shape is given with --shape"
+                raise UserError(f"op {self.name} has no dim {dim}: {hint}")
+        needed = len(self.free_dims)
+        shapes = request.shapes or table.get("shape", ())
+        named = {k: v for k, v in table.items() if k != "shape" and not request.shapes}
+        bases = [bind_shape(s, self.dims, needed) for s in shapes] or [{}]
+        swept = {**named, **request.dims}
+        seen = set()
+        for base, sizes in itertools.product(bases, itertools.product(*swept.values())):
+            bound = self._fill({**base, **dict(zip(swept, sizes, strict=True))})
+            fingerprint = tuple(bound.items())
+            if fingerprint not in seen:
+                seen.add(fingerprint)
+                yield bound
+
+    def _fill(self, bound: Mapping[str, Size]) -> dict[str, Size]:
+        """Add defaulted dims; every dim in declaration order."""
+        full = dict(bound)
+        for dim, default in self.dim_defaults.items():
+            if dim not in full:
+                full[dim] = default if isinstance(default, int) else full[default]
+        missing = [d for d in self.dims if d not in full]
+        if missing:
+            flags = "--shape" if ELLIPSIS in missing else f"--shape or --{missing[0]}"
+            raise UserError(f"op {self.name} has no size for {' '.join(missing)}: give {flags}")
+        return {d: full[d] for d in self.dims}
+
+    def _option_choices(self, request: CaseRequest) -> Iterator[dict[str, Any]]:
+        declared = self.all_options()
+        for name in request.options:
+            if name not in declared:
+                raise UserError(f"op {self.name} has no option {name}: {nearest(name, declared)}")
+        lists = []
+        for name, values in declared.items():
+            asked = request.options.get(name)
+            lists.append([parse_option(name, t, values) for t in asked] if asked else values[:1])
+        for values in itertools.product(*lists):
+            yield dict(zip(declared, values, strict=True))
+
+
+# Finding the ops a file declares -----------------------------------------------------------------------
+
+_collectors: list[dict[str, Op]] = []
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[dict[str, Op]]:
+    """Gather the ops declared while a file runs; two of one name are refused."""
+    found: dict[str, Op] = {}
+    _collectors.append(found)
+    try:
+        yield found
+    finally:
+        _collectors.remove(found)
+
+
+def op(reference: Callable[..., Any] | None = None, /, **declaration: Any) -> Any:
+    """Declare an op: `@kl.op` or `@kl.op(cases=…, options=…)` above its plain PyTorch reference."""
+
+    def declare(fn: Callable[..., Any]) -> Op:
+        made = Op(fn, **declaration)
+        if _collectors:
+            if made.name in _collectors[-1]:
+                raise UserError(f"two ops are named {made.name}: give one of them another name")
+            _collectors[-1][made.name] = made
+        return made
+
+    return declare(reference) if reference is not None else declare
+
+
+__all__ += ["cases"]

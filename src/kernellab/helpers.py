@@ -1,0 +1,69 @@
+"""One-call helpers for notebooks: a device, closures to time, two functions compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kernellab.case import parse_dtype
+from kernellab.compare import FACTOR, SLACK, Errors, measure, special
+
+_BOTH_ROUNDED = Errors(max=2.0, q999=2.0, rel_l2=0.0, max_abs=0.0, at=())
+
+
+def get_device(index: int = 0) -> torch.device:
+    """The GPU of that index if there is one, else the CPU."""
+    return torch.device(f"cuda:{index}") if torch.cuda.is_available() else torch.device("cpu")
+
+
+def run_operation1(dim: int, operation: Callable[[torch.Tensor], Any]) -> Callable[[], Any]:
+    """A closure that applies `operation` to a random dim × dim matrix."""
+    x = torch.randn(dim, dim, device=get_device())
+    return lambda: operation(x)
+
+
+def run_operation2(dim: int, operation: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable[[], Any]:
+    """A closure that applies `operation` to two random dim × dim matrices."""
+    x, y = (torch.randn(dim, dim, device=get_device()) for _ in range(2))
+    return lambda: operation(x, y)
+
+
+def check_equal(
+    f: Callable[[torch.Tensor], torch.Tensor],
+    g: Callable[[torch.Tensor], torch.Tensor],
+    shape: Sequence[int] = (2048, 2048),
+    dtype: str | torch.dtype = "float32",
+    seed: int = 0,
+) -> None:
+    """Raise AssertionError unless g(x) equals f(x) on fresh random x, as closely as f equals itself in float64.
+
+    Where f cannot run in float64, g is compared with f directly.
+    """
+    name = parse_dtype(dtype) if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    device = get_device()
+    generator = torch.Generator(device=device).manual_seed(seed)
+    x = torch.randn(tuple(shape), generator=generator, device=device, dtype=getattr(torch, name))
+    expected, got = f(x.clone()), g(x.clone())
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        raise AssertionError(
+            f"results differ in form: {tuple(expected.shape)} {expected.dtype} and {tuple(got.shape)} {got.dtype}"
+        )
+    try:
+        oracle = f(x.double())
+        peer = measure(expected, oracle, rowwise=False)
+    except Exception:  # f takes no float64: hold both to each other
+        oracle, peer = expected.double(), _BOTH_ROUNDED
+    strange = special(got, oracle, expected)
+    if strange is not None:
+        raise AssertionError(strange)
+    errors = measure(got, oracle, rowwise=False)
+    for what, mine, theirs in (("largest", errors.max, peer.max), ("99.9 %", errors.q999, peer.q999)):
+        limit = FACTOR * theirs + SLACK
+        if mine > limit:
+            at = errors.at
+            raise AssertionError(
+                f"results differ: {what} error {mine:.3g} roundings, limit {limit:.3g}; "
+                f"at {list(at)} {got[at].item():.6g}, should be {oracle[at].item():.6g}"
+            )

@@ -1,0 +1,251 @@
+"""CUDA C++: kernels built by NVRTC in about a second with no toolkit, or by nvcc with host code.
+
+Offered as `kl.cuda`. `kernel` is what the shipped ops use; `inline` and `load` are for authors who
+bring their own host code and have nvcc.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernellab.errors import UserError
+from kernellab.launch.sources import fingerprint, locate
+from kernellab.machine import tools
+from kernellab.machine.paths import cache_dir, replace_file
+
+if TYPE_CHECKING:
+    import torch
+
+Dim = int | tuple[int, ...]
+
+
+def kernel(file: str | Path, name: str, *, options: Sequence[str] = ()) -> Kernel:
+    """The `__global__` function `name` of a CUDA C++ file; a template is named with its arguments.
+
+    >>> square = kernel("cuda.cu", "square<float>")      # doctest: +SKIP
+    >>> square(blocks, 256, x, y, x.numel())             # doctest: +SKIP
+    """
+    return Kernel(locate(file), name, tuple(options))
+
+
+class Kernel:
+    """A kernel launched as `kernel(grid, block, *args, shared=bytes, cluster=blocks)`.
+
+    Tensors are passed as pointers, ints as 64-bit integers, floats as doubles; a numpy scalar keeps
+    its own type. The launch goes to torch's current stream on the device of the first tensor.
+    """
+
+    def __init__(self, path: Path, name: str, options: tuple[str, ...]) -> None:
+        self.path, self.name, self.options = path, name, options
+        self._loaded: dict[int, Any] = {}
+
+    def __call__(
+        self, grid: Dim, block: Dim, *args: Any, shared: int = 0, cluster: Dim | None = None
+    ) -> None:
+        import torch
+        from cuda.core import LaunchConfig, launch
+
+        device = next((a.device for a in args if isinstance(a, torch.Tensor)), None)
+        if device is None or device.type != "cuda":
+            raise UserError(f"CUDA kernel {self.name} needs its tensors on a GPU")
+        with torch.cuda.device(device):
+            loaded = self._load(device.index)
+            if shared > 48 * 1024:
+                _allow_shared(loaded, shared)
+            config = LaunchConfig(grid=grid, block=block, shmem_size=shared, cluster=cluster)
+            values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
+            launch(_stream(torch.cuda.current_stream().cuda_stream), config, loaded, *values)
+
+    def _load(self, index: int) -> Any:
+        found = self._loaded.get(index)
+        if found is None:
+            import torch
+            from cuda.core import Device
+
+            Device(index).set_current()
+            torch.cuda.current_stream()  # torch's context is the primary one; make sure it exists
+            major, minor = torch.cuda.get_device_capability(index)
+            found = self.compile(f"sm_{major}{minor}").get_kernel(self.name)
+            self._loaded[index] = found
+        return found
+
+    def compile(self, arch: str) -> Any:
+        """The kernel's machine code for an architecture such as `sm_90`, as cuda-core's ObjectCode. No GPU needed."""
+        from cuda.core import ObjectCode
+
+        stem = fingerprint(self.path, self.name, arch, *self.options, _nvrtc_version())
+        cubin = cache_dir("nvrtc") / f"{stem}.cubin"
+        names = cubin.with_suffix(".json")
+        if cubin.exists() and names.exists():
+            return ObjectCode.from_cubin(cubin.read_bytes(), symbol_mapping=json.loads(names.read_text()))
+        code = self._compile(arch)
+        mapping = {k: v.decode() if isinstance(v, bytes) else v for k, v in code.symbol_mapping.items()}
+        replace_file(cubin, bytes(code.code))
+        replace_file(names, json.dumps(mapping).encode())
+        return code
+
+    def _compile(self, arch: str) -> Any:
+        from cuda.core import Program, ProgramOptions
+
+        settings = ProgramOptions(
+            name=str(self.path),
+            arch=arch,
+            std="c++17",
+            lineinfo=True,
+            include_path=[str(self.path.parent), *include_folders()],
+            define_macro=[o[2:] for o in self.options if o.startswith("-D")] or None,
+        )
+        try:
+            return Program(self.path.read_text(), "c++", settings).compile(
+                "cubin", name_expressions=(self.name,)
+            )
+        except Exception as error:  # NVRTC's log is the message
+            raise UserError(f"{self.path.name} does not compile for {arch}", str(error).strip()) from None
+
+
+def _allow_shared(loaded: Any, shared: int) -> None:
+    loaded.attributes.max_dynamic_shared_size_bytes = shared
+
+
+@functools.lru_cache(maxsize=64)
+def _stream(handle: int) -> Any:
+    from cuda.core import Stream
+
+    return Stream.from_handle(handle)
+
+
+def _nvrtc_version() -> str:
+    from cuda.bindings import nvrtc
+
+    return str(nvrtc.nvrtcVersion())
+
+
+@functools.cache
+def include_folders() -> tuple[str, ...]:
+    """Folders with CUDA's device headers: the pip packages', else a toolkit's."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    folders = []
+    for library in ("cudart", "cccl"):
+        try:
+            folder = find_nvidia_header_directory(library)
+        except Exception:  # not installed: a kernel that needs it will say which header is missing
+            folder = None
+        if folder:
+            folders.append(folder)
+    return tuple(folders)
+
+
+# With nvcc ---------------------------------------------------------------------------------------------
+
+
+def nvcc_missing() -> str | None:
+    """Why host-and-device code cannot be built here, or None when it can."""
+    if tools.nvcc() is not None:
+        return None
+    return "needs nvcc: install the CUDA toolkit, or write the kernel for kl.cuda.kernel, which needs none"
+
+
+def inline(
+    cpp_sources: str | Sequence[str],
+    cuda_sources: str | Sequence[str],
+    functions: Sequence[str],
+    extra_cuda_cflags: Sequence[str] = ("-O3",),
+    build_directory: str | Path | None = None,
+) -> Any:
+    """Host and device code given as text, built with torch's headers (half a minute the first time).
+
+    Returns the module with `functions` in it. An unchanged source is not built again.
+    """
+    _require_nvcc()
+    from torch.utils.cpp_extension import load_inline
+
+    text = json.dumps([cpp_sources, cuda_sources, list(functions), list(extra_cuda_cflags)])
+    name = "klab_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _with_tools(
+        lambda: load_inline(
+            name=name,
+            cpp_sources=_list(cpp_sources),
+            cuda_sources=_list(cuda_sources),
+            functions=list(functions),
+            extra_cuda_cflags=list(extra_cuda_cflags),
+            build_directory=str(_build_directory(build_directory, name)),
+            with_cuda=True,
+        )
+    )
+
+
+def load(
+    *files: str | Path,
+    extra_cuda_cflags: Sequence[str] = ("-O3",),
+    build_directory: str | Path | None = None,
+) -> Any:
+    """An author's own `.cu` and `.cpp` files with host code and a `PYBIND11_MODULE`, built as an extension."""
+    _require_nvcc()
+    from torch.utils.cpp_extension import load as load_extension
+
+    paths = [locate(file) for file in files]
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(fingerprint(path, *extra_cuda_cflags).encode())
+    name = "klab_" + digest.hexdigest()[:16]
+    return _with_tools(
+        lambda: load_extension(
+            name=name,
+            sources=[str(path) for path in paths],
+            extra_cuda_cflags=list(extra_cuda_cflags),
+            build_directory=str(_build_directory(build_directory, name)),
+            with_cuda=True,
+        )
+    )
+
+
+def _require_nvcc() -> None:
+    reason = nvcc_missing()
+    if reason is not None:
+        raise UserError(f"building CUDA host code {reason}")
+
+
+def _list(sources: str | Sequence[str]) -> list[str]:
+    return [sources] if isinstance(sources, str) else list(sources)
+
+
+def _build_directory(given: str | Path | None, name: str) -> Path:
+    folder = Path(given) if given is not None else cache_dir("extensions", name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _with_tools(build: Callable[[], Any]) -> Any:
+    """Run a build with this environment's own tools (ninja) on the PATH, and for this GPU only."""
+    import torch
+
+    saved = {key: os.environ.get(key) for key in ("PATH", "TORCH_CUDA_ARCH_LIST")}
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    if torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability()
+        os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
+    try:
+        return build()
+    finally:
+        for key, value in saved.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def same_device(tensor: torch.Tensor) -> Any:
+    """A context in which launches go to the tensor's device; nothing for CPU tensors."""
+    import contextlib
+
+    import torch
+
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()

@@ -1,0 +1,1 @@
+"""What this machine is: where things are kept, what it holds, what is missing."""

@@ -1,0 +1,113 @@
+"""What is stamped on every record: versions, GPU, driver, CPU, commit. Read without importing torch."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("kernellab", "torch", "triton", "numpy", "cuda-core", "nvidia-cuda-nvrtc")
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "packages": {name: version(name) for name in _PACKAGES},
+        "cpu": cpu(),
+        "gpus": gpus(),
+        "commit": commit(),
+    }
+
+
+def version(package: str) -> str | None:
+    if package == "kernellab":
+        from kernellab import __version__
+
+        return __version__
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def cpu() -> dict[str, Any]:
+    import psutil
+
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count()
+    return {"name": name, "cores": cores, "memory_bytes": psutil.virtual_memory().total}
+
+
+def gpus() -> list[dict[str, Any]]:
+    """Every NVIDIA GPU the driver knows, through NVML: no CUDA context is made."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # no driver, or no package: there is no GPU to speak of
+        return []
+    found = []
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            found.append(
+                {
+                    "name": _text(pynvml.nvmlDeviceGetName(handle)),
+                    "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
+                    "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                    "driver": driver,
+                    "max_sm_mhz": int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+                    "max_memory_mhz": int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
+                }
+            )
+    except Exception:  # a driver that answers half of the questions: keep what it said
+        pass
+    finally:
+        with contextlib.suppress(Exception):
+            pynvml.nvmlShutdown()
+    return found
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def commit() -> str | None:
+    """The commit of the folder the command runs in, marked when there are changes on top of it."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
+        dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if head.returncode != 0:
+        return None
+    return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
+
+
+def device_identity(env: dict[str, Any], device: str) -> str:
+    """One string per device and what decides its speed: cached ceilings and resumed runs are keyed by it."""
+    if device.startswith("cuda"):
+        index = int(device.partition(":")[2] or 0)
+        gpu = env["gpus"][index] if index < len(env["gpus"]) else {"name": "unknown", "uuid": "", "driver": ""}
+        return f"{gpu['name']} {gpu['uuid']} driver {gpu['driver']}"
+    return f"{env['cpu']['name']} {env['cpu']['cores']} cores"
+
+
+def run_key(env: dict[str, Any], device: str) -> str:
+    """What a resumed run must share with the run it continues."""
+    text = f"{env['packages']} {sys.version_info[:2]} {device_identity(env, device)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,29 @@
+"""Where kernellab keeps what it may rebuild: compiled kernels, measured ceilings, locks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder under the user's cache (`KERNELLAB_CACHE` moves it), made if absent."""
+    root = os.environ.get("KERNELLAB_CACHE")
+    if root is None:
+        root = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernellab")
+    folder = Path(root).joinpath(*parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with scratch.open("wb") as f:
+            f.write(content)
+            f.flush()
+            os.fsync(f.fileno())
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)

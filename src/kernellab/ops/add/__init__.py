@@ -1,0 +1,23 @@
+"""Add: two tensors in, one out; the yardstick for anything that only moves bytes."""
+
+import torch
+
+import kernellab as kl
+
+
+@kl.op(
+    args=dict(x=kl.tensor("... N"), y=kl.tensor("... N")),
+    cases=kl.cases(
+        shape=[(16384, 16384)],
+        dtype=["float32", "bfloat16"],
+        cpu=dict(shape=[(4096, 4096)], dtype=["float32"]),
+    ),
+)
+def add(x, y):
+    """x + y, elementwise."""
+    return x + y
+
+
+@add.impl("torch")
+def _(x, y):
+    return torch.add(x, y)

@@ -1,0 +1,46 @@
+"""y = f(x) in CUDA C++: launches `map_flat` and `map_rows` of elementwise.cuh, which an op's cuda.cu
+instantiates with its functor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from kernellab.launch.cuda import Kernel
+from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
+from kernellab.ops.layout import elementwise
+
+THREADS, LOADS = 256, 4  # as in elementwise.cuh
+# A block of rows is walked by at most this many blocks per column strip: the limit of a grid's y.
+MAX_GRID_Y = 65535
+
+
+def map_cuda(x: torch.Tensor, kernel: Callable[[str], Kernel], functor: str, op: str) -> torch.Tensor:
+    """f of every element, with the strides PyTorch would give the result.
+
+    `kernel` gives the op's instantiation by name, say "map_flat<Square, float, 4>".
+    """
+    require_float(x, op)
+    x, y, size = elementwise(x)
+    rows, cols = size.rows, size.cols
+    if rows * cols == 0:
+        return y
+    name = CUDA_NAMES[x.dtype]
+    if size.flat:
+        width = vector_width(x, y)
+        blocks = -(-cols // (THREADS * LOADS * width))
+        kernel(f"map_flat<{functor}, {name}, {width}>")(blocks, THREADS, x, y, cols)
+        return y
+    width = 1
+    if size.x_col == size.y_col == 1:
+        width = vector_width(x, y, cols, size.x_row, size.y_row)
+    cols, x_row, y_row = cols // width, size.x_row // width, size.y_row // width
+    across = min(THREADS, 1 << (cols - 1).bit_length())  # short rows share a block
+    down = THREADS // across
+    grid = (-(-cols // across), min(-(-rows // (down * LOADS)), MAX_GRID_Y))
+    kernel(f"map_rows<{functor}, {name}, {width}>")(
+        grid, (across, down), x, y, rows, cols, x_row, size.x_col, y_row, size.y_col
+    )
+    return y

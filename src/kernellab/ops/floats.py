@@ -1,0 +1,28 @@
+"""The floating-point types the shipped GPU kernels read and write; arithmetic is always fp32."""
+
+from __future__ import annotations
+
+import torch
+
+# torch's type, and what CUDA C++ calls it
+CUDA_NAMES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
+
+
+def require_float(x: torch.Tensor, op: str) -> None:
+    """Refuse a type no kernel was written for."""
+    if x.dtype not in CUDA_NAMES:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in CUDA_NAMES)
+        raise TypeError(f"{op} has no kernel for {x.dtype}: convert the tensor to one of {known}")
+
+
+def vector_width(x: torch.Tensor, y: torch.Tensor, *elements: int) -> int:
+    """Elements per 16-byte access if both start on 16 bytes and every count or stride given keeps to it, else 1.
+
+    >>> x = torch.empty(64)
+    >>> vector_width(x, x, 8, 20), vector_width(x, x, 8, 21), vector_width(x[1:], x, 8)
+    (4, 1, 1)
+    """
+    width = 16 // x.element_size()
+    if (x.data_ptr() | y.data_ptr()) % 16 or any(count % width for count in elements):
+        return 1
+    return width

@@ -1,0 +1,50 @@
+"""GeLU: x·Φ(x), exactly through erf or through the tanh approximation."""
+
+import math
+
+import torch
+
+import kernellab as kl
+
+
+@kl.op(
+    args=dict(x=kl.tensor("... N")),
+    options={"approximate": ["tanh", "none"]},
+    cases=kl.cases(
+        shape=[(16384, 16384)],
+        dtype=["float32", "bfloat16"],
+        cpu=dict(shape=[(4096, 4096)], dtype=["float32"]),
+    ),
+)
+def gelu(x, *, approximate="tanh"):
+    """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), or 0.5·x·(1 + erf(x/√2)) with approximate="none"."""
+    if approximate == "tanh":
+        # The textbook chain: nine kernels, each reading and writing the whole tensor.
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+    return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
+
+
+@gelu.impl("torch")
+def _(x, *, approximate="tanh"):
+    return torch.nn.functional.gelu(x, approximate=approximate)
+
+
+@gelu.impl("triton")
+def _(x, *, approximate="tanh"):
+    from kernellab.ops.gelu.triton import gelu_triton
+
+    return gelu_triton(x, approximate)
+
+
+@gelu.impl("cuda")
+def _(x, *, approximate="tanh"):
+    from kernellab.ops.gelu.cuda import gelu_cuda
+
+    return gelu_cuda(x, approximate)
+
+
+@gelu.impl("cpp")
+def _(x, *, approximate="tanh"):
+    from kernellab.ops.gelu.cpp import gelu_cpp
+
+    return gelu_cpp(x, approximate)

@@ -1,0 +1,69 @@
+"""Seeing tensors of any shape and strides as rows and columns, which is all a kernel has to know."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class Rows(NamedTuple):
+    """An input and an output of equal sizes as `rows × cols`; strides in elements."""
+
+    rows: int
+    cols: int
+    x_row: int
+    x_col: int
+    y_row: int
+    y_col: int
+
+    @property
+    def flat(self) -> bool:
+        """Both are one run of memory in the same order: no index arithmetic needed."""
+        return self.rows == 1 and self.x_col == 1 and self.y_col == 1
+
+
+def elementwise(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
+    """`(x, y, rows)` for y = f(x): a fresh y with the strides PyTorch would give it.
+
+    Dims that lie one after the other in both tensors are merged. What does not merge into two dims
+    (a 3-D slice, say) is first copied into y's order; `x` is then that copy.
+    """
+    y = torch.empty_like(x)
+    dims = _merged(x, y)
+    if len(dims) > 2:
+        x = torch.empty_like(y).copy_(x)
+        dims = _merged(x, y)
+    (rows, x_row, y_row), (cols, x_col, y_col) = [(1, 0, 0)] * (2 - len(dims)) + dims
+    return x, y, Rows(rows, cols, x_row, x_col, y_row, y_col)
+
+
+def _merged(x: torch.Tensor, y: torch.Tensor) -> list[tuple[int, int, int]]:
+    """`(size, x stride, y stride)` from slowest to fastest in y, neighbours merged where both allow it."""
+    if x.numel() == 0:
+        return [(0, 1, 1)]
+    order = sorted((d for d in range(x.dim()) if x.size(d) > 1), key=lambda d: (-y.stride(d), -x.stride(d)))
+    dims: list[tuple[int, int, int]] = []
+    for d in order:
+        size, xs, ys = x.size(d), x.stride(d), y.stride(d)
+        if dims and dims[-1][1] == size * xs and dims[-1][2] == size * ys:
+            dims[-1] = (dims[-1][0] * size, xs, ys)
+        else:
+            dims.append((size, xs, ys))
+    return dims or [(1, 1, 1)]
+
+
+def last_dim(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
+    """`(x, y, rows)` for an op along the last dim: one row per vector, a fresh contiguous y.
+
+    Leading dims that cannot be walked with one row stride make a contiguous copy of x first.
+    """
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    cols = x.size(-1) if x.dim() else 1
+    rows = x.numel() // cols if cols else 0
+    try:
+        view = x.view(rows, cols) if x.dim() else x.view(1, 1)
+    except RuntimeError:
+        x = x.contiguous()
+        view = x.view(rows, cols)
+    return x, y, Rows(rows, cols, view.stride(0), view.stride(1), cols, 1)

@@ -1,0 +1,46 @@
+"""Softmax over the last dim, any width: the op whose cost is in how often a row is read."""
+
+import torch
+
+import kernellab as kl
+
+
+@kl.op(
+    args=dict(x=kl.tensor("... N")),
+    reduces="N",
+    cases=kl.cases(
+        shape=[(4096, 1024), (4096, 4096), (4096, 16384), (4096, 65536), (4096, 131072)],
+        dtype=["float32", "bfloat16"],
+        cpu=dict(shape=[(4096, 4096)], dtype=["float32"]),
+    ),
+)
+def softmax(x):
+    """exp(x − max) / Σ exp(x − max) along the last dim."""
+    e = torch.exp(x - x.amax(dim=-1, keepdim=True))
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+@softmax.impl("torch")
+def _(x):
+    return torch.softmax(x, dim=-1)
+
+
+@softmax.impl("triton")
+def _(x):
+    from kernellab.ops.softmax.triton import softmax_triton
+
+    return softmax_triton(x)
+
+
+@softmax.impl("cuda")
+def _(x):
+    from kernellab.ops.softmax.cuda import softmax_cuda
+
+    return softmax_cuda(x)
+
+
+@softmax.impl("cpp")
+def _(x):
+    from kernellab.ops.softmax.cpp import softmax_cpp
+
+    return softmax_cpp(x)

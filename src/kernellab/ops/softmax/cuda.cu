@@ -1,0 +1,191 @@
+// Softmax over the last dim. A row is held in registers by some lanes of a warp, a block, or a cluster of
+// blocks, and so read once; only rows too wide for eight blocks' registers are read a second time.
+//
+// In every kernel x is [rows, cols] with strides (x_row, x_col), y is [rows, cols] contiguous, all counted
+// in accesses of WIDTH elements; WIDTH > 1 only where rows keep to that alignment and x_col is 1.
+#include <math_constants.h>
+
+#include "../vectors.cuh"
+
+constexpr float LOG2E = 1.4426950408889634f;
+#define INF CUDART_INF_F
+
+// The maximum of some elements and the sum of exp(element - maximum). NaN reaches the sum, not the maximum.
+struct Stats {
+  float peak, total;
+
+  // What to subtract: if all is -inf so far, -inf - -inf would be NaN; from any finite number exp gives 0.
+  __device__ float base() const { return peak == -INF ? 0.0f : peak; }
+};
+
+#define NOTHING (Stats{-INF, 0.0f})
+
+// The difference comes first and exact, then the scale: rows of +-1000, or of the lowest finite number, work.
+__device__ __forceinline__ float exp_above(float x, float base) { return exp2_fast((x - base) * LOG2E); }
+
+__device__ __forceinline__ Stats merge(Stats a, Stats b) {
+  Stats both;
+  both.peak = fmaxf(a.peak, b.peak);
+  const float base = both.base();
+  both.total = a.total * exp_above(a.peak, base) + b.total * exp_above(b.peak, base);
+  return both;
+}
+
+// Every lane gets the merged stats of its group of LANES neighbours.
+template <int LANES>
+__device__ __forceinline__ Stats merge_lanes(Stats s) {
+#pragma unroll
+  for (int apart = LANES / 2; apart > 0; apart /= 2) {
+    Stats other;
+    other.peak = __shfl_xor_sync(~0u, s.peak, apart);
+    other.total = __shfl_xor_sync(~0u, s.total, apart);
+    s = merge(s, other);
+  }
+  return s;
+}
+
+// A thread's share of a row: VECS accesses, `step` apart, kept as they lie in memory. Beyond the row: -inf.
+// Index is int where a row is known to be short enough: 64-bit indices would take registers from the row.
+template <typename T, int WIDTH, int VECS, typename Index>
+struct Share {
+  typedef Vec<T, WIDTH> V;
+  V v[VECS];
+
+  __device__ __forceinline__ void load(const V* x, int64 x_col, Index first, Index step, Index cols) {
+#pragma unroll
+    for (int i = 0; i < VECS; i++) {
+      const Index at = first + i * step;
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) v[i].set(k, -INF);
+      if (at < cols) v[i] = WIDTH > 1 ? x[at] : x[at * x_col];
+    }
+  }
+
+  __device__ __forceinline__ Stats stats() {
+    Stats s = NOTHING;
+#pragma unroll
+    for (int i = 0; i < VECS; i++) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) s.peak = fmaxf(s.peak, v[i][k]);
+      forget(v[i].raw);
+    }
+    const float base = s.base();
+#pragma unroll
+    for (int i = 0; i < VECS; i++) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) s.total += exp_above(v[i][k], base);
+      forget(v[i].raw);
+    }
+    return s;
+  }
+
+  // exp is taken a second time rather than kept: fp32 results would need twice a 16-bit row's registers.
+  __device__ __forceinline__ void store(V* y, Index first, Index step, Index cols, Stats row) const {
+    const float base = row.base(), scale = 1.0f / row.total;
+#pragma unroll
+    for (int i = 0; i < VECS; i++) {
+      const Index at = first + i * step;
+      V out;
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) out.set(k, exp_above(v[i][k], base) * scale);
+      if (at < cols) __stcs(&y[at].raw, out.raw);  // streaming: nothing here reads it again
+    }
+  }
+};
+
+// Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier.
+template <typename T, int WIDTH, int VECS, int LANES>
+__global__ void __launch_bounds__(128)
+softmax_warp(const T* x, T* y, int64 rows, int64 cols, int64 x_row, int64 x_col) {
+  typedef Vec<T, WIDTH> V;
+  const int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
+  const int lane = threadIdx.x % LANES;
+  const int width = row < rows ? cols : 0;  // threads beyond the last row stay for the shuffles
+  Share<T, WIDTH, VECS, int> share;
+  share.load(reinterpret_cast<const V*>(x) + row * x_row, x_col, lane, LANES, width);
+  const Stats stats = merge_lanes<LANES>(share.stats());
+  share.store(reinterpret_cast<V*>(y) + row * cols, lane, LANES, width, stats);
+}
+
+// A row's place in the launch: one block per row, or one cluster of blocks (sm_90 on).
+template <bool CLUSTER>
+struct Team {
+  unsigned rank = 0, blocks = 1;
+
+  __device__ __forceinline__ Team() {
+    if constexpr (CLUSTER) {
+      asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+      asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+      // Says "I am running", which the others must know before they write to this block's shared memory.
+      asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+    }
+  }
+  __device__ int64 row() const { return blockIdx.x / blocks; }
+  __device__ int first() const { return rank * blockDim.x + threadIdx.x; }
+  __device__ int step() const { return blocks * blockDim.x; }
+
+  // Every thread of the team gets the merged stats of all of them. Called once per kernel.
+  __device__ __forceinline__ Stats merge_all(Stats s) const {
+    __shared__ Stats of_warp[32], of_block[8];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    s = merge_lanes<32>(s);
+    if (lane == 0) of_warp[warp] = s;
+    __syncthreads();
+    s = lane < blockDim.x / 32 ? of_warp[lane] : NOTHING;
+    s = merge_lanes<32>(s);
+    if constexpr (CLUSTER) {
+      asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      if (threadIdx.x < blocks) {  // thread b hands this block's stats to block b
+        unsigned there;
+        asm("mapa.shared::cluster.u32 %0, %1, %2;"
+            : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(&of_block[rank])), "r"(threadIdx.x));
+        asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};"
+                     :: "r"(there), "f"(s.peak), "f"(s.total) : "memory");
+      }
+      __syncwarp();
+      asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+      asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+      s = lane < blocks ? of_block[lane] : NOTHING;
+      s = merge_lanes<8>(s);  // at most 8 blocks: lanes 0 to 7 hold them all,
+      s.peak = __shfl_sync(~0u, s.peak, 0);  // and tell the rest
+      s.total = __shfl_sync(~0u, s.total, 0);
+    }
+    return s;
+  }
+};
+
+// Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS >= cols.
+template <typename T, int WIDTH, int VECS, bool CLUSTER>
+__global__ void __launch_bounds__(CLUSTER ? 512 : 1024, CLUSTER ? 2 : 1)
+softmax_block(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
+  typedef Vec<T, WIDTH> V;
+  const Team<CLUSTER> team;
+  Share<T, WIDTH, VECS, int> share;
+  share.load(reinterpret_cast<const V*>(x) + team.row() * x_row, x_col, team.first(), team.step(), cols);
+  const Stats stats = team.merge_all(share.stats());
+  share.store(reinterpret_cast<V*>(y) + team.row() * cols, team.first(), team.step(), cols, stats);
+}
+
+// Wider rows: a running maximum and sum forward, then back from the end, where L2 still holds the most.
+template <typename T, int WIDTH, bool CLUSTER>
+__global__ void __launch_bounds__(1024)
+softmax_loop(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
+  typedef Vec<T, WIDTH> V;
+  constexpr int VECS = WIDTH > 1 ? 4 : 8;
+  const Team<CLUSTER> team;
+  const V* in = reinterpret_cast<const V*>(x) + team.row() * x_row;
+  V* out = reinterpret_cast<V*>(y) + team.row() * cols;
+  const int64 stride = (int64)VECS * team.step();
+  Share<T, WIDTH, VECS, int64> share;
+  Stats stats = NOTHING;
+  int64 at = team.first();
+  for (; at < cols; at += stride) {
+    share.load(in, x_col, at, team.step(), cols);
+    stats = merge(stats, share.stats());
+  }
+  stats = team.merge_all(stats);
+  for (at -= stride; at >= 0; at -= stride) {
+    share.load(in, x_col, at, team.step(), cols);
+    share.store(out, at, team.step(), cols, stats);
+  }
+}

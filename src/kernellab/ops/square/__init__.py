@@ -1,0 +1,51 @@
+"""Square: x², the smallest kernel there is, and so the place to look at launches."""
+
+import torch
+
+import kernellab as kl
+
+
+@kl.op(
+    args=dict(x=kl.tensor("... N")),
+    cases=kl.cases(
+        shape=[(16384, 16384)],
+        dtype=["float32", "bfloat16"],
+        cpu=dict(shape=[(4096, 4096)], dtype=["float32"]),
+    ),
+)
+def square(x):
+    """x·x, elementwise."""
+    return x * x
+
+
+@square.impl("torch")
+def _(x):
+    return torch.square(x)
+
+
+@square.impl("triton")
+def _(x):
+    from kernellab.ops.square.triton import square_triton
+
+    return square_triton(x)
+
+
+@square.impl("cuda")
+def _(x):
+    from kernellab.ops.square.cuda import square_cuda
+
+    return square_cuda(x)
+
+
+@square.impl("cuda-inline", supports=lambda case: kl.cuda.nvcc_missing() or True)
+def _(x):
+    from kernellab.ops.square.cuda_inline import square_cuda_inline
+
+    return square_cuda_inline(x)
+
+
+@square.impl("cpp")
+def _(x):
+    from kernellab.ops.square.cpp import square_cpp
+
+    return square_cpp(x)

@@ -1,0 +1,49 @@
+// A few neighbouring elements as one memory access, and their values as fp32. Nothing about any op.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+typedef long long int64;  // NVRTC has no <cstdint>; 64 bits on every platform CUDA knows
+
+// An unsigned integer type as wide as one access.
+template <int BYTES> struct Access;
+template <> struct Access<2> { typedef unsigned short type; };
+template <> struct Access<4> { typedef unsigned int type; };
+template <> struct Access<16> { typedef uint4 type; };
+
+__device__ __forceinline__ float to_float(float v) { return v; }
+__device__ __forceinline__ float to_float(__half v) { return __half2float(v); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+template <typename T> __device__ T from_float(float v);
+template <> __device__ __forceinline__ float from_float(float v) { return v; }
+template <> __device__ __forceinline__ __half from_float(float v) { return __float2half_rn(v); }
+template <> __device__ __forceinline__ __nv_bfloat16 from_float(float v) { return __float2bfloat16_rn(v); }
+
+// The compiler forgets what it knows about these bits, such as that it has their fp32 values already:
+// a row held in 16-bit registers is unpacked again for every pass instead of being held twice.
+__device__ __forceinline__ void forget(unsigned short& raw) { asm("" : "+h"(raw)); }
+__device__ __forceinline__ void forget(unsigned int& raw) { asm("" : "+r"(raw)); }
+__device__ __forceinline__ void forget(uint4& raw) {
+  asm("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
+}
+
+// WIDTH elements of type T, kept as they lie in memory: 16-bit types take half a register each.
+template <typename T, int WIDTH>
+struct Vec {
+  typedef typename Access<sizeof(T) * WIDTH>::type Raw;
+  Raw raw;
+
+  __device__ __forceinline__ float operator[](int i) const {
+    return to_float(reinterpret_cast<const T*>(&raw)[i]);
+  }
+  __device__ __forceinline__ void set(int i, float v) { reinterpret_cast<T*>(&raw)[i] = from_float<T>(v); }
+};
+
+// 2^x in one instruction (relative error 2^-22); results below 2^-126 become 0.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}

@@ -1,0 +1,84 @@
+"""What is going on, on standard error: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from kernellab.reporting import words
+
+
+class LiveProgress:
+    """Op, case, implementation and stage as they run, with the time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=None)
+        self._bar.start()
+
+    def say(self, text: str) -> None:
+        self._bar.update(self._task, description=text)
+
+    def planned(self, groups: int) -> None:
+        self._bar.update(self._task, total=groups, completed=0)
+
+    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
+        stage = {"check": "checking", "build": "building", "time": "timing", "kernels": "counting kernels of"}[phase]
+        self._bar.update(self._task, description=f"{op} {words.case_label(case)}: {stage} {impl}")
+
+    def finished_group(self) -> None:
+        self._bar.advance(self._task)
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+class PlainProgress:
+    """One line per finished case, for logs."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._total = self._done = 0
+        self._last = ""
+
+    def say(self, text: str) -> None:
+        self._print(text)
+
+    def planned(self, groups: int) -> None:
+        self._total = groups
+
+    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
+        self._last = f"{op} {words.case_label(case)}"
+
+    def finished_group(self) -> None:
+        self._done += 1
+        self._print(f"[{self._done}/{self._total}] {self._last}")
+
+    def stop(self) -> None:
+        pass
+
+    def _print(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+class NoProgress:
+    """Says nothing."""
+
+    def say(self, text: str) -> None: ...
+    def planned(self, groups: int) -> None: ...
+    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None: ...
+    def finished_group(self) -> None: ...
+    def stop(self) -> None: ...

@@ -1,0 +1,49 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernellab.case import Case
+
+
+def duration(us: float) -> str:
+    """Microseconds with a unit that keeps three or four digits: `812 ns`, `38.2 µs`, `4.27 ms`, `1.31 s`."""
+    for limit, factor, unit in ((1, 1e3, "ns"), (1e3, 1, "µs"), (1e6, 1e-3, "ms")):
+        if us < limit:
+            return f"{digits(us * factor)} {unit}"
+    return f"{digits(us * 1e-6)} s"
+
+
+def digits(value: float) -> str:
+    """Four significant digits below ten thousand, no exponent."""
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.4g}" if value >= 1 else f"{value:.3g}"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.3g}×" if ratio < 100 else f"{ratio:.0f}×"
+
+
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"
+
+
+def spread(median: float, low: float, high: float) -> str:
+    """Half the interval's width relative to the median."""
+    half = (high - low) / 2 / median if median else 0.0
+    return f"±{100 * half:.1f} %" if half < 0.995 else f"±{100 * half:.0f} %"
+
+
+def size(case: Mapping[str, Any]) -> str:
+    return Case.from_json(case).size_label
+
+
+def case_label(case: Mapping[str, Any]) -> str:
+    return Case.from_json(case).label
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")

@@ -1,0 +1,1 @@
+"""Running: requests become work units, workers carry them out, the journal keeps what they observed."""

@@ -1,0 +1,50 @@
+"""What a loaded op looks like to the parent, which plans without importing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernellab.case import CaseRequest
+from kernellab.declare import Op
+from kernellab.errors import UserError
+from kernellab.targets import source_hash
+
+
+def choose_device(asked: str) -> torch.device:
+    """`auto` is the GPU if torch sees one."""
+    if asked == "auto":
+        return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    if asked == "cpu":
+        return torch.device("cpu")
+    device = torch.device(asked)
+    if not torch.cuda.is_available():
+        built = torch.version.cuda is not None
+        why = "no NVIDIA GPU answers" if built else f"torch {torch.__version__} is built without CUDA"
+        raise UserError(f"--device {asked}: {why}. klab doctor says what is missing; --device cpu works here")
+    index = device.index or 0
+    if index >= torch.cuda.device_count():
+        raise UserError(f"--device {asked}: this machine has {torch.cuda.device_count()} GPU(s), numbered from 0")
+    return torch.device("cuda", index)
+
+
+def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str]) -> dict[str, Any]:
+    """Ways with what stands in their way on this device, and the cases the request means."""
+    chosen = [impl for impl in op.impls.values() if not impls or impl.name in impls]
+    return {
+        "name": op.name,
+        "file": str(op.file),
+        "source_hash": source_hash(op),
+        "known_impls": list(op.impls),
+        "impls": [
+            {
+                "name": impl.name,
+                "kind": impl.kind.name,
+                "obstacle": impl.kind.obstacle(device.type),
+                "interpreted": impl.kind.interpreted_on_cpu and device.type == "cpu",
+            }
+            for impl in chosen
+        ],
+        "cases": [case.to_json() for case in op.expand(request, device.type)],
+    }

@@ -1,0 +1,185 @@
+"""One group of work inside a worker: an op, a case, the ways to check and to time there."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kernellab import inputs as make_inputs
+from kernellab.blame import explain, user_frames
+from kernellab.case import Case
+from kernellab.checking.check import Checker, is_memory_error, tensors_of
+from kernellab.declare import Compiled, Cost, Impl, Op
+from kernellab.running.globalstate import guarded
+from kernellab.timing.rounds import Plan, rounds
+from kernellab.timing.timers import timer_for
+
+if TYPE_CHECKING:
+    from kernellab.running.worker import Channel
+
+RECOMPILE_LIMIT = 64  # a check goes through every option value; a way that recompiles per call still hits it
+
+
+class Failed(Exception):
+    """A way failed while being timed."""
+
+    def __init__(self, impl: str, error: Exception) -> None:
+        super().__init__(impl)
+        self.impl, self.error = impl, error
+
+
+class Group:
+    def __init__(
+        self,
+        channel: Channel,
+        op: Op,
+        case: Case,
+        device: torch.device,
+        seed: int,
+        interpreted: bool,
+        distrusted: frozenset[str],
+    ) -> None:
+        self.channel, self.op, self.case, self.device, self.seed = channel, op, case, device, seed
+        self.interpreted = interpreted
+        self.checker = Checker(
+            op,
+            case,
+            seed=seed,
+            device=device,
+            interpreted=interpreted,
+            running=lambda name: channel.running(name, "check"),
+            distrusted=distrusted,
+        )
+        forget_compiled(op)
+
+    def close(self) -> None:
+        """Give the memory back before the next case."""
+        del self.checker
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    # Right? --------------------------------------------------------------------------------------------
+
+    def check(self, names: list[str]) -> set[str]:
+        """Check each way, send what was observed, and return the names of those that are right."""
+        right = set()
+        for name in names:
+            impl = self.op[name]
+            with self.channel.running(name, "check"), guarded(self._reporter(name)):
+                observed = self.checker.check(impl)
+            dead = observed["status"] == "error" and self._gpu_is_dead()
+            if dead:
+                observed |= {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"}
+            self.channel.send("check", impl=name, check=observed)
+            if dead:
+                self._replace_worker()
+            if observed["status"] == "ok":
+                right.add(name)
+        return right
+
+    # How fast? -----------------------------------------------------------------------------------------
+
+    def time(self, names: list[str], *, seconds: float, least: int) -> None:
+        """Time the ways in interleaved rounds. One that fails is named, and the others start over without it."""
+        from kernellab.running.worker import timing_lock
+
+        if not names:
+            return
+        inputs = make_inputs.make(self.op, self.case, self.seed, self.device)
+        self.channel.send("cost", cost=self._cost(inputs))
+        with timing_lock(self.channel, self.device):
+            while names:
+                try:
+                    self._rounds(names, inputs, Plan(seconds=seconds, least=least))
+                    break
+                except Failed as failed:
+                    names = [name for name in names if name != failed.impl]
+                    self._report_failure(failed)
+        self.channel.send("timed", impls=names)
+
+    def _rounds(self, names: list[str], inputs: make_inputs.Inputs, plan: Plan) -> None:
+        timer = timer_for(self.device)
+        calls = {name: self._call(self.op[name], inputs) for name in names}
+        header = {"pass": "forward", "timer": timer.name, "cache": timer.cache}
+        with torch.no_grad():
+            for name in names:  # whatever is still to be built is built here, outside every sample
+                with self._running(name, "build"):
+                    calls[name]()
+            samples = rounds(calls, timer, plan, seed=self.seed, running=lambda n: self._running(n, "time"))
+            for number, sample in enumerate(samples):
+                self.channel.send("round", **header, round=number, samples_us=sample)
+
+    def _call(self, impl: Impl, inputs: make_inputs.Inputs) -> Callable[[], Any]:
+        args = tuple((make_inputs.clone(inputs) if impl.mutates else inputs).values())
+        options = self.op.call_options(self.case)
+        fn = impl.fn
+        return lambda: fn(*args, **options)
+
+    @contextlib.contextmanager
+    def _running(self, name: str, phase: str) -> Iterator[None]:
+        with self.channel.running(name, phase):
+            try:
+                yield
+            except Exception as error:
+                raise Failed(name, error) from error
+
+    def _report_failure(self, failed: Failed) -> None:
+        error = failed.error
+        status = "oom" if is_memory_error(error) else "error"
+        reason = f"while timing: {explain(error)}"
+        dead = self._gpu_is_dead()
+        if dead:
+            status, reason = "crashed", f"while timing: GPU fault: {explain(error)}"
+        self.channel.send(
+            "fault", impl=failed.impl, phase="time", status=status, reason=reason, traceback=user_frames(error)
+        )
+        self.channel.send("discard")
+        if dead:
+            self._replace_worker()
+
+    def _cost(self, inputs: make_inputs.Inputs) -> dict[str, Any]:
+        if self.op.cost is not None:
+            cost: Cost = make_inputs.call(self.op, self.op.cost, inputs, self.case)
+            return cost.to_json()
+        # By default every input is read once and every output written once.
+        sizes = {k: None if t is None else t.to("meta") for k, t in inputs.items()}
+        try:
+            outputs = tensors_of(make_inputs.call(self.op, self.op.reference, sizes, self.case))
+        except Exception:  # a reference that needs real data
+            with torch.no_grad():
+                outputs = tensors_of(make_inputs.call(self.op, self.op.reference, inputs, self.case))
+        return Cost(read=list(inputs.values()), write=outputs).to_json()
+
+    # Faults --------------------------------------------------------------------------------------------
+
+    def _reporter(self, name: str) -> Callable[[str], None]:
+        return lambda what: self.channel.send("guard", impl=name, guard={"name": "global-state", "detail": what})
+
+    def _gpu_is_dead(self) -> bool:
+        if self.device.type != "cuda":
+            return False
+        try:
+            torch.cuda.synchronize(self.device)
+            torch.zeros(1, device=self.device).item()
+        except Exception:
+            return True
+        return False
+
+    def _replace_worker(self) -> None:
+        from kernellab.running.worker import GpuGone
+
+        raise GpuGone
+
+
+def forget_compiled(op: Op) -> None:
+    """Compiled functions of one source share one recompile limit; each case starts afresh."""
+    torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
+    for impl in op.impls.values():
+        if isinstance(impl.fn, Compiled):
+            impl.fn.reset()

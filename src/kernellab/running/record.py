@@ -1,0 +1,268 @@
+"""The record: what one run observed, kept so that nothing is lost.
+
+`journal.jsonl` is the truth: one event per line, appended and flushed. `run.json` is the same folded
+into results, replaced as a whole after each group. Verdicts are not kept here: `verdict` computes them.
+docs/record.md describes both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernellab.errors import UserError
+from kernellab.machine.paths import replace_file
+
+SCHEMA = 1
+JOURNAL, RUN = "journal.jsonl", "run.json"
+
+Record = dict[str, Any]
+
+
+class Journal:
+    """Appends events to a run's journal and keeps the record they fold into."""
+
+    def __init__(self, folder: Path, events: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.folder = folder
+        self.record = fold(events)
+        self._began = time.monotonic()
+        try:
+            (folder / "artifacts").mkdir(parents=True, exist_ok=True)
+            self._file = (folder / JOURNAL).open("ab")
+        except OSError as error:
+            raise UserError(f"cannot write the record to {folder}: {error.strerror}. --out DIR names another place") from None
+
+    def write(self, event: str, **fields: Any) -> None:
+        entry = {"event": event, "t": round(time.monotonic() - self._began, 3), **fields}
+        try:
+            self._file.write(json.dumps(entry).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise UserError(_cannot_write(self.folder, error)) from None
+        apply(self.record, entry)
+
+    def save(self) -> None:
+        """Replace run.json by what has been observed so far."""
+        try:
+            os.fsync(self._file.fileno())
+            replace_file(self.folder / RUN, json.dumps(self.record, indent=1).encode())
+        except OSError as error:
+            raise UserError(_cannot_write(self.folder, error)) from None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _cannot_write(folder: Path, error: OSError) -> str:
+    return f"cannot write the record to {folder}: {error.strerror}. What was written before is kept"
+
+
+# Reading -----------------------------------------------------------------------------------------------
+
+
+def read_journal(folder: Path) -> list[dict[str, Any]]:
+    """The events of a run. A half-written last line is what a killed process leaves, and is dropped."""
+    path = folder / JOURNAL
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UserError(f"no run at {folder}: {path.name} cannot be read ({error.strerror})") from None
+    events = []
+    for number, line in enumerate(lines, 1):
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise UserError(f"{path} is damaged at line {number}: it is not JSON") from None
+    if not events or events[0].get("event") != "run":
+        raise UserError(f"{path} is damaged: it does not begin with a run")
+    _refuse_newer(events[0], path)
+    return events
+
+
+def load(path: Path) -> Record:
+    """A record from a run's folder, its run.json or its journal; the journal wins where it knows more."""
+    folder = path if path.is_dir() else path.parent
+    if (folder / JOURNAL).exists() and path.name != RUN:
+        return fold(read_journal(folder))
+    file = path / RUN if path.is_dir() else path
+    try:
+        record = json.loads(file.read_bytes())
+    except OSError as error:
+        raise UserError(f"no record at {path}: {error.strerror}") from None
+    except ValueError:
+        raise UserError(f"{file} is damaged: it is not JSON") from None
+    if not isinstance(record, dict) or "schema" not in record or not isinstance(record.get("results"), list):
+        raise UserError(f"{file} is not a kernellab record")
+    _refuse_newer(record, file)
+    return record
+
+
+def _refuse_newer(head: Mapping[str, Any], path: Path) -> None:
+    schema = head.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise UserError(f"{path} has schema {schema}, this kernellab reads up to {SCHEMA}: update kernellab")
+
+
+# Folding -----------------------------------------------------------------------------------------------
+
+
+def fold(events: Iterable[Mapping[str, Any]]) -> Record:
+    """Events → record. The only way a record comes about."""
+    record: Record = {
+        "schema": SCHEMA,
+        "command": [],
+        "seed": 0,
+        "environment": {},
+        "machine": {},
+        "sources": {},
+        "complete": False,
+        "results": [],
+    }
+    for event in events:
+        apply(record, event)
+    return record
+
+
+def apply(record: Record, event: Mapping[str, Any]) -> None:
+    """Add one event to a record in place."""
+    handler = _HANDLERS.get(event["event"])
+    if handler is not None:
+        handler(record, event)
+
+
+def result_of(record: Record, op: str, impl: str, case: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a way at a case, made if absent."""
+    for result in record["results"]:
+        if result["op"] == op and result["impl"] == impl and result["case"] == case:
+            found: dict[str, Any] = result
+            return found
+    made: dict[str, Any] = {
+        "op": op,
+        "impl": impl,
+        "kind": None,
+        "case": dict(case),
+        "check": None,
+        "times": [],
+        "cost": None,
+        "memory": None,
+        "kernels": None,
+        "guards": [],
+        "telemetry": None,
+    }
+    record["results"].append(made)
+    return made
+
+
+def _run(record: Record, event: Mapping[str, Any]) -> None:
+    record.update({k: event[k] for k in ("schema", "command", "seed", "environment")})
+
+
+def _machine(record: Record, event: Mapping[str, Any]) -> None:
+    record["machine"] = event["machine"]
+
+
+def _plan(record: Record, event: Mapping[str, Any]) -> None:
+    record["sources"].update(event["sources"])
+    for group in event["groups"]:
+        for impl, kind in group["impls"].items():
+            result_of(record, group["op"], impl, group["case"])["kind"] = kind
+
+
+def _check(record: Record, event: Mapping[str, Any]) -> None:
+    _result(record, event)["check"] = event["check"]
+
+
+def _cost(record: Record, event: Mapping[str, Any]) -> None:
+    for result in _group(record, event):
+        result["cost"] = event["cost"]
+
+
+def _round(record: Record, event: Mapping[str, Any]) -> None:
+    for result in _group(record, event):
+        if result["impl"] in event["samples_us"]:
+            times = _times(result, event)
+            times["samples_us"].append(event["samples_us"][result["impl"]])
+            times["rounds"].append(event["round"])
+
+
+def _times(result: dict[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
+    kind = {k: event[k] for k in ("pass", "timer", "cache")}
+    for times in result["times"]:
+        if all(times[k] == v for k, v in kind.items()):
+            found: dict[str, Any] = times
+            return found
+    result["times"].append({**kind, "status": "partial", "reason": None, "samples_us": [], "rounds": []})
+    made: dict[str, Any] = result["times"][-1]
+    return made
+
+
+def _timed(record: Record, event: Mapping[str, Any]) -> None:
+    for result in _group(record, event):
+        if result["impl"] in event["impls"]:
+            for times in result["times"]:
+                times["status"] = "ok"
+
+
+def _discard(record: Record, event: Mapping[str, Any]) -> None:
+    """A death while timing spoils the samples of everyone who was interleaved with it."""
+    for result in _group(record, event):
+        result["times"] = [t for t in result["times"] if t["status"] not in ("ok", "partial")]
+
+
+def _fault(record: Record, event: Mapping[str, Any]) -> None:
+    result = _result(record, event)
+    fault = {"status": event["status"], "reason": event["reason"]}
+    if event["phase"] == "check":
+        result["check"] = {**(result["check"] or {}), **fault}
+    elif event["phase"] != "kernels":
+        nothing = {"pass": "forward", "timer": None, "cache": None, "samples_us": [], "rounds": []}
+        result["times"] = [{**nothing, **fault}]
+
+
+def _kernels(record: Record, event: Mapping[str, Any]) -> None:
+    _result(record, event)["kernels"] = event["kernels"]
+
+
+def _guard(record: Record, event: Mapping[str, Any]) -> None:
+    guards = _result(record, event)["guards"]
+    if event["guard"] not in guards:
+        guards.append(event["guard"])
+
+
+def _void(record: Record, event: Mapping[str, Any]) -> None:
+    """An op whose source changed since: what was observed of it no longer counts."""
+    record["results"] = [r for r in record["results"] if r["op"] != event["op"]]
+
+
+def _complete(record: Record, event: Mapping[str, Any]) -> None:
+    record["complete"] = True
+
+
+def _result(record: Record, event: Mapping[str, Any]) -> dict[str, Any]:
+    return result_of(record, event["op"], event["impl"], event["case"])
+
+
+def _group(record: Record, event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [r for r in record["results"] if r["op"] == event["op"] and r["case"] == event["case"]]
+
+
+_HANDLERS = {
+    "run": _run,
+    "machine": _machine,
+    "plan": _plan,
+    "check": _check,
+    "cost": _cost,
+    "round": _round,
+    "timed": _timed,
+    "discard": _discard,
+    "fault": _fault,
+    "kernels": _kernels,
+    "guard": _guard,
+    "void": _void,
+    "complete": _complete,
+}

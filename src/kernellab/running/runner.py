@@ -1,0 +1,296 @@
+"""The run: load every target, plan its groups, have them worked on, keep what is observed.
+
+The parent process lives here. It imports neither torch nor op files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kernellab.errors import UserError, nearest
+from kernellab.machine.environment import device_identity, run_key
+from kernellab.machine.paths import cache_dir, replace_file
+from kernellab.running.post import Event, Lost, Post
+from kernellab.running.record import Journal, result_of
+from kernellab.running.settings import Settings
+
+_KEPT = {"check", "cost", "round", "timed", "discard", "fault", "kernels", "guard", "begin", "end"}
+_UNKEPT_PHASES = {"time"}  # begun and ended once per sample; the rounds say as much
+
+
+class Progress(Protocol):
+    """Hears what is going on; the terminal draws it."""
+
+    def say(self, text: str) -> None: ...
+    def planned(self, groups: int) -> None: ...
+    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None: ...
+    def finished_group(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Group:
+    """Work on one op at one case."""
+
+    post: Post
+    op: str
+    case: dict[str, Any]
+    impls: list[dict[str, Any]]
+
+    def names(self, *, interpreted: bool) -> list[str]:
+        """The ways that run natively, or those that run in the interpreter."""
+        return [i["name"] for i in self.impls if i["interpreted"] is interpreted and (interpreted or not i["obstacle"])]
+
+
+class Runner:
+    def __init__(self, settings: Settings, journal: Journal, environment: dict[str, Any], progress: Progress) -> None:
+        self.settings, self.journal, self.environment, self.progress = settings, journal, environment, progress
+        self._posts: list[Post] = []
+        self._artifacts = journal.folder / "artifacts"
+
+    def run(self) -> None:
+        """Do everything the settings ask for that the journal does not have yet."""
+        try:
+            groups = self._plan(self._load())
+            self._machine(groups)
+            self.journal.save()
+            self.progress.planned(len(groups))
+            for group in groups:
+                if not self._finished(group):
+                    self._skip_impossible(group)
+                    self._native(group)
+                    self._interpreted(group)
+                self.journal.save()
+                self.progress.finished_group()
+            self._count_kernels(groups)
+            self.journal.write("complete")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        for post in self._posts:
+            post.close()
+
+    # Planning ------------------------------------------------------------------------------------------
+
+    def _post(self, target: str, kind: str) -> Post:
+        log = self._artifacts / f"worker-{len(self._posts)}-{kind}.log"
+        self._posts.append(Post(target, kind, self.settings, log))
+        return self._posts[-1]
+
+    def _load(self) -> list[Post]:
+        posts = [self._post(target, "native") for target in dict.fromkeys(self.settings.targets)]
+        for post in posts:
+            self.progress.say(f"loading {post.target.text}")
+            post.ready()
+        return posts
+
+    def _plan(self, posts: list[Post]) -> list[Group]:
+        groups = []
+        owners: dict[str, str] = {}
+        for post in posts:
+            for op in post.ops:
+                other = owners.setdefault(op["name"], post.target.text)
+                if other != post.target.text:
+                    raise UserError(f"two ops are named {op['name']}: in {other} and in {post.target.text}")
+                self._void_if_changed(op)
+                groups += [Group(post, op["name"], case, op["impls"]) for case in op["cases"]]
+        self._refuse_unknown_impls(posts)
+        sources = {op["name"]: op["source_hash"] for post in posts for op in post.ops}
+        plan = [{"op": g.op, "case": g.case, "impls": {i["name"]: i["kind"] for i in g.impls}} for g in groups]
+        self.journal.write("plan", groups=plan, sources=sources)
+        return groups
+
+    def _refuse_unknown_impls(self, posts: list[Post]) -> None:
+        known = {name for post in posts for op in post.ops for name in op["known_impls"]}
+        for name in self.settings.impls:
+            if name not in known:
+                raise UserError(f"no implementation {name!r}: {nearest(name, known)}")
+
+    def _void_if_changed(self, op: Event) -> None:
+        before = self.journal.record["sources"].get(op["name"])
+        if before is not None and before != op["source_hash"]:
+            self.progress.say(f"{op['name']} changed since the run began: it is done again")
+            self.journal.write("void", op=op["name"])
+
+    def _machine(self, groups: list[Group]) -> None:
+        device = self.device
+        key = run_key(self.environment, device)
+        before = self.journal.record["machine"].get("key")
+        if before is not None and before != key:
+            raise UserError(
+                f"{self.journal.folder} was begun with other versions or on another device: start a new run"
+            )
+        machine = {"device": device, "name": device_identity(self.environment, device), "key": key}
+        machine["torch"], machine["cuda"] = (self._posts[0].loaded.get(k) for k in ("torch", "cuda"))
+        machine["ceilings"] = self._ceilings() if "time" in self.settings.stages and groups else None
+        self.journal.write("machine", machine=machine)
+
+    @property
+    def device(self) -> str:
+        return str(self._posts[0].loaded["device"])
+
+    def _ceilings(self) -> dict[str, Any] | None:
+        """Measured once per machine and kept; `--refresh-ceilings` measures again."""
+        stem = "".join(c if c.isalnum() else "-" for c in device_identity(self.environment, self.device))
+        file = cache_dir("ceilings") / f"{stem}.json"
+        if file.exists() and not self.settings.refresh_ceilings:
+            try:
+                known: dict[str, Any] = json.loads(file.read_text())
+                return known
+            except ValueError:
+                pass
+        self.progress.say("measuring this machine's copy bandwidth and matmul rate (once)")
+        found: list[Event] = []
+        lost = self._posts[0].work("ceilings", lambda e: found.append(e) if e["event"] == "ceilings" else None)
+        if lost is not None or not found:
+            self.progress.say("the machine's ceilings could not be measured")
+            return None
+        ceilings = {k: v for k, v in found[0].items() if k != "event"}
+        replace_file(file, json.dumps(ceilings, indent=1).encode())
+        return ceilings
+
+    # Working -------------------------------------------------------------------------------------------
+
+    def _skip_impossible(self, group: Group) -> None:
+        """A way this device cannot run is skipped here; one that can be interpreted still gets its check."""
+        for impl in group.impls:
+            if impl["obstacle"] and not impl["interpreted"] and self._check_of(group, impl["name"]) is None:
+                skipped = {"status": "skipped", "reason": impl["obstacle"]}
+                self._write(group, {"event": "check", "impl": impl["name"], "check": skipped})
+
+    def _native(self, group: Group) -> None:
+        names = group.names(interpreted=False)
+        if names:
+            if any(t["status"] == "partial" for n in names for t in self._result(group, n)["times"]):
+                self._write(group, {"event": "discard"})  # half a group, from a run that was interrupted
+            self._work(group, group.post, names, timed="time" in self.settings.stages)
+
+    def _interpreted(self, group: Group) -> None:
+        names = group.names(interpreted=True)
+        if names:
+            self._work(group, self._interpreter_for(group.post), names, timed=False)
+
+    def _interpreter_for(self, native: Post) -> Post:
+        for post in self._posts:
+            if post.kind == "interpreter" and post.target == native.target:
+                return post
+        return self._post(native.target.text, "interpreter")
+
+    def _work(self, group: Group, post: Post, names: list[str], *, timed: bool) -> None:
+        """Repeat until every way is checked and the right ones are timed, losing only those that kill workers."""
+        while unfinished := self._unfinished(group, names):
+            lost = post.work(
+                "group",
+                lambda event: self._observe(group, event),
+                op=group.op,
+                case=group.case,
+                check=[n for n in names if self._check_of(group, n) is None],
+                time=[n for n in names if self._may_time(group, n)] if timed else [],
+                distrusted=self._killers(group),
+                seed=self.settings.seed,
+                interpreted=post.kind == "interpreter",
+                timing=self.settings.timing(self.device),
+            )
+            if lost is not None and lost.impl is not None:
+                self._blame(group, lost)
+            if len(self._unfinished(group, names)) >= len(unfinished):
+                self._give_up(group, unfinished, lost)
+
+    def _observe(self, group: Group, event: Event) -> None:
+        kind = event["event"]
+        if kind == "waiting":
+            self.progress.say(event["reason"])
+        if kind == "begin":
+            self.progress.doing(group.op, group.case, event["impl"], event["phase"])
+        if kind in _KEPT and event.get("phase") not in _UNKEPT_PHASES:
+            self._write(group, event)
+
+    def _blame(self, group: Group, lost: Lost) -> None:
+        self._write(
+            group,
+            {"event": "fault", "impl": lost.impl, "phase": lost.phase, "status": lost.status, "reason": lost.reason},
+        )
+        if lost.phase != "check":
+            self._write(group, {"event": "discard"})
+
+    def _give_up(self, group: Group, names: list[str], lost: Lost | None) -> None:
+        """A worker got nowhere, and no implementation was running: do not try for ever."""
+        reason = f"the worker was lost outside every implementation: {lost.reason if lost else 'it did nothing'}"
+        for name in names:
+            fault = {"event": "fault", "impl": name, "phase": "check", "status": "error", "reason": reason}
+            self._write(group, fault)
+
+    def _count_kernels(self, groups: list[Group]) -> None:
+        """On a GPU, which kernels each right way launches; in workers of their own, after all timing."""
+        if "time" not in self.settings.stages or not self.device.startswith("cuda"):
+            return
+        for group in groups:
+            names = [n for n in group.names(interpreted=False) if self._right(group, n) and not self._kernels(group, n)]
+            post = next((p for p in self._posts if p.kind == "profiler" and p.target == group.post.target), None)
+            post = post or self._post(group.post.target.text, "profiler")
+            while names:
+                seed = self.settings.seed
+                lost = post.work(
+                    "kernels",
+                    lambda event, group=group: self._observe(group, event),  # type: ignore[misc]
+                    op=group.op,
+                    case=group.case,
+                    impls=names,
+                    seed=seed,
+                )
+                if lost is None or lost.impl is None:
+                    break
+                names = names[names.index(lost.impl) + 1 :]
+            self.journal.save()
+
+    # Looking back at what is known ---------------------------------------------------------------------
+
+    def _write(self, group: Group, event: Event) -> None:
+        fields = {k: v for k, v in event.items() if k != "event"}
+        self.journal.write(event["event"], op=group.op, case=group.case, **fields)
+
+    def _result(self, group: Group, name: str) -> dict[str, Any]:
+        return result_of(self.journal.record, group.op, name, group.case)
+
+    def _check_of(self, group: Group, name: str) -> dict[str, Any] | None:
+        check: dict[str, Any] | None = self._result(group, name)["check"]
+        return check
+
+    def _right(self, group: Group, name: str) -> bool:
+        return (self._check_of(group, name) or {}).get("status") == "ok"
+
+    def _kernels(self, group: Group, name: str) -> bool:
+        return self._result(group, name)["kernels"] is not None
+
+    def _faulted(self, group: Group, name: str) -> bool:
+        return any(t["status"] not in ("ok", "partial") for t in self._result(group, name)["times"])
+
+    def _may_time(self, group: Group, name: str) -> bool:
+        """Not yet checked (the worker will see), or right and not a culprit of earlier timing."""
+        unchecked = self._check_of(group, name) is None
+        return unchecked or (self._right(group, name) and not self._faulted(group, name))
+
+    def _unfinished(self, group: Group, names: list[str]) -> list[str]:
+        """Ways not yet checked, or right and not yet timed although timing was asked for."""
+        timing = "time" in self.settings.stages
+        native = set(group.names(interpreted=False))
+        return [
+            n
+            for n in names
+            if self._check_of(group, n) is None
+            or (timing and n in native and self._right(group, n) and not self._timed(group, n))
+        ]
+
+    def _timed(self, group: Group, name: str) -> bool:
+        return any(t["status"] != "partial" for t in self._result(group, name)["times"])
+
+    def _finished(self, group: Group) -> bool:
+        return not self._unfinished(group, [i["name"] for i in group.impls])
+
+    def _killers(self, group: Group) -> list[str]:
+        bad = ("crashed", "timeout", "oom")
+        return [i["name"] for i in group.impls if (self._check_of(group, i["name"]) or {}).get("status") in bad]
+

@@ -1,0 +1,66 @@
+"""Timers: one contract, one answer each.
+
+`timer.sample(call)` empties the cache, runs the call once and returns its time in microseconds.
+`name` says what was read, `cache` in what state the call found its data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from kernellab.timing.cache import Flush
+
+
+class Timer(Protocol):
+    name: str
+    cache: str
+
+    def sample(self, call: Callable[[], Any]) -> float: ...
+
+
+class EventTimer:
+    """CUDA events on the current stream: time on the GPU. The flush in front hides the host's launch work."""
+
+    name = "events"
+    cache = "cold"
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._flush = Flush(device)
+        self._start = torch.cuda.Event(enable_timing=True)
+        self._end = torch.cuda.Event(enable_timing=True)
+
+    def sample(self, call: Callable[[], Any]) -> float:
+        self._flush()
+        self._start.record()
+        result = call()  # kept until the end: freeing it is not part of the call
+        self._end.record()
+        torch.cuda.synchronize(self._device)
+        del result
+        return float(self._start.elapsed_time(self._end)) * 1e3
+
+
+class ClockTimer:
+    """A monotonic clock around the call: time on the CPU."""
+
+    name = "clock"
+    cache = "cold"
+
+    def __init__(self, device: torch.device) -> None:
+        self._flush = Flush(device)
+
+    def sample(self, call: Callable[[], Any]) -> float:
+        self._flush()
+        start = time.perf_counter_ns()
+        result = call()
+        end = time.perf_counter_ns()
+        del result
+        return (end - start) / 1e3
+
+
+def timer_for(device: torch.device) -> Timer:
+    return EventTimer(device) if device.type == "cuda" else ClockTimer(device)
