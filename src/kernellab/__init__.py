@@ -47,7 +47,7 @@ _MODULES = {
     "cpp": "kernellab.launch.cpp",
 }
 
-__all__ = ["__version__", *_FUNCTIONS, *_MODULES]  # noqa: PLE0604
+__all__ = ["__version__", *_FUNCTIONS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ The dim written `...` stands for any number of leading dims; it binds a tuple.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import itertools
 import json
 import math
@@ -79,10 +80,8 @@ class Case:
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     def with_(self, **changes: Any) -> Case:
-        fields = dict(
-            dims=self.dims, dtype=self.dtype, options=self.options, layout=self.layout, device=self.device
-        )
-        return Case(**{**fields, **changes})
+        """This case with some fields replaced."""
+        return dataclasses.replace(self, **changes)
 
 
 @dataclass(frozen=True)

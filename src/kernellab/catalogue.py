@@ -90,7 +90,7 @@ def _is_op(target: ast.expr) -> bool:
 def _declared(node: ast.FunctionDef, call: ast.Call | None, origin: str) -> Entry:
     keywords = {k.arg: k.value for k in call.keywords} if call else {}
     name = keywords.get("name")
-    entry = Entry(name.value if isinstance(name, ast.Constant) else node.name, origin)
+    entry = Entry(str(name.value) if isinstance(name, ast.Constant) else node.name, origin)
     entry.summary = (ast.get_docstring(node) or "").split("\n")[0]
     manual = keywords.get("manual")
     if not (isinstance(manual, ast.Constant) and manual.value is False):

@@ -17,7 +17,7 @@ import torch
 FACTOR, SLACK = 2.0, 4.0
 TORCH_ALLOWANCE = 1e-5  # PyTorch's own approximations (its CPU erf) may be this far off, relative to the scale
 QUANTILE = 0.999
-_CHUNK = 1 << 24  # elements handled at once, so that float64 temporaries stay small
+_CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}  # elements at once: float64 temporaries in cache; few launches
 _SAMPLE = 1 << 22  # elements the quantile is taken over; the maximum sees every element
 
 
@@ -46,6 +46,11 @@ def torch_passes(torchs: Errors, manual: Errors, dtype: torch.dtype) -> bool:
     return passes(torchs, manual) or torchs.max * torch.finfo(dtype).eps <= TORCH_ALLOWANCE
 
 
+def chunk(device: torch.device) -> int:
+    """How many elements to handle at once on a device."""
+    return _CHUNK.get(device.type, _CHUNK["cuda"])
+
+
 def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool) -> Errors:
     """Errors of the elements that are finite in both; `special` judges the others."""
     if y.numel() == 0:
@@ -56,7 +61,7 @@ def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool) -> Errors:
     eps = torch.finfo(y.dtype).eps
     tiny = torch.finfo(y.dtype).tiny
     scale = None if rowwise else _rms(oracles)
-    step = max(1, _CHUNK // width)
+    step = max(1, chunk(y.device) // width)
     stride = max(1, y.numel() // _SAMPLE) | 1  # odd, so that it does not walk along one column
     worst, worst_abs, at = -1.0, 0.0, 0
     difference_squared = oracle_squared = 0.0
@@ -89,7 +94,7 @@ def _rms(values: torch.Tensor, *, rows: bool = False) -> torch.Tensor:
     if rows:
         return finite.square().mean(dim=-1, keepdim=True).sqrt()
     total = sum(
-        (part.double().square().sum() for part in finite.flatten().split(_CHUNK)),
+        (part.double().square().sum() for part in finite.flatten().split(chunk(values.device))),
         torch.zeros((), dtype=torch.float64, device=values.device),
     )
     return (total / values.numel()).sqrt()
@@ -110,8 +115,9 @@ def special(y: torch.Tensor, oracle: torch.Tensor, peer: torch.Tensor | None) ->
 def _pattern_differs(y: torch.Tensor, want: torch.Tensor) -> tuple[int, int] | None:
     """(first flat index, count) where one is not finite and the other is not the same non-finite value."""
     flat_y, flat_w = y.flatten(), want.flatten()
-    for start in range(0, flat_y.numel(), _CHUNK):
-        a, b = flat_y[start : start + _CHUNK], flat_w[start : start + _CHUNK]
+    step = chunk(y.device)
+    for start in range(0, flat_y.numel(), step):
+        a, b = flat_y[start : start + step], flat_w[start : start + step]
         bad = ~(a.isfinite() & b.isfinite()) & ~((a == b) | (a.isnan() & b.isnan()))
         count = int(bad.sum())
         if count:

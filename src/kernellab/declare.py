@@ -235,9 +235,7 @@ class Op:
             self._add("manual", reference)
         self.compile(reference)
 
-    def _read_signature(
-        self, args: Mapping[str, Arg] | None, options: Mapping[str, Sequence[Any]] | None
-    ) -> None:
+    def _read_signature(self, args: Mapping[str, Arg] | None, options: Mapping[str, Sequence[Any]] | None) -> None:
         parameters = inspect.signature(self.reference).parameters.values()
         tensors = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
@@ -400,8 +398,8 @@ class Op:
         for name, values in declared.items():
             asked = request.options.get(name)
             lists.append([parse_option(name, t, values) for t in asked] if asked else values[:1])
-        for values in itertools.product(*lists):
-            yield dict(zip(declared, values, strict=True))
+        for choice in itertools.product(*lists):
+            yield dict(zip(declared, choice, strict=True))
 
 
 # Finding the ops a file declares -----------------------------------------------------------------------

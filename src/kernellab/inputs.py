@@ -59,6 +59,4 @@ def clone(inputs: Mapping[str, torch.Tensor | None]) -> Inputs:
 
 def upcast(inputs: Mapping[str, torch.Tensor | None]) -> Inputs:
     """Float tensors in float64; indices as they are."""
-    return {
-        k: t.double() if t is not None and t.is_floating_point() else t for k, t in inputs.items()
-    }
+    return {k: t.double() if t is not None and t.is_floating_point() else t for k, t in inputs.items()}

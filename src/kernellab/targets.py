@@ -59,7 +59,7 @@ def resolve(text: str) -> Target:
         return Target(text, file=str(Path(path).resolve()), op=op)
     if op:
         return Target(text, module=path, op=op)
-    raise UserError(f"no op {text!r}: {nearest(text, [*shipped, *others])}. A file is named with its .py")
+    raise UserError(f"no op {text!r}: {nearest(text, [*shipped, *others])} (an op file is named with its .py)")
 
 
 def load(target: Target) -> dict[str, Op]:

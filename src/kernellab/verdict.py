@@ -183,15 +183,13 @@ def _build_s(result: Result, time: Mapping[str, Any] | None) -> float | None:
     if first is None or result.get("kind") not in _BUILT:
         return None
     usual = time["median_us"] / 1e6 if time else 0.0
-    return max(0.0, first - usual)
+    return max(0.0, float(first) - usual)
 
 
 # The limit ---------------------------------------------------------------------------------------------
 
 
-def _limit(
-    result: Result, time: Mapping[str, Any] | None, ceilings: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
+def _limit(result: Result, time: Mapping[str, Any] | None, ceilings: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """How near the machine's measured ceilings: bytes over copy bandwidth, matmul flops over matmul rate.
 
     Flops of other units have no measured ceiling and bound nothing here.

@@ -19,12 +19,11 @@ from kernellab import inputs as make_inputs
 from kernellab.blame import PACKAGE, explain, first_line, user_frames
 from kernellab.case import Case
 from kernellab.checking.standin import standin
-from kernellab.compare import FACTOR, SLACK, Errors, measure, passes, special, torch_passes
+from kernellab.compare import FACTOR, SLACK, Errors, chunk, measure, passes, special, torch_passes
 from kernellab.declare import Impl, Op
 
 INTERPRETER_LIMIT = 65_536
 VARIANT_LIMIT = 1 << 20  # option values other than the timed ones are tried on at most this many elements
-_ORACLE_CHUNK = 1 << 25
 
 Outputs = tuple[torch.Tensor, ...]
 Running = Callable[[str], AbstractContextManager[None]]
@@ -190,13 +189,15 @@ class Checker:
         sliceable = (
             first is not None
             and len(lead) == len(inputs)
-            and all(t is not None and t.dim() > len(arg.dims) - 1 for t, arg in zip(lead, op.args.values(), strict=True))
-            and first.numel() > _ORACLE_CHUNK
+            and all(
+                t is not None and t.dim() > len(arg.dims) - 1 for t, arg in zip(lead, op.args.values(), strict=True)
+            )
+            and first.numel() > chunk(self.device)
         )
         if not sliceable or first is None:
             result = make_inputs.call(op, op.reference, make_inputs.upcast(inputs), case)
             return tensors_of(result)
-        step = max(1, _ORACLE_CHUNK // max(1, first[0].numel()))
+        step = max(1, chunk(self.device) // max(1, first[0].numel()))
         pieces = []
         for start in range(0, first.shape[0], step):
             part = {k: t[start : start + step] for k, t in inputs.items() if t is not None}
@@ -332,5 +333,3 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _nbytes(tensors: Outputs) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
-
-

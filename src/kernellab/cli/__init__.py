@@ -30,7 +30,7 @@ EPILOG = "klab VERB --help explains a verb. Op files are Python and are executed
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="klab",
-        description="Write one operation several ways; get one honest answer about which is right and which is fastest.",
+        description="Write one operation several ways; get one honest answer: which is right, which is fastest.",
         epilog=EPILOG,
     )
     top.add_argument("--version", action="version", version=f"kernellab {__version__}")

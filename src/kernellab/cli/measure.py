@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +59,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         runner.run()
     except KeyboardInterrupt:
         interrupted = True
-        runner.close()
+    except UserError:
+        if not journal.record["results"]:
+            journal.remove()  # refused before it began: leave nothing behind
+        raise
     finally:
         progress.stop()
-        _keep(journal)
+    journal.save()
     record = verdict.derive(journal.record)
     if args.json:
         json.dump(record, sys.stdout, indent=1)
@@ -174,19 +176,8 @@ def _progress(quiet: bool) -> Any:
     return PlainProgress()
 
 
-def _keep(journal: Any) -> None:
-    """Save what there is; a disk that is full has already been reported."""
-    try:
-        journal.save()
-    except UserError:
-        if sys.exc_info()[0] is None:
-            raise
-
-
 def _shown(folder: Path) -> str:
     try:
         return str(folder.resolve().relative_to(Path.cwd()))
     except ValueError:
         return str(folder)
-
-

@@ -63,7 +63,7 @@ def dims_in(rest: list[str]) -> dict[str, list[int]]:
                 raise UserError(f"no value for {word}: dims are given as --{name} 1024")
             value = words.pop(0)
         if not name[0].isupper():
-            raise UserError(f"no option {word.partition('=')[0]}: {nearest(name, KNOWN)}. Dims begin with a capital")
+            raise UserError(f"no option {word.partition('=')[0]}: {nearest(name, KNOWN)} (dims begin with a capital)")
         dims[name] = parse_sizes(name, value)
     return dims
 

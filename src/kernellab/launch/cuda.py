@@ -46,11 +46,9 @@ class Kernel:
         self.path, self.name, self.options = path, name, options
         self._loaded: dict[int, Any] = {}
 
-    def __call__(
-        self, grid: Dim, block: Dim, *args: Any, shared: int = 0, cluster: Dim | None = None
-    ) -> None:
+    def __call__(self, grid: Dim, block: Dim, *args: Any, shared: int = 0, cluster: Dim | None = None) -> None:
         import torch
-        from cuda.core import LaunchConfig, launch
+        from cuda.core import launch
 
         device = next((a.device for a in args if isinstance(a, torch.Tensor)), None)
         if device is None or device.type != "cuda":
@@ -59,9 +57,9 @@ class Kernel:
             loaded = self._load(device.index)
             if shared > 48 * 1024:
                 _allow_shared(loaded, shared)
-            config = LaunchConfig(grid=grid, block=block, shmem_size=shared, cluster=cluster)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
-            launch(_stream(torch.cuda.current_stream().cuda_stream), config, loaded, *values)
+            stream = _stream(torch.cuda.current_stream().cuda_stream)
+            launch(stream, _config(grid, block, shared, cluster), loaded, *values)
 
     def _load(self, index: int) -> Any:
         found = self._loaded.get(index)
@@ -103,15 +101,21 @@ class Kernel:
             define_macro=[o[2:] for o in self.options if o.startswith("-D")] or None,
         )
         try:
-            return Program(self.path.read_text(), "c++", settings).compile(
-                "cubin", name_expressions=(self.name,)
-            )
+            return Program(self.path.read_text(), "c++", settings).compile("cubin", name_expressions=(self.name,))
         except Exception as error:  # NVRTC's log is the message
             raise UserError(f"{self.path.name} does not compile for {arch}", str(error).strip()) from None
 
 
 def _allow_shared(loaded: Any, shared: int) -> None:
     loaded.attributes.max_dynamic_shared_size_bytes = shared
+
+
+# Both take longer to make than to look up, and a program uses few of them.
+@functools.lru_cache(maxsize=256)
+def _config(grid: Dim, block: Dim, shared: int, cluster: Dim | None) -> Any:
+    from cuda.core import LaunchConfig
+
+    return LaunchConfig(grid=grid, block=block, shmem_size=shared, cluster=cluster)
 
 
 @functools.lru_cache(maxsize=64)

@@ -51,9 +51,7 @@ def _torch() -> Finding:
     if torch.cuda.is_available():
         return Finding("torch", f"{torch.__version__}, sees the GPU")
     if gpus():
-        return Finding(
-            "torch", "", f"torch {torch.__version__} does not see the GPU", "install a CUDA build of torch"
-        )
+        return Finding("torch", "", f"torch {torch.__version__} does not see the GPU", "install a CUDA build of torch")
     return Finding("torch", f"{torch.__version__}, CPU")
 
 
@@ -84,7 +82,10 @@ _PROBE_KERNEL = '#include <cuda_bf16.h>\nextern "C" __global__ void probe(__nv_b
 
 def _nvrtc() -> Finding:
     """Compiles a kernel that needs CUDA's headers: the packages can be there and still not work together."""
-    cost, remedy = "CUDA C++ cannot be built", "pip install cuda-core nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
+    cost, remedy = (
+        "CUDA C++ cannot be built",
+        "pip install cuda-core nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt",
+    )
     try:
         from cuda.core import Program, ProgramOptions
 
@@ -100,7 +101,9 @@ def _nvrtc() -> Finding:
 def _nvcc() -> Finding:
     path = tools.nvcc()
     found = _first_line([path, "--version"], at=-2) if path else ""
-    return Finding("nvcc", found, "kl.cuda.inline and kl.cuda.load cannot build; kl.cuda.kernel can", "install the CUDA toolkit")
+    return Finding(
+        "nvcc", found, "kl.cuda.inline and kl.cuda.load cannot build; kl.cuda.kernel can", "install the CUDA toolkit"
+    )
 
 
 def _tool(name: str, title: str, cost: str, remedy: str) -> Callable[[], Finding]:

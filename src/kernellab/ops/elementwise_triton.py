@@ -3,8 +3,6 @@
 `f` takes and returns an fp32 block; loads widen, stores round to y's type.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -69,14 +67,15 @@ def map_rows(
 ):  # fmt: skip
     """y = f(x): x is [rows, cols·VEC] with strides (x_row·VEC, x_col), y likewise. One program per tile.
 
-    `cols` and the row strides come divided by VEC: multiplying back tells the compiler what divides
-    them, and so how wide an access may be. VEC is 1 where they have no such factor.
+    `cols` and the row strides come divided by VEC: multiplying back (in 64 bits) tells the compiler what
+    divides them, and so how wide an access may be. VEC is 1 where they have no such factor.
     """
-    tiles_across = tl.cdiv(cols * VEC, TILE_COLS)
+    n = (tl.zeros([], tl.int64) + cols) * VEC
+    tiles_across = tl.cdiv(n, TILE_COLS)
     tile = tl.program_id(0)
-    row = (tile // tiles_across).to(tl.int64) * TILE_ROWS + tl.arange(0, TILE_ROWS)[:, None]
-    col = (tile % tiles_across).to(tl.int64) * TILE_COLS + tl.arange(0, TILE_COLS)[None, :]
-    inside = (row < rows) & (col < cols * VEC)
-    x = tl.load(x_ptr + row * (x_row * VEC) + col * x_col, mask=inside, other=0.0)
+    row = tile // tiles_across * TILE_ROWS + tl.arange(0, TILE_ROWS)[:, None]
+    col = tile % tiles_across * TILE_COLS + tl.arange(0, TILE_COLS)[None, :]
+    inside = (row < rows) & (col < n)
+    x = tl.load(x_ptr + row * x_row * VEC + col * x_col, mask=inside, other=0.0)
     y = f(x.to(tl.float32)).to(y_ptr.dtype.element_ty)
-    tl.store(y_ptr + row * (y_row * VEC) + col * y_col, y, mask=inside)
+    tl.store(y_ptr + row * y_row * VEC + col * y_col, y, mask=inside)

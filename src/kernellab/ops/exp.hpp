@@ -13,7 +13,7 @@ inline double exp_neg(double t) { return std::exp(t); }
 
 // eᵗ = 2ⁿ·eʳ with n = round(t/ln 2), |r| ≤ ln 2/2, and eʳ ≈ 1 + r + r²·q(r). q is the minimax fit in the
 // relative error of eʳ (Remez exchange in 40 digits, then rounded to float32): off by at most 2⁻²⁸.
-// With the roundings of the evaluation the result is within 1.0 ulp. Below −87.7, where eᵗ is subnormal, 0.
+// With the roundings of the evaluation the result is within 1.01 ulp. Below −87.7, where eᵗ is subnormal, 0.
 inline float exp_neg(float t) {
     constexpr float kLow = -88.0f;  // n = −127: the scale is then exactly 0
     t = t < kLow ? kLow : t;  // in this order NaN passes

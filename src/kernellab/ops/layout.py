@@ -29,6 +29,7 @@ def elementwise(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
     Dims that lie one after the other in both tensors are merged. What does not merge into two dims
     (a 3-D slice, say) is first copied into y's order; `x` is then that copy.
     """
+    x = x.resolve_neg()  # kernels read memory, where a lazily negated tensor still has the other sign
     y = torch.empty_like(x)
     dims = _merged(x, y)
     if len(dims) > 2:
@@ -42,7 +43,8 @@ def _merged(x: torch.Tensor, y: torch.Tensor) -> list[tuple[int, int, int]]:
     """`(size, x stride, y stride)` from slowest to fastest in y, neighbours merged where both allow it."""
     if x.numel() == 0:
         return [(0, 1, 1)]
-    order = sorted((d for d in range(x.dim()) if x.size(d) > 1), key=lambda d: (-y.stride(d), -x.stride(d)))
+    wide = [d for d in range(x.dim()) if x.size(d) > 1]
+    order = sorted(wide, key=lambda d: (y.stride()[d], x.stride()[d]), reverse=True)
     dims: list[tuple[int, int, int]] = []
     for d in order:
         size, xs, ys = x.size(d), x.stride(d), y.stride(d)
@@ -58,6 +60,7 @@ def last_dim(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
 
     Leading dims that cannot be walked with one row stride make a contiguous copy of x first.
     """
+    x = x.resolve_neg()
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     cols = x.size(-1) if x.dim() else 1
     rows = x.numel() // cols if cols else 0

@@ -21,14 +21,6 @@ template <> __device__ __forceinline__ float from_float(float v) { return v; }
 template <> __device__ __forceinline__ __half from_float(float v) { return __float2half_rn(v); }
 template <> __device__ __forceinline__ __nv_bfloat16 from_float(float v) { return __float2bfloat16_rn(v); }
 
-// The compiler forgets what it knows about these bits, such as that it has their fp32 values already:
-// a row held in 16-bit registers is unpacked again for every pass instead of being held twice.
-__device__ __forceinline__ void forget(unsigned short& raw) { asm("" : "+h"(raw)); }
-__device__ __forceinline__ void forget(unsigned int& raw) { asm("" : "+r"(raw)); }
-__device__ __forceinline__ void forget(uint4& raw) {
-  asm("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
-}
-
 // WIDTH elements of type T, kept as they lie in memory: 16-bit types take half a register each.
 template <typename T, int WIDTH>
 struct Vec {
@@ -39,6 +31,15 @@ struct Vec {
     return to_float(reinterpret_cast<const T*>(&raw)[i]);
   }
   __device__ __forceinline__ void set(int i, float v) { reinterpret_cast<T*>(&raw)[i] = from_float<T>(v); }
+
+  // Xor-s a pattern into every 32 bits.
+  __device__ __forceinline__ void flip(unsigned pattern) {
+    if constexpr (sizeof(Raw) == 16) {
+      raw.x ^= pattern, raw.y ^= pattern, raw.z ^= pattern, raw.w ^= pattern;
+    } else {
+      raw ^= pattern;
+    }
+  }
 };
 
 // 2^x in one instruction (relative error 2^-22); results below 2^-126 become 0.

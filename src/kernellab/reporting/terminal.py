@@ -113,16 +113,19 @@ def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: 
     timed.sort(key=lambda r: r["derived"]["time"]["median_us"])
     if timed:
         out.print(_fitting(_table_columns(timed, record), timed, out.width))
+    widest = max(len(r["impl"]) for r in group)
     for result in group:
         if result not in timed:
-            out.print(_line(result), soft_wrap=not out.is_terminal)
+            out.print(_line(result, widest), soft_wrap=not out.is_terminal)
         for note in [*(g["detail"] for g in result["guards"]), *((result["check"] or {}).get("notes") or [])]:
-            out.print(Text(f"  {result['impl']}: note: {note}", style="yellow"), soft_wrap=not out.is_terminal)
+            out.print(Text(f" {result['impl']}: note: {note}", style="yellow"), soft_wrap=not out.is_terminal)
     out.print()
 
 
 def _table_columns(timed: list[Mapping[str, Any]], record: Mapping[str, Any]) -> list[Column]:
-    baseline = next((r["derived"]["speedup"]["baseline"]["over"] for r in timed if r["derived"]["speedup"]["baseline"]), None)
+    baseline = next(
+        (r["derived"]["speedup"]["baseline"]["over"] for r in timed if r["derived"]["speedup"]["baseline"]), None
+    )
     bound = next((r["derived"]["limit"]["bound"] for r in timed if r["derived"]["limit"]), None)
     columns = [Column("way", lambda r: r["impl"]), Column("time", _time), Column("99 %", _spread, 2)]
     if baseline:
@@ -160,11 +163,11 @@ def _table(columns: list[Column], rows: list[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _line(result: Mapping[str, Any]) -> Text:
+def _line(result: Mapping[str, Any], widest: int) -> Text:
     """A way that has no place in the table, with the reason."""
     derived = result["derived"]
     status, reason = derived["status"], derived["reason"]
-    head = f"  {result['impl']:<10} "
+    head = f" {result['impl']:<{widest}}  "
     if status == "ok":
         at = result["check"]["checked_at"]
         where = f"right in Triton's interpreter at {words.size(at)}" if at["interpreter"] else "right"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.blame import PACKAGE
+from kernellab.running import compilecache
 
 _KILL_GRACE_S = 5.0
 
@@ -36,6 +37,8 @@ class WorkerClient:
 
     def __init__(self, kind: str, log: Path) -> None:
         ours, theirs = socket.socketpair()
+        self._mark = compilecache.Mark()
+        self.busy = False  # whether a command is under way; set by whoever gives commands
         self._oom_kills = _oom_kills()
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -104,12 +107,17 @@ class WorkerClient:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_KILL_GRACE_S)
         self._socket.close()
+        if self.busy:
+            self._mark.spoil()
+        else:
+            self._mark.remove()
 
 
 def _environment() -> dict[str, str]:
     """What a worker inherits: never the interpreter switch, and no compile helpers that could outlive it."""
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    env["TORCHINDUCTOR_CACHE_DIR"] = str(compilecache.folder())
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), env.get("PYTHONPATH")]))
     env["PYTHONUNBUFFERED"] = "1"
     return env

@@ -16,7 +16,7 @@ import torch
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "number of threads": (torch.get_num_threads, torch.set_num_threads),
-    "grad mode": (torch.is_grad_enabled, lambda on: torch.set_grad_enabled(on) and None),
+    "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
     "float32 matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "cudnn.allow_tf32": (
         lambda: torch.backends.cudnn.allow_tf32,

@@ -1,4 +1,4 @@
-"""Which GPU kernels one call launches, from the profiler. Runs in a worker of its own: a profiler slows what follows."""
+"""Which GPU kernels one call launches, from the profiler, in a worker of its own: a profiler slows what follows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernellab.declare import Impl, Op
 
 def kernels_of(op: Op, impl: Impl, case: Case, device: torch.device, seed: int) -> list[dict[str, Any]]:
     """Kernels, copies and fills of one warm call, in order."""
-    from torch.autograd import DeviceType
+    from torch._C._autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
     inputs = make_inputs.make(op, case, seed, device)

@@ -71,6 +71,7 @@ class Post:
     ) -> Lost | None:
         """Carry out one command, handing every event on. Returns how the worker was lost, None if it was not."""
         worker = self._worker or self.ready()
+        worker.busy = True
         worker.send(do, **fields)
         running: list[tuple[str, str]] = []
         while True:
@@ -87,10 +88,13 @@ class Post:
             elif kind == "end":
                 running.pop()
             elif kind == "refused":
+                worker.busy = False
                 raise UserError(event["message"], event["detail"])
             elif kind == "done":
+                worker.busy = False
                 return None
             elif kind == "replace":
+                worker.busy = False
                 self.close()
                 return None
             handle(event)

@@ -7,8 +7,10 @@ docs/record.md describes both.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -34,7 +36,9 @@ class Journal:
             (folder / "artifacts").mkdir(parents=True, exist_ok=True)
             self._file = (folder / JOURNAL).open("ab")
         except OSError as error:
-            raise UserError(f"cannot write the record to {folder}: {error.strerror}. --out DIR names another place") from None
+            raise UserError(
+                f"cannot write the record to {folder}: {error.strerror}. --out DIR names another place"
+            ) from None
 
     def write(self, event: str, **fields: Any) -> None:
         entry = {"event": event, "t": round(time.monotonic() - self._began, 3), **fields}
@@ -55,6 +59,14 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+    def remove(self) -> None:
+        """Undo the making of a run that never began; anything else in its folder stays."""
+        self.close()
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "artifacts", ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
 
 def _cannot_write(folder: Path, error: OSError) -> str:
@@ -220,7 +232,7 @@ def _fault(record: Record, event: Mapping[str, Any]) -> None:
     if event["phase"] == "check":
         result["check"] = {**(result["check"] or {}), **fault}
     elif event["phase"] != "kernels":
-        nothing = {"pass": "forward", "timer": None, "cache": None, "samples_us": [], "rounds": []}
+        nothing: dict[str, Any] = {"pass": "forward", "timer": None, "cache": None, "samples_us": [], "rounds": []}
         result["times"] = [{**nothing, **fault}]
 
 

@@ -123,7 +123,7 @@ class Runner:
             raise UserError(
                 f"{self.journal.folder} was begun with other versions or on another device: start a new run"
             )
-        machine = {"device": device, "name": device_identity(self.environment, device), "key": key}
+        machine: dict[str, Any] = {"device": device, "name": device_identity(self.environment, device), "key": key}
         machine["torch"], machine["cuda"] = (self._posts[0].loaded.get(k) for k in ("torch", "cuda"))
         machine["ceilings"] = self._ceilings() if "time" in self.settings.stages and groups else None
         self.journal.write("machine", machine=machine)
@@ -293,4 +293,3 @@ class Runner:
     def _killers(self, group: Group) -> list[str]:
         bad = ("crashed", "timeout", "oom")
         return [i["name"] for i in group.impls if (self._check_of(group, i["name"]) or {}).get("status") in bad]
-

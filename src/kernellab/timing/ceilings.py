@@ -5,13 +5,15 @@ A yardstick, not a law: a kernel can come out a little above the copy.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from kernellab.timing.timers import timer_for
+from kernellab.timing.timers import Timer, timer_for
 
 _MATMULS = {"cuda": (8192, ("bfloat16", "float16", "float32")), "cpu": (2048, ("float32",))}
 _COPY_BYTES = {"cuda": 4 << 30, "cpu": 512 << 20}
@@ -26,14 +28,14 @@ def measure(device: torch.device) -> dict[str, Any]:
         numel = min(numel, torch.cuda.mem_get_info(device)[0] // 16)
     source = torch.randn(numel, device=device)
     target = torch.empty_like(source)
-    copy_us = _median(timer, lambda: target.copy_(source))
+    copy_us = _median(timer, functools.partial(target.copy_, source))
     copy_gbps = 2 * source.numel() * 4 / copy_us / 1e3
     del source, target
     n, dtypes = _MATMULS[device.type]
     rates = {}
     for dtype in dtypes:
         a, b = (torch.randn(n, n, device=device).to(getattr(torch, dtype)) for _ in range(2))
-        us = _median(timer, lambda a=a, b=b: torch.mm(a, b))  # type: ignore[misc]
+        us = _median(timer, functools.partial(torch.mm, a, b))
         rates[dtype] = 2 * n**3 / us / 1e6
         del a, b
     return {
@@ -44,7 +46,7 @@ def measure(device: torch.device) -> dict[str, Any]:
     }
 
 
-def _median(timer: Any, call: Any) -> float:
+def _median(timer: Timer, call: Callable[[], Any]) -> float:
     for _ in range(3):
         timer.sample(call)
     return statistics.median(timer.sample(call) for _ in range(_SAMPLES))

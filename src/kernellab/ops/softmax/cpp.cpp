@@ -16,12 +16,15 @@ void softmax_row(const T* x, Step step, T* y, int64_t cols) {
     // A NaN never compares as greater; it comes back through the sum, as does −∞ − −∞.
     V top = -std::numeric_limits<V>::infinity();
 #pragma omp simd reduction(max : top)
-    for (int64_t i = 0; i < cols; ++i) top = std::max(top, kl::widen(x[i * step]));
+    for (int64_t i = 0; i < cols; ++i) {
+        const V value = kl::widen(x[i * step]);
+        top = value > top ? value : top;
+    }
 
     // y keeps eˣ⁻ᵐ for the last pass where it does so without rounding; else that pass computes it again.
     constexpr bool kKeep = std::is_same_v<T, V>;
     // Blocks are added up in double: the error does not grow with the length of the row.
-    constexpr int64_t kBlock = 1024;
+    constexpr int64_t kBlock = 512;
     double total = 0;
     for (int64_t start = 0; start < cols; start += kBlock) {
         const int64_t end = std::min(start + kBlock, cols);
@@ -60,9 +63,10 @@ void softmax(const T* x, T* y, kl::Rows r, int64_t threads) {
 }  // namespace
 
 // y's rows are contiguous: its column stride is always 1.
-#define ENTRY(suffix, T)                                                                                \
-    extern "C" void softmax_##suffix(const T* x, T* y, int64_t rows, int64_t cols, int64_t x_row,       \
-                                     int64_t x_col, int64_t y_row, int64_t y_col, int64_t threads) {    \
-        softmax(x, y, {rows, cols, x_row, x_col, y_row, y_col}, threads);                               \
+#define ENTRY(suffix, T)                                                                             \
+    extern "C" void softmax_##suffix(const T* x, T* y, int64_t rows, int64_t cols, int64_t x_row,    \
+                                     int64_t x_col, int64_t y_row, int64_t y_col, int64_t threads) { \
+        kl::Rows size{rows, cols, x_row, x_col, y_row, y_col};                                       \
+        softmax(x, y, size, threads);                                                                \
     }
 KL_FOR_EACH_DTYPE(ENTRY)

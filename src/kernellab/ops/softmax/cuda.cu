@@ -61,30 +61,32 @@ struct Share {
     }
   }
 
-  __device__ __forceinline__ Stats stats() {
-    Stats s = NOTHING;
+  // One access after the other, so that a 16-bit one is fp32 only for as long as it is looked at.
+  __device__ __forceinline__ Stats stats(Stats s = NOTHING) const {
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
+      float peak = s.peak;
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) s.peak = fmaxf(s.peak, v[i][k]);
-      forget(v[i].raw);
-    }
-    const float base = s.base();
-#pragma unroll
-    for (int i = 0; i < VECS; i++) {
+      for (int k = 0; k < WIDTH; k++) peak = fmaxf(peak, v[i][k]);
+      const float base = Stats{peak, 0.0f}.base();
+      s.total *= exp_above(s.peak, base);
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) s.total += exp_above(v[i][k], base);
-      forget(v[i].raw);
+      s.peak = peak;
     }
     return s;
   }
 
   // exp is taken a second time rather than kept: fp32 results would need twice a 16-bit row's registers.
-  __device__ __forceinline__ void store(V* y, Index first, Index step, Index cols, Stats row) const {
+  // For the same reason the compiler must not keep what it unpacked in stats(): the sign of a sum of
+  // exponentials is 0, which it cannot know, so with that xor-ed in it has to unpack anew.
+  __device__ __forceinline__ void store(V* y, Index first, Index step, Index cols, Stats row) {
     const float base = row.base(), scale = 1.0f / row.total;
+    const unsigned zero = __float_as_uint(row.total) >> 31;
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
       const Index at = first + i * step;
+      if constexpr (sizeof(T) < 4) v[i].flip(zero);
       V out;
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) out.set(k, exp_above(v[i][k], base) * scale);
@@ -181,7 +183,7 @@ softmax_loop(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   int64 at = team.first();
   for (; at < cols; at += stride) {
     share.load(in, x_col, at, team.step(), cols);
-    stats = merge(stats, share.stats());
+    stats = share.stats(stats);
   }
   stats = team.merge_all(stats);
   for (at -= stride; at >= 0; at -= stride) {

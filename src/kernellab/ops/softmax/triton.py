@@ -56,23 +56,21 @@ def softmax_tile(
 ):
     """Whole rows in registers. x is [rows, cols·VEC], strides (x_row·VEC, x_col); y the same, contiguous.
 
-    `cols` and `x_row` come divided by VEC: multiplying back tells the compiler what divides them, and
-    so how wide an access may be. Lanes beyond the row hold −inf, which adds nothing to max or sum.
+    `cols` and `x_row` come divided by VEC: multiplying back (in 64 bits) tells the compiler what divides
+    them, and so how wide an access may be. Lanes beyond the row hold −inf, which adds nothing to max or sum.
     """
     row = tl.program_id(0).to(tl.int64) * TILE_ROWS + tl.arange(0, TILE_ROWS)[:, None]
     col = tl.arange(0, TILE_COLS)[None, :]
     inside = (row < rows) & (col < cols * VEC)
-    x = tl.load(x_ptr + row * (x_row * VEC) + col.to(tl.int64) * x_col, mask=inside, other=-float("inf"))
+    x = tl.load(x_ptr + row * x_row * VEC + col.to(tl.int64) * x_col, mask=inside, other=-float("inf"))
     x = x.to(tl.float32)
     e = tl.exp(x - tl.max(x, axis=1, keep_dims=True))  # −inf − −inf is NaN: PyTorch's answer for such a row
     y = e * (1.0 / tl.sum(e, axis=1, keep_dims=True))
-    tl.store(y_ptr + row * (cols * VEC) + col, y.to(y_ptr.dtype.element_ty), mask=inside)
+    tl.store(y_ptr + row * cols * VEC + col, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def softmax_wide(
-    x_ptr, y_ptr, cols, x_row, x_col, VEC: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr
-):
+def softmax_wide(x_ptr, y_ptr, cols, x_row, x_col, VEC: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr):
     """One row per program, in two passes over chunks. Pointers as in softmax_tile.
 
     Forward: a running maximum and sum for each group of WIDTH elements that lie in one thread, so the
@@ -82,14 +80,12 @@ def softmax_wide(
     GROUPS: tl.constexpr = CHUNK // WIDTH
     group = tl.arange(0, GROUPS)[:, None]
     member = tl.arange(0, WIDTH)[None, :]
-    if VEC > 1:
-        at = group * WIDTH + member  # a group is one 16-byte access
-    else:
-        at = group + member * GROUPS  # a group is what the thread reads one element at a time
+    # A group is one 16-byte access, or what a thread reads one element at a time.
+    at = group * WIDTH + member if VEC > 1 else group + member * GROUPS
     row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * (x_row * VEC)
-    y_ptr += row * (cols * VEC)
-    n = tl.zeros([], tl.int64) + cols * VEC
+    x_ptr += row * x_row * VEC
+    y_ptr += row * cols * VEC
+    n = (tl.zeros([], tl.int64) + cols) * VEC
     last = (n - 1) // CHUNK * CHUNK
 
     peak = tl.full([GROUPS], -float("inf"), tl.float32)
@@ -122,5 +118,5 @@ def absorb(x, peak, total):
 
 @triton.jit
 def finite(peak):
-    """A maximum to subtract: all −inf so far would give −inf − −inf = NaN; any finite number gives exp(−inf) = 0."""
+    """What to subtract: if all is −inf so far, −inf − −inf would be NaN; from any finite number exp gives 0."""
     return tl.where(peak == -float("inf"), 0.0, peak)

@@ -8,9 +8,7 @@ from kernellab.ops.layout import elementwise
 # Nobody reads the floating-point exception flags; keeping them would turn each ?: into a branch.
 FLAGS = ("-fno-trapping-math",)
 DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
-ENTRIES = {
-    dtype: kl.cpp.function("cpp.cpp", f"square_{suffix}", flags=FLAGS) for dtype, suffix in DTYPES.items()
-}
+ENTRIES = {dtype: kl.cpp.function("cpp.cpp", f"square_{suffix}", flags=FLAGS) for dtype, suffix in DTYPES.items()}
 
 
 def square_cpp(x: torch.Tensor) -> torch.Tensor:

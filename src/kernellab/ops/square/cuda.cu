@@ -1,4 +1,5 @@
-// Square: the arithmetic. ../elementwise.cuh moves the data; cuda.py names map_flat<Square, ...> and map_rows<...>.
+// Square: the arithmetic. ../elementwise.cuh moves the data; cuda.py names the instantiations,
+// map_flat<Square, float, 4> for one.
 #include "../elementwise.cuh"
 
 struct Square {

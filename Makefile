@@ -1,0 +1,38 @@
+# make run    set up and run the main job on GeLU, softmax and square
+# make test   set up and run every check there is
+# make venv   set up alone
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: run test venv lint bare
+.DEFAULT_GOAL := run
+
+venv: $(READY)
+
+# Rebuilt when the pins or the package's own description change, otherwise skipped.
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "kernellab needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: $(READY)
+	$(BIN)/klab run gelu softmax square
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -m "not gpu"
+	$(MAKE) --no-print-directory bare
+
+# Users have no CUDA toolkit: the tests marked `bare` pass again with every trace of one hidden.
+bare: $(READY)
+	tests/without_cuda_toolkit.sh $(BIN)/pytest -m "bare and not gpu"

@@ -1,0 +1,78 @@
+"""Square with its own host code: what `kl.cuda.kernel` spares you, written out once, as an example.
+
+The text below is built by nvcc with torch's headers (half a minute the first time). The host function
+does what every such function has to: pick the device and the stream, allocate, choose a grid, launch.
+"""
+
+import functools
+from typing import Any
+
+import torch
+
+from kernellab.launch.cuda import inline
+from kernellab.ops.floats import require_float
+
+CPP = "torch::Tensor square(torch::Tensor x);"  # what Python may call
+
+CUDA = r"""
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+// x: [rows, cols] with strides (x_row, x_col), y: likewise; int64, or tensors beyond 2^31 elements wrap.
+// A two-dimensional grid: x runs along the columns, so that neighbouring threads touch neighbouring
+// memory, y along the rows.
+template <typename T>
+__global__ void square_kernel(const T* x, T* y, int64_t rows, int64_t cols,
+                              int64_t x_row, int64_t x_col, int64_t y_row, int64_t y_col) {
+  const int64_t col = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+  // A grid has at most 65,535 blocks in y: each takes every (gridDim.y)-th strip of rows.
+  const int64_t step = (int64_t)gridDim.y * blockDim.y;
+  for (int64_t row = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; row < rows; row += step) {
+    const float v = static_cast<float>(x[row * x_row + col * x_col]);
+    y[row * y_row + col * y_col] = static_cast<T>(v * v);
+  }
+}
+
+torch::Tensor square(torch::Tensor x) {
+  TORCH_CHECK(x.is_cuda(), "square needs its tensor on a GPU");
+  const c10::cuda::CUDAGuard guard(x.device());  // launches go to x's device, not the current one
+  torch::Tensor y = torch::empty_like(x);        // dense, with the strides PyTorch would give the result
+  if (x.numel() == 0) return y;                  // a grid of no blocks is an error
+
+  // Equal strides: both are one run of memory in the same order, whatever the shape, and so may be read
+  // as contiguous rows. Another 2-D tensor keeps its own strides; anything else is copied into y's order.
+  const bool strided = x.strides() != y.strides() && x.dim() == 2;
+  if (x.strides() != y.strides() && !strided) x = torch::empty_like(y).copy_(x);
+  const int64_t cols = x.dim() ? x.size(-1) : 1, rows = x.numel() / cols;
+  const int64_t x_row = strided ? x.stride(0) : cols, x_col = strided ? x.stride(1) : 1;
+  const int64_t y_row = strided ? y.stride(0) : cols, y_col = strided ? y.stride(1) : 1;
+
+  const dim3 block(64, 4);
+  const dim3 grid((cols + block.x - 1) / block.x, std::min<int64_t>((rows + block.y - 1) / block.y, 65535));
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();  // not the default stream
+  const auto launch = [&](auto* in, auto* out) {
+    square_kernel<<<grid, block, 0, stream>>>(in, out, rows, cols, x_row, x_col, y_row, y_col);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();  // a refused launch is silent otherwise
+  };
+  switch (x.scalar_type()) {
+    case at::kFloat: launch(x.const_data_ptr<float>(), y.data_ptr<float>()); break;
+    case at::kHalf: launch(x.const_data_ptr<at::Half>(), y.data_ptr<at::Half>()); break;
+    case at::kBFloat16: launch(x.const_data_ptr<at::BFloat16>(), y.data_ptr<at::BFloat16>()); break;
+    default: TORCH_CHECK_TYPE(false, "square has no kernel for ", x.scalar_type());
+  }
+  return y;
+}
+"""
+
+
+def square_cuda_inline(x: torch.Tensor) -> torch.Tensor:
+    require_float(x, "square")
+    y: torch.Tensor = _module().square(x)
+    return y
+
+
+@functools.cache
+def _module() -> Any:
+    return inline(CPP, CUDA, ["square"])

@@ -1,0 +1,76 @@
+"""Shared by all tests: a cache of their own, and `klab` as a user runs it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+OPFILES = HERE / "opfiles"
+SRC = HERE.parent / "src"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["KERNELLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if any(item.get_closest_marker("gpu") for item in items):
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in items:
+                if item.get_closest_marker("gpu"):
+                    item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
+
+
+@dataclass
+class Ran:
+    """How a `klab` command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+    def result(self, impl: str, op: str | None = None) -> dict[str, Any]:
+        found = [r for r in self.record["results"] if r["impl"] == impl and op in (None, r["op"])]
+        assert len(found) == 1, f"{len(found)} results of {impl}"
+        return found[0]
+
+
+def klab_command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-m", "kernellab", *map(str, args)]
+
+
+def klab_env(**extra: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(SRC), **extra}
+
+
+@pytest.fixture
+def klab(tmp_path: Path):
+    """Run klab in an empty folder and return its exit code and output."""
+
+    def run(*args: str | Path, timeout: float = 300, cwd: Path | None = None, **env: str) -> Ran:
+        done = subprocess.run(
+            klab_command(*args),
+            cwd=cwd or tmp_path,
+            env=klab_env(**env),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run

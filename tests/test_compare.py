@@ -1,0 +1,91 @@
+"""The rule that says whether a result is right: strict enough for zeros, fair to rounding."""
+
+import math
+
+import pytest
+import torch
+
+import kernellab as kl
+from kernellab import inputs
+from kernellab.case import CaseRequest
+from kernellab.compare import measure, passes, special
+from kernellab.targets import shipped_names
+
+DTYPES = ["float32", "float16", "bfloat16"]
+
+
+def _result(name, dtype):
+    op = getattr(kl.ops, name)
+    shape = (48, 64) if "..." in op.dims else (48, 32, 40)
+    (case,) = op.expand(CaseRequest(shapes=[shape], dtypes=[dtype]), "cpu")
+    made = inputs.make(op, case, seed=3)
+    oracle = inputs.call(op, op.reference, inputs.upcast(made), case)
+    own = inputs.call(op, op["torch"], made, case)
+    return own, oracle, bool(op.reduces)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", shipped_names())
+def test_zeros_the_mean_and_a_permutation_are_wrong_for_every_shipped_op(name, dtype):
+    own, oracle, rowwise = _result(name, dtype)
+    torchs = measure(own, oracle, rowwise=rowwise)
+    assert passes(torchs, torchs)
+    shuffled = own.flatten()[torch.randperm(own.numel())].view_as(own)
+    for fake in (torch.zeros_like(own), torch.full_like(own, own.float().mean().item()), shuffled):
+        assert not passes(measure(fake, oracle, rowwise=rowwise), torchs)
+
+
+def test_one_wrong_element_among_many_is_wrong():
+    own, oracle, _ = _result("gelu", "float32")
+    torchs = measure(own, oracle, rowwise=False)
+    spoiled = own.clone()
+    spoiled[7, 9] += 1e-3
+    errors = measure(spoiled, oracle, rowwise=False)
+    assert not passes(errors, torchs)
+    assert errors.at == (7, 9)
+    assert errors.max_abs == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_many_slightly_wrong_elements_are_wrong_by_the_quantile():
+    oracle = torch.randn(1000, 1000, dtype=torch.float64)
+    peer = oracle.float()
+    peer[0, 0] *= 1 + 100 * torch.finfo(torch.float32).eps  # PyTorch has one outlier of its own
+    mine = oracle.float() * (1 + 20 * torch.finfo(torch.float32).eps)
+    torchs, errors = (measure(y, oracle, rowwise=False) for y in (peer, mine))
+    assert errors.max <= 2 * torchs.max + 4
+    assert not passes(errors, torchs)
+
+
+def test_rows_have_a_scale_of_their_own():
+    oracle = torch.tensor([[1e-6, 2e-6], [1.0, 2.0]], dtype=torch.float64)
+    fake = oracle.float()
+    fake[0] = 0
+    assert measure(fake, oracle, rowwise=False).max < 100  # lost beside the large row
+    assert measure(fake, oracle, rowwise=True).max > 1e5
+
+
+def test_nan_and_inf_must_stand_where_the_oracle_has_them():
+    oracle = torch.tensor([1.0, math.nan, math.inf, -math.inf], dtype=torch.float64)
+    assert special(oracle.float(), oracle, None) is None
+    for place in range(1, 4):
+        bad = oracle.float()
+        bad[place] = 0
+        assert "NaN or inf" in special(bad, oracle, None)
+    finite = torch.ones(4, dtype=torch.float64)
+    assert "at [2] nan, should be 1" in special(torch.tensor([1, 1, math.nan, 1]), finite, None)
+
+
+def test_overflow_that_pytorch_shares_is_not_held_against_a_way():
+    oracle = torch.tensor([1e6, 1.0], dtype=torch.float64)  # inf in float16
+    y = oracle.half()
+    assert special(y, oracle, None) is None
+    peer = torch.tensor([math.nan, 1.0]).half()
+    assert special(peer.clone(), oracle, peer) is None
+    assert special(peer.clone(), oracle, None) is not None
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (2, 3, 4)])
+def test_any_shape_can_be_measured(shape):
+    oracle = torch.randn(shape, dtype=torch.float64)
+    errors = measure(oracle.float(), oracle, rowwise=True)
+    assert errors.max <= 0.51

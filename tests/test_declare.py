@@ -1,0 +1,150 @@
+"""Declaring ops: what the API carries and what it refuses."""
+
+import pytest
+import torch
+
+import kernellab as kl
+from conftest import OPFILES
+from kernellab import inputs
+from kernellab.case import Case, CaseRequest
+from kernellab.errors import UserError
+from kernellab.targets import Target, load
+
+
+@pytest.fixture(scope="module")
+def sketches():
+    return load(Target("sketches", file=str(OPFILES / "sketches.py")))
+
+
+def test_the_smallest_op_has_manual_and_compile_for_free():
+    @kl.op
+    def triple(x):
+        return 3 * x
+
+    assert list(triple.impls) == ["manual", "compile"]
+    x = torch.randn(4)
+    assert torch.equal(triple["manual"](x), 3 * x)
+    assert torch.equal(triple(x), 3 * x)
+
+
+def test_every_shipped_way_is_callable():
+    x = torch.randn(8, 16)
+    for name in ("manual", "torch", "cpp"):
+        assert torch.allclose(kl.ops.square[name](x), x * x)
+
+
+def test_cases_are_crossed_and_replaced_per_device():
+    @kl.op(
+        args=dict(x=kl.tensor("M N")),
+        cases=kl.cases(M=[8], N=[1, 2], dtype=["float32", "bfloat16"], cpu=dict(dtype=["float32"])),
+    )
+    def f(x):
+        return x
+
+    assert [c.size_label for c in f.expand(CaseRequest(), "cpu")] == ["M=8 N=1", "M=8 N=2"]
+    assert len(f.expand(CaseRequest(), "cuda")) == 4
+    assert [c.shape for c in f.expand(CaseRequest(dims={"N": [5, 6]}), "cpu")] == [(8, 5), (8, 6)]
+    assert [c.shape for c in f.expand(CaseRequest(shapes=[(3, 4)]), "cpu")] == [(3, 4)]
+    assert len(f.expand(CaseRequest(quick=True), "cuda")) == 1
+
+
+def test_timing_takes_the_first_option_and_checking_all():
+    gelu = kl.ops.gelu
+    (case,) = gelu.expand(CaseRequest(shapes=[(4, 4)], dtypes=["float32"]), "cpu")
+    assert case.approximate == "tanh"
+    assert [v.approximate for v in gelu.variants(case)] == ["tanh", "none"]
+    (other,) = gelu.expand(CaseRequest(shapes=[(4, 4)], options={"approximate": ["none"]}), "cpu")
+    assert other.approximate == "none"
+
+
+def test_cross_entropy_has_indices_below_a_dim_with_sentinels(sketches):
+    op = sketches["cross_entropy"]
+    (case,) = op.expand(CaseRequest(), "cpu")
+    made = inputs.make(op, case, seed=1)
+    target = made["target"]
+    assert made["logits"].shape == (64, 512)
+    assert target.dtype == torch.int64
+    assert int(target.max()) < 512
+    assert int(target.min()) == -100
+    assert (target == -100).float().mean() < 0.5
+    assert op.dims == ("M", "V")
+    assert len(op.variants(case)) == 6
+
+
+def test_attention_has_dims_that_follow_others_and_an_optional_input(sketches):
+    op = sketches["attention"]
+    (case,) = op.expand(CaseRequest(), "cpu")
+    assert dict(case.dims) == {"B": 1, "H": 2, "Sq": 16, "D": 8, "Hk": 2, "Sk": 16}
+    assert case.bias is False
+    assert inputs.make(op, case, seed=0)["bias"] is None
+    with_bias = case.with_(options={**case.options, "bias": True})
+    assert inputs.make(op, with_bias, seed=0)["bias"].shape == (1, 2, 16, 16)
+    (grouped,) = op.expand(CaseRequest(dims={"Hk": [1]}), "cpu")
+    assert grouped.Hk == 1
+    with pytest.raises(UserError, match="where= says no"):
+        op.expand(CaseRequest(dims={"Hk": [3]}), "cpu")
+    refusals = {op["torch"].refusal(v) for v in op.variants(case)}
+    assert refusals == {None, "no window"}
+
+
+def test_the_same_seed_gives_the_same_inputs_and_another_seed_others():
+    op = kl.ops.add
+    case = Case({"...": (8,), "N": 8}, "float32")
+    a, b, c = (inputs.make(op, case, seed) for seed in (1, 1, 2))
+    assert torch.equal(a["x"], b["x"])
+    assert not torch.equal(a["x"], c["x"])
+    assert not torch.equal(a["x"], a["y"])
+
+
+def test_cost_counts_bytes_of_tensors_and_numbers():
+    x = torch.empty(4, 8, dtype=torch.bfloat16)
+    cost = kl.Cost(read=[x, None], write=[100], flops={"fp32": 9})
+    assert cost.to_json() == {"bytes_read": 64, "bytes_written": 100, "flops": {"fp32": 9}}
+
+
+def test_kinds_come_from_names_and_can_be_said():
+    @kl.op
+    def f(x):
+        return x
+
+    f.impl("triton-v2")(lambda x: x)
+    f.impl("liger", kind="triton")(lambda x: x)
+    f.impl("anything")(lambda x: x)
+    assert [f[n].kind.name for n in ("triton-v2", "liger", "anything")] == ["triton", "triton", "python"]
+
+
+def test_compile_can_be_given_another_source():
+    @kl.op
+    def f(x):
+        return x * 1
+
+    def better(x):
+        return x
+
+    f.compile(better, fullgraph=True)
+    assert f["compile"].fn.source is better
+    assert f["compile"].fn.settings["fullgraph"] is True
+
+
+def _plain(x):
+    return x
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: kl.op(args=dict(y=kl.tensor("M")))(_plain), "describes y, the function takes x"),
+        (lambda: kl.op(options={"mode": ["a"]})(_plain), "not a keyword-only parameter"),
+        (lambda: kl.op(reduces="N")(_plain), "has no dim N"),
+        (lambda: kl.op(lambda: 1), "takes no tensor"),
+        (lambda: kl.tensor("M, N"), "not a list of dim names"),
+        (lambda: kl.op(_plain).impl("manual"), "already has an implementation named manual"),
+        (lambda: kl.op(_plain).impl("a", mutates=["z"]), "mutates z"),
+        (lambda: kl.op(_plain).impl("a", kind="tritn")(_plain), "did you mean triton"),
+        (lambda: kl.op(_plain)["tosch"], "has no implementation tosch"),
+        (lambda: kl.op(cases=kl.cases(dtype=["float31"]))(_plain), "no dtype"),
+    ],
+)
+def test_mistakes_in_a_declaration_are_named(declare, message):
+    with pytest.raises(UserError, match=message):
+        declare()

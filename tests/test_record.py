@@ -1,0 +1,84 @@
+"""The journal and the record it folds into."""
+
+import json
+
+import pytest
+
+from kernellab.errors import UserError
+from kernellab.running.record import JOURNAL, RUN, SCHEMA, Journal, fold, load, read_journal
+
+CASE = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
+HEAD = {"event": "run", "schema": SCHEMA, "command": ["klab"], "seed": 0, "environment": {}, "settings": {}}
+PLAN = {"event": "plan", "groups": [{"op": "f", "case": CASE, "impls": {"a": "python", "b": "python"}}], "sources": {}}
+
+
+def about(event, **fields):
+    return {"event": event, "op": "f", "case": CASE, **fields}
+
+
+def rounds(*numbers):
+    header = {"pass": "forward", "timer": "clock", "cache": "cold"}
+    return [about("round", **header, round=n, samples_us={"a": 1.0, "b": 2.0}) for n in numbers]
+
+
+def results(*events):
+    return {r["impl"]: r for r in fold([HEAD, PLAN, *events])["results"]}
+
+
+def test_a_plan_has_a_result_for_every_way_before_anything_ran():
+    assert {k: v["check"] for k, v in results().items()} == {"a": None, "b": None}
+
+
+def test_rounds_become_samples_and_timed_completes_them():
+    seen = results(*rounds(0, 1))["a"]["times"][0]
+    assert (seen["samples_us"], seen["rounds"], seen["status"]) == ([1.0, 1.0], [0, 1], "partial")
+    assert results(*rounds(0), about("timed", impls=["a"]))["a"]["times"][0]["status"] == "ok"
+
+
+def test_a_death_while_timing_discards_everyones_samples_and_keeps_the_fault():
+    fault = about("fault", impl="b", phase="time", status="crashed", reason="SIGSEGV")
+    seen = results(*rounds(0, 1), fault, about("discard"), *rounds(0))
+    assert seen["a"]["times"][0]["samples_us"] == [1.0]
+    assert seen["b"]["times"][0]["status"] == "crashed"
+
+
+def test_a_changed_op_is_forgotten():
+    assert results(about("void")) == {}
+
+
+def test_what_is_written_can_be_read_back(tmp_path):
+    journal = Journal(tmp_path)
+    for event in (HEAD, PLAN, *rounds(0)):
+        journal.write(**event)
+    journal.save()
+    assert load(tmp_path) == load(tmp_path / RUN) == fold(read_journal(tmp_path))
+
+
+def test_a_half_written_last_line_is_dropped(tmp_path):
+    lines = [json.dumps(e) for e in (HEAD, PLAN, *rounds(0))]
+    (tmp_path / JOURNAL).write_text("\n".join(lines) + '\n{"event": "rou')
+    assert len(read_journal(tmp_path)) == 3
+    assert load(tmp_path)["results"][0]["times"][0]["samples_us"] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (RUN, "{", "damaged"),
+        (RUN, "[]", "not a kernellab record"),
+        (RUN, json.dumps({"schema": SCHEMA + 1, "results": []}), "update kernellab"),
+        (JOURNAL, json.dumps({**HEAD, "schema": SCHEMA + 1}) + "\n", "update kernellab"),
+        (JOURNAL, "nonsense\n" + json.dumps(HEAD) + "\n", "damaged at line 1"),
+        (JOURNAL, json.dumps(PLAN) + "\n", "does not begin with a run"),
+        (JOURNAL, "", "does not begin with a run"),
+    ],
+)
+def test_damaged_and_newer_files_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        load(tmp_path)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no record at"):
+        load(tmp_path)
