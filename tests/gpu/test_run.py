@@ -1,0 +1,74 @@
+"""`klab` on a real GPU: faults, counts, timers."""
+
+import pytest
+import torch
+
+import kernellab as kl
+from conftest import OPFILES
+
+pytestmark = pytest.mark.gpu
+
+
+def test_gpu_faults_cost_only_themselves(klab):
+    seen = klab("run", OPFILES / "gpu_bad.py", "--seconds", "0.3", "--json")
+    assert seen.code == 1, seen.err
+    results = {r["impl"]: r["derived"] for r in seen.record["results"]}
+    assert {k: v["status"] for k, v in results.items()} == {
+        "manual": "ok",
+        "compile": "ok",
+        "torch": "ok",
+        "good": "ok",
+        "out-of-bounds": "crashed",
+        "tebibyte": "oom",
+        "zeros": "wrong",
+    }
+    assert "illegal memory access" in results["out-of-bounds"]["reason"]
+    for name in ("torch", "good", "compile"):
+        assert results[name]["time"]["timer"] == "events"
+        assert results[name]["time"]["rounds"] >= 10
+
+
+def test_every_bad_way_of_the_cpu_is_bad_on_the_gpu(klab):
+    seen = klab("run", OPFILES / "good_and_bad.py", "--timeout", "25", "--seconds", "0.3", "--json")
+    assert seen.code == 1, seen.err
+    statuses = {r["impl"]: r["derived"]["status"] for r in seen.record["results"]}
+    assert [statuses[n] for n in ("good-a", "good-b", "manual", "compile")] == ["ok"] * 4
+    assert [statuses[n] for n in ("segfault", "exits", "hangs", "raises")] == ["crashed", "crashed", "timeout", "error"]
+
+
+def test_the_manual_chain_launches_nine_kernels_and_the_fused_ways_one(klab):
+    seen = klab("run", "gelu", "--shape", "2048x2048", "--dtype", "float32", "--quick", "--json")
+    assert seen.code == 0, seen.out + seen.err
+    counts = {r["impl"]: len(r["kernels"]) for r in seen.record["results"] if r["kernels"] is not None}
+    assert counts == {"manual": 9, "torch": 1, "compile": 1, "triton": 1, "cuda": 1}
+    assert seen.result("cpp")["derived"]["status"] == "skipped"
+
+
+def test_both_timers_of_the_one_call_helper():
+    x = torch.randn(4096, 4096, device="cuda")
+    host, events = (kl.benchmark("square", lambda: x * x, 3, 10, timer=t) for t in ("host", "events"))
+    assert 0 < float(events) <= float(host)
+    assert "cache-warm" in repr(host)
+
+
+def test_cuda_load_builds_an_authors_own_file(tmp_path):
+    if kl.cuda.nvcc_missing():
+        pytest.skip("no nvcc")
+    source = tmp_path / "twice.cu"
+    source.write_text(
+        "#include <torch/extension.h>\n"
+        "__global__ void twice_kernel(const float* x, float* y, long n) {\n"
+        "  long i = blockIdx.x * (long)blockDim.x + threadIdx.x;\n"
+        "  if (i < n) y[i] = 2 * x[i];\n"
+        "}\n"
+        "torch::Tensor twice(torch::Tensor x) {\n"
+        "  auto y = torch::empty_like(x);\n"
+        "  twice_kernel<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());\n"
+        "  return y;\n"
+        "}\n"
+        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }\n'
+    )
+    module = kl.cuda.load(source, build_directory=tmp_path / "build")
+    x = torch.randn(1000, device="cuda")
+    assert torch.equal(module.twice(x), 2 * x)
+    assert (tmp_path / "build" / "build.ninja").exists()
