@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,14 @@ def kernel(file: str | Path, name: str, *, options: Sequence[str] = ()) -> Kerne
     >>> square(blocks, 256, x, y, x.numel())             # doctest: +SKIP
     """
     return Kernel(locate(file), name, tuple(options))
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code for one architecture, and the kernel's name in it as the linker knows it."""
+
+    code: bytes
+    symbol: str
 
 
 class Kernel:
@@ -65,31 +74,27 @@ class Kernel:
         found = self._loaded.get(index)
         if found is None:
             import torch
-            from cuda.core import Device
+            from cuda.core import Device, ObjectCode
 
             Device(index).set_current()
             torch.cuda.current_stream()  # torch's context is the primary one; make sure it exists
             major, minor = torch.cuda.get_device_capability(index)
-            found = self.compile(f"sm_{major}{minor}").get_kernel(self.name)
+            built = self.compile(f"sm_{major}{minor}")
+            found = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
             self._loaded[index] = found
         return found
 
-    def compile(self, arch: str) -> Any:
-        """The kernel's machine code for an architecture such as `sm_90`, as cuda-core's ObjectCode. No GPU needed."""
-        from cuda.core import ObjectCode
-
+    def compile(self, arch: str) -> Cubin:
+        """The kernel's machine code for an architecture such as `sm_90`, from disk if built before. No GPU needed."""
         stem = fingerprint(self.path, self.name, arch, *self.options, _nvrtc_version())
-        cubin = cache_dir("nvrtc") / f"{stem}.cubin"
-        names = cubin.with_suffix(".json")
-        if cubin.exists() and names.exists():
-            return ObjectCode.from_cubin(cubin.read_bytes(), symbol_mapping=json.loads(names.read_text()))
-        code = self._compile(arch)
-        mapping = {k: v.decode() if isinstance(v, bytes) else v for k, v in code.symbol_mapping.items()}
-        replace_file(cubin, bytes(code.code))
-        replace_file(names, json.dumps(mapping).encode())
-        return code
+        code, symbol = (cache_dir("nvrtc") / f"{stem}.{end}" for end in ("cubin", "symbol"))
+        if not (code.exists() and symbol.exists()):
+            built = self._compile(arch)
+            replace_file(code, built.code)
+            replace_file(symbol, built.symbol.encode())
+        return Cubin(code.read_bytes(), symbol.read_text())
 
-    def _compile(self, arch: str) -> Any:
+    def _compile(self, arch: str) -> Cubin:
         from cuda.core import Program, ProgramOptions
 
         settings = ProgramOptions(
@@ -101,9 +106,11 @@ class Kernel:
             define_macro=[o[2:] for o in self.options if o.startswith("-D")] or None,
         )
         try:
-            return Program(self.path.read_text(), "c++", settings).compile("cubin", name_expressions=(self.name,))
+            built = Program(self.path.read_text(), "c++", settings).compile("cubin", name_expressions=(self.name,))
         except Exception as error:  # NVRTC's log is the message
             raise UserError(f"{self.path.name} does not compile for {arch}", str(error).strip()) from None
+        symbol = built.symbol_mapping[self.name]
+        return Cubin(bytes(built.code), symbol.decode() if isinstance(symbol, bytes) else symbol)
 
 
 def _allow_shared(loaded: Any, shared: int) -> None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from kernellab.blame import explain
 from kernellab.case import Case, CaseRequest
 from kernellab.errors import UserError
 from kernellab.machine.paths import cache_dir
@@ -146,7 +147,12 @@ class Worker:
 
         for name in impls:
             with self.channel.running(name, "kernels"):
-                found = kernels_of(self.ops[op], self.ops[op][name], Case.from_json(case), self.device, seed)
+                try:
+                    found = kernels_of(self.ops[op], self.ops[op][name], Case.from_json(case), self.device, seed)
+                except Exception as error:  # not counting is no fault of the way: it is right and timed
+                    guard = {"name": "kernels", "detail": f"its kernels could not be counted: {explain(error)}"}
+                    self.channel.send("guard", impl=name, guard=guard)
+                    continue
             self.channel.send("kernels", impl=name, kernels=found)
 
 

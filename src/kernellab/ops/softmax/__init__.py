@@ -16,6 +16,8 @@ import kernellab as kl
 )
 def softmax(x):
     """exp(x − max) / Σ exp(x − max) along the last dim."""
+    if x.shape[-1] == 0:
+        return x  # no maximum, nothing to normalise
     e = torch.exp(x - x.amax(dim=-1, keepdim=True))
     return e / e.sum(dim=-1, keepdim=True)
 
