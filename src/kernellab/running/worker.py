@@ -143,8 +143,10 @@ class Worker:
             group.time([name for name in time if name in right or name not in check], **timing)
 
     def do_kernels(self, op: str, case: dict[str, Any], impls: list[str], seed: int) -> None:
+        from kernellab.running.group import forget_compiled
         from kernellab.running.kernels import kernels_of
 
+        forget_compiled(self.ops[op])
         for name in impls:
             with self.channel.running(name, "kernels"):
                 try:

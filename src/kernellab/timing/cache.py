@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-_GPU_AT_LEAST = 512 << 20  # long enough (about 0.1 ms) for the host to queue the call behind it
+_GPU_AT_LEAST = 256 << 20
 _CPU_AT_LEAST = 64 << 20
 
 
