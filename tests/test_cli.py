@@ -1,7 +1,6 @@
 """`klab` as a person meets it: help, listings, bad requests, plain output, JSON."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -126,16 +125,25 @@ def test_debug_shows_the_traceback(klab):
     assert "Traceback" in seen.err
 
 
-def test_a_full_disk_is_said_and_ends_the_run(klab):
-    if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
-    target = Path(os.environ["KERNELLAB_CACHE"]) / "full"
-    target.mkdir(exist_ok=True)
-    (target / "journal.jsonl").unlink(missing_ok=True)
-    (target / "journal.jsonl").symlink_to("/dev/full")
-    # The journal exists, so it looks like a run; resuming reads nothing from it.
-    seen = klab("check", "square", "--out", target)
-    assert seen.code == 2
+def test_a_full_disk_is_said_and_ends_the_run(tmp_path):
+    """A real one: a file system of 16 KiB, mounted in a namespace of the command's own."""
+    small = tmp_path / "small"
+    small.mkdir()
+    command = [*klab_command("check", "square", "--impl", "manual", "--N", "1:300", "--device", "cpu")]
+    script = f'mount -t tmpfs -o size=16k none {small} && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *command, "--out", str(small / "run")],
+        env=klab_env(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip("this user cannot mount a file system")
+    assert done.returncode == 2, done.stderr
+    assert "cannot write the record" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_json_is_one_document_and_nothing_else(klab):

@@ -12,7 +12,7 @@ from kernellab.launch.cuda import Kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.layout import elementwise
 
-THREADS, LOADS = 256, 4  # as in elementwise.cuh
+FLAT_THREADS, ROWS_THREADS, LOADS = 128, 256, 4  # as in elementwise.cuh
 # A block of rows is walked by at most this many blocks per column strip: the limit of a grid's y.
 MAX_GRID_Y = 65535
 
@@ -30,15 +30,15 @@ def map_cuda(x: torch.Tensor, kernel: Callable[[str], Kernel], functor: str, op:
     name = CUDA_NAMES[x.dtype]
     if size.flat:
         width = vector_width(x, y)
-        blocks = -(-cols // (THREADS * LOADS * width))
-        kernel(f"map_flat<{functor}, {name}, {width}>")(blocks, THREADS, x, y, cols)
+        threads = cols // width + cols % width  # one per access, one per element left over
+        kernel(f"map_flat<{functor}, {name}, {width}>")(-(-threads // FLAT_THREADS), FLAT_THREADS, x, y, cols)
         return y
     width = 1
     if size.x_col == size.y_col == 1:
         width = vector_width(x, y, cols, size.x_row, size.y_row)
     cols, x_row, y_row = cols // width, size.x_row // width, size.y_row // width
-    across = min(THREADS, 1 << (cols - 1).bit_length())  # short rows share a block
-    down = THREADS // across
+    across = min(ROWS_THREADS, 1 << (cols - 1).bit_length())  # short rows share a block
+    down = ROWS_THREADS // across
     grid = (-(-cols // across), min(-(-rows // (down * LOADS)), MAX_GRID_Y))
     kernel(f"map_rows<{functor}, {name}, {width}>")(
         grid, (across, down), x, y, rows, cols, x_row, size.x_col, y_row, size.y_col

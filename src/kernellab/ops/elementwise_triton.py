@@ -11,10 +11,12 @@ from kernellab.launch.cuda import same_device
 from kernellab.ops.floats import require_float, vector_width
 from kernellab.ops.layout import elementwise
 
-# 64 bytes per thread, i.e. four 16-byte loads in flight, cover the memory's latency with blocks small
-# enough that the last, partly filled wave of them is short.
+# One 16-byte access per thread and 4 warps: on an H200 (2026-11-15) 4286 GB/s for fp32 GeLU, where 64
+# bytes per thread gave 4067. Enough small programs are resident to keep the memory busy by themselves.
 WARPS = 4
-BYTES_PER_PROGRAM = WARPS * 32 * 64
+FLAT_BYTES = WARPS * 32 * 16
+# A strided tile pays for its addresses, so a thread takes four accesses of it.
+TILE_BYTES = WARPS * 32 * 64
 
 # (columns up to, columns per tile): short rows share a program, so that no lane idles.
 TILE_COLS = ((32, 32), (256, 256), (None, 1024))
@@ -26,13 +28,13 @@ def map_triton(x: torch.Tensor, f: triton.JITFunction, op: str) -> torch.Tensor:
     x, y, size = elementwise(x)
     if size.rows * size.cols == 0:
         return y
-    block = BYTES_PER_PROGRAM // x.element_size()
     with same_device(x):
         if size.flat:
+            block = FLAT_BYTES // x.element_size()
             map_flat[(triton.cdiv(size.cols, block),)](x, y, size.cols, f, block, num_warps=WARPS)
         else:
             tile_cols = next(tile for limit, tile in TILE_COLS if limit is None or size.cols <= limit)
-            tile_rows = block // tile_cols
+            tile_rows = TILE_BYTES // x.element_size() // tile_cols
             vec = 1
             if size.x_col == size.y_col == 1:
                 vec = vector_width(x, y, size.cols, size.x_row, size.y_row)

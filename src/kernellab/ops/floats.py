@@ -1,4 +1,4 @@
-"""The floating-point types the shipped GPU kernels read and write; arithmetic is always fp32."""
+"""The floating-point types the shipped kernels read and write; arithmetic is fp32 (fp64 in C++ for fp64)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import torch
 
 # torch's type, and what CUDA C++ calls it
 CUDA_NAMES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
+# torch's type, and how the entry points of the C++ kernels end
+CPP_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
-def require_float(x: torch.Tensor, op: str) -> None:
+def require_float(x: torch.Tensor, op: str, known_types: dict[torch.dtype, str] = CUDA_NAMES) -> None:
     """Refuse a type no kernel was written for."""
-    if x.dtype not in CUDA_NAMES:
-        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in CUDA_NAMES)
+    if x.dtype not in known_types:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in known_types)
         raise TypeError(f"{op} has no kernel for {x.dtype}: convert the tensor to one of {known}")
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from kernellab.reporting import words
 
 _PIPED_WIDTH = 160
+_TOO_FAST = 1.1  # a way this far above a ceiling says that the ceiling was measured on a busy machine
 _BAD = {"wrong", "error", "crashed", "timeout", "oom", "unknown"}
 
 
@@ -116,7 +117,7 @@ def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: 
     widest = max(len(r["impl"]) for r in group)
     for result in group:
         if result not in timed:
-            out.print(_line(result, widest), soft_wrap=not out.is_terminal)
+            out.print(_line(result, widest, "time" in record["stages"]), soft_wrap=not out.is_terminal)
         for note in [*(g["detail"] for g in result["guards"]), *((result["check"] or {}).get("notes") or [])]:
             out.print(Text(f" {result['impl']}: note: {note}", style="yellow"), soft_wrap=not out.is_terminal)
     out.print()
@@ -163,7 +164,7 @@ def _table(columns: list[Column], rows: list[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _line(result: Mapping[str, Any], widest: int) -> Text:
+def _line(result: Mapping[str, Any], widest: int, timing: bool) -> Text:
     """A way that has no place in the table, with the reason."""
     derived = result["derived"]
     status, reason = derived["status"], derived["reason"]
@@ -172,11 +173,12 @@ def _line(result: Mapping[str, Any], widest: int) -> Text:
         at = result["check"]["checked_at"]
         where = f"right in Triton's interpreter at {words.size(at)}" if at["interpreter"] else "right"
         error, peer = result["check"]["errors"]["max"], result["check"]["peer"]
-        against = f" (error {error:.2g}, {peer['impl']}'s {peer['max']:.2g})" if peer["impl"] != result["impl"] else ""
+        against = f", error {error:.2g}" + (
+            f" ({peer['impl']}'s {peer['max']:.2g})" if peer["impl"] != result["impl"] else ""
+        )
         outside = result["check"]["outside"]
         beyond = f"; outside its domain: {words.count(len(outside), 'option')}" if outside else ""
-        untimed = derived["timing"]["reason"] if at["interpreter"] else None
-        tail = "; not timed: interpreter time is not speed" if untimed else ""
+        tail = "; not timed: interpreter time is not speed" if at["interpreter"] and timing else ""
         return Text(f"{head}{where}{against}{beyond}{tail}")
     if status in _BAD:
         label = {"unknown": "cannot tell"}.get(status, status)
@@ -222,11 +224,13 @@ def _winner(group: list[Mapping[str, Any]]) -> str | None:
     elif rival["verdict"] == "same":
         said = f"{best['impl']} and {rival['over']} are equally fast"
     else:
-        said = f"{best['impl']} leads, but its lead over {rival['over']} is not resolved"
+        said = f"{best['impl']} leads, though its lead over {rival['over']} is not resolved"
     if base and base["over"] != rival["over"]:
-        said += f" and {words.times(base['median'])} as fast as {base['over']}"
+        said += f"; {words.times(base['median'])} as fast as {base['over']}"
     limit = best["derived"]["limit"]
     if limit and limit["fraction"]:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         said += f", at {words.percent(limit['fraction'])} of this machine's {ceiling}"
+        if limit["fraction"] > _TOO_FAST:
+            said += " (measured too low? --refresh-ceilings measures it again)"
     return f"{where}: {said}."

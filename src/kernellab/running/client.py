@@ -37,6 +37,7 @@ class WorkerClient:
 
     def __init__(self, kind: str, log: Path) -> None:
         ours, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()  # never written to: it closes when this process ends
         self._mark = compilecache.Mark()
         self.busy = False  # whether a command is under way; set by whoever gives commands
         self._oom_kills = _oom_kills()
@@ -47,17 +48,19 @@ class WorkerClient:
                     "-c",
                     "from kernellab.running.worker import main; main()",
                     str(theirs.fileno()),
+                    str(lifeline),
                     str(os.getpid()),
                     kind,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), lifeline],
                 start_new_session=True,
                 env=_environment(),
             )
         theirs.close()
+        os.close(lifeline)
         self._socket = ours
         self._buffer = b""
 
@@ -107,6 +110,7 @@ class WorkerClient:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_KILL_GRACE_S)
         self._socket.close()
+        os.close(self._lifeline)
         if self.busy:
             self._mark.spoil()
         else:

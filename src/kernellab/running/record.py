@@ -131,6 +131,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> Record:
         "seed": 0,
         "environment": {},
         "machine": {},
+        "stages": [],
         "sources": {},
         "complete": False,
         "results": [],
@@ -172,6 +173,7 @@ def result_of(record: Record, op: str, impl: str, case: Mapping[str, Any]) -> di
 
 def _run(record: Record, event: Mapping[str, Any]) -> None:
     record.update({k: event[k] for k in ("schema", "command", "seed", "environment")})
+    record["stages"] = event["settings"].get("stages", [])
 
 
 def _machine(record: Record, event: Mapping[str, Any]) -> None:

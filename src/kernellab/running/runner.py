@@ -18,7 +18,6 @@ from kernellab.running.record import Journal, result_of
 from kernellab.running.settings import Settings
 
 _KEPT = {"check", "cost", "round", "timed", "discard", "fault", "kernels", "guard", "begin", "end"}
-_UNKEPT_PHASES = {"time"}  # begun and ended once per sample; the rounds say as much
 
 
 class Progress(Protocol):
@@ -205,7 +204,8 @@ class Runner:
             self.progress.say(event["reason"])
         if kind == "begin":
             self.progress.doing(group.op, group.case, event["impl"], event["phase"])
-        if kind in _KEPT and event.get("phase") not in _UNKEPT_PHASES:
+        per_sample = kind in ("begin", "end") and event["phase"] == "time"  # the rounds say as much
+        if kind in _KEPT and not per_sample:
             self._write(group, event)
 
     def _blame(self, group: Group, lost: Lost) -> None:

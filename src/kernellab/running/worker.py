@@ -45,8 +45,7 @@ class Channel:
                 with self._ready:
                     self._commands.append(json.loads(line))
                     self._ready.notify()
-        # The parent is gone: take everything this process started with it.
-        os.killpg(0, signal.SIGKILL)
+        os._exit(1)  # the parent is gone
 
     def receive(self) -> dict[str, Any]:
         with self._ready:
@@ -68,8 +67,17 @@ class Channel:
             self.send("end", impl=impl, phase=phase)
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to end this process with its parent, and to choose it first when memory runs out."""
+def die_with_parent(parent: int, lifeline: int, channel: int) -> None:
+    """End with the parent, whatever an implementation is doing or has started, and first when memory runs out.
+
+    The kernel is asked to kill this process; a guardian, which no implementation can hold up, kills the
+    rest of the process group. It waits for the end of the parent's pipe.
+    """
+    if os.fork() == 0:
+        os.close(channel)  # or the parent would not see this worker's death
+        os.read(lifeline, 1)
+        os.killpg(0, signal.SIGKILL)
+    os.close(lifeline)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the request was in place
         os._exit(1)
@@ -172,8 +180,9 @@ def timing_lock(channel: Channel, device: Any) -> Iterator[None]:
 
 
 def main() -> None:
-    fd, parent, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    die_with_parent(parent)
+    fd, lifeline, parent = map(int, sys.argv[1:4])
+    kind = sys.argv[4]
+    die_with_parent(parent, lifeline, fd)
     channel = Channel(fd)
     if kind == "interpreter":
         from kernellab.checking.interpreter import prepare

@@ -3,21 +3,18 @@
 import torch
 
 import kernellab as kl
+from kernellab.ops.floats import CPP_NAMES, require_float
 from kernellab.ops.layout import elementwise
 
-# Nobody reads the floating-point exception flags; keeping them would turn each ?: into a branch.
-FLAGS = ("-fno-trapping-math",)
-DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
 ENTRIES = {
-    (form, dtype): kl.cpp.function("cpp.cpp", f"gelu_{form}_{suffix}", flags=FLAGS)
+    (form, dtype): kl.cpp.function("cpp.cpp", f"gelu_{form}_{suffix}")
     for form in ("tanh", "none")
-    for dtype, suffix in DTYPES.items()
+    for dtype, suffix in CPP_NAMES.items()
 }
 
 
 def gelu_cpp(x: torch.Tensor, approximate: str = "tanh") -> torch.Tensor:
-    if x.dtype not in DTYPES:
-        raise TypeError(f"gelu in C++ takes float32, float64, float16 or bfloat16, not {x.dtype}")
+    require_float(x, "gelu", CPP_NAMES)
     x, y, size = elementwise(x)
     ENTRIES[approximate, x.dtype](x, y, *size, torch.get_num_threads())
     return y

@@ -3,17 +3,14 @@
 import torch
 
 import kernellab as kl
+from kernellab.ops.floats import CPP_NAMES, require_float
 from kernellab.ops.layout import elementwise
 
-# Nobody reads the floating-point exception flags; keeping them would turn each ?: into a branch.
-FLAGS = ("-fno-trapping-math",)
-DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
-ENTRIES = {dtype: kl.cpp.function("cpp.cpp", f"square_{suffix}", flags=FLAGS) for dtype, suffix in DTYPES.items()}
+ENTRIES = {dtype: kl.cpp.function("cpp.cpp", f"square_{suffix}") for dtype, suffix in CPP_NAMES.items()}
 
 
 def square_cpp(x: torch.Tensor) -> torch.Tensor:
-    if x.dtype not in DTYPES:
-        raise TypeError(f"square in C++ takes float32, float64, float16 or bfloat16, not {x.dtype}")
+    require_float(x, "square", CPP_NAMES)
     x, y, size = elementwise(x)
     ENTRIES[x.dtype](x, y, *size, torch.get_num_threads())
     return y
