@@ -11,7 +11,7 @@ import functools
 import os
 import platform
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ from kernellab.machine.paths import cache_dir
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
 
 
-def function(file: str | Path, name: str, *, flags: tuple[str, ...] = ()) -> Callable[..., None]:
+def function(file: str | Path, name: str, *, flags: Sequence[str] = ()) -> Callable[..., None]:
     """The `extern "C"` function `name` of a C++ file, built at the first call.
 
     Tensors are passed as pointers to their data, ints as int64_t, floats as double.
     """
     path = locate(file)
-    return CppFunction(path, name, flags)
+    return CppFunction(path, name, tuple(flags))
 
 
 class CppFunction:

@@ -6,8 +6,8 @@ import torch
 
 # torch's type, and what CUDA C++ calls it
 CUDA_NAMES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
-# torch's type, and how the entry points of the C++ kernels end
-CPP_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
+# torch's type, and what dtypes.hpp calls it
+CPP_NAMES = {torch.float32: "float", torch.float64: "double", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
 def require_float(x: torch.Tensor, op: str, known_types: dict[torch.dtype, str] = CUDA_NAMES) -> None:

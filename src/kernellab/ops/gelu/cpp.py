@@ -7,9 +7,9 @@ from kernellab.ops.floats import CPP_NAMES, require_float
 from kernellab.ops.layout import elementwise
 
 ENTRIES = {
-    (form, dtype): kl.cpp.function("cpp.cpp", f"gelu_{form}_{suffix}")
+    (form, dtype): kl.cpp.function("cpp.cpp", f"gelu_{form}", flags=[f"-DKL_T={name}"])
     for form in ("tanh", "none")
-    for dtype, suffix in CPP_NAMES.items()
+    for dtype, name in CPP_NAMES.items()
 }
 
 

@@ -49,24 +49,16 @@ void softmax_row(const T* x, Step step, T* y, int64_t cols) {
     }
 }
 
-template <class T>
-void softmax(const T* x, T* y, kl::Rows r, int64_t threads) {
-    kl::for_each_row(x, y, r, threads, [r](const T* x, T* y) {
-        if (r.x_col == 1) {
-            softmax_row(x, std::integral_constant<int64_t, 1>{}, y, r.cols);
-        } else {
-            softmax_row(x, r.x_col, y, r.cols);
-        }
-    });
-}
-
 }  // namespace
 
 // y's rows are contiguous: its column stride is always 1.
-#define ENTRY(suffix, T)                                                                             \
-    extern "C" void softmax_##suffix(const T* x, T* y, int64_t rows, int64_t cols, int64_t x_row,    \
-                                     int64_t x_col, int64_t y_row, int64_t y_col, int64_t threads) { \
-        kl::Rows size{rows, cols, x_row, x_col, y_row, y_col};                                       \
-        softmax(x, y, size, threads);                                                                \
-    }
-KL_FOR_EACH_DTYPE(ENTRY)
+extern "C" void softmax(const kl::T* x, kl::T* y, int64_t rows, int64_t cols, int64_t x_row, int64_t x_col,
+                        int64_t y_row, int64_t y_col, int64_t threads) {
+    kl::for_each_row(x, y, {rows, cols, x_row, x_col, y_row, y_col}, threads, [=](const kl::T* x, kl::T* y) {
+        if (x_col == 1) {
+            softmax_row(x, std::integral_constant<int64_t, 1>{}, y, cols);
+        } else {
+            softmax_row(x, x_col, y, cols);
+        }
+    });
+}

@@ -6,7 +6,7 @@ import kernellab as kl
 from kernellab.ops.floats import CPP_NAMES, require_float
 from kernellab.ops.layout import last_dim
 
-ENTRIES = {dtype: kl.cpp.function("cpp.cpp", f"softmax_{suffix}") for dtype, suffix in CPP_NAMES.items()}
+ENTRIES = {dtype: kl.cpp.function("cpp.cpp", "softmax", flags=[f"-DKL_T={name}"]) for dtype, name in CPP_NAMES.items()}
 
 
 def softmax_cpp(x: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import kernellab as kl
 from kernellab.ops.floats import CPP_NAMES, require_float
 from kernellab.ops.layout import elementwise
 
-ENTRIES = {dtype: kl.cpp.function("cpp.cpp", f"square_{suffix}") for dtype, suffix in CPP_NAMES.items()}
+ENTRIES = {dtype: kl.cpp.function("cpp.cpp", "square", flags=[f"-DKL_T={name}"]) for dtype, name in CPP_NAMES.items()}
 
 
 def square_cpp(x: torch.Tensor) -> torch.Tensor:
