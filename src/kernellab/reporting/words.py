@@ -33,8 +33,8 @@ def percent(fraction: float) -> str:
 
 def spread(median: float, low: float, high: float) -> str:
     """Half the interval's width relative to the median."""
-    half = (high - low) / 2 / median if median else 0.0
-    return f"±{100 * half:.1f} %" if half < 0.995 else f"±{100 * half:.0f} %"
+    half = 100 * (high - low) / 2 / median if median else 0.0
+    return f"±{half:.0f} %" if half >= 99.5 else f"±{half:.1f} %" if half >= 0.95 else f"±{half:.2f} %"
 
 
 def size(case: Mapping[str, Any]) -> str:

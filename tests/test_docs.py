@@ -1,0 +1,50 @@
+"""What the documents say is true today."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_the_readmes_op_file_works_as_it_stands(klab, tmp_path):
+    (tmp_path / "silu.py").write_text(blocks(ROOT / "README.md", "python")[0])
+    seen = klab("check", "silu.py", "--impl", "manual,torch", "--device", "cpu", "--json")
+    assert seen.code == 0, seen.err
+    assert {r["impl"] for r in seen.record["results"]} == {"manual", "torch"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_option_in_the_help_is_documented(klab):
+    documented = (ROOT / "docs" / "commands.md").read_text()
+    for verb in ("run", "check", "bench"):
+        for option in re.findall(r"(--[a-z-]+)", klab(verb, "--help").out):
+            assert option in documented or option == "--help"
+
+
+def test_every_module_is_in_the_house():
+    house = (ROOT / "docs" / "house.md").read_text()
+    for path in (ROOT / "src" / "kernellab").iterdir():
+        if path.name.startswith("__") or path.name == "py.typed":
+            continue
+        assert path.name in house, path.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_published_figures_carry_machine_date_versions_and_script(page):
+    if page.parent.name != "results":
+        return
+    text = page.read_text()
+    for part in (r"machine: ", r"date: 20\d\d-\d\d-\d\d", r"versions: .*torch \d", r"benchmarks/\w+\.(py|sh)"):
+        assert re.search(part, text), part
