@@ -41,11 +41,11 @@ def test_a_right_way_is_right_and_its_error_is_beside_pytorchs(op):
 @pytest.mark.parametrize(
     ("fn", "status", "reason"),
     [
-        (lambda x: (2 * x)[:-1], "wrong", "wrong shape 5, should be 6"),
-        (lambda x: (2 * x).double(), "wrong", "wrong dtype float64, should be float32"),
-        (lambda x: (2 * x).to("meta"), "wrong", "wrong device meta, should be cpu"),
-        (lambda x: x * 2.001, "wrong", "wrong values: error"),
-        (torch.zeros_like, "wrong", "wrong values"),
+        (lambda x: (2 * x)[:-1], "wrong", "shape 5, should be 6"),
+        (lambda x: (2 * x).double(), "wrong", "dtype float64, should be float32"),
+        (lambda x: (2 * x).to("meta"), "wrong", "device meta, should be cpu"),
+        (lambda x: x * 2.001, "wrong", "values: error"),
+        (torch.zeros_like, "wrong", "values: error"),
         (lambda x: x * float("nan"), "wrong", "NaN or inf"),
         (lambda x: x.mul_(2).clone(), "wrong", "changed its input x without declaring"),
         (lambda x: None, "wrong", "returned None"),
@@ -88,7 +88,7 @@ def test_strides_are_reported_in_others_ops_and_required_in_shipped_ones(op):
     assert "strides (1, 4), manual's are (6, 1)" in seen["notes"][0]
     op.file = kl.ops.gelu.file
     seen = Checker(op, case, seed=0, device=CPU).check(op["transposed"])
-    assert (seen["status"], "wrong strides" in seen["reason"]) == ("wrong", True)
+    assert (seen["status"], "strides (" in seen["reason"]) == ("wrong", True)
 
 
 def test_every_option_is_tried_and_the_bad_one_named():

@@ -218,20 +218,20 @@ class Checker:
             raise Wrong(f"returned {len(outputs)} tensors, should be {len(expected)}")
         for got, want in zip(outputs, expected, strict=True):
             if got.shape != want.shape:
-                raise Wrong(f"wrong shape {_x(got.shape)}, should be {_x(want.shape)}")
+                raise Wrong(f"shape {_x(got.shape)}, should be {_x(want.shape)}")
 
     def _same_form(self, outputs: Outputs, truth: Truth, *, strict_strides: bool) -> list[str]:
         self._same_shape(outputs, truth.peer)
         notes = []
         for got, want in zip(outputs, truth.peer, strict=True):
             if got.dtype != want.dtype:
-                raise Wrong(f"wrong dtype {_name(got.dtype)}, should be {_name(want.dtype)}")
+                raise Wrong(f"dtype {_name(got.dtype)}, should be {_name(want.dtype)}")
             if got.device != want.device:
-                raise Wrong(f"wrong device {got.device}, should be {want.device}")
+                raise Wrong(f"device {got.device}, should be {want.device}")
             if _strides(got) != _strides(want):
                 text = f"strides {tuple(got.stride())}, {truth.peer_name}'s are {tuple(want.stride())}"
                 if strict_strides:
-                    raise Wrong(f"wrong {text}")
+                    raise Wrong(text)
                 notes.append(text)
         return notes
 
@@ -249,7 +249,7 @@ class Checker:
         for got, oracle, peer, reference in zip(outputs, truth.oracle, truth.peer, references, strict=True):
             if not got.is_floating_point():
                 if not torch.equal(got, oracle.to(got.dtype)):
-                    raise Wrong("wrong values: integers differ from the reference")
+                    raise Wrong("values: integers differ from the reference")
                 continue
             strange = special(got, oracle, peer)
             if strange is not None and not own:
@@ -297,7 +297,7 @@ def _wrong_values(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch
         how = f"error {errors.max:.3g}, limit {limit:.3g}"
     else:
         how = f"99.9 % error {errors.q999:.3g}, limit {FACTOR * peer.q999 + SLACK:.3g}"
-    return f"wrong values: {how}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"
+    return f"values: {how}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"
 
 
 def is_memory_error(error: BaseException) -> bool:

@@ -50,7 +50,7 @@ def _over_baseline(r: Mapping[str, Any]) -> str:
 
 
 def _interval(speedup: Mapping[str, Any]) -> str:
-    return f"({speedup['low']:.3g}–{speedup['high']:.3g})"
+    return f"({words.ratio(speedup['low'])}–{words.ratio(speedup['high'])})"
 
 
 def _over_rival(r: Mapping[str, Any]) -> str:
@@ -117,9 +117,9 @@ def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: 
     widest = max(len(r["impl"]) for r in group)
     for result in group:
         if result not in timed:
-            out.print(_line(result, widest, "time" in record["stages"]), soft_wrap=not out.is_terminal)
+            _print_line(out, f" {result['impl']:<{widest}}  ", _said(result, "time" in record["stages"]))
         for note in [*(g["detail"] for g in result["guards"]), *((result["check"] or {}).get("notes") or [])]:
-            out.print(Text(f" {result['impl']}: note: {note}", style="yellow"), soft_wrap=not out.is_terminal)
+            _print_line(out, f" {result['impl']:<{widest}}  ", Text(f"note: {note}", style="yellow"))
     out.print()
 
 
@@ -143,15 +143,14 @@ def _table_columns(timed: list[Mapping[str, Any]], record: Mapping[str, Any]) ->
 
 
 def _fitting(columns: list[Column], rows: list[Mapping[str, Any]], width: int) -> Table:
-    """The table, less the most sparable columns until it fits the screen."""
-    while True:
-        table = _table(columns, rows)
-        wide = Console(width=1000)
-        needed = Measurement.get(wide, wide.options, table).maximum
-        spare = max(c.spare for c in columns)
-        if needed <= width or spare == 0:
-            return table
-        columns = [c for c in columns if c.spare != spare]
+    """The table with as many of the sparable columns as the screen has room for, the most useful first."""
+    wide = Console(width=1000)
+    chosen = [c for c in columns if c.spare == 0]
+    for column in sorted((c for c in columns if c.spare), key=lambda c: c.spare):
+        more = [c for c in columns if c in chosen or c is column]
+        if Measurement.get(wide, wide.options, _table(more, rows)).maximum <= width:
+            chosen = more
+    return _table(chosen, rows)
 
 
 def _table(columns: list[Column], rows: list[Mapping[str, Any]]) -> Table:
@@ -164,26 +163,40 @@ def _table(columns: list[Column], rows: list[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _line(result: Mapping[str, Any], widest: int, timing: bool) -> Text:
-    """A way that has no place in the table, with the reason."""
-    derived = result["derived"]
-    status, reason = derived["status"], derived["reason"]
-    head = f" {result['impl']:<{widest}}  "
+def _print_line(out: Console, head: str, said: Text) -> None:
+    """On a terminal, wrapped beside its head; elsewhere one line, however long."""
+    if not out.is_terminal:
+        out.print(Text(head) + said, soft_wrap=True)
+        return
+    line = Table.grid()
+    line.add_column(no_wrap=True)
+    line.add_column()
+    line.add_row(head, said)
+    out.print(line)
+
+
+def _said(result: Mapping[str, Any], timing: bool) -> Text:
+    """What there is to say of a way that has no place in the table."""
+    status, reason = result["derived"]["status"], result["derived"]["reason"]
     if status == "ok":
-        at = result["check"]["checked_at"]
-        where = f"right in Triton's interpreter at {words.size(at)}" if at["interpreter"] else "right"
-        error, peer = result["check"]["errors"]["max"], result["check"]["peer"]
-        against = f", error {error:.2g}" + (
-            f" ({peer['impl']}'s {peer['max']:.2g})" if peer["impl"] != result["impl"] else ""
-        )
-        outside = result["check"]["outside"]
-        beyond = f"; outside its domain: {words.count(len(outside), 'option')}" if outside else ""
-        tail = "; not timed: interpreter time is not speed" if at["interpreter"] and timing else ""
-        return Text(f"{head}{where}{against}{beyond}{tail}")
+        return Text(_right(result["check"], result["impl"], timing))
     if status in _BAD:
-        label = {"unknown": "cannot tell"}.get(status, status)
-        return Text.assemble(head, (f"{label}: ", "bold red"), str(reason))
-    return Text(f"{head}{status}: {reason}", style="dim")
+        return Text.assemble((f"{'cannot tell' if status == 'unknown' else status}: ", "bold red"), str(reason))
+    return Text(f"{status}: {reason}", style="dim")
+
+
+def _right(check: Mapping[str, Any], impl: str, timing: bool) -> str:
+    at, peer, error = check["checked_at"], check["peer"], check["errors"]["max"]
+    said = f"right in Triton's interpreter at {words.size(at)}" if at["interpreter"] else "right"
+    if error is not None:
+        said += f", error {error:.2g}"
+        if peer["impl"] != impl and peer["max"] is not None:
+            said += f" ({peer['impl']}'s {peer['max']:.2g})"
+    if check["outside"]:
+        said += f"; outside its domain: {words.count(len(check['outside']), 'option value')}"
+    if at["interpreter"] and timing:
+        said += "; not timed: interpreter time is not speed"
+    return said
 
 
 # The answer --------------------------------------------------------------------------------------------
@@ -203,7 +216,10 @@ def closing(record: Mapping[str, Any]) -> list[str]:
     if skipped:
         summary += f", {skipped} skipped"
     if bad:
-        named = ", ".join(dict.fromkeys(f"{r['op']} {r['impl']}" for r in bad))
+        culprits: dict[str, dict[str, None]] = {}
+        for r in bad:
+            culprits.setdefault(r["op"], {})[r["impl"]] = None
+        named = "; ".join(f"{op} {', '.join(impls)}" for op, impls in culprits.items())
         summary += f", {len(bad)} not right: {named}"
     if not record["complete"]:
         summary += "; the run did not finish"

@@ -23,8 +23,15 @@ def digits(value: float) -> str:
     return f"{value:.4g}" if value >= 1 else f"{value:.3g}"
 
 
-def times(ratio: float) -> str:
-    return f"{ratio:.3g}×" if ratio < 100 else f"{ratio:.0f}×"
+def ratio(value: float) -> str:
+    """Three digits, four near 1, where the last one is what people look for."""
+    if 0.9 < value < 1.1:
+        return f"{value:.3f}"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def times(value: float) -> str:
+    return f"{ratio(value)}×"
 
 
 def percent(fraction: float) -> str:
