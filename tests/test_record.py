@@ -61,6 +61,14 @@ def test_a_half_written_last_line_is_dropped(tmp_path):
     assert load(tmp_path)["results"][0]["times"][0]["samples_us"] == [1.0]
 
 
+def test_going_on_after_a_half_written_line_keeps_the_journal_readable(tmp_path):
+    (tmp_path / JOURNAL).write_text(json.dumps(HEAD) + "\n" + json.dumps(PLAN) + '\n{"event": "rou')
+    journal = Journal(tmp_path, read_journal(tmp_path))
+    journal.write(**rounds(0)[0])
+    journal.write("complete")
+    assert load(tmp_path)["complete"] is True
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -39,7 +39,6 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab import verdict
-    from kernellab.machine.environment import environment
     from kernellab.reporting import terminal
     from kernellab.running.runner import Runner
     from kernellab.running.settings import Settings
@@ -50,10 +49,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         settings = Settings(**_settings(args, rest))
         _refuse_unknown_targets(settings.targets)
         journal = _begun(args, settings)
-    progress = _progress(args.json)
+    progress = _progress()
     if os.environ.get("TRITON_INTERPRET"):
         progress.say("TRITON_INTERPRET is set: ignored, timings are never taken in the interpreter")
-    runner = Runner(settings, journal, journal.record["environment"] or environment(), progress)
+    runner = Runner(settings, journal, progress)
     interrupted = False
     try:
         runner.run()
@@ -91,7 +90,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise UserError(f"no device {device!r}: cpu, cuda or cuda:1")
     found: dict[str, Any] = {
-        "targets": args.target,
+        "targets": [_absolute(target) for target in args.target],
         "stages": _STAGES[args.verb],
         "request": case_request(args, rest).to_json(),
         "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
@@ -108,6 +107,12 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         if args.seconds is not None:
             found["seconds"] = _positive("--seconds", args.seconds)
     return found
+
+
+def _absolute(target: str) -> str:
+    """A file is remembered by its full path, so that a run can be resumed from anywhere."""
+    path, colon, op = target.partition(":")
+    return f"{Path(path).resolve()}{colon}{op}" if path.endswith(".py") and Path(path).is_file() else target
 
 
 def _positive(name: str, value: float) -> float:
@@ -167,7 +172,7 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     return Journal(folder, events), settings
 
 
-def _progress(quiet: bool) -> Any:
+def _progress() -> Any:
     from kernellab.reporting.progress import LiveProgress, PlainProgress
     from kernellab.reporting.terminal import console
 

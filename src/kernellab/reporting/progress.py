@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from kernellab.reporting import words
 
@@ -21,26 +22,32 @@ class LiveProgress:
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
-            MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
             console=console,
             transient=True,
         )
         self._task = self._bar.add_task("starting", total=None)
+        self._ends: list[int] = []  # how many steps are done when each case is
+        self._seen: set[tuple[str, str]] = set()  # steps of the present case
         self._bar.start()
 
     def say(self, text: str) -> None:
         self._bar.update(self._task, description=text)
 
-    def planned(self, groups: int) -> None:
-        self._bar.update(self._task, total=groups, completed=0)
+    def planned(self, steps: Sequence[int]) -> None:
+        self._ends = list(itertools.accumulate(steps))
+        self._bar.update(self._task, total=max(1, self._ends[-1]) if self._ends else 1, completed=0)
 
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
         stage = {"check": "checking", "build": "building", "time": "timing", "kernels": "counting kernels of"}[phase]
-        self._bar.update(self._task, description=f"{op} {words.case_label(case)}: {stage} {impl}")
+        description = f"{op} {words.case_label(case)}: {stage} {impl}"
+        new = phase in ("check", "time") and (impl, phase) not in self._seen
+        self._seen.add((impl, phase))
+        self._bar.update(self._task, description=description, advance=1 if new else 0)
 
     def finished_group(self) -> None:
-        self._bar.advance(self._task)
+        self._seen.clear()
+        self._bar.update(self._task, completed=self._ends.pop(0))
 
     def stop(self) -> None:
         self._bar.stop()
@@ -57,8 +64,8 @@ class PlainProgress:
     def say(self, text: str) -> None:
         self._print(text)
 
-    def planned(self, groups: int) -> None:
-        self._total = groups
+    def planned(self, steps: Sequence[int]) -> None:
+        self._total = len(steps)
 
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
         self._last = f"{op} {words.case_label(case)}"
@@ -72,13 +79,3 @@ class PlainProgress:
 
     def _print(self, text: str) -> None:
         print(f"{time.monotonic() - self._started:6.1f} s  {text}", file=sys.stderr, flush=True)
-
-
-class NoProgress:
-    """Says nothing."""
-
-    def say(self, text: str) -> None: ...
-    def planned(self, groups: int) -> None: ...
-    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None: ...
-    def finished_group(self) -> None: ...
-    def stop(self) -> None: ...

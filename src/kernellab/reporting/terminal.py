@@ -234,14 +234,14 @@ def _winner(group: list[Mapping[str, Any]]) -> str | None:
     where = f"{best['op']} {words.case_label(best['case'])}"
     rival, base = best["derived"]["speedup"]["fastest_other"], best["derived"]["speedup"]["baseline"]
     if rival is None:
-        return f"{where}: {best['impl']} takes {_time(best)}."
-    if rival["verdict"] == "faster":
+        said = f"{best['impl']} takes {_time(best)}"
+    elif rival["verdict"] == "faster":
         said = f"{best['impl']} is fastest, {words.times(rival['median'])} as fast as {rival['over']}"
     elif rival["verdict"] == "same":
         said = f"{best['impl']} and {rival['over']} are equally fast"
     else:
         said = f"{best['impl']} leads, though its lead over {rival['over']} is not resolved"
-    if base and base["over"] != rival["over"]:
+    if base and rival and base["over"] != rival["over"]:
         said += f"; {words.times(base['median'])} as fast as {base['over']}"
     limit = best["derived"]["limit"]
     if limit and limit["fraction"]:

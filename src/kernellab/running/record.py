@@ -35,6 +35,7 @@ class Journal:
         try:
             (folder / "artifacts").mkdir(parents=True, exist_ok=True)
             self._file = (folder / JOURNAL).open("ab")
+            _cut_torn_line(folder / JOURNAL)
         except OSError as error:
             raise UserError(
                 f"cannot write the record to {folder}: {error.strerror}. --out DIR names another place"
@@ -67,6 +68,14 @@ class Journal:
         shutil.rmtree(self.folder / "artifacts", ignore_errors=True)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
+
+
+def _cut_torn_line(path: Path) -> None:
+    """What a killed process left half-written must not run into the next event."""
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(path, whole)
 
 
 def _cannot_write(folder: Path, error: OSError) -> str:

@@ -6,7 +6,7 @@ The parent process lives here. It imports neither torch nor op files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ class Progress(Protocol):
     """Hears what is going on; the terminal draws it."""
 
     def say(self, text: str) -> None: ...
-    def planned(self, groups: int) -> None: ...
+    def planned(self, steps: Sequence[int]) -> None: ...
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None: ...
     def finished_group(self) -> None: ...
 
@@ -44,8 +44,9 @@ class Group:
 
 
 class Runner:
-    def __init__(self, settings: Settings, journal: Journal, environment: dict[str, Any], progress: Progress) -> None:
-        self.settings, self.journal, self.environment, self.progress = settings, journal, environment, progress
+    def __init__(self, settings: Settings, journal: Journal, progress: Progress) -> None:
+        self.settings, self.journal, self.progress = settings, journal, progress
+        self.environment: dict[str, Any] = journal.record["environment"]
         self._posts: list[Post] = []
         self._artifacts = journal.folder / "artifacts"
 
@@ -55,7 +56,7 @@ class Runner:
             groups = self._plan(self._load())
             self._machine(groups)
             self.journal.save()
-            self.progress.planned(len(groups))
+            self.progress.planned([self._steps(group) for group in groups])
             for group in groups:
                 if not self._finished(group):
                     self._skip_impossible(group)
@@ -101,6 +102,11 @@ class Runner:
         plan = [{"op": g.op, "case": g.case, "impls": {i["name"]: i["kind"] for i in g.impls}} for g in groups]
         self.journal.write("plan", groups=plan, sources=sources)
         return groups
+
+    def _steps(self, group: Group) -> int:
+        """Checks and timings there are to do, for the time left."""
+        native, interpreted = (len(group.names(interpreted=i)) for i in (False, True))
+        return native * len(self.settings.stages) + interpreted
 
     def _refuse_unknown_impls(self, posts: list[Post]) -> None:
         known = {name for post in posts for op in post.ops for name in op["known_impls"]}

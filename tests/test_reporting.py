@@ -1,0 +1,83 @@
+"""What people see: tables that fit, and a closing line that answers the question."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from kernellab.reporting import words
+from kernellab.reporting.terminal import show
+from kernellab.verdict import derive
+from test_verdict import result
+
+
+def shown(*results, width=200, terminal=True, stages=("check", "time")):
+    ceilings = {"copy_gbps": 100.0, "matmul_tflops": {"float32": 1.0}}
+    record = {
+        "results": list(results),
+        "machine": {"ceilings": ceilings, "device": "cpu"},
+        "stages": list(stages),
+        "complete": True,
+    }
+    out = io.StringIO()
+    show(derive(record), Console(file=out, width=width, force_terminal=terminal, color_system=None, highlight=False))
+    return out.getvalue()
+
+
+def timed(impl, us, **more):
+    cost = {"bytes_read": 500_000, "bytes_written": 500_000, "flops": {}}
+    errors = {"max": 0.5, "q999": 0.4, "rel_l2": 0.0, "max_abs": 0.0, "at": [0]}
+    check = {"errors": errors, "peer": {"impl": "torch", **errors}, "outside": [], "notes": []}
+    return result(impl, [us + i / 100 for i in range(20)], cost=cost, check=check, **more)
+
+
+WRONG = result("liar", status="wrong", reason="values: error 8.4e+06, limit 4; at [0, 0] 0, should be −3.96")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_nothing_is_wider_than_the_screen(width):
+    text = shown(timed("manual", 300), timed("torch", 100), timed("triton-with-a-long-name", 50), WRONG, width=width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert "triton-with-a-long-name" in text
+
+
+def test_the_fastest_comes_first_and_wrong_ones_last_with_the_reason():
+    lines = shown(timed("manual", 300), WRONG, timed("torch", 100), timed("triton", 50)).splitlines()
+    order = [line.split()[0] for line in lines[2:6]]
+    assert order == ["triton", "torch", "manual", "liar"]
+    assert "wrong: values: error 8.4e+06" in lines[5]
+
+
+def test_the_closing_line_answers_in_words():
+    text = shown(timed("manual", 300), timed("torch", 100), timed("triton", 50), WRONG)
+    assert "f 8 · float32: triton is fastest, 2× as fast as torch; 5.99× as fast as manual, at 20 % of this" in text
+    assert "3 results right, 1 not right: f liar." in text
+    same = shown(timed("manual", 100), timed("torch", 100))
+    assert "are equally fast" in same
+
+
+def test_a_lead_that_is_not_resolved_is_not_claimed():
+    noisy = timed("noisy", 100)
+    noisy["times"][0]["samples_us"] = [50.0, 150.0] * 10
+    assert "is not resolved" in shown(timed("torch", 101), noisy)
+
+
+def test_a_ceiling_that_was_measured_too_low_is_doubted():
+    assert "--refresh-ceilings" in shown(timed("torch", 5))
+
+
+def test_piped_reasons_stay_on_one_line():
+    long = result("liar", status="error", reason="x" * 400)
+    assert "x" * 400 in shown(timed("torch", 100), long, width=80, terminal=False)
+
+
+@pytest.mark.parametrize(
+    ("us", "text"), [(0.25, "250 ns"), (8.3, "8.3 µs"), (508.94, "508.9 µs"), (5252, "5.252 ms"), (2.5e6, "2.5 s")]
+)
+def test_durations_have_the_unit_people_expect(us, text):
+    assert words.duration(us) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.0042, "1.004"), (0.9958, "0.996"), (12.44, "12.4"), (0.0959, "0.0959")])
+def test_ratios_near_one_keep_their_last_digit(value, text):
+    assert words.ratio(value) == text
