@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -14,12 +14,10 @@ from kernellab.blame import explain, user_frames
 from kernellab.case import Case
 from kernellab.checking.check import Checker, is_memory_error, tensors_of
 from kernellab.declare import Compiled, Cost, Impl, Op
+from kernellab.running.channel import Channel, GpuGone, timing_lock
 from kernellab.running.globalstate import guarded
 from kernellab.timing.rounds import Plan, rounds
 from kernellab.timing.timers import timer_for
-
-if TYPE_CHECKING:
-    from kernellab.running.worker import Channel
 
 RECOMPILE_LIMIT = 64  # a check goes through every option value; a way that recompiles per call still hits it
 
@@ -77,7 +75,7 @@ class Group:
                 observed |= {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"}
             self.channel.send("check", impl=name, check=observed)
             if dead:
-                self._replace_worker()
+                raise GpuGone
             if observed["status"] == "ok":
                 right.add(name)
         return right
@@ -86,8 +84,6 @@ class Group:
 
     def time(self, names: list[str], *, seconds: float, least: int) -> None:
         """Time the ways in interleaved rounds. One that fails is named, and the others start over without it."""
-        from kernellab.running.worker import timing_lock
-
         if not names:
             return
         inputs = make_inputs.make(self.op, self.case, self.seed, self.device)
@@ -140,7 +136,7 @@ class Group:
         )
         self.channel.send("discard")
         if dead:
-            self._replace_worker()
+            raise GpuGone
 
     def _cost(self, inputs: make_inputs.Inputs) -> dict[str, Any]:
         if self.op.cost is not None:
@@ -169,11 +165,6 @@ class Group:
         except Exception:
             return True
         return False
-
-    def _replace_worker(self) -> None:
-        from kernellab.running.worker import GpuGone
-
-        raise GpuGone
 
 
 def forget_compiled(op: Op) -> None:

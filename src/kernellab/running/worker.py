@@ -9,62 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
-import json
 import os
 import signal
-import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from kernellab.blame import explain
 from kernellab.case import Case, CaseRequest
 from kernellab.errors import UserError
-from kernellab.machine.paths import cache_dir
+from kernellab.running.channel import Channel, GpuGone, timing_lock
 from kernellab.targets import Target
 
 _PR_SET_PDEATHSIG = 1
-
-
-class Channel:
-    """JSON lines to the parent, and commands from it."""
-
-    def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._lock = threading.Lock()
-        self._commands: list[dict[str, Any]] = []
-        self._ready = threading.Condition()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        with self._socket.makefile("r") as lines:
-            for line in lines:
-                with self._ready:
-                    self._commands.append(json.loads(line))
-                    self._ready.notify()
-        os._exit(1)  # the parent is gone
-
-    def receive(self) -> dict[str, Any]:
-        with self._ready:
-            while not self._commands:
-                self._ready.wait()
-            return self._commands.pop(0)
-
-    def send(self, event: str, **fields: Any) -> None:
-        with self._lock:
-            self._socket.sendall(json.dumps({"event": event, **fields}).encode() + b"\n")
-
-    @contextlib.contextmanager
-    def running(self, impl: str, phase: str) -> Iterator[None]:
-        """Between begin and end, whatever happens to this process is the implementation's doing."""
-        self.send("begin", impl=impl, phase=phase)
-        try:
-            yield
-        finally:
-            self.send("end", impl=impl, phase=phase)
 
 
 def die_with_parent(parent: int, lifeline: int, channel: int) -> None:
@@ -83,10 +40,6 @@ def die_with_parent(parent: int, lifeline: int, channel: int) -> None:
         os._exit(1)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:  # noqa: PTH123
         f.write("1000")
-
-
-class GpuGone(Exception):
-    """The GPU context is unusable after a fault: this process has to be replaced."""
 
 
 class Worker:
@@ -164,19 +117,6 @@ class Worker:
                     self.channel.send("guard", impl=name, guard=guard)
                     continue
             self.channel.send("kernels", impl=name, kernels=found)
-
-
-@contextlib.contextmanager
-def timing_lock(channel: Channel, device: Any) -> Iterator[None]:
-    """One timing run per device at a time on this machine; waiting is announced, and counts against nobody."""
-    name = str(device).replace(":", "")
-    with (cache_dir("locks") / f"timing-{name}").open("w") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            channel.send("waiting", reason=f"another kernellab run is timing on {device}")
-            fcntl.flock(f, fcntl.LOCK_EX)
-        yield
 
 
 def main() -> None:

@@ -1,0 +1,69 @@
+"""What code inside a worker may say to its parent: who is running, what was observed, that it must be replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from kernellab.machine.paths import cache_dir
+
+
+class GpuGone(Exception):
+    """The GPU context is unusable after a fault: this process has to be replaced."""
+
+
+class Channel:
+    """JSON lines to the parent, and commands from it."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._lock = threading.Lock()
+        self._commands: list[dict[str, Any]] = []
+        self._ready = threading.Condition()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with self._socket.makefile("r") as lines:
+            for line in lines:
+                with self._ready:
+                    self._commands.append(json.loads(line))
+                    self._ready.notify()
+        os._exit(1)  # the parent is gone
+
+    def receive(self) -> dict[str, Any]:
+        with self._ready:
+            while not self._commands:
+                self._ready.wait()
+            return self._commands.pop(0)
+
+    def send(self, event: str, **fields: Any) -> None:
+        with self._lock:
+            self._socket.sendall(json.dumps({"event": event, **fields}).encode() + b"\n")
+
+    @contextlib.contextmanager
+    def running(self, impl: str, phase: str) -> Iterator[None]:
+        """Between begin and end, whatever happens to this process is the implementation's doing."""
+        self.send("begin", impl=impl, phase=phase)
+        try:
+            yield
+        finally:
+            self.send("end", impl=impl, phase=phase)
+
+
+@contextlib.contextmanager
+def timing_lock(channel: Channel, device: Any) -> Iterator[None]:
+    """One timing run per device at a time on this machine; waiting is announced, and counts against nobody."""
+    name = str(device).replace(":", "")
+    with (cache_dir("locks") / f"timing-{name}").open("w") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            channel.send("waiting", reason=f"another kernellab run is timing on {device}")
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,73 @@
+"""Imports point one way, and the parent stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import SRC, klab_env
+
+PACKAGE = SRC / "kernellab"
+# Each room with the rooms it may import from. Modules of the top folder are rooms of their own.
+GROUND = {"errors", "case", "declare", "blame", "machine"}
+TENSORS = GROUND | {"inputs", "compare"}
+ALLOWED = {
+    "errors": set(),
+    "case": {"errors"},
+    "declare": {"errors", "case"},
+    "blame": {"errors"},
+    "machine": GROUND | {"launch"},  # the doctor tries a build
+    "inputs": GROUND,
+    "compare": set(),
+    "verdict": set(),
+    "helpers": {"case", "compare"},
+    "targets": GROUND,
+    "catalogue": GROUND | {"targets"},
+    "launch": GROUND,
+    "checking": TENSORS,
+    "timing": GROUND,
+    "ops": GROUND | {"launch", "ops"},
+    "running": TENSORS | {"checking", "timing", "targets", "running"},
+    "reporting": {"case", "verdict", "reporting"},
+    "cli": GROUND | {"targets", "catalogue", "running", "reporting", "verdict", "cli"},
+}
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.startswith("kernellab.")}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_one_way(path):
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if own in ("__init__", "__main__"):
+        return
+    seen = {room(name) for name in imports_of(path)} - {own, "__version__"}
+    assert seen <= ALLOWED[own], f"{path.name} imports {seen - ALLOWED[own]}"
+
+
+def test_the_parent_imports_neither_torch_nor_ops():
+    code = (
+        "import sys\nimport kernellab.cli.measure, kernellab.running.runner, kernellab.reporting.terminal\n"
+        "import kernellab.reporting.progress, kernellab.catalogue\n"
+        "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())
+
+
+def test_no_module_is_too_long_to_read():
+    for path in PACKAGE.rglob("*"):
+        if path.suffix in (".py", ".cu", ".cuh", ".cpp", ".hpp"):
+            assert len(path.read_text().splitlines()) <= 500, path.name
