@@ -64,7 +64,7 @@ class Case:
         return {
             "dims": dims,
             "dtype": self.dtype,
-            "options": dict(self.options),
+            "options": {name: jsonable(value) for name, value in self.options.items()},
             "layout": self.layout,
             "device": self.device,
         }
@@ -138,6 +138,11 @@ class CaseRequest:
             "options": {k: list(v) for k, v in self.options.items()},
             "quick": self.quick,
         }
+
+
+def jsonable(value: Any) -> Any:
+    """An option's value as JSON can carry it; what is no plain scalar goes by its repr."""
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
 
 
 # How a person writes these on a command line ---------------------------------------------------------

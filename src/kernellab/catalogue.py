@@ -39,7 +39,7 @@ def catalogue() -> list[Entry]:
 
 
 def _entry(name: str, origin: str, source: Path, op: str) -> Entry:
-    found = {entry.name: entry for entry in parse(source, origin)}
+    found = parse(source, origin)
     if op not in found:
         return Entry(name, origin, problem=f"no @kl.op {op} in {source.name}")
     found[op].name = name
@@ -62,24 +62,23 @@ def _source_of(module: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def parse(source: Path, origin: str = "") -> list[Entry]:
-    """The ops a Python file declares with decorators."""
+def parse(source: Path, origin: str = "") -> dict[str, Entry]:
+    """The ops a Python file declares with decorators, by the names of their functions."""
     try:
         tree = ast.parse(source.read_text())
     except (SyntaxError, OSError, UnicodeDecodeError) as error:
-        return [Entry(source.stem, origin, problem=f"cannot be read: {error}")]
-    ops: dict[str, Entry] = {}
+        return {source.stem: Entry(source.stem, origin, problem=f"cannot be read: {error}")}
+    ops: dict[str, Entry] = {}  # by the name of the function, which is how the file speaks of them
     for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        for decorator in node.decorator_list:
+        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
             call = decorator if isinstance(decorator, ast.Call) else None
-            target = call.func if call else decorator
-            if _is_op(target):
+            if isinstance(node, ast.FunctionDef) and _is_op(call.func if call else decorator):
                 ops[node.name] = _declared(node, call, origin)
-            elif call and isinstance(target, ast.Attribute) and target.attr == "impl":
-                _add_way(ops, target.value, call)
-    return list(ops.values())
+    for node in ast.walk(tree):
+        # Both `@op.impl("name")` above a function and `op.impl("name")(function)`.
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "impl":
+            _add_way(ops, node.func.value, node)
+    return ops
 
 
 def _is_op(target: ast.expr) -> bool:

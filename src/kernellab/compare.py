@@ -36,6 +36,9 @@ class Errors:
         return values | {"at": list(self.at)}
 
 
+NO_ERROR = Errors(0.0, 0.0, 0.0, 0.0, ())
+
+
 def passes(mine: Errors, peer: Errors) -> bool:
     """The rule, for errors measured against the same oracle."""
     return mine.max <= FACTOR * peer.max + SLACK and mine.q999 <= FACTOR * peer.q999 + SLACK
@@ -54,50 +57,61 @@ def chunk(device: torch.device) -> int:
 def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool) -> Errors:
     """Errors of the elements that are finite in both; `special` judges the others."""
     if y.numel() == 0:
-        return Errors(0.0, 0.0, 0.0, 0.0, ())
-    shape = y.shape
-    width = shape[-1] if shape else 1
+        return NO_ERROR
+    width = y.shape[-1] if rowwise and y.dim() else 1
     ys, oracles = y.reshape(-1, width), oracle.reshape(-1, width)
     eps = torch.finfo(y.dtype).eps
     tiny = torch.finfo(y.dtype).tiny
-    scale = None if rowwise else _rms(oracles)
     step = max(1, chunk(y.device) // width)
-    stride = max(1, y.numel() // _SAMPLE) | 1  # odd, so that it does not walk along one column
+    starts = range(0, ys.shape[0], step)
+    overall = None if rowwise else _overall_rms(oracles, y.dtype, starts)
+    stride = _stride(y.numel(), y.shape[-1] if y.dim() else 1)
     worst, worst_abs, at = -1.0, 0.0, 0
     difference_squared = oracle_squared = 0.0
     sampled = []
-    for start in range(0, ys.shape[0], step):
-        o = oracles[start : start + step].double()
+    for start in starts:
+        o = _in_range(oracles[start : start + step], y.dtype)
         d = (ys[start : start + step].double() - o).abs()
         counted = d.isfinite()
         d = torch.where(counted, d, 0.0)
         o = torch.where(counted, o, 0.0)
-        s = _rms(o, rows=True) if scale is None else scale
-        e = d / (torch.maximum(o.abs(), s).clamp_min(tiny) * eps)
+        s = o.square().mean(dim=-1, keepdim=True).sqrt() if overall is None else overall
+        e = (d / (torch.maximum(o.abs(), s).clamp_min(tiny) * eps)).flatten()
         top = int(e.argmax())
-        if float(e.flatten()[top]) > worst:
-            worst, at = float(e.flatten()[top]), start * width + top
+        if float(e[top]) > worst:
+            worst, at = float(e[top]), start * width + top
         worst_abs = max(worst_abs, float(d.max()))
         difference_squared += float(d.square().sum())
         oracle_squared += float(o.square().sum())
-        sampled.append(e.flatten()[::stride].float())
+        sampled.append(e[-(start * width) % stride :: stride].float())
     pool = torch.cat(sampled)
     rank = max(1, math.ceil(QUANTILE * pool.numel()))
     q999 = float(pool.kthvalue(rank).values)
     rel_l2 = math.sqrt(difference_squared / oracle_squared) if oracle_squared > 0 else math.sqrt(difference_squared)
-    where = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), shape)) if shape else ()
+    where = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), y.shape)) if y.dim() else ()
     return Errors(worst, q999, rel_l2, worst_abs, where)
 
 
-def _rms(values: torch.Tensor, *, rows: bool = False) -> torch.Tensor:
-    finite = torch.where(values.isfinite(), values, 0.0)
-    if rows:
-        return finite.square().mean(dim=-1, keepdim=True).sqrt()
-    total = sum(
-        (part.double().square().sum() for part in finite.flatten().split(chunk(values.device))),
-        torch.zeros((), dtype=torch.float64, device=values.device),
-    )
-    return (total / values.numel()).sqrt()
+def _in_range(oracle: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The oracle in float64 with what the dtype cannot hold as inf: it must not count towards the scale."""
+    oracle = oracle.double()
+    return torch.where(oracle.to(dtype).isfinite(), oracle, math.inf)
+
+
+def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> torch.Tensor:
+    total = torch.zeros((), dtype=torch.float64, device=oracles.device)
+    for start in starts:
+        part = _in_range(oracles[start : start + starts.step], dtype)
+        total += torch.where(part.isfinite(), part, 0.0).square().sum()
+    return (total / oracles.numel()).sqrt()
+
+
+def _stride(numel: int, width: int) -> int:
+    """How far apart the sampled elements are: no common factor with the row, or columns would be left out."""
+    stride = max(1, numel // _SAMPLE)
+    while math.gcd(stride, width) > 1:
+        stride += 1
+    return stride
 
 
 def special(y: torch.Tensor, oracle: torch.Tensor, peer: torch.Tensor | None) -> str | None:

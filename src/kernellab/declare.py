@@ -22,6 +22,7 @@ from kernellab.case import (
     Size,
     bind_shape,
     cases,
+    jsonable,
     parse_dtype,
     parse_option,
 )
@@ -319,6 +320,16 @@ class Op:
     def all_options(self) -> dict[str, list[Any]]:
         """Options and whether each optional tensor is given, first value first."""
         return {**self.options, **self.given}
+
+    def case(self, data: Mapping[str, Any]) -> Case:
+        """A case from JSON, its options the very values that were declared: a tuple stays a tuple."""
+        case = Case.from_json(data)
+        options = {}
+        for name, value in case.options.items():
+            declared = self.all_options().get(name, [])
+            same = (v for v in declared if jsonable(v) == value and isinstance(v, bool) is isinstance(value, bool))
+            options[name] = next(same, value)
+        return case.with_(options=options)
 
     def call_options(self, case: Case) -> dict[str, Any]:
         """The keyword arguments of a call at this case."""

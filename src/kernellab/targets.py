@@ -121,6 +121,8 @@ def source_hash(op: Op) -> str:
     files = sorted(f for f in folder.iterdir() if f.suffix in _SOURCES and (f.suffix != ".py" or f == op.file))
     if op.file.name == "__init__.py":  # an op that is a package owns all of its folder
         files = sorted(f for f in folder.rglob("*") if f.suffix in _SOURCES)
+    if PACKAGE in op.file.parents:  # a shipped op also shares how data is moved
+        files += sorted(f for f in (PACKAGE / "ops").iterdir() if f.suffix in _SOURCES)
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())

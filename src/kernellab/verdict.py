@@ -14,6 +14,8 @@ from typing import Any
 RULES = 1
 CONFIDENCE = 0.99
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
+FEWEST = 8  # samples below which no interval has 99 % confidence
+BAD = frozenset({"wrong", "error", "crashed", "timeout", "oom"})
 PRECISION = 0.005  # two ways within this of each other are the same
 
 Result = Mapping[str, Any]
@@ -22,15 +24,20 @@ Result = Mapping[str, Any]
 def derive(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with `derived` on each result."""
     results = record["results"]
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(f"{result['op']} {result['case']}", []).append(result)
     ceilings = record.get("machine", {}).get("ceilings")
     derived = {}
-    for group in groups.values():
+    for group in groups(record):
         for result in group:
             derived[id(result)] = _derive(result, group, ceilings)
     return {**record, "results": [{**r, "derived": derived[id(r)]} for r in results]}
+
+
+def groups(record: Mapping[str, Any]) -> list[list[Result]]:
+    """Results that were measured together: one op, one case."""
+    found: dict[str, list[Result]] = {}
+    for result in record["results"]:
+        found.setdefault(f"{result['op']} {result['case']}", []).append(result)
+    return list(found.values())
 
 
 def _derive(result: Result, group: Sequence[Result], ceilings: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def _why_untimed(result: Result) -> dict[str, str]:
 def exit_code(record: Mapping[str, Any]) -> int:
     """0 all is well, 1 something is wrong, 3 cannot tell."""
     statuses = {status_of(r)[0] for r in record["results"]}
-    if statuses & {"wrong", "error", "crashed", "timeout", "oom"}:
+    if statuses & BAD:
         return 1
     if "unknown" in statuses or not statuses & {"ok"}:
         return 3
@@ -91,19 +98,26 @@ def exit_code(record: Mapping[str, Any]) -> int:
 # Times -------------------------------------------------------------------------------------------------
 
 
+def forward_times(result: Result) -> Mapping[str, Any] | None:
+    """The entry of `times` that holds a way's forward samples."""
+    for times in result["times"]:
+        if times["pass"] == "forward" and times["status"] in ("ok", "partial") and times["samples_us"]:
+            found: Mapping[str, Any] = times
+            return found
+    return None
+
+
 def samples(result: Result) -> list[float]:
     """The forward samples of a way, in microseconds."""
-    for times in result["times"]:
-        if times["status"] in ("ok", "partial") and times["pass"] == "forward":
-            return list(times["samples_us"])
-    return []
+    times = forward_times(result)
+    return list(times["samples_us"]) if times else []
 
 
 def time_of(result: Result) -> dict[str, Any] | None:
-    values = samples(result)
-    if not values:
+    times = forward_times(result)
+    if times is None:
         return None
-    times = next(t for t in result["times"] if t["samples_us"])
+    values = times["samples_us"]
     low, high = median_interval(values)
     return {
         "timer": times["timer"],
@@ -127,14 +141,16 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 @lru_cache(maxsize=4096)
 def _rank(n: int, confidence: float) -> int:
-    """The largest k such that the k-th smallest and largest still enclose the median with this confidence."""
-    tail, k = 0.0, 0
-    term = math.exp(-n * math.log(2))  # P(Binomial(n, 1/2) = 0); fine up to n ≈ 1000
+    """The largest k such that the k-th smallest and largest still enclose the median with this confidence.
+
+    P(Binomial(n, ½) < k) must stay below half of what may be missed; whole numbers, so exact for any n.
+    """
+    allowed = (1 - confidence) / 2 * 2**n if n < 1000 else int((1 - confidence) / 2 * 10**6) * (2**n // 10**6)
+    below, k = 0, 0
     while k < n // 2:
-        tail += term
-        if 2 * tail > 1 - confidence:
+        below += math.comb(n, k)
+        if below > allowed:
             break
-        term *= (n - k) / (k + 1)
         k += 1
     return max(0, k - 1)
 
@@ -143,17 +159,16 @@ def _speedup(result: Result, other: Result | None) -> dict[str, Any] | None:
     """How many times faster than another way, from the rounds both were in."""
     if other is None or other is result:
         return None
-    pairs = _paired(result, other)
-    if not pairs:
+    ratios = [theirs / mine for mine, theirs in _paired(result, other) if mine > 0]
+    if not ratios:
         return None
-    ratios = [theirs / mine for mine, theirs in pairs if mine > 0]
     low, high = median_interval(ratios)
     return {
         "over": other["impl"],
         "median": statistics.median(ratios),
         "low": low,
         "high": high,
-        "verdict": compare_ratio(low, high),
+        "verdict": compare_ratio(low, high) if len(ratios) >= FEWEST else "not resolved",
     }
 
 
@@ -167,11 +182,11 @@ def compare_ratio(low: float, high: float, precision: float = PRECISION) -> str:
 
 
 def _paired(a: Result, b: Result) -> list[tuple[float, float]]:
+    """Samples of two ways that were taken in the same round."""
+
     def by_round(result: Result) -> dict[int, float]:
-        for times in result["times"]:
-            if times["samples_us"]:
-                return dict(zip(times["rounds"], times["samples_us"], strict=True))
-        return {}
+        times = forward_times(result)
+        return dict(zip(times["rounds"], times["samples_us"], strict=True)) if times else {}
 
     first, second = by_round(a), by_round(b)
     return [(first[n], second[n]) for n in first if n in second]
@@ -200,7 +215,7 @@ def _limit(result: Result, time: Mapping[str, Any] | None, ceilings: Mapping[str
     moved = cost["bytes_read"] + cost["bytes_written"]
     matmul = cost["flops"].get("matmul", 0)
     out: dict[str, Any] = {"bytes": moved, "flops": cost["flops"], "bound": None, "roof_us": None, "fraction": None}
-    if time is not None:
+    if time is not None and time["median_us"] > 0:
         out["gbps"] = moved / time["median_us"] / 1e3
         out["tflops"] = matmul / time["median_us"] / 1e6 if matmul else None
     if not ceilings:

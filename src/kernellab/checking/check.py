@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,45 +16,24 @@ from kernellab import inputs as make_inputs
 from kernellab.blame import PACKAGE, explain, first_line, user_frames
 from kernellab.case import Case
 from kernellab.checking.standin import standin
-from kernellab.compare import FACTOR, SLACK, Errors, chunk, measure, passes, special, torch_passes
+from kernellab.checking.truth import (
+    CannotCheck,
+    Outputs,
+    Running,
+    Truth,
+    TruthFinder,
+    Wrong,
+    is_memory_error,
+    same_bits,
+    same_shape,
+    synchronise,
+    tensors_of,
+)
+from kernellab.compare import FACTOR, NO_ERROR, SLACK, Errors, measure, passes, special, torch_passes
 from kernellab.declare import Impl, Op
 
 INTERPRETER_LIMIT = 65_536
 VARIANT_LIMIT = 1 << 20  # option values other than the timed ones are tried on at most this many elements
-
-Outputs = tuple[torch.Tensor, ...]
-Running = Callable[[str], AbstractContextManager[None]]
-
-
-class CannotCheck(Exception):
-    """The oracle itself could not be computed; never the implementation's fault."""
-
-
-class Wrong(Exception):
-    """The result is not what it must be; the message says how."""
-
-
-@dataclass
-class Truth:
-    """What a case's result must be: the oracle, and PyTorch's own result with its errors."""
-
-    inputs: make_inputs.Inputs
-    pristine: make_inputs.Inputs
-    oracle: Outputs
-    peer: Outputs
-    peer_name: str
-    peer_errors: list[Errors]
-    manual_errors: list[Errors]
-
-
-def tensors_of(result: Any) -> Outputs:
-    """A result as a tuple of tensors, or Wrong."""
-    if isinstance(result, torch.Tensor):
-        return (result,)
-    if isinstance(result, (tuple, list)) and result and all(isinstance(t, torch.Tensor) for t in result):
-        return tuple(result)
-    kind = "None" if result is None else f"a {type(result).__name__}"
-    raise Wrong(f"returned {kind}, not a tensor")
 
 
 class Checker:
@@ -71,13 +47,14 @@ class Checker:
         seed: int,
         device: torch.device,
         interpreted: bool = False,
-        running: Running = lambda impl: contextlib.nullcontext(),
+        running: Running = lambda impl, phase: contextlib.nullcontext(),
         distrusted: frozenset[str] = frozenset(),
     ) -> None:
-        """`running(name)` is entered around code of a way other than the one being checked; a way in
-        `distrusted` has killed a process before and is not called as the yardstick."""
+        """`running(impl, phase)` is entered around code that is not the checked way's: the oracle (nobody's),
+        the yardstick. A way in `distrusted` has killed a process before and is no yardstick."""
         self.op, self.device, self.seed, self.interpreted = op, device, seed, interpreted
-        self._running, self._distrusted = running, distrusted
+        self._running = running
+        self._finder = TruthFinder(op, seed=seed, device=device, running=running, distrusted=distrusted)
         self.case = standin(op, case, INTERPRETER_LIMIT) if interpreted else case
         self._truths: dict[str, Truth] = {}
 
@@ -91,13 +68,16 @@ class Checker:
             "outside": [],
             "notes": [],
         }
-        refusal = impl.refusal(self.case)
-        if refusal is not None:
-            return observed | {"status": "skipped", "reason": refusal}
         for trial, variant in enumerate(self.op.variants(self.case)):
             if trial:
                 variant = standin(self.op, variant, VARIANT_LIMIT)
-            refusal = impl.refusal(variant)
+            try:
+                refusal = impl.refusal(variant)
+            except BaseException as error:
+                failed = {"status": "error", "reason": f"supports= failed: {explain(error)}"}
+                return observed | failed | {"traceback": user_frames(error)}
+            if refusal is not None and trial == 0:
+                return observed | {"status": "skipped", "reason": refusal}
             if refusal is not None:
                 observed["outside"].append({"case": variant.to_json(), "reason": refusal})
                 continue
@@ -114,24 +94,22 @@ class Checker:
 
     def _trial(self, impl: Impl, case: Case) -> dict[str, Any]:
         try:
-            truth = self._truth(case)
+            with self._running(None, "oracle"):
+                truth = self._truth(case)
         except CannotCheck as cannot:
             return {"status": "unknown", "reason": f"cannot check: {cannot}"}
-        started = time.perf_counter()
         try:
-            outputs = self._call(impl, case, truth)
-            first_call = time.perf_counter() - started
+            called = self._call(impl, case, truth)
+            if "status" in called:
+                return called
+            outputs = called["outputs"]
             notes = self._same_form(outputs, truth, strict_strides=_is_shipped(self.op))
             self._unchanged(impl, truth)
             errors, peer = self._same_values(impl, outputs, truth)
         except Wrong as wrong:
             return {"status": "wrong", "reason": str(wrong)}
-        except torch.OutOfMemoryError as error:
-            return {"status": "oom", "reason": first_line(error)}
-        except Exception as error:
-            if is_memory_error(error):
-                return {"status": "oom", "reason": first_line(error)}
-            return {"status": "error", "reason": explain(error), "traceback": user_frames(error)}
+        except Exception as error:  # comparing failed, not the way
+            return {"status": "unknown", "reason": f"cannot check: comparing failed: {explain(error)}"}
         finally:
             self._restore(truth)
         return {
@@ -139,7 +117,7 @@ class Checker:
             "reason": None,
             "errors": errors.to_json(),
             "peer": {"impl": truth.peer_name, **peer.to_json()},
-            "first_call_s": first_call,
+            "first_call_s": called["first_call_s"],
             "notes": notes,
         }
 
@@ -149,79 +127,27 @@ class Checker:
         if case.key not in self._truths:
             if len(self._truths) >= 2 or sum(_nbytes(t.oracle) for t in self._truths.values()) > 1 << 31:
                 self._truths.clear()
-            self._truths[case.key] = self._find_truth(case)
+            self._truths[case.key] = self._finder.find(case)
         return self._truths[case.key]
-
-    def _find_truth(self, case: Case) -> Truth:
-        op = self.op
-        try:
-            inputs = make_inputs.make(op, case, self.seed, self.device)
-            oracle = self._oracle(case, inputs)
-            manual = tensors_of(make_inputs.call(op, op.reference, inputs, case))
-            peer, name = manual, "manual"
-            manual_errors = self._errors(manual, oracle)
-            peer_errors = manual_errors
-            own = op.impls.get("torch")
-            if own is not None and "torch" not in self._distrusted and own.refusal(case) is None:
-                # PyTorch's own op is the yardstick only once it has itself been held to the reference.
-                try:
-                    with self._running("torch"):
-                        theirs = tensors_of(make_inputs.call(op, own, make_inputs.clone(inputs), case))
-                        self._synchronise()
-                    self._same_shape(theirs, manual)
-                    theirs_errors = self._errors(theirs, oracle)
-                    if all(map(torch_passes, theirs_errors, manual_errors, (t.dtype for t in theirs))):
-                        peer, name, peer_errors = theirs, "torch", theirs_errors
-                except Exception:  # its own check will say what is wrong with it
-                    pass
-            self._synchronise()
-        except Exception as error:
-            if is_memory_error(error) or isinstance(error, torch.OutOfMemoryError):
-                raise CannotCheck(f"the oracle does not fit in memory at {case.size_label}") from None
-            raise CannotCheck(f"the reference failed: {explain(error)}") from None
-        return Truth(inputs, make_inputs.clone(inputs), oracle, peer, name, peer_errors, manual_errors)
-
-    def _oracle(self, case: Case, inputs: make_inputs.Inputs) -> Outputs:
-        """The reference in float64. Leading dims repeat the op, so a large case goes through in slices."""
-        op = self.op
-        lead = [t for t, arg in zip(inputs.values(), op.args.values(), strict=True) if arg.dims[:1] == ("...",)]
-        first = lead[0] if lead else None
-        sliceable = (
-            first is not None
-            and len(lead) == len(inputs)
-            and all(
-                t is not None and t.dim() > len(arg.dims) - 1 for t, arg in zip(lead, op.args.values(), strict=True)
-            )
-            and first.numel() > chunk(self.device)
-        )
-        if not sliceable or first is None:
-            result = make_inputs.call(op, op.reference, make_inputs.upcast(inputs), case)
-            return tensors_of(result)
-        step = max(1, chunk(self.device) // max(1, first[0].numel()))
-        pieces = []
-        for start in range(0, first.shape[0], step):
-            part = {k: t[start : start + step] for k, t in inputs.items() if t is not None}
-            pieces.append(tensors_of(make_inputs.call(op, op.reference, make_inputs.upcast(part), case)))
-        return tuple(torch.cat(piece) for piece in zip(*pieces, strict=True))
 
     # The questions -------------------------------------------------------------------------------------
 
-    def _call(self, impl: Impl, case: Case, truth: Truth) -> Outputs:
-        with torch.no_grad():
-            result = make_inputs.call(self.op, impl, truth.inputs, case)
-        # A fault shows up here, and is this way's, not its neighbour's.
-        self._synchronise()
-        return tensors_of(result)
-
-    def _same_shape(self, outputs: Outputs, expected: Outputs) -> None:
-        if len(outputs) != len(expected):
-            raise Wrong(f"returned {len(outputs)} tensors, should be {len(expected)}")
-        for got, want in zip(outputs, expected, strict=True):
-            if got.shape != want.shape:
-                raise Wrong(f"shape {_x(got.shape)}, should be {_x(want.shape)}")
+    def _call(self, impl: Impl, case: Case, truth: Truth) -> dict[str, Any]:
+        """The way's outputs and how long the call took, or the status it ended with."""
+        began = time.perf_counter()
+        try:
+            with torch.no_grad():
+                result = make_inputs.call(self.op, impl, truth.inputs, case)
+            # A fault shows up here, and is this way's, not its neighbour's.
+            synchronise(self.device)
+        except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
+            if is_memory_error(error):
+                return {"status": "oom", "reason": first_line(error)}
+            return {"status": "error", "reason": explain(error), "traceback": user_frames(error)}
+        return {"outputs": tensors_of(result), "first_call_s": time.perf_counter() - began}
 
     def _same_form(self, outputs: Outputs, truth: Truth, *, strict_strides: bool) -> list[str]:
-        self._same_shape(outputs, truth.peer)
+        same_shape(outputs, truth.peer)
         notes = []
         for got, want in zip(outputs, truth.peer, strict=True):
             if got.dtype != want.dtype:
@@ -237,8 +163,7 @@ class Checker:
 
     def _unchanged(self, impl: Impl, truth: Truth) -> None:
         for name, before in truth.pristine.items():
-            after = truth.inputs[name]
-            if name not in impl.mutates and before is not None and after is not None and not _same_bits(before, after):
+            if name not in impl.mutates and not same_bits(before, truth.inputs[name]):
                 raise Wrong(f"changed its input {name} without declaring mutates=[{name!r}]")
 
     def _same_values(self, impl: Impl, outputs: Outputs, truth: Truth) -> tuple[Errors, Errors]:
@@ -260,30 +185,21 @@ class Checker:
                 raise Wrong(_wrong_values(errors, reference, got, oracle))
             if worst is None or errors.max > worst[0].max:
                 worst = (errors, reference)
-        nothing = Errors(0.0, 0.0, 0.0, 0.0, ())
-        return worst or (nothing, nothing)
-
-    def _errors(self, outputs: Outputs, oracle: Outputs) -> list[Errors]:
-        nothing = Errors(0.0, 0.0, 0.0, 0.0, ())
-        rowwise = bool(self.op.reduces)
-        return [
-            measure(y, o, rowwise=rowwise) if y.is_floating_point() else nothing
-            for y, o in zip(outputs, oracle, strict=True)
-        ]
+        return worst or (NO_ERROR, NO_ERROR)
 
     def _restore(self, truth: Truth) -> None:
         for name, before in truth.pristine.items():
             after = truth.inputs[name]
             if before is not None and after is not None:
                 try:
-                    if not _same_bits(before, after):
+                    if not same_bits(before, after):
                         after.copy_(before)
                 except Exception:  # a dead GPU context: the worker is about to be replaced
                     return
 
-    def _synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    def forget(self) -> None:
+        """Give up the truths: timing needs the memory."""
+        self._truths.clear()
 
 
 # Saying what happened ----------------------------------------------------------------------------------
@@ -300,21 +216,12 @@ def _wrong_values(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch
     return f"values: {how}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"
 
 
-def is_memory_error(error: BaseException) -> bool:
-    text = str(error)
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
-
-
 def _is_shipped(op: Op) -> bool:
     return PACKAGE in op.file.resolve().parents
 
 
 def _options(case: Case) -> str:
     return ", ".join(f"{k}={v}" for k, v in case.options.items())
-
-
-def _x(shape: torch.Size) -> str:
-    return "×".join(map(str, shape)) or "scalar"
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -324,11 +231,6 @@ def _name(dtype: torch.dtype) -> str:
 def _strides(t: torch.Tensor) -> tuple[int, ...]:
     """Strides that matter: those of dims with more than one element, of tensors that have any."""
     return tuple(t.stride(d) for d in range(t.dim()) if t.size(d) > 1) if t.numel() else ()
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    width = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
-    return a.shape == b.shape and torch.equal(a.view(width), b.view(width))
 
 
 def _nbytes(tensors: Outputs) -> int:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from kernellab import __version__
+from kernellab.cli.options import split_dims
 from kernellab.errors import UserError
 
 VERBS = {
@@ -54,7 +55,9 @@ def run(argv: list[str]) -> int:
     # SIGTERM is an interruption like Ctrl-C: what was measured is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     top = parser()
+    argv, dims = split_dims(argv)
     args, rest = top.parse_known_args(argv)
+    rest += dims
     if args.verb is None:
         top.print_help()
         return 0

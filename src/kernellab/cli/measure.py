@@ -164,7 +164,8 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     from kernellab.running.record import Journal, read_journal
     from kernellab.running.settings import Settings
 
-    if args.target or rest:
+    given = ["impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "out", "target"]
+    if rest or args.quick or any(getattr(args, name, None) not in (None, []) for name in given):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
     events = read_journal(folder)
     settings = Settings.from_json(events[0]["settings"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,18 @@ def case_request(args: argparse.Namespace, rest: list[str]) -> CaseRequest:
     shapes = [shape for text in args.shape or [] for shape in parse_shapes(text)]
     dtypes = [parse_dtype(t.strip()) for text in args.dtype or [] for t in text.split(",")]
     return CaseRequest(shapes, list(dict.fromkeys(dtypes)), dims_in(rest), options_in(args.opt or []), args.quick)
+
+
+def split_dims(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Named dims, `--N 1024`, apart from everything else: argparse would take their values for targets."""
+    others, dims = [], []
+    words = iter(argv)
+    for word in words:
+        if re.match(r"--[A-Z]", word):
+            dims += [word] if "=" in word else [word, *(w for w in [next(words, None)] if w is not None)]
+        else:
+            others.append(word)
+    return others, dims
 
 
 def dims_in(rest: list[str]) -> dict[str, list[int]]:

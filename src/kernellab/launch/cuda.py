@@ -6,6 +6,7 @@ bring their own host code and have nvcc.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import json
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
 Dim = int | tuple[int, ...]
 
 
-def kernel(file: str | Path, name: str, *, options: Sequence[str] = ()) -> Kernel:
+def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kernel:
     """The `__global__` function `name` of a CUDA C++ file; a template is named with its arguments.
+
+    `defines` are macros, `"N=4"` or `"FAST"`.
 
     >>> square = kernel("cuda.cu", "square<float>")      # doctest: +SKIP
     >>> square(blocks, 256, x, y, x.numel())             # doctest: +SKIP
     """
-    return Kernel(locate(file), name, tuple(options))
+    return Kernel(locate(file), name, tuple(defines))
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class Kernel:
     its own type. The launch goes to torch's current stream on the device of the first tensor.
     """
 
-    def __init__(self, path: Path, name: str, options: tuple[str, ...]) -> None:
-        self.path, self.name, self.options = path, name, options
+    def __init__(self, path: Path, name: str, defines: tuple[str, ...]) -> None:
+        self.path, self.name, self.defines = path, name, defines
         self._loaded: dict[int, Any] = {}
 
     def __call__(self, grid: Dim, block: Dim, *args: Any, shared: int = 0, cluster: Dim | None = None) -> None:
@@ -86,7 +89,7 @@ class Kernel:
 
     def compile(self, arch: str) -> Cubin:
         """The kernel's machine code for an architecture such as `sm_90`, from disk if built before. No GPU needed."""
-        stem = fingerprint(self.path, self.name, arch, *self.options, _nvrtc_version())
+        stem = fingerprint(self.path, self.name, arch, *self.defines, _nvrtc_version())
         code, symbol = (cache_dir("nvrtc") / f"{stem}.{end}" for end in ("cubin", "symbol"))
         if not (code.exists() and symbol.exists()):
             built = self._compile(arch)
@@ -103,7 +106,7 @@ class Kernel:
             std="c++17",
             lineinfo=True,
             include_path=[str(self.path.parent), *include_folders()],
-            define_macro=[o[2:] for o in self.options if o.startswith("-D")] or None,
+            define_macro=list(self.defines) or None,
         )
         try:
             built = Program(self.path.read_text(), "c++", settings).compile("cubin", name_expressions=(self.name,))
@@ -180,16 +183,18 @@ def inline(
 
     text = json.dumps([cpp_sources, cuda_sources, list(functions), list(extra_cuda_cflags)])
     name = "klab_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    return _with_tools(
+    folder = _build_directory(build_directory, name)
+    return _built(
+        folder,
         lambda: load_inline(
             name=name,
             cpp_sources=_list(cpp_sources),
             cuda_sources=_list(cuda_sources),
             functions=list(functions),
             extra_cuda_cflags=list(extra_cuda_cflags),
-            build_directory=str(_build_directory(build_directory, name)),
+            build_directory=str(folder),
             with_cuda=True,
-        )
+        ),
     )
 
 
@@ -207,14 +212,16 @@ def load(
     for path in paths:
         digest.update(fingerprint(path, *extra_cuda_cflags).encode())
     name = "klab_" + digest.hexdigest()[:16]
-    return _with_tools(
+    folder = _build_directory(build_directory, name)
+    return _built(
+        folder,
         lambda: load_extension(
             name=name,
             sources=[str(path) for path in paths],
             extra_cuda_cflags=list(extra_cuda_cflags),
-            build_directory=str(_build_directory(build_directory, name)),
+            build_directory=str(folder),
             with_cuda=True,
-        )
+        ),
     )
 
 
@@ -234,10 +241,21 @@ def _build_directory(given: str | Path | None, name: str) -> Path:
     return folder
 
 
-def _with_tools(build: Callable[[], Any]) -> Any:
-    """Run a build with this environment's own tools (ninja) on the PATH, and for this GPU only."""
+def _built(folder: Path, build: Callable[[], Any]) -> Any:
+    """Run a build with this environment's own tools (ninja) on the PATH, for this GPU only, one at a time.
+
+    torch keeps others out of a build with a file called `lock`, and waits for ever for one that a killed
+    process left. Under a lock the kernel releases, such a file can only be a leftover.
+    """
     import torch
 
+    with (folder / ".kernellab-lock").open("w") as ours:
+        fcntl.flock(ours, fcntl.LOCK_EX)
+        (folder / "lock").unlink(missing_ok=True)
+        return _with_tools(build, torch)
+
+
+def _with_tools(build: Callable[[], Any], torch: Any) -> Any:
     saved = {key: os.environ.get(key) for key in ("PATH", "TORCH_CUDA_ARCH_LIST")}
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     if torch.cuda.is_available():

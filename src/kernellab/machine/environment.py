@@ -98,16 +98,19 @@ def commit() -> str | None:
     return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
 
 
-def device_identity(env: dict[str, Any], device: str) -> str:
-    """One string per device and what decides its speed: cached ceilings and resumed runs are keyed by it."""
-    if device.startswith("cuda"):
-        index = int(device.partition(":")[2] or 0)
-        gpu = env["gpus"][index] if index < len(env["gpus"]) else {"name": "unknown", "uuid": "", "driver": ""}
-        return f"{gpu['name']} {gpu['uuid']} driver {gpu['driver']}"
-    return f"{env['cpu']['name']} {env['cpu']['cores']} cores"
+def device_identity(env: dict[str, Any], uuid: str) -> str:
+    """One string per device and what decides its speed: cached ceilings and resumed runs are keyed by it.
+
+    `uuid` is `cpu`, or a GPU's: its number depends on CUDA_VISIBLE_DEVICES.
+    """
+    if uuid != "cpu":
+        gpu = next((g for g in env["gpus"] if g["uuid"] == uuid), {"name": "unknown GPU", "driver": "unknown"})
+        return f"{gpu['name']} {uuid} driver {gpu['driver']}"
+    threads = os.environ.get("OMP_NUM_THREADS") or env["cpu"]["cores"]
+    return f"{env['cpu']['name']} {threads} threads"
 
 
-def run_key(env: dict[str, Any], device: str) -> str:
+def run_key(env: dict[str, Any], identity: str) -> str:
     """What a resumed run must share with the run it continues."""
-    text = f"{env['packages']} {sys.version_info[:2]} {device_identity(env, device)}"
+    text = f"{env['packages']} {sys.version_info[:2]} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

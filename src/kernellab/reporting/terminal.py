@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from kernellab import verdict
 from kernellab.reporting import words
 
 _PIPED_WIDTH = 160
 _TOO_FAST = 1.1  # a way this far above a ceiling says that the ceiling was measured on a busy machine
-_BAD = {"wrong", "error", "crashed", "timeout", "oom", "unknown"}
+_BAD = verdict.BAD | {"unknown"}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -91,16 +92,9 @@ def _kernels(r: Mapping[str, Any]) -> str:
     return "" if r["kernels"] is None else str(len(r["kernels"]))
 
 
-def groups_of(record: Mapping[str, Any]) -> Iterable[list[Mapping[str, Any]]]:
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for result in record["results"]:
-        groups.setdefault(f"{result['op']} {result['case']}", []).append(result)
-    return groups.values()
-
-
 def show(record: Mapping[str, Any], out: Console) -> None:
     """The whole record, then the answer."""
-    for group in groups_of(record):
+    for group in verdict.groups(record):
         _show_group(group, record, out)
     for line in closing(record):
         out.print(Text(line))
@@ -205,7 +199,7 @@ def _right(check: Mapping[str, Any], impl: str, timing: bool) -> str:
 def closing(record: Mapping[str, Any]) -> list[str]:
     """Which way is fastest at each case and by how much, then how many are right."""
     lines = []
-    for group in groups_of(record):
+    for group in verdict.groups(record):
         line = _winner(group)
         if line:
             lines.append(line)

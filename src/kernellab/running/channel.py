@@ -47,8 +47,8 @@ class Channel:
             self._socket.sendall(json.dumps({"event": event, **fields}).encode() + b"\n")
 
     @contextlib.contextmanager
-    def running(self, impl: str, phase: str) -> Iterator[None]:
-        """Between begin and end, whatever happens to this process is the implementation's doing."""
+    def running(self, impl: str | None, phase: str) -> Iterator[None]:
+        """Between begin and end, whatever happens to this process is the implementation's doing (None: nobody's)."""
         self.send("begin", impl=impl, phase=phase)
         try:
             yield
@@ -59,11 +59,20 @@ class Channel:
 @contextlib.contextmanager
 def timing_lock(channel: Channel, device: Any) -> Iterator[None]:
     """One timing run per device at a time on this machine; waiting is announced, and counts against nobody."""
-    name = str(device).replace(":", "")
-    with (cache_dir("locks") / f"timing-{name}").open("w") as f:
+    with (cache_dir("locks") / f"timing-{device_id(device)}").open("w") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             channel.send("waiting", reason=f"another kernellab run is timing on {device}")
             fcntl.flock(f, fcntl.LOCK_EX)
+            channel.send("waited")
         yield
+
+
+def device_id(device: Any) -> str:
+    """`cpu`, or a GPU's UUID: its number depends on CUDA_VISIBLE_DEVICES."""
+    if device.type == "cpu":
+        return "cpu"
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"

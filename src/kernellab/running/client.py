@@ -45,7 +45,9 @@ class WorkerClient:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",  # the working directory does not come first on the path
                     "-c",
+                    f"import sys; sys.path.append({str(PACKAGE.parent)!r})\n"
                     "from kernellab.running.worker import main; main()",
                     str(theirs.fileno()),
                     str(lifeline),
@@ -122,7 +124,6 @@ def _environment() -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     env["TORCHINDUCTOR_CACHE_DIR"] = str(compilecache.folder())
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), env.get("PYTHONPATH")]))
     env["PYTHONUNBUFFERED"] = "1"
     return env
 

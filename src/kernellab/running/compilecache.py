@@ -39,9 +39,12 @@ class Mark:
 
 
 def _drop_since(mark: Path) -> None:
-    with contextlib.suppress(OSError):
-        began = mark.stat().st_mtime
-        for file in folder().rglob("*"):
-            if file.is_file() and not file.name.startswith(".worker-") and file.stat().st_mtime >= began - 1:
-                file.unlink(missing_ok=True)
-        mark.unlink(missing_ok=True)
+    try:
+        began = mark.stat().st_mtime - 1
+    except OSError:  # another run has dealt with it
+        return
+    for file in folder().rglob("*"):
+        with contextlib.suppress(OSError):  # other runs use this folder too
+            if file.is_file() and not file.name.startswith(".worker-") and file.stat().st_mtime >= began:
+                file.unlink()
+    mark.unlink(missing_ok=True)

@@ -12,10 +12,11 @@ import torch
 from kernellab import inputs as make_inputs
 from kernellab.blame import explain, user_frames
 from kernellab.case import Case
-from kernellab.checking.check import Checker, is_memory_error, tensors_of
+from kernellab.checking.check import Checker
+from kernellab.checking.truth import YardstickDied, gpu_is_dead, is_memory_error, synchronise, tensors_of
 from kernellab.declare import Compiled, Cost, Impl, Op
 from kernellab.running.channel import Channel, GpuGone, timing_lock
-from kernellab.running.globalstate import guarded
+from kernellab.running.globalstate import guarded, settings_guarded
 from kernellab.timing.rounds import Plan, rounds
 from kernellab.timing.timers import timer_for
 
@@ -25,7 +26,7 @@ RECOMPILE_LIMIT = 64  # a check goes through every option value; a way that reco
 class Failed(Exception):
     """A way failed while being timed."""
 
-    def __init__(self, impl: str, error: Exception) -> None:
+    def __init__(self, impl: str, error: BaseException) -> None:
         super().__init__(impl)
         self.impl, self.error = impl, error
 
@@ -49,7 +50,7 @@ class Group:
             seed=seed,
             device=device,
             interpreted=interpreted,
-            running=lambda name: channel.running(name, "check"),
+            running=channel.running,
             distrusted=distrusted,
         )
         forget_compiled(op)
@@ -68,9 +69,13 @@ class Group:
         right = set()
         for name in names:
             impl = self.op[name]
-            with self.channel.running(name, "check"), guarded(self._reporter(name)):
-                observed = self.checker.check(impl)
-            dead = observed["status"] == "error" and self._gpu_is_dead()
+            try:
+                with self.channel.running(name, "check"), guarded(self._reporter(name)):
+                    observed = self.checker.check(impl)
+            except YardstickDied as died:
+                self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
+                raise GpuGone from None
+            dead = observed["status"] not in ("ok", "skipped") and gpu_is_dead(self.device)
             if dead:
                 observed |= {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"}
             self.channel.send("check", impl=name, check=observed)
@@ -86,6 +91,7 @@ class Group:
         """Time the ways in interleaved rounds. One that fails is named, and the others start over without it."""
         if not names:
             return
+        self.checker.forget()
         inputs = make_inputs.make(self.op, self.case, self.seed, self.device)
         self.channel.send("cost", cost=self._cost(inputs))
         with timing_lock(self.channel, self.device):
@@ -102,10 +108,11 @@ class Group:
         timer = timer_for(self.device)
         calls = {name: self._call(self.op[name], inputs) for name in names}
         header = {"pass": "forward", "timer": timer.name, "cache": timer.cache}
-        with torch.no_grad():
+        with torch.no_grad(), guarded(self._report_to_all(names)):
             for name in names:  # whatever is still to be built is built here, outside every sample
                 with self._running(name, "build"):
                     calls[name]()
+                    synchronise(self.device)
             samples = rounds(calls, timer, plan, seed=self.seed, running=lambda n: self._running(n, "time"))
             for number, sample in enumerate(samples):
                 self.channel.send("round", **header, round=number, samples_us=sample)
@@ -118,17 +125,17 @@ class Group:
 
     @contextlib.contextmanager
     def _running(self, name: str, phase: str) -> Iterator[None]:
-        with self.channel.running(name, phase):
+        with self.channel.running(name, phase), settings_guarded(self._reporter(name)):
             try:
                 yield
-            except Exception as error:
+            except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
                 raise Failed(name, error) from error
 
     def _report_failure(self, failed: Failed) -> None:
         error = failed.error
         status = "oom" if is_memory_error(error) else "error"
         reason = f"while timing: {explain(error)}"
-        dead = self._gpu_is_dead()
+        dead = gpu_is_dead(self.device)
         if dead:
             status, reason = "crashed", f"while timing: GPU fault: {explain(error)}"
         self.channel.send(
@@ -138,10 +145,16 @@ class Group:
         if dead:
             raise GpuGone
 
-    def _cost(self, inputs: make_inputs.Inputs) -> dict[str, Any]:
+    def _cost(self, inputs: make_inputs.Inputs) -> dict[str, Any] | None:
         if self.op.cost is not None:
-            cost: Cost = make_inputs.call(self.op, self.op.cost, inputs, self.case)
-            return cost.to_json()
+            try:
+                cost = make_inputs.call(self.op, self.op.cost, inputs, self.case)
+                if not isinstance(cost, Cost):
+                    raise TypeError(f"cost= returned a {type(cost).__name__}, not a kl.Cost")
+                return cost.to_json()
+            except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
+                self._report_to_all(list(self.op.impls))(f"the limit is not known: cost= failed: {explain(error)}")
+                return None
         # By default every input is read once and every output written once.
         sizes = {k: None if t is None else t.to("meta") for k, t in inputs.items()}
         try:
@@ -156,15 +169,14 @@ class Group:
     def _reporter(self, name: str) -> Callable[[str], None]:
         return lambda what: self.channel.send("guard", impl=name, guard={"name": "global-state", "detail": what})
 
-    def _gpu_is_dead(self) -> bool:
-        if self.device.type != "cuda":
-            return False
-        try:
-            torch.cuda.synchronize(self.device)
-            torch.zeros(1, device=self.device).item()
-        except Exception:
-            return True
-        return False
+    def _report_to_all(self, names: list[str]) -> Callable[[str], None]:
+        """For what cannot be laid at one way's door."""
+
+        def report(what: str) -> None:
+            for name in names:
+                self._reporter(name)(f"while timing, {what}" if what.startswith("replaced") else what)
+
+        return report
 
 
 def forget_compiled(op: Op) -> None:

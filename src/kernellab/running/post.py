@@ -13,6 +13,7 @@ from kernellab.running.settings import Settings
 from kernellab.targets import Target, resolve
 
 _START_TIMEOUT_S = 180.0  # importing torch on a busy machine, then executing the op file
+_ORACLE_PATIENCE = 5  # float64 is slow, and no way's fault
 _IDLE_TIMEOUT_S = 900.0  # between implementations: kernellab's own work
 
 Event = dict[str, Any]
@@ -29,37 +30,39 @@ class Lost:
 
 
 class Post:
-    def __init__(self, target: str, kind: str, settings: Settings, log: Path) -> None:
-        self.target: Target = resolve(target)
+    """`target` None is a worker that executes nobody's file: for measuring the machine."""
+
+    def __init__(self, target: str | None, kind: str, settings: Settings, log: Path) -> None:
+        self.target: Target | None = resolve(target) if target is not None else None
         self.kind, self.settings, self.log = kind, settings, log
         self.ops: list[Event] = []
-        self.loaded: Event = {}
+        self.device: Event = {}
         self._worker: WorkerClient | None = None
 
     def ready(self) -> WorkerClient:
-        """The worker with the target loaded; starts one if there is none."""
+        """The worker with its device chosen and its target loaded; starts one if there is none."""
         if self._worker is None:
             self._worker = WorkerClient(self.kind, self.log)
             self.ops = []
-            s = self.settings
-            lost = self.work(
-                "load",
-                self._note_loaded,
-                idle_timeout_s=max(_START_TIMEOUT_S, s.timeout_s),
-                target=vars(self.target),
-                request=s.request,
-                device=s.device,
-                impls=s.impls,
-            )
-            if lost is not None:
-                raise UserError(f"loading {self.target.text} failed: {lost.reason}", self._log_tail())
+            what = "starting a worker"
+            lost = self._start("device", device=self.settings.device)
+            if lost is None and self.target is not None:
+                what = f"loading {self.target.text}"
+                request, impls = self.settings.request, self.settings.impls
+                lost = self._start("load", target=vars(self.target), request=request, impls=impls)
+            if lost is not None or self._worker is None:
+                reason = lost.reason if lost else "the worker is gone"
+                raise UserError(f"{what} failed: {reason}", self._log_tail())
         return self._worker
 
-    def _note_loaded(self, event: Event) -> None:
+    def _start(self, do: str, **fields: Any) -> Lost | None:
+        return self.work(do, self._note, idle_timeout_s=max(_START_TIMEOUT_S, self.settings.timeout_s), **fields)
+
+    def _note(self, event: Event) -> None:
         if event["event"] == "op":
             self.ops.append(event)
-        elif event["event"] == "loaded":
-            self.loaded = event
+        elif event["event"] == "device":
+            self.device = event
 
     def work(
         self,
@@ -73,16 +76,18 @@ class Post:
         worker = self._worker or self.ready()
         worker.busy = True
         worker.send(do, **fields)
-        running: list[tuple[str, str]] = []
+        running: list[tuple[str | None, str]] = []
+        waiting = False
         while True:
+            limit = self._limit(running, idle_timeout_s)
             try:
-                event = worker.receive(self.settings.timeout_s if running else idle_timeout_s)
+                event = worker.receive(None if waiting else limit)
             except Silent:
-                limit = self.settings.timeout_s if running else idle_timeout_s
                 return self._lost(running, "timeout", f"no end within {limit:g} s (--timeout)")
             except Died as died:
                 return self._lost(running, "oom" if died.out_of_memory else "crashed", died.reason)
             kind = event["event"]
+            waiting = kind == "waiting"  # for another run's timing: as long as it takes
             if kind == "begin":
                 running.append((event["impl"], event["phase"]))
             elif kind == "end":
@@ -90,6 +95,8 @@ class Post:
             elif kind == "refused":
                 worker.busy = False
                 raise UserError(event["message"], event["detail"])
+            elif kind == "broken":
+                return self._lost(running, "error", f"kernellab failed: {event['reason']}")
             elif kind == "done":
                 worker.busy = False
                 return None
@@ -99,7 +106,13 @@ class Post:
                 return None
             handle(event)
 
-    def _lost(self, running: list[tuple[str, str]], status: str, reason: str) -> Lost:
+    def _limit(self, running: list[tuple[str | None, str]], idle_timeout_s: float) -> float:
+        """How long silence is allowed: a way its timeout, the oracle five times as long, kernellab's own work more."""
+        if not running:
+            return idle_timeout_s
+        return self.settings.timeout_s * (1 if running[-1][0] is not None else _ORACLE_PATIENCE)
+
+    def _lost(self, running: list[tuple[str | None, str]], status: str, reason: str) -> Lost:
         self.close()
         impl, phase = running[-1] if running else (None, None)
         return Lost(impl, phase, status, reason)

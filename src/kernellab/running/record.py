@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -30,6 +29,8 @@ class Journal:
 
     def __init__(self, folder: Path, events: Iterable[Mapping[str, Any]] = ()) -> None:
         self.folder = folder
+        self._made = [path for path in (folder / "artifacts", folder) if not path.exists()]
+        self._fresh = not (folder / JOURNAL).exists()
         self.record = fold(events)
         self._began = time.monotonic()
         try:
@@ -62,12 +63,16 @@ class Journal:
         self._file.close()
 
     def remove(self) -> None:
-        """Undo the making of a run that never began; anything else in its folder stays."""
+        """Undo the making of a run that never began; whatever was there before stays."""
         self.close()
+        if not self._fresh:
+            return
         (self.folder / JOURNAL).unlink(missing_ok=True)
-        shutil.rmtree(self.folder / "artifacts", ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
+        for log in (self.folder / "artifacts").glob("worker-*.log"):
+            log.unlink()
+        for folder in self._made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -48,6 +48,7 @@ class Runner:
         self.settings, self.journal, self.progress = settings, journal, progress
         self.environment: dict[str, Any] = journal.record["environment"]
         self._posts: list[Post] = []
+        self._culprits: dict[tuple[str, str], set[str]] = {}  # ways that killed workers, per op and case
         self._artifacts = journal.folder / "artifacts"
 
     def run(self) -> None:
@@ -75,7 +76,7 @@ class Runner:
 
     # Planning ------------------------------------------------------------------------------------------
 
-    def _post(self, target: str, kind: str) -> Post:
+    def _post(self, target: str | None, kind: str) -> Post:
         log = self._artifacts / f"worker-{len(self._posts)}-{kind}.log"
         self._posts.append(Post(target, kind, self.settings, log))
         return self._posts[-1]
@@ -83,6 +84,7 @@ class Runner:
     def _load(self) -> list[Post]:
         posts = [self._post(target, "native") for target in dict.fromkeys(self.settings.targets)]
         for post in posts:
+            assert post.target is not None
             self.progress.say(f"loading {post.target.text}")
             post.ready()
         return posts
@@ -90,11 +92,11 @@ class Runner:
     def _plan(self, posts: list[Post]) -> list[Group]:
         groups = []
         owners: dict[str, str] = {}
-        for post in posts:
+        for post, target in zip(posts, dict.fromkeys(self.settings.targets), strict=True):
             for op in post.ops:
-                other = owners.setdefault(op["name"], post.target.text)
-                if other != post.target.text:
-                    raise UserError(f"two ops are named {op['name']}: in {other} and in {post.target.text}")
+                other = owners.setdefault(op["name"], target)
+                if other != target:
+                    raise UserError(f"two ops are named {op['name']}: in {other} and in {target}")
                 self._void_if_changed(op)
                 groups += [Group(post, op["name"], case, op["impls"]) for case in op["cases"]]
         self._refuse_unknown_impls(posts)
@@ -121,25 +123,24 @@ class Runner:
             self.journal.write("void", op=op["name"])
 
     def _machine(self, groups: list[Group]) -> None:
-        device = self.device
-        key = run_key(self.environment, device)
+        identity = device_identity(self.environment, self._posts[0].device["uuid"])
+        key = run_key(self.environment, identity)
         before = self.journal.record["machine"].get("key")
         if before is not None and before != key:
             raise UserError(
                 f"{self.journal.folder} was begun with other versions or on another device: start a new run"
             )
-        machine: dict[str, Any] = {"device": device, "name": device_identity(self.environment, device), "key": key}
-        machine["torch"], machine["cuda"] = (self._posts[0].loaded.get(k) for k in ("torch", "cuda"))
-        machine["ceilings"] = self._ceilings() if "time" in self.settings.stages and groups else None
-        self.journal.write("machine", machine=machine)
+        ceilings = self._ceilings(identity) if "time" in self.settings.stages and groups else None
+        facts = {k: self._posts[0].device[k] for k in ("device", "torch", "cuda")}
+        self.journal.write("machine", machine={**facts, "name": identity, "key": key, "ceilings": ceilings})
 
     @property
     def device(self) -> str:
-        return str(self._posts[0].loaded["device"])
+        return str(self._posts[0].device["device"])
 
-    def _ceilings(self) -> dict[str, Any] | None:
+    def _ceilings(self, identity: str) -> dict[str, Any] | None:
         """Measured once per machine and kept; `--refresh-ceilings` measures again."""
-        stem = "".join(c if c.isalnum() else "-" for c in device_identity(self.environment, self.device))
+        stem = "".join(c if c.isalnum() else "-" for c in identity)
         file = cache_dir("ceilings") / f"{stem}.json"
         if file.exists() and not self.settings.refresh_ceilings:
             try:
@@ -149,7 +150,10 @@ class Runner:
                 pass
         self.progress.say("measuring this machine's copy bandwidth and matmul rate (once)")
         found: list[Event] = []
-        lost = self._posts[0].work("ceilings", lambda e: found.append(e) if e["event"] == "ceilings" else None)
+        # In a worker of its own: an op file may have changed the precision or the threads of the others.
+        post = self._post(None, "native")
+        lost = post.work("ceilings", lambda e: found.append(e) if e["event"] == "ceilings" else None)
+        post.close()
         if lost is not None or not found:
             self.progress.say("the machine's ceilings could not be measured")
             return None
@@ -182,11 +186,12 @@ class Runner:
         for post in self._posts:
             if post.kind == "interpreter" and post.target == native.target:
                 return post
-        return self._post(native.target.text, "interpreter")
+        return self._post(native.target.text if native.target else None, "interpreter")
 
     def _work(self, group: Group, post: Post, names: list[str], *, timed: bool) -> None:
         """Repeat until every way is checked and the right ones are timed, losing only those that kill workers."""
         while unfinished := self._unfinished(group, names):
+            known = len(self._culprits_of(group))
             lost = post.work(
                 "group",
                 lambda event: self._observe(group, event),
@@ -194,40 +199,52 @@ class Runner:
                 case=group.case,
                 check=[n for n in names if self._check_of(group, n) is None],
                 time=[n for n in names if self._may_time(group, n)] if timed else [],
-                distrusted=self._killers(group),
+                distrusted=sorted(self._culprits_of(group)),
                 seed=self.settings.seed,
                 interpreted=post.kind == "interpreter",
                 timing=self.settings.timing(self.device),
             )
             if lost is not None and lost.impl is not None:
                 self._blame(group, lost)
-            if len(self._unfinished(group, names)) >= len(unfinished):
-                self._give_up(group, unfinished, lost)
+            fewer = len(self._unfinished(group, names)) < len(unfinished)
+            if not fewer and len(self._culprits_of(group)) == known:
+                self._give_up(group, self._unfinished(group, names), lost)
 
     def _observe(self, group: Group, event: Event) -> None:
         kind = event["event"]
         if kind == "waiting":
             self.progress.say(event["reason"])
-        if kind == "begin":
+        if kind == "culprit":
+            self._blame(group, Lost(event["impl"], "check", "crashed", event["reason"]))
+        if kind == "begin" and event["impl"] is not None:
             self.progress.doing(group.op, group.case, event["impl"], event["phase"])
-        per_sample = kind in ("begin", "end") and event["phase"] == "time"  # the rounds say as much
-        if kind in _KEPT and not per_sample:
+        # A sample's begin and end are not worth a line each: the rounds say as much. The oracle's are nobody's.
+        unkept = kind in ("begin", "end") and (event["phase"] == "time" or event["impl"] is None)
+        if kind in _KEPT and not unkept:
             self._write(group, event)
 
     def _blame(self, group: Group, lost: Lost) -> None:
-        self._write(
-            group,
-            {"event": "fault", "impl": lost.impl, "phase": lost.phase, "status": lost.status, "reason": lost.reason},
-        )
+        assert lost.impl is not None
+        self._culprits_of(group).add(lost.impl)
+        if lost.impl in {i["name"] for i in group.impls}:  # the yardstick may be a way nobody asked for
+            fault = {"impl": lost.impl, "phase": lost.phase, "status": lost.status, "reason": lost.reason}
+            self._write(group, {"event": "fault", **fault})
         if lost.phase != "check":
             self._write(group, {"event": "discard"})
 
+    def _culprits_of(self, group: Group) -> set[str]:
+        return self._culprits.setdefault((group.op, json.dumps(group.case)), set())
+
     def _give_up(self, group: Group, names: list[str], lost: Lost | None) -> None:
         """A worker got nowhere, and no implementation was running: do not try for ever."""
-        reason = f"the worker was lost outside every implementation: {lost.reason if lost else 'it did nothing'}"
+        what = lost.reason if lost else "it did nothing"
+        reason = f"the worker was lost outside every implementation: {what}"
+        status = "error"
+        if lost is not None and lost.phase == "oracle":
+            status, reason = "unknown", f"cannot check: the reference: {what}"
         for name in names:
-            fault = {"event": "fault", "impl": name, "phase": "check", "status": "error", "reason": reason}
-            self._write(group, fault)
+            phase = "time" if self._right(group, name) else "check"
+            self._write(group, {"event": "fault", "impl": name, "phase": phase, "status": status, "reason": reason})
 
     def _count_kernels(self, groups: list[Group]) -> None:
         """On a GPU, which kernels each right way launches; in workers of their own, after all timing."""
@@ -235,8 +252,9 @@ class Runner:
             return
         for group in groups:
             names = [n for n in group.names(interpreted=False) if self._right(group, n) and not self._kernels(group, n)]
-            post = next((p for p in self._posts if p.kind == "profiler" and p.target == group.post.target), None)
-            post = post or self._post(group.post.target.text, "profiler")
+            target = group.post.target
+            post = next((p for p in self._posts if p.kind == "profiler" and p.target == target), None)
+            post = post or self._post(target.text if target else None, "profiler")
             while names:
                 seed = self.settings.seed
                 lost = post.work(
@@ -295,7 +313,3 @@ class Runner:
 
     def _finished(self, group: Group) -> bool:
         return not self._unfinished(group, [i["name"] for i in group.impls])
-
-    def _killers(self, group: Group) -> list[str]:
-        bad = ("crashed", "timeout", "oom")
-        return [i["name"] for i in group.impls if (self._check_of(group, i["name"]) or {}).get("status") in bad]

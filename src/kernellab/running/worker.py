@@ -12,13 +12,14 @@ import ctypes
 import os
 import signal
 import sys
-import time
+import traceback
+from pathlib import Path
 from typing import Any
 
 from kernellab.blame import explain
-from kernellab.case import Case, CaseRequest
+from kernellab.case import CaseRequest
 from kernellab.errors import UserError
-from kernellab.running.channel import Channel, GpuGone, timing_lock
+from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
 from kernellab.targets import Target
 
 _PR_SET_PDEATHSIG = 1
@@ -57,24 +58,35 @@ class Worker:
             except GpuGone:
                 self.channel.send("replace")
                 os._exit(0)
+            except BaseException as error:  # ours, not an implementation's: say what happened and start afresh
+                traceback.print_exc()
+                self.channel.send("broken", reason=explain(error))
+                os._exit(1)
             self.channel.send("done")
 
-    def do_load(self, target: dict[str, str], request: dict[str, Any], device: str, impls: list[str]) -> None:
-        """Execute the target and describe its ops: what the parent needs to plan."""
+    def do_device(self, device: str) -> None:
+        """Choose the device everything else here runs on."""
         import torch
 
-        from kernellab.running.describe import choose_device, describe
-        from kernellab.targets import load
+        from kernellab.running.describe import choose_device
 
         self.device = choose_device(device)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
+        facts = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": device_id(self.device)}
+        self.channel.send("device", device=str(self.device), **facts)
+
+    def do_load(self, target: dict[str, str], request: dict[str, Any], impls: list[str]) -> None:
+        """Execute the target and describe its ops: what the parent needs to plan."""
+        import torch
+
+        from kernellab.running.describe import describe
+        from kernellab.targets import load
+
         torch._dynamo.config.fail_on_recompile_limit_hit = True
         self.ops = load(Target(**target))
-        asked = CaseRequest(**request)
         for op in self.ops.values():
-            self.channel.send("op", **describe(op, asked, self.device, impls))
-        self.channel.send("loaded", device=str(self.device), torch=torch.__version__, cuda=torch.version.cuda)
+            self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
     def do_ceilings(self) -> None:
         from kernellab.timing import ceilings
@@ -96,9 +108,8 @@ class Worker:
         """Check ways at a case, then time the ones that are right, interleaved."""
         from kernellab.running.group import Group
 
-        group = Group(
-            self.channel, self.ops[op], Case.from_json(case), self.device, seed, interpreted, frozenset(distrusted)
-        )
+        loaded = self.ops[op]
+        group = Group(self.channel, loaded, loaded.case(case), self.device, seed, interpreted, frozenset(distrusted))
         with contextlib.closing(group):
             right = group.check(check)
             group.time([name for name in time if name in right or name not in check], **timing)
@@ -107,11 +118,12 @@ class Worker:
         from kernellab.running.group import forget_compiled
         from kernellab.running.kernels import kernels_of
 
-        forget_compiled(self.ops[op])
+        loaded = self.ops[op]
+        forget_compiled(loaded)
         for name in impls:
             with self.channel.running(name, "kernels"):
                 try:
-                    found = kernels_of(self.ops[op], self.ops[op][name], Case.from_json(case), self.device, seed)
+                    found = kernels_of(loaded, loaded[name], loaded.case(case), self.device, seed)
                 except Exception as error:  # not counting is no fault of the way: it is right and timed
                     guard = {"name": "kernels", "detail": f"its kernels could not be counted: {explain(error)}"}
                     self.channel.send("guard", impl=name, guard=guard)
@@ -123,16 +135,12 @@ def main() -> None:
     fd, lifeline, parent = map(int, sys.argv[1:4])
     kind = sys.argv[4]
     die_with_parent(parent, lifeline, fd)
-    channel = Channel(fd)
+    sys.path.append(str(Path.cwd()))  # last, so that nothing beside the user's files hides an installed module
     if kind == "interpreter":
         from kernellab.checking.interpreter import prepare
 
         prepare()
-    started = time.monotonic()
-    import torch  # noqa: F401
-
-    channel.send("hello", pid=os.getpid(), import_s=time.monotonic() - started)
-    Worker(channel).serve()
+    Worker(Channel(fd)).serve()
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def benchmark(
 
     `timer="host"` is what a caller waits for; `timer="events"` is time on the GPU's stream.
     """
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
         raise UserError("TRITON_INTERPRET is set: interpreter time is not speed. Unset it to time")
     if timer not in ("host", "events"):
         raise UserError(f"no timer {timer!r}: host or events")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from kernellab.timing.timers import Timer
@@ -35,9 +35,9 @@ def rounds(
                 timer.sample(call)
     order = random.Random(seed)
     names = list(calls)
-    deadline = time.monotonic() + plan.seconds * len(names)
-    for count in range(plan.most):
-        if count >= plan.least and time.monotonic() > deadline:
+    deadline = monotonic() + plan.seconds * len(names)
+    for count in range(max(plan.most, plan.least)):
+        if count >= plan.least and monotonic() > deadline:
             return
         order.shuffle(names)
         samples = {}

@@ -1,0 +1,199 @@
+"""What a case's result must be: the float64 oracle, and PyTorch's own result as the yardstick for errors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernellab import inputs as make_inputs
+from kernellab.blame import explain
+from kernellab.case import Case
+from kernellab.checking.standin import standin
+from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
+from kernellab.declare import Op
+
+_SLICE_TRIAL = 4096
+WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing
+
+Outputs = tuple[torch.Tensor, ...]
+Running = Callable[[str | None, str], AbstractContextManager[None]]
+
+
+class CannotCheck(Exception):
+    """The oracle itself could not be computed; never the implementation's fault."""
+
+
+class YardstickDied(Exception):
+    """PyTorch's own way took the GPU down while it was called as the yardstick."""
+
+
+class Wrong(Exception):
+    """The result is not what it must be; the message says how."""
+
+
+@dataclass
+class Truth:
+    """What a case's result must be: the oracle, and PyTorch's own result with its errors."""
+
+    inputs: make_inputs.Inputs
+    pristine: make_inputs.Inputs
+    oracle: Outputs
+    peer: Outputs
+    peer_name: str
+    peer_errors: list[Errors]
+    manual_errors: list[Errors]
+
+
+class TruthFinder:
+    """Finds the truths of one op. `running(impl, phase)` is entered around the yardstick's own code."""
+
+    def __init__(
+        self, op: Op, *, seed: int, device: torch.device, running: Running, distrusted: frozenset[str]
+    ) -> None:
+        self.op, self.seed, self.device = op, seed, device
+        self._running, self._distrusted = running, distrusted
+
+    def find(self, case: Case) -> Truth:
+        op = self.op
+        try:
+            inputs = make_inputs.make(op, case, self.seed, self.device)
+            pristine = make_inputs.clone(inputs)
+            oracle = self._oracle(case, inputs)
+            manual = tensors_of(make_inputs.call(op, op.reference, inputs, case))
+            manual_errors = self._errors(manual, oracle)
+            synchronise(self.device)
+            if not all(map(same_bits, inputs.values(), pristine.values())):
+                raise CannotCheck("the reference changes its input")
+        except CannotCheck:
+            raise
+        except BaseException as error:
+            if is_memory_error(error):
+                raise CannotCheck(f"the oracle does not fit in memory at {case.size_label}") from None
+            raise CannotCheck(f"the reference failed: {explain(error)}") from None
+        theirs = self._pytorchs_own(case, inputs, oracle, manual, manual_errors)
+        name, peer, peer_errors = theirs or ("manual", manual, manual_errors)
+        for errors, output in zip(peer_errors, peer, strict=True):
+            if output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > WORST_YARDSTICK:
+                off = f"{errors.max:.2g} roundings off the float64 oracle"
+                raise CannotCheck(f"the yardstick, {name}, is itself {off} in {case.dtype}")
+        return Truth(inputs, pristine, oracle, peer, name, peer_errors, manual_errors)
+
+    def _pytorchs_own(
+        self, case: Case, inputs: make_inputs.Inputs, oracle: Outputs, manual: Outputs, manual_errors: list[Errors]
+    ) -> tuple[str, Outputs, list[Errors]] | None:
+        """PyTorch's own op as the yardstick, once it has itself been held to the reference."""
+        own = self.op.impls.get("torch")
+        if own is None or "torch" in self._distrusted:
+            return None
+        try:
+            if own.refusal(case) is not None:
+                return None
+            with self._running("torch", "check"):
+                theirs = tensors_of(make_inputs.call(self.op, own, make_inputs.clone(inputs), case))
+                synchronise(self.device)
+            same_shape(theirs, manual)
+            errors = self._errors(theirs, oracle)
+        except BaseException as error:
+            if gpu_is_dead(self.device):
+                raise YardstickDied(explain(error)) from None
+            return None  # its own check will say what is wrong with it
+        fine = all(map(torch_passes, errors, manual_errors, (t.dtype for t in theirs)))
+        return ("torch", theirs, errors) if fine else None
+
+    def _oracle(self, case: Case, inputs: make_inputs.Inputs) -> Outputs:
+        """The reference in float64; in slices of the leading dim where the op is large and leading dims repeat it."""
+        first = next(iter(inputs.values()))
+        if first is None or first.numel() <= chunk(self.device) or not self._slices_agree(case):
+            return self._reference64(case, inputs)
+        return self._sliced(case, inputs, max(1, chunk(self.device) // max(1, first[0].numel())))
+
+    def _reference64(self, case: Case, inputs: make_inputs.Inputs) -> Outputs:
+        return tensors_of(make_inputs.call(self.op, self.op.reference, make_inputs.upcast(inputs), case))
+
+    def _sliced(self, case: Case, inputs: make_inputs.Inputs, step: int) -> Outputs:
+        rows = next(t for t in inputs.values() if t is not None).shape[0]
+        pieces = []
+        for start in range(0, rows, step):
+            part: make_inputs.Inputs = {k: t[start : start + step] for k, t in inputs.items() if t is not None}
+            pieces.append(self._reference64(case, part))
+        return tuple(torch.cat(piece) for piece in zip(*pieces, strict=True))
+
+    def _slices_agree(self, case: Case) -> bool:
+        """Whether slices of a small case give what the whole gives. `...` promises it; an op may break the promise."""
+        small = standin(self.op, case, _SLICE_TRIAL)
+        if not all(arg.dims[:1] == ("...",) for arg in self.op.args.values()) or not small.dims["..."]:
+            return False
+        inputs = make_inputs.make(self.op, small, self.seed, self.device)
+        if any(t is None for t in inputs.values()):
+            return False
+        try:
+            whole, sliced = self._reference64(small, inputs), self._sliced(small, inputs, 2)
+        except Exception:  # a reference that cannot be sliced
+            return False
+        close = functools.partial(torch.allclose, rtol=1e-9, atol=1e-12, equal_nan=True)
+        return [t.shape for t in whole] == [t.shape for t in sliced] and all(map(close, whole, sliced))
+
+    def _errors(self, outputs: Outputs, oracle: Outputs) -> list[Errors]:
+        rowwise = bool(self.op.reduces)
+        return [
+            measure(y, o, rowwise=rowwise) if y.is_floating_point() else NO_ERROR
+            for y, o in zip(outputs, oracle, strict=True)
+        ]
+
+
+def tensors_of(result: Any) -> Outputs:
+    """A result as a tuple of tensors, or Wrong."""
+    if isinstance(result, torch.Tensor):
+        return (result,)
+    if isinstance(result, (tuple, list)) and result and all(isinstance(t, torch.Tensor) for t in result):
+        return tuple(result)
+    kind = "None" if result is None else f"a {type(result).__name__}"
+    raise Wrong(f"returned {kind}, not a tensor")
+
+
+def same_shape(outputs: Outputs, expected: Outputs) -> None:
+    if len(outputs) != len(expected):
+        raise Wrong(f"returned {len(outputs)} tensors, should be {len(expected)}")
+    for got, want in zip(outputs, expected, strict=True):
+        if got.shape != want.shape:
+            raise Wrong(f"shape {_x(got.shape)}, should be {_x(want.shape)}")
+
+
+def same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    """Bit for bit, so that NaN equals NaN and −0 does not equal 0."""
+    if a is None or b is None:
+        return a is b
+    width = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    return a.shape == b.shape and torch.equal(a.view(width), b.view(width))
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def gpu_is_dead(device: torch.device) -> bool:
+    """Whether a fault has made the GPU unusable for this process."""
+    if device.type != "cuda":
+        return False
+    try:
+        torch.cuda.synchronize(device)
+        torch.zeros(1, device=device).item()
+    except Exception:
+        return True
+    return False
+
+
+def is_memory_error(error: BaseException) -> bool:
+    text = str(error)
+    said = ("can't allocate memory", "CUDA error: out of memory")
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(part in text for part in said)
+
+
+def _x(shape: torch.Size) -> str:
+    return "×".join(map(str, shape)) or "scalar"
