@@ -1,10 +1,14 @@
 """Checking one way at one case, without processes."""
 
+import dataclasses
+import json
+
 import pytest
 import torch
 
 import kernellab as kl
 from conftest import OPFILES
+from kernellab import inputs
 from kernellab.case import Case, CaseRequest
 from kernellab.checking.check import Checker
 from kernellab.checking.interpreter import to_bfloat16_bits
@@ -151,3 +155,85 @@ def test_bfloat16_is_rounded_to_nearest_even():
     assert torch.isnan(
         torch.from_numpy(to_bfloat16_bits(torch.tensor([float("nan")]).numpy()).view("int16")).view(torch.bfloat16)
     ).all()
+
+
+LARGE = Case({"...": (2048, 1024)}, "float32")  # beyond one slice of the oracle
+
+
+def test_an_op_that_leading_dims_do_not_repeat_has_a_whole_oracle():
+    @kl.op
+    def unit(x):
+        return x / x.norm()
+
+    unit.impl("good")(lambda x: x * (1 / x.norm()))
+    unit.impl("zeros")(torch.zeros_like)
+    checker = Checker(unit, LARGE, seed=0, device=CPU)
+    assert checker.check(unit["good"])["status"] == "ok"
+    assert checker.check(unit["zeros"])["status"] == "wrong"
+
+
+@pytest.mark.parametrize("name", ["gelu", "softmax", "square", "add"])
+def test_zeros_the_mean_and_a_permutation_are_wrong_through_the_checker_at_size(name):
+    op = getattr(kl.ops, name)
+    fakes = {
+        "zeros": torch.zeros_like,
+        "mean": lambda y: torch.full_like(y, y.mean().item()),
+        "permuted": lambda y: y.flatten()[torch.randperm(y.numel())].view_as(y),
+    }
+    (case,) = op.expand(CaseRequest(shapes=[(2048, 1024)], dtypes=["float32"]), "cpu")
+    checker = Checker(op, case, seed=0, device=CPU)
+    assert checker.check(op["torch"])["status"] == "ok"
+    for label, fake in fakes.items():
+        impl = dataclasses.replace(op["torch"], name=label, fn=lambda *x, fake=fake, **o: fake(op["torch"](*x, **o)))
+        assert checker.check(impl)["status"] == "wrong", label
+
+
+def test_a_sliced_oracle_is_the_whole_oracle():
+    finder = Checker(kl.ops.softmax, LARGE, seed=0, device=CPU)._finder
+    case = Case({"...": (2048,), "N": 1024}, "float32")
+    made = inputs.make(kl.ops.softmax, case, 0)
+    assert torch.allclose(finder._oracle(case, made)[0], finder._reference64(case, made)[0], rtol=1e-12)
+
+
+def test_a_yardstick_that_is_itself_far_off_measures_nothing():
+    @kl.op
+    def cancels(x):
+        return (x + 1e8) - 1e8  # right in float64, nothing left of it in float32
+
+    cancels.impl("zeros")(torch.zeros_like)
+    seen = check(cancels, "zeros")
+    assert seen["status"] == "unknown"
+    assert "the yardstick, manual, is itself" in seen["reason"]
+
+
+def test_a_reference_that_changes_its_input_cannot_judge():
+    @kl.op
+    def f(x):
+        return x.mul_(2)
+
+    f.impl("good")(lambda x: x * 2)
+    assert "the reference changes its input" in check(f, "good")["reason"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RecursionError("deep"), ValueError("no")])
+def test_nothing_a_way_raises_goes_further_than_its_status(op, error):
+    def raising(x):
+        raise error
+
+    op.impl("raises")(raising)
+    assert check(op, "raises")["status"] == "error"
+    op.impl("supports-raises", supports=raising)(lambda x: x * 2)
+    seen = check(op, "supports-raises")
+    assert (seen["status"], "supports= failed" in seen["reason"]) == ("error", True)
+
+
+def test_option_values_arrive_as_they_were_declared():
+    @kl.op(options={"dims": [(0, 1), None], "flag": [True, 1]})
+    def f(x, *, dims, flag):
+        return x
+
+    (case,) = f.expand(CaseRequest(shapes=[(4,)]), "cpu")
+    again = f.case(json.loads(json.dumps(case.to_json())))
+    assert again == case
+    assert again.options["dims"] == (0, 1)
+    assert [f.case(v.to_json()).options for v in f.variants(case)] == [v.options for v in f.variants(case)]

@@ -103,6 +103,9 @@ def test_bad_op_files_show_the_authors_own_frames(klab, tmp_path, text, said):
         (["check", "--resume", "nowhere"], "no run at nowhere"),
         (["new", "not-a-name"], "cannot name an op"),
         (["list", "extra"], "cannot understand"),
+        (["check", "--resume", "x", "--impl", "torch"], "takes everything from the run"),
+        (["run", "gelu", "--N"], "no value for --N"),
+        (["run", "gelu", "--seed", "abc"], "invalid int value"),
     ],
 )
 def test_a_bad_request_is_one_sentence_and_code_2(klab, args, said):
@@ -210,7 +213,12 @@ def test_files_may_hold_several_ops_and_one_can_be_named(klab):
     assert {r["op"] for r in one.record["results"]} == {"attention"}
 
 
-def test_interpreter_mode_is_ignored_by_the_command_and_refused_by_the_helper(klab):
+def test_a_dim_may_stand_before_the_op(klab):
+    seen = klab("check", "--N", "8,9", "softmax", "--impl", "torch", "--device", "cpu", "--json")
+    assert [r["case"]["dims"]["N"] for r in seen.record["results"]] == [8, 9]
+
+
+def test_interpreter_mode_is_ignored_by_the_command(klab):
     seen = klab("run", "square", "--impl", "torch", "--shape", "8x8", "--quick", "--json", TRITON_INTERPRET="1")
     assert seen.code == 0
     assert "TRITON_INTERPRET is set" in seen.err

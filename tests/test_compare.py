@@ -90,3 +90,19 @@ def test_any_shape_can_be_measured(shape):
     oracle = torch.randn(shape, dtype=torch.float64)
     errors = measure(oracle.float(), oracle, rowwise=True)
     assert errors.max <= 0.51
+
+
+def test_the_quantile_sees_every_column():
+    oracle = torch.ones(1 << 20, 5, dtype=torch.float64)
+    y = oracle.float()
+    y[:, 1:] *= 1 + 8 * torch.finfo(torch.float32).eps
+    assert measure(y, oracle, rowwise=False).q999 > 7
+
+
+def test_what_the_dtype_cannot_hold_does_not_set_the_scale():
+    oracle = torch.ones(100, dtype=torch.float64)
+    oracle[3] = 1e60
+    zeros = torch.zeros(100)
+    zeros[3] = float("inf")
+    assert measure(zeros, oracle, rowwise=False).max > 1e6
+    assert measure(zeros, oracle, rowwise=True).max > 1e6

@@ -90,3 +90,15 @@ def test_damaged_and_newer_files_are_refused(tmp_path, name, content, message):
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="no record at"):
         load(tmp_path)
+
+
+def test_removing_a_run_that_never_began_keeps_what_was_there(tmp_path):
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / "mine.txt").write_text("mine")
+    journal = Journal(tmp_path)
+    journal.write(**HEAD)
+    journal.remove()
+    assert [p.name for p in tmp_path.rglob("*")] == ["artifacts", "mine.txt"]
+    journal = Journal(tmp_path / "new")
+    journal.remove()
+    assert not (tmp_path / "new").exists()

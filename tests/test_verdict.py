@@ -143,3 +143,16 @@ def test_verdicts_need_no_torch():
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert verdict.RULES == 1
+
+
+def test_few_samples_decide_nothing():
+    rec = record(result("manual", [2.0] * 7), result("fast", [1.0] * 7))
+    assert derived(rec, "fast")["speedup"]["baseline"]["verdict"] == "not resolved"
+
+
+def test_the_interval_holds_for_many_samples_and_for_odd_ones():
+    assert [verdict._rank(n, 0.99) for n in (8, 20, 100, 400, 999, 1000, 1100, 5000)] == [
+        *(0, 3, 36, 173, 458),
+        *(458, 506, 2408),
+    ]
+    assert derived(record(result("a", [0.0] * 9), result("b", [0.0] * 9)), "a")["speedup"]["fastest_other"] is None

@@ -236,3 +236,151 @@ def test_a_changed_op_is_done_again_on_resume(klab, tmp_path):
     assert seen.code == 0, seen.err
     assert "changed since the run began" in seen.err
     assert len(seen.record["results"]) == 6
+
+
+NASTY = """
+import os, time, torch, kernellab as kl
+
+@kl.op(cases=kl.cases(shape=[(64, 64)]), cost=lambda x: 1 / 0)
+def f(x):
+    return x + 1
+
+@f.impl("torch")
+def _(x):
+    return torch.add(x, 1)
+
+@f.impl("leaves")
+def _(x):
+    raise SystemExit(3)
+
+def picky(case):
+    raise RuntimeError("too picky")
+
+@f.impl("picky", supports=picky)
+def _(x):
+    return x + 1
+
+@f.impl("one-thread")
+def _(x):
+    torch.set_num_threads(1)
+    return x + 1
+
+@f.impl("clockmaker")
+def _(x):
+    time.perf_counter_ns = lambda: 0
+    return x + 1
+
+@f.impl("mixed")
+def _(x):
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    return x + 1
+
+threads = torch.get_num_threads()
+
+@f.impl("watcher")
+def _(x):
+    assert torch.get_num_threads() == threads
+    return x + 1
+"""
+
+
+def test_nasty_ways_cost_only_themselves_in_check_and_in_timing(klab, tmp_path):
+    (tmp_path / "nasty.py").write_text(NASTY)
+    impls = "manual,torch,leaves,picky,one-thread,clockmaker,mixed,watcher"
+    seen = klab("run", "nasty.py", "--impl", impls, "--seconds", "0.1", "--device", "cpu", "--json")
+    results = {r["impl"]: r for r in seen.record["results"]}
+    statuses = {k: r["derived"]["status"] for k, r in results.items()}
+    assert statuses == {
+        **dict.fromkeys(["manual", "torch", "one-thread", "clockmaker", "mixed", "watcher"], "ok"),
+        **dict.fromkeys(["leaves", "picky"], "error"),
+    }
+    assert "SystemExit" in results["leaves"]["derived"]["reason"]
+    assert "too picky" in results["picky"]["derived"]["reason"]
+    notes = {k: " ".join(g["detail"] for g in r["guards"]) for k, r in results.items()}
+    assert "number of threads" in notes["one-thread"]
+    assert "replaced time.perf_counter_ns" in notes["clockmaker"]
+    assert "cost= failed: ZeroDivisionError" in notes["torch"]
+    assert all(r["derived"]["time"]["median_us"] > 0 for r in results.values() if r["derived"]["status"] == "ok")
+
+
+DEADLY_TORCH = """
+import os, time, torch, kernellab as kl
+
+@kl.op(cases=kl.cases(shape=[(8, 8)]))
+def f(x):
+    return x + 1
+
+@f.impl("torch")
+def _(x):
+    os.abort()
+
+@f.impl("good")
+def _(x):
+    return 1 + x
+
+@kl.op(cases=kl.cases(shape=[(8, 8)]))
+def slow(x):
+    if x.dtype == torch.float64:
+        time.sleep(60)
+    return x + 1
+
+@slow.impl("good")
+def _(x):
+    return 1 + x
+"""
+
+
+def test_a_yardstick_that_kills_is_not_held_against_the_way_it_should_measure(klab, tmp_path):
+    (tmp_path / "deadly.py").write_text(DEADLY_TORCH)
+    seen = klab("check", "deadly.py:f", "--impl", "good", "--device", "cpu", "--json")
+    assert [(r["impl"], r["derived"]["status"]) for r in seen.record["results"]] == [("good", "ok")]
+    assert seen.result("good")["check"]["peer"]["impl"] == "manual"
+
+
+def test_a_slow_oracle_is_cannot_tell_and_code_3(klab, tmp_path):
+    (tmp_path / "deadly.py").write_text(DEADLY_TORCH)
+    seen = klab("check", "deadly.py:slow", "--impl", "good", "--timeout", "1", "--device", "cpu", "--json")
+    assert seen.code == 3
+    assert seen.result("good")["derived"]["status"] == "unknown"
+    assert "the reference" in seen.result("good")["derived"]["reason"]
+
+
+def test_a_file_beside_the_op_does_not_hide_an_installed_module(klab, tmp_path):
+    for name in ("triton", "torch", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('hidden')")
+    seen = klab("check", "square", "--impl", "torch,triton", "--shape", "8x8", "--device", "cpu", "--json")
+    assert seen.code == 0, seen.err
+
+
+def test_other_versions_or_another_device_are_refused_on_resume(klab, tmp_path):
+    assert klab("check", "square", "--impl", "torch", "--shape", "8x8", "--out", "run", "--device", "cpu").code == 0
+    journal = tmp_path / "run" / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        if line["event"] == "machine":
+            line["machine"]["key"] = "another"
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines if line["event"] != "complete"))
+    seen = klab("check", "--resume", "run")
+    assert (seen.code, "other versions or on another device" in seen.err) == (2, True)
+    assert journal.exists()
+
+
+def test_ceilings_are_measured_once_and_again_on_request(klab, tmp_path):
+    cache = str(tmp_path / "cache")
+    args = ("bench", "square", "--impl", "torch", "--shape", "8x8", "--quick", "--device", "cpu", "--json")
+    first, second = (klab(*args, KERNELLAB_CACHE=cache).record["machine"]["ceilings"] for _ in range(2))
+    assert first == second
+    assert first["copy_gbps"] > 0
+    third = klab(*args, "--refresh-ceilings", KERNELLAB_CACHE=cache).record["machine"]["ceilings"]
+    assert third["measured_at"] > first["measured_at"]
+
+
+def test_two_timing_runs_take_turns(klab, tmp_path):
+    lock = Path(os.environ["KERNELLAB_CACHE"]) / "locks" / "timing-cpu"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    holder = subprocess.Popen(["flock", str(lock), "sleep", "8"])
+    time.sleep(0.5)
+    seen = klab("bench", "square", "--impl", "torch", "--shape", "8x8", "--quick", "--device", "cpu", "--json")
+    holder.wait()
+    assert seen.code == 0
+    assert "another kernellab run is timing on cpu" in seen.err

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -145,7 +146,7 @@ def _rank(n: int, confidence: float) -> int:
 
     P(Binomial(n, ½) < k) must stay below half of what may be missed; whole numbers, so exact for any n.
     """
-    allowed = (1 - confidence) / 2 * 2**n if n < 1000 else int((1 - confidence) / 2 * 10**6) * (2**n // 10**6)
+    allowed = (1 - Fraction(str(confidence))) / 2 * 2**n
     below, k = 0, 0
     while k < n // 2:
         below += math.comb(n, k)

@@ -93,7 +93,7 @@ class Group:
             return
         self.checker.forget()
         inputs = make_inputs.make(self.op, self.case, self.seed, self.device)
-        self.channel.send("cost", cost=self._cost(inputs))
+        self.channel.send("cost", cost=self._cost(inputs, names))
         with timing_lock(self.channel, self.device):
             while names:
                 try:
@@ -145,7 +145,7 @@ class Group:
         if dead:
             raise GpuGone
 
-    def _cost(self, inputs: make_inputs.Inputs) -> dict[str, Any] | None:
+    def _cost(self, inputs: make_inputs.Inputs, names: list[str]) -> dict[str, Any] | None:
         if self.op.cost is not None:
             try:
                 cost = make_inputs.call(self.op, self.op.cost, inputs, self.case)
@@ -153,7 +153,7 @@ class Group:
                     raise TypeError(f"cost= returned a {type(cost).__name__}, not a kl.Cost")
                 return cost.to_json()
             except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
-                self._report_to_all(list(self.op.impls))(f"the limit is not known: cost= failed: {explain(error)}")
+                self._report_to_all(names)(f"the limit is not known: cost= failed: {explain(error)}")
                 return None
         # By default every input is read once and every output written once.
         sizes = {k: None if t is None else t.to("meta") for k, t in inputs.items()}
