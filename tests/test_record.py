@@ -8,7 +8,14 @@ from kernellab.errors import UserError
 from kernellab.running.record import JOURNAL, RUN, SCHEMA, Journal, fold, load, read_journal
 
 CASE = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
-HEAD = {"event": "run", "schema": SCHEMA, "command": ["klab"], "seed": 0, "environment": {}, "settings": {}}
+HEAD = {
+    "event": "run",
+    "schema": SCHEMA,
+    "command": ["klab"],
+    "seed": 0,
+    "environment": {},
+    "settings": {"targets": []},
+}
 PLAN = {"event": "plan", "groups": [{"op": "f", "case": CASE, "impls": {"a": "python", "b": "python"}}], "sources": {}}
 
 
@@ -79,6 +86,8 @@ def test_going_on_after_a_half_written_line_keeps_the_journal_readable(tmp_path)
         (JOURNAL, "nonsense\n" + json.dumps(HEAD) + "\n", "damaged at line 1"),
         (JOURNAL, json.dumps(PLAN) + "\n", "does not begin with a run"),
         (JOURNAL, "", "does not begin with a run"),
+        (JOURNAL, "5\n", "not every line is an event"),
+        (JOURNAL, json.dumps({**HEAD, "settings": {}}) + "\n", "no settings"),
     ],
 )
 def test_damaged_and_newer_files_are_refused(tmp_path, name, content, message):

@@ -142,7 +142,8 @@ class CaseRequest:
 
 def jsonable(value: Any) -> Any:
     """An option's value as JSON can carry it; what is no plain scalar goes by its repr."""
-    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+    plain = value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else repr(value)
 
 
 # How a person writes these on a command line ---------------------------------------------------------

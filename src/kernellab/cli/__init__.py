@@ -6,11 +6,14 @@ Help and listings answer at once, so nothing heavy is imported before a verb is 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from kernellab import __version__
 from kernellab.cli.options import split_dims
@@ -28,8 +31,15 @@ VERBS = {
 EPILOG = "klab VERB --help explains a verb. Op files are Python and are executed: run only those you trust."
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are one sentence, like everybody else's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} ({self.prog} --help explains)")
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="klab",
         description="Write one operation several ways; get one honest answer: which is right, which is fastest.",
         epilog=EPILOG,
@@ -52,22 +62,25 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """Carry out a command line; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without × still gets its table
     # SIGTERM is an interruption like Ctrl-C: what was measured is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     top = parser()
-    argv, dims = split_dims(argv)
-    args, rest = top.parse_known_args(argv)
-    rest += dims
-    if args.verb is None:
-        top.print_help()
-        return 0
     try:
+        argv, dims = split_dims(argv)
+        args, rest = top.parse_known_args(argv)
+        rest += dims
+        if args.verb is None:
+            top.print_help()
+            return 0
         module = importlib.import_module(f"kernellab.cli.{_MODULES.get(args.verb, args.verb)}")
         code = module.run(args, rest)
         sys.stdout.flush()
         return int(code)
     except UserError as error:
-        if args.debug:
+        if "--debug" in argv:
             raise
         print(f"klab: {error.message}", file=sys.stderr)
         if error.detail:
@@ -75,6 +88,10 @@ def run(argv: list[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EBADF, errno.EPIPE) or "--debug" in argv:
+            raise
+        if error.errno != errno.EPIPE:
+            print(f"klab: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python's own flush at exit does not complain
+        return 0 if error.errno == errno.EPIPE else 2

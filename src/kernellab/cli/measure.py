@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     journal.save()
     record = verdict.derive(journal.record)
     if args.json:
-        json.dump(record, sys.stdout, indent=1)
+        json.dump(record, sys.stdout, indent=1, allow_nan=False)
         print()
     else:
         out = terminal.console()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import keyword
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     name = args.name.removesuffix(".py")
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UserError(f"{name!r} cannot name an op: use letters, digits and _, for example swish")
+    if name in ("tl", "kl", "_kernel") or importlib.util.find_spec(name) is not None:
+        raise UserError(f"{name!r} is the name of an installed module or of something in the template: choose another")
     path = Path(args.out) / f"{name}.py"
     text = (PACKAGE / "cli" / "new.tmpl").read_text().replace("$NAME", name)
     try:

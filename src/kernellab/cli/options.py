@@ -34,8 +34,10 @@ def project_defaults(start: Path | None = None) -> dict[str, Any]:
         return {}
     try:
         table = tomllib.loads(file.read_text()).get("tool", {}).get("kernellab", {})
-    except (tomllib.TOMLDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise UserError(f"{file} cannot be read: {error}") from None
+    if not isinstance(table, dict):
+        raise UserError(f"{file}: [tool.kernellab] is not a table")
     for name, value in table.items():
         if name not in _DEFAULTS:
             raise UserError(f"{file}: [tool.kernellab] has no setting {name!r}: {nearest(name, _DEFAULTS)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kernellab.errors import UserError
+
 
 def cache_dir(*parts: str) -> Path:
     """A folder under the user's cache (`KERNELLAB_CACHE` moves it), made if absent."""
@@ -12,7 +14,10 @@ def cache_dir(*parts: str) -> Path:
     if root is None:
         root = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernellab")
     folder = Path(root).joinpath(*parts)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot keep anything in {folder}: {error.strerror}. KERNELLAB_CACHE names another") from None
     return folder
 
 

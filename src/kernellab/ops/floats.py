@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from kernellab.case import Case
+
 # torch's type, and what CUDA C++ calls it
 CUDA_NAMES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
 # torch's type, and what dtypes.hpp calls it
@@ -15,6 +17,11 @@ def require_float(x: torch.Tensor, op: str, known_types: dict[torch.dtype, str] 
     if x.dtype not in known_types:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in known_types)
         raise TypeError(f"{op} has no kernel for {x.dtype}: convert the tensor to one of {known}")
+
+
+def has_gpu_kernel(case: Case) -> bool | str:
+    """`supports=` of the GPU ways."""
+    return case.dtype != "float64" or "has no float64 kernel"
 
 
 def vector_width(x: torch.Tensor, y: torch.Tensor, *elements: int) -> int:

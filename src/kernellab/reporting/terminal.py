@@ -24,7 +24,7 @@ def console(*, stderr: bool = False) -> Console:
     """Fits the terminal; when piped, plain text wide enough that nothing is cut."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return Console(stderr=stderr, width=width, highlight=False, markup=False)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class WorkerClient:
         self._mark = compilecache.Mark()
         self.busy = False  # whether a command is under way; set by whoever gives commands
         self._oom_kills = _oom_kills()
+        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
@@ -89,8 +90,13 @@ class WorkerClient:
                 raise self._obituary()
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
-        event: dict[str, Any] = json.loads(line)
-        return event
+        try:
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                return event
+        except ValueError:
+            pass
+        raise Died("it broke the connection to kernellab: what came over it is no event")
 
     def _obituary(self) -> Died:
         try:

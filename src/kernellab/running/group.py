@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -151,7 +152,9 @@ class Group:
                 cost = make_inputs.call(self.op, self.op.cost, inputs, self.case)
                 if not isinstance(cost, Cost):
                     raise TypeError(f"cost= returned a {type(cost).__name__}, not a kl.Cost")
-                return cost.to_json()
+                counted = cost.to_json()
+                json.dumps(counted, allow_nan=False)
+                return counted
             except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
                 self._report_to_all(names)(f"the limit is not known: cost= failed: {explain(error)}")
                 return None

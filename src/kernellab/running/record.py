@@ -45,7 +45,7 @@ class Journal:
     def write(self, event: str, **fields: Any) -> None:
         entry = {"event": event, "t": round(time.monotonic() - self._began, 3), **fields}
         try:
-            self._file.write(json.dumps(entry).encode() + b"\n")
+            self._file.write(json.dumps(entry, allow_nan=False).encode() + b"\n")
             self._file.flush()
         except OSError as error:
             raise UserError(_cannot_write(self.folder, error)) from None
@@ -55,7 +55,7 @@ class Journal:
         """Replace run.json by what has been observed so far."""
         try:
             os.fsync(self._file.fileno())
-            replace_file(self.folder / RUN, json.dumps(self.record, indent=1).encode())
+            replace_file(self.folder / RUN, json.dumps(self.record, indent=1, allow_nan=False).encode())
         except OSError as error:
             raise UserError(_cannot_write(self.folder, error)) from None
 
@@ -104,9 +104,13 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
         except ValueError:
             if number < len(lines):
                 raise UserError(f"{path} is damaged at line {number}: it is not JSON") from None
-    if not events or events[0].get("event") != "run":
+    if not all(isinstance(event, dict) and isinstance(event.get("event"), str) for event in events):
+        raise UserError(f"{path} is damaged: not every line is an event")
+    if not events or events[0]["event"] != "run":
         raise UserError(f"{path} is damaged: it does not begin with a run")
     _refuse_newer(events[0], path)
+    if not isinstance(events[0].get("settings"), dict) or "targets" not in events[0]["settings"]:
+        raise UserError(f"{path} is damaged: its run has no settings")
     return events
 
 

@@ -30,8 +30,8 @@ def rounds(
 ) -> Iterator[dict[str, float]]:
     """Yield each round's sample per way in microseconds; `running(name)` is entered around each sample."""
     for name, call in calls.items():
-        with running(name):
-            for _ in range(plan.warmups):
+        for _ in range(plan.warmups):
+            with running(name):
                 timer.sample(call)
     order = random.Random(seed)
     names = list(calls)

@@ -5,6 +5,7 @@ import math
 import torch
 
 import kernellab as kl
+from kernellab.ops.floats import has_gpu_kernel
 
 
 @kl.op(
@@ -29,14 +30,14 @@ def _(x, *, approximate="tanh"):
     return torch.nn.functional.gelu(x, approximate=approximate)
 
 
-@gelu.impl("triton")
+@gelu.impl("triton", supports=has_gpu_kernel)
 def _(x, *, approximate="tanh"):
     from kernellab.ops.gelu.triton import gelu_triton
 
     return gelu_triton(x, approximate)
 
 
-@gelu.impl("cuda")
+@gelu.impl("cuda", supports=has_gpu_kernel)
 def _(x, *, approximate="tanh"):
     from kernellab.ops.gelu.cuda import gelu_cuda
 

@@ -3,6 +3,7 @@
 import torch
 
 import kernellab as kl
+from kernellab.ops.floats import has_gpu_kernel
 
 
 @kl.op(
@@ -27,14 +28,14 @@ def _(x):
     return torch.softmax(x, dim=-1)
 
 
-@softmax.impl("triton")
+@softmax.impl("triton", supports=has_gpu_kernel)
 def _(x):
     from kernellab.ops.softmax.triton import softmax_triton
 
     return softmax_triton(x)
 
 
-@softmax.impl("cuda")
+@softmax.impl("cuda", supports=has_gpu_kernel)
 def _(x):
     from kernellab.ops.softmax.cuda import softmax_cuda
 

@@ -3,6 +3,7 @@
 import torch
 
 import kernellab as kl
+from kernellab.ops.floats import has_gpu_kernel
 
 
 @kl.op(
@@ -23,21 +24,21 @@ def _(x):
     return torch.square(x)
 
 
-@square.impl("triton")
+@square.impl("triton", supports=has_gpu_kernel)
 def _(x):
     from kernellab.ops.square.triton import square_triton
 
     return square_triton(x)
 
 
-@square.impl("cuda")
+@square.impl("cuda", supports=has_gpu_kernel)
 def _(x):
     from kernellab.ops.square.cuda import square_cuda
 
     return square_cuda(x)
 
 
-@square.impl("cuda-inline", supports=lambda case: kl.cuda.nvcc_missing() or True)
+@square.impl("cuda-inline", supports=lambda case: kl.cuda.nvcc_missing() or has_gpu_kernel(case))
 def _(x):
     from kernellab.ops.square.cuda_inline import square_cuda_inline
 
