@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from kernellab.reporting import words
 from kernellab.verdict import derive
 
-HEAD = "| op | size | dtype | way | median | 99 % | GB/s | of copy | over manual | kernels | error (torch's) |"
+HEAD = "| op | size | dtype | way | median | 99 % | GB/s | of copy | over manual | kernels | error (yardstick's) |"
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def _stamp(record: dict) -> None:
     env, machine = record["environment"], record["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in env["packages"].items() if v)
     ceilings = machine["ceilings"]
-    rates = ", ".join(f"{k} {v:.0f}" for k, v in ceilings["matmul_tflops"].items())
+    rates = ", ".join(f"{k} {v:.3g}" for k, v in ceilings["matmul_tflops"].items())
     driver = f", driver {env['gpus'][0]['driver']}" if machine["device"] != "cpu" else ""
     name = (
         env["gpus"][0]["name"] if machine["device"] != "cpu" else f"{env['cpu']['name']}, {env['cpu']['cores']} cores"
