@@ -223,3 +223,32 @@ def test_interpreter_mode_is_ignored_by_the_command(klab):
     assert seen.code == 0
     assert "TRITON_INTERPRET is set" in seen.err
     assert seen.result("torch")["derived"]["time"]["median_us"] > 0
+
+
+def test_output_that_cannot_be_written_is_a_sentence(tmp_path):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(klab_command("list"), env=klab_env(), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, b"No space left" in done.stderr, b"Traceback" in done.stderr) == (2, True, False)
+
+
+def test_a_terminal_without_the_characters_still_gets_its_listing(klab):
+    seen = klab("list", PYTHONIOENCODING="ascii")
+    assert (seen.code, "gelu" in seen.out) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["torch", "tl", "copy"])
+def test_a_template_that_would_hide_a_module_is_refused(klab, name):
+    seen = klab("new", name)
+    assert (seen.code, "choose another" in seen.err) == (2, True)
+
+
+def test_a_dtype_without_a_kernel_is_skipped_not_failed(klab):
+    seen = klab(
+        "check", "square", "--dtype", "float64", "--shape", "8", "--device", "cpu", "--impl", "torch,triton,cpp"
+    )
+    assert (seen.code, "triton  skipped: has no float64 kernel" in seen.out) == (0, True)
+
+
+def test_a_cache_that_cannot_be_used_is_a_sentence(klab):
+    seen = klab("check", "square", "--shape", "8", "--impl", "torch", KERNELLAB_CACHE="/proc/nowhere")
+    assert (seen.code, "KERNELLAB_CACHE" in seen.err, "Traceback" in seen.err) == (2, True, False)

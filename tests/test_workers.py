@@ -384,3 +384,17 @@ def test_two_timing_runs_take_turns(klab, tmp_path):
     holder.wait()
     assert seen.code == 0
     assert "another kernellab run is timing on cpu" in seen.err
+
+
+def test_ways_that_go_for_the_tool_itself_get_nowhere(klab):
+    args = ("--impl", "manual,garbles,[/],forks", "--seconds", "0.1", "--device", "cpu", "--out", "we[/x]ird")
+    began = time.monotonic()
+    seen = klab("run", OPFILES / "evil.py", *args)
+    assert seen.code == 1, seen.err
+    assert "garbles  crashed: it broke the connection to kernellab" in seen.out
+    assert "forks    crashed: the process exited with code 5" in seen.out
+    assert "record: we[/x]ird" in seen.out
+    again = klab("run", OPFILES / "evil.py", "--impl", "manual,[/]", "--seconds", "0.1", "--device", "cpu", "--json")
+    strict = json.loads(again.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert {r["derived"]["status"] for r in strict["results"]} == {"ok"}
+    assert time.monotonic() - began < 60  # the forked child did not hold up the timing lock or the end

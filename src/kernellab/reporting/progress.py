@@ -20,7 +20,7 @@ class LiveProgress:
     def __init__(self, console: Console) -> None:
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             TimeRemainingColumn(compact=True),
             console=console,

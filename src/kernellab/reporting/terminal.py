@@ -153,7 +153,8 @@ def _table(columns: list[Column], rows: list[Mapping[str, Any]]) -> Table:
         left = column.title.startswith(("way", "over"))
         table.add_column(column.title, justify="left" if left else "right", no_wrap=True)
     for position, row in enumerate(rows):
-        table.add_row(*(column.show(row) for column in columns), style="bold" if position == 0 else None)
+        # As Text, or rich would read a name like `python[v2]` as markup.
+        table.add_row(*(Text(column.show(row)) for column in columns), style="bold" if position == 0 else None)
     return table
 
 
@@ -165,7 +166,7 @@ def _print_line(out: Console, head: str, said: Text) -> None:
     line = Table.grid()
     line.add_column(no_wrap=True)
     line.add_column()
-    line.add_row(head, said)
+    line.add_row(Text(head), said)
     out.print(line)
 
 
