@@ -24,7 +24,7 @@ class Channel:
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         # A child an implementation forks must not keep the line open when this process is gone.
-        os.register_at_fork(after_in_child=lambda: os.close(fd))
+        os.register_at_fork(after_in_child=self._socket.close)
         self._lock = threading.Lock()
         self._commands: list[dict[str, Any]] = []
         self._ready = threading.Condition()
@@ -68,7 +68,7 @@ def timing_lock(channel: Channel, device: Any) -> Iterator[None]:
             channel.send("waiting", reason=f"another kernellab run is timing on {device}")
             fcntl.flock(f, fcntl.LOCK_EX)
             channel.send("waited")
-        os.register_at_fork(after_in_child=lambda: None if f.closed else os.close(f.fileno()))  # nor hold the lock
+        os.register_at_fork(after_in_child=f.close)  # a forked child must not hold the lock either
         yield
 
 
