@@ -32,7 +32,7 @@ class Failed(Exception):
         self.impl, self.error = impl, error
 
 
-class Group:
+class GroupWork:
     def __init__(
         self,
         channel: Channel,

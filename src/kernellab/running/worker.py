@@ -106,10 +106,12 @@ class Worker:
         timing: dict[str, Any],
     ) -> None:
         """Check ways at a case, then time the ones that are right, interleaved."""
-        from kernellab.running.group import Group
+        from kernellab.running.group import GroupWork
 
         loaded = self.ops[op]
-        group = Group(self.channel, loaded, loaded.case(case), self.device, seed, interpreted, frozenset(distrusted))
+        group = GroupWork(
+            self.channel, loaded, loaded.case(case), self.device, seed, interpreted, frozenset(distrusted)
+        )
         with contextlib.closing(group):
             right = group.check(check)
             group.time([name for name in time if name in right or name not in check], **timing)
