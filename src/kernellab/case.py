@@ -243,8 +243,3 @@ def bind_shape(shape: Sequence[int], names: Sequence[str], needed: int) -> dict[
 
 def _x(shape: Iterable[int]) -> str:
     return "x".join(map(str, shape))
-
-
-def elements(sizes: Iterable[Size]) -> int:
-    """How many elements a tensor of these sizes has."""
-    return math.prod(math.prod(s) if isinstance(s, tuple) else s for s in sizes)
