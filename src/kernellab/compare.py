@@ -92,10 +92,35 @@ def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool) -> Errors:
     return Errors(worst, q999, rel_l2, worst_abs, where)
 
 
+def bounds(
+    oracle: torch.Tensor, dtype: torch.dtype, places: torch.Tensor, allowed: float, *, rowwise: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Between what a result with at most this scaled error lies at some places (flat indices), in float64."""
+    if not places.numel():
+        return places.double(), places.double()
+    at = torch.take(oracle, places).double()
+    if not dtype.is_floating_point:
+        return at, at
+    width = oracle.shape[-1] if rowwise and oracle.dim() else 1
+    rows = oracle.reshape(-1, width)
+    if rowwise:
+        pieces = (places // width).split(max(1, chunk(oracle.device) // width))
+        scale = torch.cat([_row_rms(rows[piece], dtype) for piece in pieces])
+    else:
+        scale = _overall_rms(rows, dtype, range(0, rows.shape[0], chunk(oracle.device)))
+    slack = allowed * torch.finfo(dtype).eps * torch.maximum(at.abs(), scale).clamp_min(torch.finfo(dtype).tiny)
+    return at - slack, at + slack
+
+
 def _in_range(oracle: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The oracle in float64 with what the dtype cannot hold as inf: it must not count towards the scale."""
     oracle = oracle.double()
     return torch.where(oracle.to(dtype).isfinite(), oracle, math.inf)
+
+
+def _row_rms(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    rows = _in_range(rows, dtype)
+    return torch.where(rows.isfinite(), rows, 0.0).square().mean(dim=-1).sqrt()
 
 
 def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,14 @@ def make(op: Op, case: Case, seed: int, device: str | torch.device | None = None
     return inputs
 
 
+def normal(
+    sizes: Sequence[int], dtype: torch.dtype, where: torch.device, seed: int, *words: str
+) -> torch.Tensor:
+    """A tensor of N(0, 1) that depends on the seed and the words alone."""
+    generator = torch.Generator(device=where).manual_seed(_mix(seed, *words))
+    return torch.randn(sizes, generator=generator, device=where, dtype=dtype)
+
+
 def _mix(seed: int, *words: str) -> int:
     """One seed per argument, so that adding an argument leaves the others as they were."""
     text = "/".join((str(seed), *words))
@@ -36,8 +44,7 @@ def _mix(seed: int, *words: str) -> int:
 def _draw(op: Op, arg: Arg, case: Case, generator: torch.Generator, where: torch.device) -> torch.Tensor:
     sizes = op.sizes(arg, case)
     if not arg.is_index:
-        dtype = getattr(torch, case.dtype)
-        return torch.randn(sizes, generator=generator, device=where, dtype=dtype)
+        return torch.randn(sizes, generator=generator, device=where, dtype=getattr(torch, case.dtype))
     below = case.dims[arg.below] if isinstance(arg.below, str) else arg.below
     assert isinstance(below, int)
     drawn = torch.randint(0, max(below, 1), sizes, generator=generator, device=where)

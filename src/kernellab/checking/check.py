@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from kernellab import inputs as make_inputs
-from kernellab.blame import PACKAGE, explain, first_line, user_frames
+from kernellab.blame import PACKAGE, explain, user_frames
 from kernellab.case import Case
 from kernellab.checking.standin import standin
 from kernellab.checking.truth import (
@@ -23,14 +22,17 @@ from kernellab.checking.truth import (
     Truth,
     TruthFinder,
     Wrong,
-    is_memory_error,
     same_bits,
     same_shape,
+    shared_inputs,
     synchronise,
     tensors_of,
 )
 from kernellab.compare import FACTOR, NO_ERROR, SLACK, Errors, measure, passes, special, torch_passes
 from kernellab.declare import Impl, Op
+from kernellab.inputs import Inputs
+from kernellab.memory import is_memory_error, out_of_memory
+from kernellab.passes import FORWARD, NotDifferentiable, Pass
 
 INTERPRETER_LIMIT = 65_536
 # PyTorch's own op is held to the manual way; the manual way, being the definition, to itself.
@@ -51,12 +53,13 @@ class Checker:
         interpreted: bool = False,
         running: Running = lambda impl, phase: contextlib.nullcontext(),
         distrusted: frozenset[str] = frozenset(),
+        of: Pass = FORWARD,
     ) -> None:
         """`running(impl, phase)` is entered around code that is not the checked way's: the oracle (nobody's),
         the yardstick. A way in `distrusted` has killed a process before and is no yardstick."""
-        self.op, self.device, self.seed, self.interpreted = op, device, seed, interpreted
+        self.op, self.device, self.seed, self.interpreted, self._pass = op, device, seed, interpreted, of
         self._running = running
-        self._finder = TruthFinder(op, seed=seed, device=device, running=running, distrusted=distrusted)
+        self._finder = TruthFinder(op, seed=seed, device=device, running=running, distrusted=distrusted, of=of)
         self.case = standin(op, case, INTERPRETER_LIMIT) if interpreted else case
         self._truths: dict[str, Truth] = {}
 
@@ -107,6 +110,7 @@ class Checker:
             outputs = called["outputs"]
             notes = self._same_form(outputs, truth, strict_strides=_is_shipped(self.op))
             self._unchanged(impl, truth)
+            not_an_input(impl, outputs, truth.inputs, truth.aliases)
             errors, peer = self._same_values(impl, outputs, truth)
         except Wrong as wrong:
             return {"status": "wrong", "reason": str(wrong)}
@@ -125,6 +129,10 @@ class Checker:
 
     # The truth -----------------------------------------------------------------------------------------
 
+    def truth(self) -> Truth:
+        """Of the checked case itself."""
+        return self._truth(self.case)
+
     def _truth(self, case: Case) -> Truth:
         if case.key not in self._truths:
             if len(self._truths) >= 2 or sum(_nbytes(t.oracle) for t in self._truths.values()) > 1 << 31:
@@ -138,13 +146,14 @@ class Checker:
         """The way's outputs and how long the call took, or the status it ended with."""
         began = time.perf_counter()
         try:
-            with torch.no_grad():
-                result = make_inputs.call(self.op, impl, truth.inputs, case)
+            result = self._pass.compute(self.op, impl, truth.inputs, case)
             # A fault shows up here, and is this way's, not its neighbour's.
             synchronise(self.device)
+        except NotDifferentiable as no:
+            return {"status": "skipped", "reason": f"not differentiable: {no}"}
         except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
             if is_memory_error(error):
-                return {"status": "oom", "reason": first_line(error)}
+                return out_of_memory(error, self.device)
             return {"status": "error", "reason": explain(error), "traceback": user_frames(error)}
         return {"outputs": tensors_of(result), "first_call_s": time.perf_counter() - began}
 
@@ -201,6 +210,13 @@ class Checker:
     def forget(self) -> None:
         """Give up the truths: timing needs the memory."""
         self._truths.clear()
+
+
+def not_an_input(impl: Impl, outputs: Outputs, inputs: Inputs, allowed: bool) -> None:
+    """A result in an input's own memory changes when that input does; whoever keeps it is surprised."""
+    shared = [name for name in shared_inputs(outputs, inputs) if name not in impl.mutates]
+    if shared and not allowed:
+        raise Wrong(f"returned the memory of its input {shared[0]} as its result")
 
 
 # Saying what happened ----------------------------------------------------------------------------------

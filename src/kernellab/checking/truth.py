@@ -16,6 +16,8 @@ from kernellab.case import Case
 from kernellab.checking.standin import standin
 from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
 from kernellab.declare import Op
+from kernellab.memory import is_memory_error
+from kernellab.passes import FORWARD, Pass
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing
@@ -47,24 +49,32 @@ class Truth:
     peer_name: str
     peer_errors: list[Errors]
     manual_errors: list[Errors]
+    aliases: bool  # the reference itself returns memory of its inputs, as a view does
 
 
 class TruthFinder:
     """Finds the truths of one op. `running(impl, phase)` is entered around the yardstick's own code."""
 
     def __init__(
-        self, op: Op, *, seed: int, device: torch.device, running: Running, distrusted: frozenset[str]
+        self,
+        op: Op,
+        *,
+        seed: int,
+        device: torch.device,
+        running: Running,
+        distrusted: frozenset[str],
+        of: Pass = FORWARD,
     ) -> None:
-        self.op, self.seed, self.device = op, seed, device
+        self.op, self.seed, self.device, self._pass = op, seed, device, of
         self._running, self._distrusted = running, distrusted
 
     def find(self, case: Case) -> Truth:
         op = self.op
         try:
-            inputs = make_inputs.make(op, case, self.seed, self.device)
+            inputs = self._pass.inputs(op, case, self.seed, self.device)
             pristine = make_inputs.clone(inputs)
             oracle = self._oracle(case, inputs)
-            manual = tensors_of(make_inputs.call(op, op.reference, inputs, case))
+            manual = self._compute(op.reference, inputs, case)
             manual_errors = self._errors(manual, oracle)
             synchronise(self.device)
             if not all(map(same_bits, inputs.values(), pristine.values())):
@@ -81,7 +91,8 @@ class TruthFinder:
             if output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > WORST_YARDSTICK:
                 off = f"{errors.max:.2g} roundings off the float64 oracle"
                 raise CannotCheck(f"the yardstick, {name}, is itself {off} in {case.dtype}")
-        return Truth(inputs, pristine, oracle, peer, name, peer_errors, manual_errors)
+        aliases = bool(shared_inputs(manual, inputs))
+        return Truth(inputs, pristine, oracle, peer, name, peer_errors, manual_errors, aliases)
 
     def _pytorchs_own(
         self, case: Case, inputs: make_inputs.Inputs, oracle: Outputs, manual: Outputs, manual_errors: list[Errors]
@@ -94,7 +105,7 @@ class TruthFinder:
             if own.refusal(case) is not None:
                 return None
             with self._running("torch", "check"):
-                theirs = tensors_of(make_inputs.call(self.op, own, make_inputs.clone(inputs), case))
+                theirs = self._compute(own, make_inputs.clone(inputs), case)
                 synchronise(self.device)
             same_shape(theirs, manual)
             errors = self._errors(theirs, oracle)
@@ -113,7 +124,10 @@ class TruthFinder:
         return self._sliced(case, inputs, max(1, chunk(self.device) // max(1, first[0].numel())))
 
     def _reference64(self, case: Case, inputs: make_inputs.Inputs) -> Outputs:
-        return tensors_of(make_inputs.call(self.op, self.op.reference, make_inputs.upcast(inputs), case))
+        return self._compute(self.op.reference, make_inputs.upcast(inputs), case)
+
+    def _compute(self, fn: Any, inputs: make_inputs.Inputs, case: Case) -> Outputs:
+        return tensors_of(self._pass.compute(self.op, fn, inputs, case))
 
     def _sliced(self, case: Case, inputs: make_inputs.Inputs, step: int) -> Outputs:
         rows = next(t for t in inputs.values() if t is not None).shape[0]
@@ -128,7 +142,7 @@ class TruthFinder:
         small = standin(self.op, case, _SLICE_TRIAL)
         if not all(arg.dims[:1] == ("...",) for arg in self.op.args.values()) or not small.dims["..."]:
             return False
-        inputs = make_inputs.make(self.op, small, self.seed, self.device)
+        inputs = self._pass.inputs(self.op, small, self.seed, self.device)
         if any(t is None for t in inputs.values()):
             return False
         try:
@@ -172,6 +186,12 @@ def same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     return a.shape == b.shape and torch.equal(a.view(width), b.view(width))
 
 
+def shared_inputs(outputs: Outputs, inputs: make_inputs.Inputs) -> list[str]:
+    """The inputs whose memory a result lives in."""
+    theirs = {t.untyped_storage().data_ptr() for t in outputs if t.numel()}
+    return [k for k, t in inputs.items() if t is not None and t.untyped_storage().data_ptr() in theirs]
+
+
 def synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -187,12 +207,6 @@ def gpu_is_dead(device: torch.device) -> bool:
     except Exception:
         return True
     return False
-
-
-def is_memory_error(error: BaseException) -> bool:
-    text = str(error)
-    said = ("can't allocate memory", "CUDA error: out of memory")
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(part in text for part in said)
 
 
 def _x(shape: torch.Size) -> str:

@@ -1,47 +1,159 @@
-"""Interleaved rounds: every way once per round, in random order, so that drift hits all of them alike."""
+"""Interleaved rounds: every way in every round, in random order, so that drift hits all of them alike.
+
+Rounds go on until every pair of ways is decided, looked at after 16, 32, 64 … of them, or until the time is up.
+"""
 
 from __future__ import annotations
 
+import itertools
 import random
+import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Protocol
 
-from kernellab.timing.timers import Timer
+from kernellab.intervals import FIRST_LOOK, PRECISION, level, median_interval, paired_ratios, verdict_on
+from kernellab.timing.timers import After, Burst, Timer
+from kernellab.timing.work import Work
+from kernellab.trust import is_steady
 
-Call = Callable[[], Any]
 Running = Callable[[str], AbstractContextManager[None]]
+
+# A window is long enough that opening and closing it hardly counts: at most 32 calls, about 250 µs.
+_WINDOW_US = 250.0
+_MOST_CALLS = 32
+_MOST_WINDOWS = 3
+_SLOW_US = 20_000.0  # calls longer than this are not repeated more than need be
+_TURN = 0.25  # how often the inputs change contents between rounds
+_LEAD = 0.25  # how often an untimed call goes first
+
+
+class Witness(Protocol):
+    """Whoever watches what a way does while it is timed."""
+
+    def after(self, work: Work) -> After:
+        """What to do with a burst's last result."""
+
+    def judge(self, work: Work, burst: Burst, *, timed: bool) -> None:
+        """Called when the burst has ended; raises where the way cheated."""
+
+    def clock(self) -> float | None:
+        """The device's clock in MHz now, where it can be read."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """When to stop: at least `least` rounds, then until the time is spent, at most `most`."""
+    """When to stop: at least `least` rounds; then when every pair is decided, or the time is up."""
 
-    seconds: float
+    seconds: float  # per way
     least: int = 10
-    most: int = 400
-    warmups: int = 3
+    most: int = 4096
+    precision: float = PRECISION
 
 
-def rounds(
-    calls: Mapping[str, Call], timer: Timer, plan: Plan, *, seed: int, running: Running
-) -> Iterator[dict[str, float]]:
-    """Yield each round's sample per way in microseconds; `running(name)` is entered around each sample."""
-    for name, call in calls.items():
-        for _ in range(plan.warmups):
-            with running(name):
-                timer.sample(call)
-    order = random.Random(seed)
-    names = list(calls)
-    deadline = monotonic() + plan.seconds * len(names)
-    for count in range(max(plan.most, plan.least)):
-        if count >= plan.least and monotonic() > deadline:
-            return
+@dataclass
+class Rounds:
+    """Iterate to measure: yields each round's samples, a list per way. The rest is known afterwards."""
+
+    works: Mapping[str, Work]
+    timer: Timer
+    plan: Plan
+    witness: Witness
+    running: Running
+    seed: int
+    most_sets: int = _MOST_CALLS
+    warmups: int = 0
+    warmup_s: float = 0.0
+    steady: bool = False
+    looks: list[int] = field(default_factory=list)
+    decided: bool = False
+    calls: dict[str, int] = field(default_factory=dict)
+    _slow: set[str] = field(default_factory=set)
+
+    def __iter__(self) -> Iterator[dict[str, list[float]]]:
+        order = random.Random(self.seed)
+        names = list(self.works)
+        self.calls = dict.fromkeys(names, self.timer.least_calls)
+        self._warm_up(order, names)
+        times: dict[str, dict[int, float]] = {name: {} for name in names}
+        deadline = monotonic() + self.plan.seconds * len(names)
+        for number in range(max(self.plan.most, self.plan.least)):
+            found = self._round(order, names, timed=True)
+            for name, samples in found.items():
+                times[name][number] = statistics.median(samples)
+            yield {name: found[name] for name in self.works}
+            taken = number + 1
+            if taken == FIRST_LOOK * 2 ** len(self.looks):
+                self.looks.append(taken)
+                self.decided = self._all_decided(times)
+            if taken >= self.plan.least and (self.decided or monotonic() > deadline):
+                return
+
+    def _warm_up(self, order: random.Random, names: list[str]) -> None:
+        """Until times and clocks are steady, for at most a third of the time there is."""
+        began = monotonic()
+        limit = max(0.3, self.plan.seconds * len(names) / 3)
+        sums: list[float] = []
+        clocks: list[float | None] = []
+        while True:
+            found = self._round(order, names, timed=False)
+            sums.append(sum(statistics.median(samples) for samples in found.values()))
+            clocks.append(self.witness.clock())
+            self.warmups += 1
+            self.warmup_s = monotonic() - began
+            self._choose_calls({name: statistics.median(samples) for name, samples in found.items()})
+            self._slow = {name for name, samples in found.items() if min(samples) > _SLOW_US}
+            self.steady = is_steady(sums, clocks)
+            if self.warmups >= (2 if self._slow else 6) and (self.steady or self.warmup_s > limit):
+                return
+
+    def _choose_calls(self, times: Mapping[str, float]) -> None:
+        """Calls per window: the same for ways of comparable speed, or how often a window opens would tell them apart.
+
+        Found while warming up; a later round may only lower it, as times settle.
+        """
+        fastest = min(times.values())
+        for name, us in times.items():
+            alike = us < 8 * fastest
+            fitting = int(_WINDOW_US / max(fastest if alike else us, 1e-3))
+            wanted = min(max(1, self.timer.least_calls, fitting), self.most_sets)
+            self.calls[name] = 1 if self.works[name].restores else wanted
+        for work in self.works.values():
+            work.sets.grow(max(self.calls.values()))
+
+    def _round(self, order: random.Random, names: list[str], *, timed: bool) -> dict[str, list[float]]:
         order.shuffle(names)
-        samples = {}
+        turn = order.random() < _TURN
+        windows = order.randint(1, _MOST_WINDOWS)
+        lead = int(order.random() < _LEAD)
+        found = {}
         for name in names:
-            with running(name):
-                samples[name] = timer.sample(calls[name])
-        yield {name: samples[name] for name in calls}
+            work = self.works[name]
+            with self.running(name):
+                burst = self.timer.burst(
+                    work,
+                    windows=1 + (windows > 2) if name in self._slow else windows,
+                    calls=self.calls[name],
+                    lead=lead,
+                    turn=turn,
+                    after=self.witness.after(work),
+                )
+                self.witness.judge(work, burst, timed=timed)
+            found[name] = burst.samples
+            turn = False  # once a round
+        return found
+
+    def _all_decided(self, times: Mapping[str, Mapping[int, float]]) -> bool:
+        """Every pair faster, slower or the same, and a way alone as sure as two would have to be."""
+        error = level(len(self.looks), decided=True)
+        precision = self.plan.precision
+        if len(times) == 1:
+            values = list(next(iter(times.values())).values())
+            low, high = median_interval(values, error)
+            return high - low <= 2 * precision * statistics.median(values)
+        return all(
+            verdict_on(paired_ratios(times[a], times[b]), error, precision) != "not resolved"
+            for a, b in itertools.combinations(times, 2)
+        )

@@ -1,72 +1,276 @@
-"""Timers: one contract, one answer each.
+"""Timers: one contract, one question each.
 
-`timer.sample(call)` empties the cache, runs the call once and returns its time in microseconds.
-`name` says what was read, `cache` in what state the call found its data.
+`timer.burst(work, windows=2, calls=8, lead=1, turn=True, after=…)` opens two windows of eight calls each and
+returns the time of a call in each, in microseconds. Cold windows start with an emptied cache and use every
+input set once; warm ones repeat one set. `lead` calls go before, untimed. `turn` lets the inputs change
+contents first. `after(result, number)` is called
+with the last result and its input set as soon as everything is queued: what it queues runs right behind the
+last call, on the same stream, and is waited for together with it.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter_ns  # bound here: a way may replace time.perf_counter_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from kernellab.timing.cache import Flush
+from kernellab.timing.work import Call, Work
+
+if TYPE_CHECKING:
+    from kernellab.timing.hold import Hold
+
+After = Callable[[Any, int], None]
+
+
+@dataclass
+class Burst:
+    """`samples`: microseconds per call, one for each window. `tail_us`: how long the device went on working
+    after the stream had ended. `held`: whether the stream was held back all the time (None: it need not be)."""
+
+    samples: list[float]
+    tail_us: float | None = None
+    held: bool | None = None
 
 
 class Timer(Protocol):
     name: str
     cache: str
+    least_calls: int  # per window
 
-    def sample(self, call: Callable[[], Any]) -> float: ...
-
-
-# The GPU is kept busy this long before the first event, so that the host has queued the whole call by
-# then: about 0.25 ms, twice what launching a compiled graph or nine small kernels takes.
-_HEAD_START_CYCLES = 500_000
+    def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst: ...
 
 
 class EventTimer:
-    """CUDA events on the current stream: time on the GPU, the host's launch work hidden behind the flush."""
+    """CUDA events around calls that were all queued before the first of them ran: time on the GPU's stream.
+
+    Includes what any stream pays between kernels, about a microsecond a launch.
+    """
 
     name = "events"
-    cache = "cold"
+    least_calls = 1
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, cache: str) -> None:
+        self.cache = cache
         self._device = device
-        self._flush = Flush(device)
-        self._start = torch.cuda.Event(enable_timing=True)
-        self._end = torch.cuda.Event(enable_timing=True)
+        self._flush = Flush(device) if cache == "cold" else None
+        self._hold = _hold(device)
+        self._late: Counter[str] = Counter()
 
-    def sample(self, call: Callable[[], Any]) -> float:
-        self._flush()
-        torch.cuda._sleep(_HEAD_START_CYCLES)
-        self._start.record()
-        result = call()  # kept until the end: freeing it is not part of the call
-        self._end.record()
-        torch.cuda.synchronize(self._device)
+    def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
+        # A way that waits for the GPU itself cannot be held back: seen twice, it is no longer tried.
+        hold = self._hold if self._late[work.name] < 2 else None
+        pairs = []
+        for window in range(windows):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            turning = turn and window == 0
+            numbers, ready = None, None
+            if work.early:
+                numbers, ready = _ready(work, calls, self.cache, turning)
+            if window == 0:
+                _lead_in(work, lead)
+            with hold() if hold else contextlib.nullcontext():
+                if numbers is None or ready is None:
+                    # Behind the hold: work on another stream that does not wait sees the old contents.
+                    numbers, ready = _ready(work, calls, self.cache, turning)
+                if self._flush:
+                    self._flush()
+                elif not work.restores:
+                    ready.pop(0)()
+                start.record()
+                kept = [call() for call in ready]  # each result at its own address: rewriting one would hit L2
+                end.record()
+            pairs.append((start, end))
+            result = kept[-1]
+            del kept, ready
+        after(result, numbers[-1])
         del result
-        return float(self._start.elapsed_time(self._end)) * 1e3
+        tail_us = _wait(self._device)
+        held = hold is not None and not hold.gave_up()
+        self._late[work.name] += hold is not None and not held
+        return Burst([start.elapsed_time(end) * 1e3 / calls for start, end in pairs], tail_us, held)
 
 
 class ClockTimer:
-    """A monotonic clock around the call: time on the CPU."""
+    """A monotonic clock around the calls: time on the CPU."""
 
     name = "clock"
-    cache = "cold"
+    least_calls = 1
 
-    def __init__(self, device: torch.device) -> None:
-        self._flush = Flush(device)
+    def __init__(self, device: torch.device, cache: str) -> None:
+        self.cache = cache
+        self._flush = Flush(device) if cache == "cold" else None
 
-    def sample(self, call: Callable[[], Any]) -> float:
-        self._flush()
-        start = perf_counter_ns()
-        result = call()
-        end = perf_counter_ns()
-        del result
-        return (end - start) / 1e3
+    def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
+        _lead_in(work, lead)
+        samples = []
+        for window in range(windows):
+            numbers, ready = _ready(work, calls, self.cache, turn and window == 0)
+            if self._flush:
+                self._flush()
+            elif not work.restores:
+                ready.pop(0)()
+            start = perf_counter_ns()
+            kept = [call() for call in ready]
+            end = perf_counter_ns()
+            samples.append((end - start) / 1e3 / calls)
+            result = kept[-1]
+            del kept
+        after(result, numbers[-1])
+        return Burst(samples)
 
 
-def timer_for(device: torch.device) -> Timer:
-    return EventTimer(device) if device.type == "cuda" else ClockTimer(device)
+class HostTimer:
+    """A clock around a loop of calls and the wait for the last of them: what an eager program pays per call."""
+
+    name = "host"
+    cache = "warm"
+    least_calls = 20  # so that the one wait at the end hardly counts
+
+    def __init__(self, device: torch.device, cache: str) -> None:
+        self._device = device
+
+    def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
+        _lead_in(work, lead)
+        samples = []
+        for window in range(windows):
+            numbers, ready = _ready(work, calls, self.cache, turn and window == 0)
+            if not work.restores:
+                ready.pop(0)()
+            _wait(self._device)
+            start = perf_counter_ns()
+            for call in ready:
+                result = call()
+            samples.append((self._end() - start) / 1e3 / calls)
+        after(result, numbers[-1])
+        return Burst(samples, _wait(self._device))
+
+    def _end(self) -> int:
+        _wait(self._device)
+        return perf_counter_ns()
+
+
+class LaunchTimer(HostTimer):
+    """A clock around a loop of calls that nobody waits for: launching alone. Not how long anything takes."""
+
+    name = "launch"
+
+    def _end(self) -> int:
+        return perf_counter_ns()
+
+
+class GraphTimer:
+    """CUDA events around the replay of a graph of calls, each on its own inputs: the GPU without launches."""
+
+    name = "graph"
+    least_calls = 8  # a replay has a cost of its own
+
+    def __init__(self, device: torch.device, cache: str) -> None:
+        self.cache = cache
+        self._device = device
+        self._flush = Flush(device) if cache == "cold" else None
+        self._hold = _hold(device)
+        self._graphs: dict[str, tuple[torch.cuda.CUDAGraph, Any, int]] = {}
+
+    def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
+        if work.early or work.restores:
+            raise NotApplicable("only a forward pass that leaves its inputs alone is captured in a graph")
+        key = f"{work.name} {calls}"
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(work, calls)
+        graph, result, number = self._graphs[key]
+        pairs = []
+        for window in range(windows):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            with self._hold() if self._hold else contextlib.nullcontext():
+                if turn and window == 0:
+                    work.sets.turn()
+                if self._flush:
+                    self._flush()
+                else:
+                    graph.replay()
+                start.record()
+                graph.replay()
+                end.record()
+            pairs.append((start, end))
+        after(result, number)
+        tail_us = _wait(self._device)
+        return Burst([start.elapsed_time(end) * 1e3 / calls for start, end in pairs], tail_us)
+
+    def _capture(self, work: Work, calls: int) -> tuple[torch.cuda.CUDAGraph, Any, int]:
+        numbers = work.draw(calls, distinct=self.cache == "cold")
+        ready = work.calls(numbers)
+        side = torch.cuda.Stream(self._device)
+        side.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(side):  # whatever is allocated or loaded once is, before the capture
+            for call in ready:
+                call()
+        torch.cuda.current_stream(self._device).wait_stream(side)
+        _wait(self._device)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                kept = [call() for call in ready]
+        except Exception as error:
+            raise NotApplicable(f"cannot be captured in a CUDA graph: {error}") from error
+        return graph, kept[-1], numbers[-1]
+
+
+class NotApplicable(Exception):
+    """A way this timer cannot time; no fault of the way."""
+
+
+TIMERS: dict[str, Callable[[torch.device, str], Timer]] = {
+    "events": EventTimer,
+    "graph": GraphTimer,
+    "host": HostTimer,
+    "launch": LaunchTimer,
+    "clock": ClockTimer,
+}
+
+
+def timer_for(device: torch.device, name: str = "auto", cache: str = "cold") -> Timer:
+    """The timer of that name; `auto` is events on a GPU and the clock on the CPU."""
+    if name == "auto":
+        name = "events" if device.type == "cuda" else "clock"
+    return TIMERS[name](device, cache)
+
+
+def _ready(work: Work, calls: int, cache: str, turn: bool) -> tuple[list[int], list[Call]]:
+    """A window's calls, prepared: each on its own input set, or all on one with one more to warm the cache."""
+    if turn:
+        work.sets.turn()
+    work.sets.touch()
+    warm = cache == "warm"
+    numbers = work.draw(calls + (warm and not work.restores), distinct=not warm)
+    return numbers, work.calls(numbers)
+
+
+def _lead_in(work: Work, count: int) -> None:
+    """Calls that are not timed: how many there are changes which of the timed calls is every second one."""
+    for call in work.calls(work.draw(count, distinct=True)):
+        call()
+
+
+def _wait(device: torch.device) -> float:
+    """Wait for the stream, then for the device: microseconds the device went on after the stream had ended."""
+    if device.type != "cuda":
+        return 0.0
+    torch.cuda.current_stream(device).synchronize()
+    began = perf_counter_ns()
+    torch.cuda.synchronize(device)
+    return (perf_counter_ns() - began) / 1e3
+
+
+def _hold(device: torch.device) -> Hold | None:
+    try:
+        from kernellab.timing.hold import Hold
+
+        return Hold(device)
+    except Exception:  # CUDA C++ cannot be built here: events without a hold still tell the time of long calls
+        return None

@@ -1,0 +1,105 @@
+"""How sure: intervals for medians and ratios, and when there has been enough measuring. Pure arithmetic.
+
+Intervals come from order statistics: between the k-th smallest and the k-th largest of n independent values
+lies the median with a probability that is counted, not estimated, whatever the distribution. A bootstrap of
+the median picks among the same order statistics by a cruder count: at 15 values its 99 % interval misses the
+median in 3.5 % of all cases instead of 1 %.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+CONFIDENCE = 0.99
+PRECISION = 0.005  # two ways within this of each other are the same
+FEWEST = 8  # values below which no interval has 99 % confidence
+
+# Looking at the data after 16, 32, 64 … rounds and stopping when the answer is in would miss more often than
+# 1 in 100: each look is one more chance to be wrong. So the looks share the error level. An early look gets
+# little of it, and stops only what is overwhelming; the last gets what is left, nearly everything.
+FIRST_LOOK = 16
+_LOOKS = 8
+
+
+def share(look: int) -> float:
+    """The part of the error level that the look-th look (from 1) may spend."""
+    return 2.0 ** (min(look, _LOOKS) - 1 - _LOOKS)
+
+
+def level(looks: int, *, decided: bool) -> float:
+    """The error level of the intervals of a measurement that looked so often before it ended.
+
+    Ended by the last look's decision: that look's share. Ended by time: all that the looks left over.
+    """
+    alpha = 1 - CONFIDENCE
+    if decided and looks:
+        return alpha * share(looks)
+    return alpha * (1 - sum(share(look) for look in range(1, looks + 1)))
+
+
+def median_interval(values: Sequence[float], error: float = 1 - CONFIDENCE) -> tuple[float, float]:
+    """An interval that misses the median with at most this probability.
+
+    Below eight values not even the extremes reach 99 %; they are given, and the caller sees the count.
+    """
+    ordered = sorted(values)
+    rank = _rank(len(ordered), error)
+    return ordered[rank], ordered[len(ordered) - 1 - rank]
+
+
+@lru_cache(maxsize=4096)
+def _rank(n: int, error: float) -> int:
+    """The largest k such that the k-th smallest and largest still enclose the median often enough.
+
+    P(Binomial(n, ½) < k) must stay below half of what may be missed; whole numbers, so exact for any n.
+    """
+    allowed = Fraction(error).limit_denominator(10**9) / 2 * 2**n
+    below, k = 0, 0
+    while k < n // 2:
+        below += math.comb(n, k)
+        if below > allowed:
+            break
+        k += 1
+    return max(0, k - 1)
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The q-quantile, interpolated."""
+    ordered = sorted(values)
+    at = q * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+def by_round(samples: Iterable[float], rounds: Iterable[int]) -> dict[int, float]:
+    """One value per round, the median of its samples: samples of one round are not independent."""
+    found: dict[int, list[float]] = {}
+    for sample, number in zip(samples, rounds, strict=True):
+        found.setdefault(number, []).append(sample)
+    return {number: statistics.median(values) for number, values in found.items()}
+
+
+def paired_ratios(mine: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:
+    """theirs / mine within every round both were in: above 1 where mine is faster."""
+    return [theirs[n] / mine[n] for n in mine if n in theirs and mine[n] > 0]
+
+
+def compare_ratio(low: float, high: float, precision: float = PRECISION) -> str:
+    """faster, slower, same, or not resolved: from the interval on the paired ratio."""
+    if low > 1:
+        return "faster"
+    if high < 1:
+        return "slower"
+    return "same" if low >= 1 - precision and high <= 1 + precision else "not resolved"
+
+
+def verdict_on(ratios: Sequence[float], error: float, precision: float) -> str:
+    """The verdict from paired ratios; below eight rounds nothing is resolved."""
+    if len(ratios) < FEWEST:
+        return "not resolved"
+    return compare_ratio(*median_interval(ratios, error), precision)

@@ -1,0 +1,103 @@
+"""The passes of an op: what a way computes in each, as a value to check and as a call to time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernellab import inputs as make_inputs
+from kernellab.case import Case
+from kernellab.declare import Op
+from kernellab.errors import UserError, nearest
+
+_UPSTREAM = "upstream gradient"
+Inputs = make_inputs.Inputs
+Tensors = tuple[torch.Tensor, ...]
+
+
+class NotDifferentiable(Exception):
+    """A way whose result has no grad_fn has no backward pass."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """`forward` computes results, `backward` gradients from an upstream gradient, `both` one after the other.
+
+    The backward pass is timed directly: its forward runs before the window, on a graph of its own, so that
+    nothing is subtracted and no graph is used twice.
+    """
+
+    name: str
+
+    def inputs(self, op: Op, case: Case, seed: int, device: torch.device) -> Inputs:
+        """The op's inputs, and a random upstream gradient where the pass needs one."""
+        made = make_inputs.make(op, case, seed, device)
+        if self.name == "forward":
+            return made
+        with torch.no_grad():
+            results = _tuple(make_inputs.call(op, op.reference, made, case))
+        for number, result in enumerate(results):
+            if result.is_floating_point():
+                name = f"{_UPSTREAM} {number}"
+                made[name] = make_inputs.normal(result.shape, result.dtype, device, seed, op.name, name)
+        return made
+
+    def compute(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> Any:
+        """Everything the pass yields: results, gradients, or both."""
+        if self.name == "forward":
+            with torch.no_grad():
+                return fn(*_arguments(op, inputs), **op.call_options(case))
+        results, leaves, upstream = self._forward(op, fn, inputs, case)
+        found = _gradients(results, leaves, upstream)
+        gradients = tuple(torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True))
+        return gradients if self.name == "backward" else (*(r.detach() for r in results), *gradients)
+
+    def prepare(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> Callable[[], Any]:
+        """The call to time; whatever must happen before it has happened."""
+        if self.name == "forward":
+            return functools.partial(fn, *_arguments(op, inputs), **op.call_options(case))
+        if self.name == "both":
+            return lambda: _gradients(*self._forward(op, fn, inputs, case))
+        return functools.partial(_gradients, *self._forward(op, fn, inputs, case))
+
+    def _forward(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> tuple[Tensors, Tensors, list[torch.Tensor]]:
+        arguments = [_leaf(t) for t in _arguments(op, inputs)]
+        leaves = tuple(t for t in arguments if t is not None and t.requires_grad)
+        with torch.enable_grad():
+            results = _tuple(fn(*arguments, **op.call_options(case)))
+        if not any(isinstance(r, torch.Tensor) and r.grad_fn is not None for r in results):
+            raise NotDifferentiable("its result has no grad_fn")
+        given = (inputs.get(f"{_UPSTREAM} {number}") for number in range(len(results)))
+        return results, leaves, [g for g in given if g is not None]
+
+
+FORWARD = Pass("forward")
+PASSES = {p.name: p for p in (FORWARD, Pass("backward"), Pass("both"))}
+
+
+def pass_of(name: str) -> Pass:
+    if name not in PASSES:
+        raise UserError(f"no pass {name!r}: {nearest(name, PASSES)}")
+    return PASSES[name]
+
+
+def _gradients(results: Tensors, leaves: Tensors, upstream: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    roots = [r for r in results if r.is_floating_point()]
+    return torch.autograd.grad(roots, leaves, upstream, allow_unused=True)
+
+
+def _arguments(op: Op, inputs: Inputs) -> list[torch.Tensor | None]:
+    return [inputs[name] for name in op.args]
+
+
+def _leaf(t: torch.Tensor | None) -> torch.Tensor | None:
+    """The same memory as the root of a graph of its own."""
+    return t.detach().requires_grad_() if t is not None and t.is_floating_point() else t
+
+
+def _tuple(result: Any) -> Tensors:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)

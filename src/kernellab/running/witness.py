@@ -1,0 +1,130 @@
+"""Watches the ways while they are timed: that every result belongs to its inputs, that nothing is left behind,
+that nothing is compiled in the timed region, and what the machine does meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kernellab.checking.check import not_an_input
+from kernellab.checking.spot import Spot
+from kernellab.checking.truth import Outputs, Wrong, tensors_of
+from kernellab.declare import Op
+from kernellab.machine.telemetry import Telemetry
+from kernellab.timing.timers import After, Burst
+from kernellab.timing.watch import Watch
+from kernellab.timing.work import Work
+
+_TAIL_US = 100.0  # waiting for an idle device takes about 15 µs
+_TAIL_BURSTS = 4  # a busy host may delay a wait, but hardly so often in a row
+_CHECKSUMS = 0.125  # how often all of a set's bits are looked at; the results are looked at always
+
+
+class CompiledInside(Exception):
+    """Something was compiled, tuned or built in the timed region: its time is not the way's."""
+
+
+class Witness:
+    """`spots[content]` says what the results of that content must be; without spots results go unverified."""
+
+    def __init__(
+        self,
+        op: Op,
+        spots: Sequence[Spot],
+        telemetry: Telemetry,
+        *,
+        seed: int,
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._op, self._spots, self._telemetry, self._note = op, spots, telemetry, note
+        self._watch = Watch.installed()
+        self._chance = random.Random(seed)
+        self._tails: dict[str, list[float]] = {}
+        self._seen: dict[str, int] = {}
+        self._spoiled = False  # somebody has changed an input, and it is not yet known who
+        self._mark = 0
+        self._pending: tuple[Outputs, int, torch.Tensor, torch.Tensor | None] | None = None
+
+    def clock(self) -> float | None:
+        reading = self._telemetry.sample(force=True) or {}
+        return reading.get("sm_mhz")
+
+    def after(self, work: Work) -> After:
+        """Queue the verification right behind the last call, on its stream, so that late work comes too late."""
+        self._mark = self._watch.mark()
+
+        def verify(result: Any, number: int) -> None:
+            self._telemetry.sample()  # the device is at work now
+            self._pending = None
+            if self._spots:
+                outputs = tensors_of(_without_none(result, work, number))
+                spot = self._spots[work.sets.content(number)]
+                spot.form(outputs)
+                not_an_input(self._op[work.name], outputs, work.sets[number], spot.aliases)
+                self._pending = (outputs, number, spot.matches(outputs), self._intact(work, number))
+
+        return verify
+
+    def _intact(self, work: Work, number: int) -> torch.Tensor | None:
+        """Looked at after a way's first bursts, then now and then; always once an input has been spoiled."""
+        seen = self._seen[work.name] = self._seen.get(work.name, 0) + 1
+        due = seen <= 2 or self._spoiled or self._chance.random() < _CHECKSUMS
+        return work.sets.intact(number) if due and not work.restores else None
+
+    def judge(self, work: Work, burst: Burst, *, timed: bool) -> None:
+        if timed:
+            self._refuse_compiling(work)
+        if burst.held is False:
+            self._note(work.name, "its stream could not be held back: its time may contain launches and waiting")
+        self._refuse_work_left(work, burst)
+        if self._pending is not None:
+            outputs, number, fine, intact = self._pending
+            self._pending = None
+            unchanged = intact is None or bool(intact)
+            if not (unchanged and bool(fine)):
+                self._accuse(work, outputs, number)
+
+    def _refuse_compiling(self, work: Work) -> None:
+        events = self._watch.since(self._mark)
+        if events:
+            first = events[0]
+            raise CompiledInside(
+                f"{first.kind} of {first.name} in the timed region ({first.seconds:.3g} s): a time would include it"
+            )
+
+    def _refuse_work_left(self, work: Work, burst: Burst) -> None:
+        if burst.tail_us is None:
+            return
+        tails = self._tails.setdefault(work.name, [])
+        tails.append(burst.tail_us)
+        recent = tails[-_TAIL_BURSTS:]
+        if len(recent) == _TAIL_BURSTS and min(recent) > max(_TAIL_US, 0.1 * max(burst.samples)):
+            raise Wrong(f"left work on another stream: the device went on for {min(recent):.0f} µs after its end")
+
+    def _accuse(self, work: Work, outputs: Outputs, number: int) -> None:
+        """A result or an input is not what it must be. Find out whose doing it is, on inputs written anew."""
+        spot = self._spots[work.sets.content(number)]
+        complaint = spot.complain(outputs)
+        was_intact = work.restores or bool(work.sets.intact(number))
+        for one in range(len(work.sets)):
+            work.sets.restore(one)
+        again = tensors_of(_without_none(work.calls([number])[0](), work, number))
+        right = bool(spot.matches(again))
+        if not work.restores and not bool(work.sets.intact(number)):
+            raise Wrong("changed its input while it was timed")
+        if not right:
+            raise spot.complain(again)
+        if was_intact:
+            raise complaint
+        self._spoiled = True  # by a neighbour, or by this way now and then: from now on every burst is looked at
+
+
+def _without_none(result: Any, work: Work, number: int) -> Any:
+    """Gradients of inputs that play no part are None; the truth has zeros there."""
+    if isinstance(result, tuple) and any(r is None for r in result):
+        floats = [t for t in work.sets[number].values() if t is not None and t.is_floating_point()]
+        return tuple(torch.zeros_like(t) if r is None else r for t, r in zip(floats, result, strict=False))
+    return result

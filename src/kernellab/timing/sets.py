@@ -1,0 +1,80 @@
+"""Copies of an op's inputs at different addresses, with two different contents that change places.
+
+A way that answers from a cache keyed by pointer, replays an old result or skips calls gives a wrong answer
+sooner or later: addresses repeat with other contents, and neighbouring calls differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from kernellab.inputs import Inputs, clone
+
+
+class InputSets:
+    """`sets[i]` holds content `content(i)`. `masters` are the contents themselves, which no way ever sees."""
+
+    def __init__(self, masters: Sequence[Inputs]) -> None:
+        self.masters = list(masters)
+        self._sets: list[Inputs] = []
+        self._turn = 0
+        self._sums: list[torch.Tensor] = []  # of the masters, once somebody asks
+
+    @property
+    def bytes(self) -> int:
+        """Of one set."""
+        return sum(t.numel() * t.element_size() for t in self.masters[0].values() if t is not None)
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def __getitem__(self, number: int) -> Inputs:
+        return self._sets[number]
+
+    def content(self, number: int) -> int:
+        return (number + self._turn) % len(self.masters)
+
+    def grow(self, count: int) -> None:
+        """Have at least so many sets."""
+        while len(self._sets) < count:
+            self._sets.append(clone(self.masters[self.content(len(self._sets))]))
+
+    def turn(self) -> None:
+        """Let the contents change places, in place. On a GPU this is queued, not waited for."""
+        self._turn += 1
+        for number in range(len(self._sets)):
+            self.restore(number)
+
+    def restore(self, number: int) -> None:
+        """Write a set's content into it again, for ways that change their inputs by declaration."""
+        with torch.no_grad():
+            for mine, master in zip(
+                self._sets[number].values(), self.masters[self.content(number)].values(), strict=True
+            ):
+                if mine is not None and master is not None:
+                    mine.copy_(master)
+
+    def touch(self) -> None:
+        """Count as changed, for whoever caches results by autograd's version counter."""
+        for one in self._sets:
+            for t in one.values():
+                if t is not None:
+                    torch.autograd.graph.increment_version(t)
+
+    def intact(self, number: int) -> torch.Tensor:
+        """Whether a set still holds its content, by its checksum: a scalar on the device, not waited for."""
+        self._sums = self._sums or [_fingerprint(master) for master in self.masters]
+        return (_fingerprint(self._sets[number]) == self._sums[self.content(number)]).all()
+
+
+def _fingerprint(inputs: Inputs) -> torch.Tensor:
+    """A sum over each tensor's bits: any one change shows."""
+    return torch.stack([_bits_sum(t) for t in inputs.values() if t is not None])
+
+
+def _bits_sum(t: torch.Tensor) -> torch.Tensor:
+    flat = t.detach().reshape(-1).view(torch.uint8)
+    whole = flat.numel() // 8 * 8
+    return flat[:whole].view(torch.int64).sum() + flat[whole:].sum(dtype=torch.int64)

@@ -1,0 +1,44 @@
+"""One way's calls over the input sets: prepared outside the timed window, made inside it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from kernellab.inputs import Inputs
+from kernellab.timing.sets import InputSets
+
+Call = Callable[[], Any]
+
+
+class Work:
+    """`prepare` turns an input set into the call to time: for the backward pass it runs the forward.
+
+    `restores`: the way changes its inputs by declaration, so they are written anew before every call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sets: InputSets,
+        prepare: Callable[[Inputs], Call],
+        *,
+        order: random.Random,
+        restores: bool = False,
+        early: bool = False,
+    ) -> None:
+        self.name, self.sets, self.restores = name, sets, restores
+        self.early = early  # preparing runs the way itself, which must not happen on a stream that is held back
+        self._prepare, self._order = prepare, order
+
+    def draw(self, count: int, *, distinct: bool) -> list[int]:
+        """Which sets the next calls use: neighbours from a random start, or one and the same."""
+        start = self._order.randrange(len(self.sets))
+        return [(start + i * distinct) % len(self.sets) for i in range(count)]
+
+    def calls(self, numbers: list[int]) -> list[Call]:
+        if self.restores:
+            for number in numbers:
+                self.sets.restore(number)
+        return [self._prepare(self.sets[number]) for number in numbers]
