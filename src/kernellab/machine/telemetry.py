@@ -245,7 +245,7 @@ def _cores() -> frozenset[int]:
 
 
 def _core_seconds(cores: frozenset[int]) -> tuple[float | None, float | None]:
-    """Busy and stolen seconds of these cores since the system started; None where there is no /proc/stat."""
+    """Busy and stolen seconds of these cores since the system started; None where it does not say."""
     busy = steal = 0
     try:
         for line in Path("/proc/stat").read_text().splitlines():
@@ -257,6 +257,8 @@ def _core_seconds(cores: frozenset[int]) -> tuple[float | None, float | None]:
                 steal += int(ticks[_STEAL])
     except (OSError, ValueError, IndexError):
         return None, None
+    if not busy:
+        return None, None  # a sandbox that answers with zeros
     return busy * _TICK_S, steal * _TICK_S
 
 
