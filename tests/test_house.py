@@ -22,6 +22,7 @@ ALLOWED = {
     "inputs": GROUND,
     "compare": set(),
     "verdict": set(),
+    "trust": set(),
     "helpers": {"case", "compare"},
     "targets": GROUND,
     "catalogue": GROUND | {"targets"},
