@@ -28,7 +28,7 @@ ALLOWED = {
     "catalogue": GROUND | {"targets"},
     "launch": GROUND,
     "checking": TENSORS,
-    "timing": GROUND,
+    "timing": GROUND | {"launch"},  # builds are watched for
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | {"checking", "timing", "targets", "running"},
     "reporting": {"case", "verdict", "reporting"},

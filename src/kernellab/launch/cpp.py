@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.errors import UserError
-from kernellab.launch.sources import fingerprint, locate
+from kernellab.launch.sources import building, fingerprint, locate
 from kernellab.machine import tools
 from kernellab.machine.paths import cache_dir
 
@@ -61,7 +61,8 @@ def _to_c(value: Any) -> Any:
 
 @functools.cache
 def _load(path: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
-    return ctypes.CDLL(str(build(path, flags)))
+    with building(path.name):
+        return ctypes.CDLL(str(build(path, flags)))
 
 
 def build(path: Path, flags: tuple[str, ...] = ()) -> Path:

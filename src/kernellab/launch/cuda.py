@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.errors import UserError
-from kernellab.launch.sources import fingerprint, locate
+from kernellab.launch.sources import building, fingerprint, locate
 from kernellab.machine import tools
 from kernellab.machine.paths import cache_dir, replace_file
 
@@ -82,8 +82,9 @@ class Kernel:
             Device(index).set_current()
             torch.cuda.current_stream()  # torch's context is the primary one; make sure it exists
             major, minor = torch.cuda.get_device_capability(index)
-            built = self.compile(f"sm_{major}{minor}")
-            found = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
+            with building(self.name):
+                built = self.compile(f"sm_{major}{minor}")
+                found = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
             self._loaded[index] = found
         return found
 
@@ -249,7 +250,7 @@ def _built(folder: Path, build: Callable[[], Any]) -> Any:
     """
     import torch
 
-    with (folder / ".kernellab-lock").open("w") as ours:
+    with building(folder.name), (folder / ".kernellab-lock").open("w") as ours:
         fcntl.flock(ours, fcntl.LOCK_EX)
         (folder / "lock").unlink(missing_ok=True)
         return _with_tools(build, torch)

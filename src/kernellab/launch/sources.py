@@ -1,14 +1,20 @@
-"""A source file with what it includes, and a fingerprint that changes when any of it does."""
+"""A source file with what it includes, a fingerprint that changes when any of it does, and word of its builds."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from kernellab.errors import UserError
 
+# Entered, with a name, around every build: a timed region must not contain one unseen.
+observers: list[Callable[[str], AbstractContextManager[Any]]] = []
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -46,3 +52,12 @@ def fingerprint(path: Path, *more: str) -> str:
     for part in more:
         digest.update(b"\0" + part.encode())
     return digest.hexdigest()[:24]
+
+
+@contextlib.contextmanager
+def building(name: str) -> Iterator[None]:
+    """Around making something to run from its sources, or fetching what was made before."""
+    with contextlib.ExitStack() as stack:
+        for observer in observers:
+            stack.enter_context(observer(name))
+        yield
