@@ -11,8 +11,9 @@ from conftest import SRC, klab_env
 
 PACKAGE = SRC / "kernellab"
 # Each room with the rooms it may import from. Modules of the top folder are rooms of their own.
+PURE = {"intervals", "trust"}
 GROUND = {"errors", "case", "declare", "blame", "machine"}
-TENSORS = GROUND | {"inputs", "compare"}
+TENSORS = GROUND | {"inputs", "compare", "memory", "passes"}
 ALLOWED = {
     "errors": set(),
     "case": {"errors"},
@@ -21,16 +22,19 @@ ALLOWED = {
     "machine": GROUND | {"launch"},  # the doctor tries a build
     "inputs": GROUND,
     "compare": set(),
-    "verdict": set(),
+    "verdict": PURE,
+    "intervals": set(),
+    "memory": set(),
+    "passes": GROUND | {"inputs"},
     "trust": set(),
     "helpers": {"case", "compare"},
     "targets": GROUND,
     "catalogue": GROUND | {"targets"},
     "launch": GROUND,
     "checking": TENSORS,
-    "timing": GROUND | {"launch"},  # builds are watched for
+    "timing": GROUND | PURE | {"inputs", "launch"},
     "ops": GROUND | {"launch", "ops"},
-    "running": TENSORS | {"checking", "timing", "targets", "running"},
+    "running": TENSORS | PURE | {"checking", "timing", "targets", "running"},
     "reporting": {"case", "verdict", "reporting"},
     "cli": GROUND | {"targets", "catalogue", "running", "reporting", "verdict", "cli"},
 }

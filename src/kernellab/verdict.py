@@ -5,32 +5,30 @@ Observations are stored, verdicts are computed here, by rules with a version. No
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
-RULES = 1
-CONFIDENCE = 0.99
+from kernellab import trust
+from kernellab.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
+
+RULES = 2
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
-FEWEST = 8  # samples below which no interval has 99 % confidence
 BAD = frozenset({"wrong", "error", "crashed", "timeout", "oom"})
-PRECISION = 0.005  # two ways within this of each other are the same
 
 Result = Mapping[str, Any]
+Entry = Mapping[str, Any]  # of a result's `times`
 
 
 def derive(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with `derived` on each result."""
-    results = record["results"]
-    ceilings = record.get("machine", {}).get("ceilings")
+    machine = record.get("machine", {})
     derived = {}
-    for group in groups(record):
-        for result in group:
-            derived[id(result)] = _derive(result, group, ceilings)
-    return {**record, "results": [{**r, "derived": derived[id(r)]} for r in results]}
+    for results in groups(record):
+        group = _Group(results, machine.get("ceilings"), machine.get("peaks"))
+        for result in results:
+            derived[id(result)] = group.derive(result)
+    return {**record, "results": [{**r, "derived": derived[id(r)]} for r in record["results"]]}
 
 
 def groups(record: Mapping[str, Any]) -> list[list[Result]]:
@@ -41,26 +39,104 @@ def groups(record: Mapping[str, Any]) -> list[list[Result]]:
     return list(found.values())
 
 
-def _derive(result: Result, group: Sequence[Result], ceilings: Mapping[str, Any] | None) -> dict[str, Any]:
-    status, reason = status_of(result)
-    time = time_of(result)
-    baseline = next((r for name in ("manual", "torch") for r in group if r["impl"] == name and samples(r)), None)
-    rivals = [r for r in group if r is not result and samples(r) and status_of(r)[0] == "ok"]
-    fastest = min(rivals, key=lambda r: statistics.median(samples(r)), default=None)
-    timed = time is not None
-    return {
-        "status": status,
-        "reason": reason,
-        "time": time,
-        "timing": None if timed or status != "ok" else _why_untimed(result),
-        "build_s": _build_s(result, time),
-        "speedup": {
-            "baseline": _speedup(result, baseline) if timed else None,
-            "fastest_other": _speedup(result, fastest) if timed else None,
-        },
-        "limit": _limit(result, time, ceilings),
-        "rules": RULES,
-    }
+class _Group:
+    """The results of one op and case, to be judged against each other."""
+
+    def __init__(
+        self,
+        results: Sequence[Result],
+        ceilings: Mapping[str, Any] | None,
+        peaks: Mapping[str, Any] | None,
+    ) -> None:
+        self.results, self.ceilings, self.peaks = results, ceilings, peaks
+        self.passes = list(dict.fromkeys(e["pass"] for r in results for e in r["times"])) or ["forward"]
+        self.series = {of: main_series(results, of) for of in self.passes}
+        self.statuses = {id(r): self._status(r) for r in results}
+
+    def derive(self, result: Result) -> dict[str, Any]:
+        status, reason = self.statuses[id(result)]
+        measured = {of: self._measured(result, of) for of in self.passes}
+        main = measured[self.passes[0]]
+        timed = main["time"] is not None
+        return {
+            "status": status,
+            "reason": reason,
+            **main,
+            "timing": None if timed or status != "ok" else _why_untimed(result),
+            "build_s": _build_s(result, main["time"]),
+            "passes": measured,
+            "regime": regime(result, main["limit"]),
+            "rules": RULES,
+        }
+
+    def entry(self, result: Result, of: str) -> Entry | None:
+        return entry_of(result, self.series[of])
+
+    def _status(self, result: Result) -> tuple[str, str | None]:
+        status, reason = status_of(result)
+        for of in self.passes if status == "ok" else ():
+            entry, cost = self.entry(result, of), result["cost"].get(of)
+            if entry is not None:
+                median = statistics.median(entry["samples_us"])
+                said = trust.implausible(cost, result["case"]["dtype"], median, entry["cache"], self.peaks)
+                if said:
+                    return "wrong", f"implausible: {said}"
+        return status, reason
+
+    def _measured(self, result: Result, of: str) -> dict[str, Any]:
+        """What is concluded of one pass of a way."""
+        entry = self.entry(result, of)
+        time = time_of(entry)
+        baseline = next(
+            (r for name in ("manual", "torch") for r in self.results if r["impl"] == name and self.entry(r, of)), None
+        )
+        rivals = [
+            (e, r)
+            for r in self.results
+            if r is not result and self.statuses[id(r)][0] == "ok" and (e := self.entry(r, of)) is not None
+        ]
+        fastest = min(rivals, key=lambda pair: statistics.median(pair[0]["samples_us"]), default=(None, None))[1]
+        return {
+            "time": time,
+            "trust": self._trust(result, entry, time),
+            "speedup": {
+                "baseline": self._speedup(result, baseline, of),
+                "fastest_other": self._speedup(result, fastest, of),
+            },
+            "limit": _limit(result, of, time, self.ceilings),
+        }
+
+    def _trust(self, result: Result, entry: Entry | None, time: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if entry is None or time is None:
+            return None
+        found = trust.reasons(
+            entry.get("telemetry"),
+            list(by_round(entry["samples_us"], entry["rounds"]).values()),
+            device=result["case"]["device"],
+            steady=entry.get("steady"),
+            interval=(time["low_us"], time["high_us"]),
+        )
+        return {"verdict": trust.word(found), "reasons": found}
+
+    def _speedup(self, result: Result, other: Result | None, of: str) -> dict[str, Any] | None:
+        """How many times faster than another way, from the rounds both were in."""
+        if other is None or other is result:
+            return None
+        mine, theirs = self.entry(result, of), self.entry(other, of)
+        if mine is None or theirs is None:
+            return None
+        ratios = paired_ratios(*(by_round(e["samples_us"], e["rounds"]) for e in (mine, theirs)))
+        if not ratios:
+            return None
+        low, high = median_interval(ratios, _error(mine))
+        said = compare_ratio(low, high, mine.get("precision") or PRECISION)
+        return {
+            "over": other["impl"],
+            "median": statistics.median(ratios),
+            "low": low,
+            "high": high,
+            "verdict": said if len(ratios) >= FEWEST else "not resolved",
+        }
 
 
 # Status ------------------------------------------------------------------------------------------------
@@ -73,8 +149,11 @@ def status_of(result: Result) -> tuple[str, str | None]:
         return "skipped", "not reached before the run ended"
     if check["status"] != "ok":
         return check["status"], check["reason"]
+    gradients = result.get("gradients")
+    if gradients is not None and gradients["status"] not in ("ok", "skipped"):
+        return gradients["status"], f"its gradient: {gradients['reason']}"
     for times in result["times"]:
-        if times["status"] not in ("ok", "partial"):
+        if times["status"] not in ("ok", "partial", "skipped"):
             return times["status"], times["reason"]
     return "ok", None
 
@@ -87,8 +166,8 @@ def _why_untimed(result: Result) -> dict[str, str]:
 
 
 def exit_code(record: Mapping[str, Any]) -> int:
-    """0 all is well, 1 something is wrong, 3 cannot tell."""
-    statuses = {status_of(r)[0] for r in record["results"]}
+    """0 all is well, 1 something is wrong, 3 cannot tell. Of a record with its verdicts."""
+    statuses = {r["derived"]["status"] for r in record["results"]}
     if statuses & BAD:
         return 1
     if "unknown" in statuses or not statuses & {"ok"}:
@@ -99,98 +178,50 @@ def exit_code(record: Mapping[str, Any]) -> int:
 # Times -------------------------------------------------------------------------------------------------
 
 
-def forward_times(result: Result) -> Mapping[str, Any] | None:
-    """The entry of `times` that holds a way's forward samples."""
-    for times in result["times"]:
-        if times["pass"] == "forward" and times["status"] in ("ok", "partial") and times["samples_us"]:
-            found: Mapping[str, Any] = times
+def main_series(results: Sequence[Result], of: str) -> dict[str, Any]:
+    """The first series of a pass that any of the ways was timed in: what they are compared by."""
+    for result in results:
+        for entry in result["times"]:
+            if entry["pass"] == of and entry["samples_us"]:
+                return {k: entry[k] for k in ("pass", "timer", "cache")}
+    return {"pass": of, "timer": None, "cache": None}
+
+
+def entry_of(result: Result, series: Mapping[str, Any]) -> Entry | None:
+    """A way's samples in a series, if it has any."""
+    for entry in result["times"]:
+        if entry["samples_us"] and all(entry[k] == v for k, v in series.items()):
+            found: Entry = entry
             return found
     return None
 
 
 def samples(result: Result) -> list[float]:
-    """The forward samples of a way, in microseconds."""
-    times = forward_times(result)
-    return list(times["samples_us"]) if times else []
+    """The samples of a way's first series, in microseconds."""
+    entry = next((e for e in result["times"] if e["samples_us"]), None)
+    return list(entry["samples_us"]) if entry else []
 
 
-def time_of(result: Result) -> dict[str, Any] | None:
-    times = forward_times(result)
-    if times is None:
+def time_of(entry: Entry | None) -> dict[str, Any] | None:
+    """The median over rounds of a series, with its interval."""
+    if entry is None:
         return None
-    values = times["samples_us"]
-    low, high = median_interval(values)
+    values = list(by_round(entry["samples_us"], entry["rounds"]).values())
+    low, high = median_interval(values, _error(entry))
     return {
-        "timer": times["timer"],
-        "cache": times["cache"],
+        "timer": entry["timer"],
+        "cache": entry["cache"],
         "median_us": statistics.median(values),
         "low_us": low,
         "high_us": high,
         "rounds": len(values),
+        "decided": entry.get("decided"),
     }
 
 
-def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """An interval for the median from order statistics: exact for any distribution, however few the samples.
-
-    Below eight samples not even the extremes reach 99 %; they are given, and the caller sees the count.
-    """
-    ordered = sorted(values)
-    rank = _rank(len(ordered), confidence)
-    return ordered[rank], ordered[len(ordered) - 1 - rank]
-
-
-@lru_cache(maxsize=4096)
-def _rank(n: int, confidence: float) -> int:
-    """The largest k such that the k-th smallest and largest still enclose the median with this confidence.
-
-    P(Binomial(n, ½) < k) must stay below half of what may be missed; whole numbers, so exact for any n.
-    """
-    allowed = (1 - Fraction(str(confidence))) / 2 * 2**n
-    below, k = 0, 0
-    while k < n // 2:
-        below += math.comb(n, k)
-        if below > allowed:
-            break
-        k += 1
-    return max(0, k - 1)
-
-
-def _speedup(result: Result, other: Result | None) -> dict[str, Any] | None:
-    """How many times faster than another way, from the rounds both were in."""
-    if other is None or other is result:
-        return None
-    ratios = [theirs / mine for mine, theirs in _paired(result, other) if mine > 0]
-    if not ratios:
-        return None
-    low, high = median_interval(ratios)
-    return {
-        "over": other["impl"],
-        "median": statistics.median(ratios),
-        "low": low,
-        "high": high,
-        "verdict": compare_ratio(low, high) if len(ratios) >= FEWEST else "not resolved",
-    }
-
-
-def compare_ratio(low: float, high: float, precision: float = PRECISION) -> str:
-    """faster, slower, same, or not resolved: from the interval on the paired ratio."""
-    if low > 1:
-        return "faster"
-    if high < 1:
-        return "slower"
-    return "same" if low >= 1 - precision and high <= 1 + precision else "not resolved"
-
-
-def _paired(a: Result, b: Result) -> list[tuple[float, float]]:
-    """Samples of two ways that were taken in the same round."""
-
-    def by_round(result: Result) -> dict[int, float]:
-        times = forward_times(result)
-        return dict(zip(times["rounds"], times["samples_us"], strict=True)) if times else {}
-
-    first, second = by_round(a), by_round(b)
-    return [(first[n], second[n]) for n in first if n in second]
+def _error(entry: Entry) -> float:
+    """The error level of a series' intervals: what its looks have not spent."""
+    return level(len(entry.get("looks") or ()), decided=bool(entry.get("decided")))
 
 
 def _build_s(result: Result, time: Mapping[str, Any] | None) -> float | None:
@@ -205,12 +236,14 @@ def _build_s(result: Result, time: Mapping[str, Any] | None) -> float | None:
 # The limit ---------------------------------------------------------------------------------------------
 
 
-def _limit(result: Result, time: Mapping[str, Any] | None, ceilings: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _limit(
+    result: Result, of: str, time: Mapping[str, Any] | None, ceilings: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
     """How near the machine's measured ceilings: bytes over copy bandwidth, matmul flops over matmul rate.
 
     Flops of other units have no measured ceiling and bound nothing here.
     """
-    cost = result.get("cost")
+    cost = result["cost"].get(of)
     if cost is None:
         return None
     moved = cost["bytes_read"] + cost["bytes_written"]
@@ -232,3 +265,32 @@ def _limit(result: Result, time: Mapping[str, Any] | None, ceilings: Mapping[str
     if time is not None and time["median_us"] > 0:
         out["fraction"] = out["roof_us"] / time["median_us"]
     return out
+
+
+# The regime --------------------------------------------------------------------------------------------
+
+_LAUNCH_BOUND = 2.0  # the host takes so many times what the GPU takes
+_RESIDENT = 0.8  # warm calls take less than this of cold ones
+_NEAR = 0.5  # of the limit that is nearest
+
+
+def regime(result: Result, limit: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """What governs a way's time, as far as its series tell: each a `name` and the `evidence`."""
+    found = {}
+    for entry in result["times"]:
+        if entry["samples_us"] and entry["pass"] == "forward":
+            found[entry["timer"], entry["cache"]] = statistics.median(entry["samples_us"])
+    gpu = next((found[k] for k in (("kernel", "cold"), ("graph", "cold"), ("events", "cold")) if k in found), None)
+    host = found.get(("launch", "warm"))
+    said = []
+    if gpu and host and host > _LAUNCH_BOUND * gpu:
+        said.append(("launch-bound", f"the host takes {host:.3g} µs to launch what the GPU does in {gpu:.3g} µs"))
+    for timer in ("events", "clock"):
+        cold, warm = found.get((timer, "cold")), found.get((timer, "warm"))
+        if cold and warm and warm < _RESIDENT * cold:
+            where = "L2-resident" if timer == "events" else "cache-resident"
+            said.append((where, f"{warm:.3g} µs with its data in cache, {cold:.3g} µs without"))
+    if limit and limit["fraction"] and limit["fraction"] >= _NEAR:
+        name = "memory-bound" if limit["bound"] == "memory" else "compute-bound"
+        said.append((name, f"{100 * limit['fraction']:.0f} % of what this machine's {limit['bound']} limit allows"))
+    return [{"name": name, "evidence": evidence} for name, evidence in said]

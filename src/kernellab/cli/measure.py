@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.cli.options import case_request, project_defaults
-from kernellab.errors import UserError
+from kernellab.errors import UserError, nearest
 
 _STAGES = {"run": ["check", "time"], "check": ["check"], "bench": ["check", "time"]}
 
@@ -29,6 +29,12 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     if verb != "check":
         sub.add_argument("--seconds", type=float, metavar="S", help="time to spend timing each way (default 1; CPU 2)")
         sub.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
+        sub.add_argument("--precision", metavar="P", help="ways this near to each other are the same (default 0.5%%)")
+        sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both; several by commas")
+        sub.add_argument("--timer", metavar="T", help="auto, events, graph, kernel, host, launch; on the CPU clock")
+        sub.add_argument("--cache", metavar="C", help="cold, warm or both by commas (default cold)")
+        sub.add_argument("--panel", action="store_true", help="all timers side by side, and what governs the time")
+        sub.add_argument("--pin", metavar="RUN", help="keep to the autotuners' choices of an earlier run")
         sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
@@ -100,6 +106,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
     }
     if args.verb != "check":
         found["refresh_ceilings"] = args.refresh_ceilings
+        found |= _how_to_time(args)
         if args.quick:
             found |= {"rounds": 8, "seconds": 0.2}
         if args.rounds is not None:
@@ -107,6 +114,43 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         if args.seconds is not None:
             found["seconds"] = _positive("--seconds", args.seconds)
     return found
+
+
+def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {"panel": args.panel}
+    if args.precision is not None:
+        found["precision"] = _precision(args.precision)
+    if args.passes is not None:
+        found["passes"] = _among("--pass", args.passes, ("forward", "backward", "both"))
+    if args.timer is not None:
+        found["timers"] = args.timer.split(",")
+    if args.cache is not None:
+        found["caches"] = _among("--cache", args.cache, ("cold", "warm"))
+    if args.pin is not None:
+        from kernellab.running.record import load
+
+        choices = [c for r in load(Path(args.pin))["results"] for c in (r.get("built") or {}).get("tuned", ())]
+        if not choices:
+            raise UserError(f"--pin {args.pin}: no autotuner chose anything in that run")
+        found["pins"] = choices
+    return found
+
+
+def _among(option: str, text: str, allowed: tuple[str, ...]) -> list[str]:
+    chosen = [part.strip() for part in text.split(",")]
+    for part in chosen:
+        if part not in allowed:
+            raise UserError(f"{option} {part}: {nearest(part, allowed)}")
+    return list(dict.fromkeys(chosen))
+
+
+def _precision(text: str) -> float:
+    """`0.5%` or `0.005`."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UserError(f"--precision {text!r}: write a share, 0.005 or 0.5%") from None
+    return _positive("--precision", value)
 
 
 def _absolute(target: str) -> str:
@@ -165,7 +209,8 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     from kernellab.running.settings import Settings
 
     given = ["impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "out", "target"]
-    if rest or args.quick or any(getattr(args, name, None) not in (None, []) for name in given):
+    given += ["precision", "passes", "timer", "cache", "pin"]
+    if rest or args.quick or getattr(args, "panel", False) or any(getattr(args, name, None) not in (None, []) for name in given):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
     events = read_journal(folder)
     settings = Settings.from_json(events[0]["settings"])

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import torch
 
 from kernellab import inputs as make_inputs
-from kernellab.blame import explain, user_frames
+from kernellab.blame import explain
 from kernellab.case import Case
 from kernellab.checking.check import Checker
-from kernellab.checking.truth import YardstickDied, gpu_is_dead, is_memory_error, synchronise, tensors_of
-from kernellab.declare import Compiled, Cost, Impl, Op
-from kernellab.running.channel import Channel, GpuGone, timing_lock
-from kernellab.running.globalstate import guarded, settings_guarded
-from kernellab.timing.rounds import Plan, rounds
-from kernellab.timing.timers import timer_for
+from kernellab.checking.spot import Spot
+from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
+from kernellab.declare import Compiled, Cost, Op
+from kernellab.machine.telemetry import telemetry_for
+from kernellab.passes import Pass, pass_of
+from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
+from kernellab.running.globalstate import guarded
+from kernellab.running.series import SeriesWork
+from kernellab.timing.sets import InputSets
+from kernellab.timing.tuning import recording
+from kernellab.timing.watch import Watch
 
 RECOMPILE_LIMIT = 64  # a check goes through every option value; a way that recompiles per call still hits it
-
-
-class Failed(Exception):
-    """A way failed while being timed."""
-
-    def __init__(self, impl: str, error: BaseException) -> None:
-        super().__init__(impl)
-        self.impl, self.error = impl, error
+_OTHER_CONTENT = 1_000_003  # added to the seed for the second content of the inputs
 
 
 class GroupWork:
@@ -44,142 +42,169 @@ class GroupWork:
         distrusted: frozenset[str],
     ) -> None:
         self.channel, self.op, self.case, self.device, self.seed = channel, op, case, device, seed
-        self.interpreted = interpreted
-        self.checker = Checker(
-            op,
-            case,
-            seed=seed,
-            device=device,
-            interpreted=interpreted,
-            running=channel.running,
-            distrusted=distrusted,
-        )
+        self.interpreted, self._distrusted = interpreted, distrusted
+        self._checkers: dict[str, Checker] = {}
+        self._watch = Watch.installed()
+        self._began = monotonic()
+        self._spent: dict[str, float] = {}
         forget_compiled(op)
 
     def close(self) -> None:
-        """Give the memory back before the next case."""
-        del self.checker
+        """Say where the time went, and give the memory back before the next case."""
+        self.channel.send("spent", seconds={**self._spent, "all": monotonic() - self._began})
+        self._checkers.clear()
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
     # Right? --------------------------------------------------------------------------------------------
 
-    def check(self, names: list[str]) -> set[str]:
-        """Check each way, send what was observed, and return the names of those that are right."""
+    def check(self, names: list[str], of: str) -> set[str]:
+        """Check a pass of each way, send what was observed, and return the names of those that are right."""
         right = set()
         for name in names:
-            impl = self.op[name]
-            try:
-                with self.channel.running(name, "check"), guarded(self._reporter(name)):
-                    observed = self.checker.check(impl)
-            except YardstickDied as died:
-                self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
-                raise GpuGone from None
+            observed = self._check(name, of)
             dead = observed["status"] not in ("ok", "skipped") and gpu_is_dead(self.device)
             if dead:
                 observed |= {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"}
-            self.channel.send("check", impl=name, check=observed)
+            self.channel.send("check", impl=name, check=observed, **{"pass": of})
             if dead:
                 raise GpuGone
             if observed["status"] == "ok":
                 right.add(name)
         return right
 
+    def _check(self, name: str, of: str) -> dict[str, Any]:
+        mark = self._watch.mark()
+        try:
+            with self.channel.running(name, "check"), guarded(self._reporter(name)), recording() as choices:
+                observed = self._checker(of).check(self.op[name])
+        except YardstickDied as died:
+            self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
+            raise GpuGone from None
+        self._say_what_was_built(name, mark, choices)
+        return observed
+
+    def _checker(self, of: str) -> Checker:
+        if of not in self._checkers:
+            self._checkers[of] = Checker(
+                self.op,
+                self.case,
+                seed=self.seed,
+                device=self.device,
+                interpreted=self.interpreted,
+                running=self.channel.running,
+                distrusted=self._distrusted,
+                of=pass_of(of),
+            )
+        return self._checkers[of]
+
+    def _say_what_was_built(self, name: str, mark: int, choices: list[dict[str, Any]]) -> None:
+        """What torch.compile and the autotuners did for a way: nobody should have to guess."""
+        events = [event for event in self._watch.since(mark) if not event.nested]
+        if events or choices:
+            built: dict[str, Any] = {"seconds": sum(event.seconds for event in events), "tuned": choices}
+            if any(event.kind == "compile" for event in events):
+                built["compile"] = self._watch.compile_summary(mark)
+            self.channel.send("built", impl=name, built=built)
+
     # How fast? -----------------------------------------------------------------------------------------
 
-    def time(self, names: list[str], *, seconds: float, least: int) -> None:
-        """Time the ways in interleaved rounds. One that fails is named, and the others start over without it."""
-        if not names:
-            return
-        self.checker.forget()
-        inputs = make_inputs.make(self.op, self.case, self.seed, self.device)
-        self.channel.send("cost", cost=self._cost(inputs, names))
-        with timing_lock(self.channel, self.device):
-            while names:
-                try:
-                    self._rounds(names, inputs, Plan(seconds=seconds, least=least))
-                    break
-                except Failed as failed:
-                    names = [name for name in names if name != failed.impl]
-                    self._report_failure(failed)
-        self.channel.send("timed", impls=names)
+    def time(self, todo: list[dict[str, Any]], right: Callable[[str, str], bool]) -> None:
+        """Time each series of ways; `right(name, pass)` says who may be. One that fails is left out of the rest."""
+        failed: set[str] = set()
+        sets: dict[str, tuple[InputSets, list[Spot]]] = {}
+        for work in todo:
+            series, of = work["series"], work["series"]["pass"]
+            names = [n for n in work["impls"] if right(n, of) and n not in failed]
+            if not names:
+                continue
+            self.channel.send("series", **series)
+            if of not in sets:
+                sets.clear()
+                sets[of] = self._input_sets(of, names)
+                self.channel.send("cost", cost=self._cost(of, sets[of][0].masters[0], names), **{"pass": of})
+            with timing_lock(self.channel, self.device):
+                threads = torch.get_num_threads() if self.device.type == "cpu" else None
+                telemetry = telemetry_for(device_id(self.device), threads=threads)
+                timed = SeriesWork(self.channel, self.op, self.case, self.device, self.seed, series, telemetry)
+                failed |= timed.run(names, *sets[of], self._reporter, **work["timing"])
+            for what, seconds in timed.spent.items():
+                self._spent[what] = self._spent.get(what, 0.0) + seconds
 
-    def _rounds(self, names: list[str], inputs: make_inputs.Inputs, plan: Plan) -> None:
-        timer = timer_for(self.device)
-        calls = {name: self._call(self.op[name], inputs) for name in names}
-        header = {"pass": "forward", "timer": timer.name, "cache": timer.cache}
-        with torch.no_grad(), guarded(self._report_to_all(names)):
-            for name in names:  # whatever is still to be built is built here, outside every sample
-                with self._running(name, "build"):
-                    calls[name]()
-                    synchronise(self.device)
-            samples = rounds(calls, timer, plan, seed=self.seed, running=lambda n: self._running(n, "time"))
-            for number, sample in enumerate(samples):
-                self.channel.send("round", **header, round=number, samples_us=sample)
-
-    def _call(self, impl: Impl, inputs: make_inputs.Inputs) -> Callable[[], Any]:
-        args = tuple((make_inputs.clone(inputs) if impl.mutates else inputs).values())
-        options = self.op.call_options(self.case)
-        fn = impl.fn
-        return lambda: fn(*args, **options)
-
-    @contextlib.contextmanager
-    def _running(self, name: str, phase: str) -> Iterator[None]:
-        with self.channel.running(name, phase), settings_guarded(self._reporter(name)):
+    def _input_sets(self, of: str, names: list[str]) -> tuple[InputSets, list[Spot]]:
+        """Two contents for the inputs with what must come of them; one, where two cannot be had."""
+        timed = pass_of(of)
+        judged = pass_of("backward") if of == "both" else timed  # a timed call of both returns its gradients
+        masters, spots = [], []
+        for content, seed in enumerate((self.seed, self.seed + _OTHER_CONTENT)):
             try:
-                yield
-            except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
-                raise Failed(name, error) from error
+                with self.channel.running(None, "oracle"):
+                    spots.append(self._spot(judged, seed))
+                    masters.append(timed.inputs(self.op, self.case, seed, self.device))
+            except (CannotCheck, torch.OutOfMemoryError) as cannot:
+                if content == 0:
+                    masters.append(timed.inputs(self.op, self.case, seed, self.device))
+                for name in names:
+                    self._reporter(name)(f"timed without changing its inputs' contents: {cannot}")
+                break
+        self._checkers.clear()  # timing needs the memory
+        return InputSets(masters), spots
 
-    def _report_failure(self, failed: Failed) -> None:
-        error = failed.error
-        status = "oom" if is_memory_error(error) else "error"
-        reason = f"while timing: {explain(error)}"
-        dead = gpu_is_dead(self.device)
-        if dead:
-            status, reason = "crashed", f"while timing: GPU fault: {explain(error)}"
-        self.channel.send(
-            "fault", impl=failed.impl, phase="time", status=status, reason=reason, traceback=user_frames(error)
-        )
-        self.channel.send("discard")
-        if dead:
-            raise GpuGone
+    def _spot(self, of: Pass, seed: int) -> Spot:
+        if seed == self.seed:
+            truth = self._checker(of.name).truth()
+        else:
+            finder = TruthFinder(
+                self.op,
+                seed=seed,
+                device=self.device,
+                running=self.channel.running,
+                distrusted=self._distrusted,
+                of=of,
+            )
+            truth = finder.find(self.case)
+        return Spot(truth, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
 
-    def _cost(self, inputs: make_inputs.Inputs, names: list[str]) -> dict[str, Any] | None:
-        if self.op.cost is not None:
+    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> dict[str, Any] | None:
+        """The fewest bytes and the flops of a pass, as declared; by default everything is moved once."""
+        if of == "both":
+            parts = [self._cost(part, inputs, names) for part in ("forward", "backward")]
+            return _sum_of(*parts) if all(parts) else None
+        declared = self.op.cost if of == "forward" else self.op.grad_cost
+        arguments = {name: inputs[name] for name in self.op.args}
+        if declared is not None:
             try:
-                cost = make_inputs.call(self.op, self.op.cost, inputs, self.case)
+                cost = make_inputs.call(self.op, declared, arguments, self.case)
                 if not isinstance(cost, Cost):
                     raise TypeError(f"cost= returned a {type(cost).__name__}, not a kl.Cost")
                 counted = cost.to_json()
                 json.dumps(counted, allow_nan=False)
                 return counted
             except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
-                self._report_to_all(names)(f"the limit is not known: cost= failed: {explain(error)}")
+                for name in names:
+                    self._reporter(name)(f"the limit is not known: cost= failed: {explain(error)}")
                 return None
-        # By default every input is read once and every output written once.
-        sizes = {k: None if t is None else t.to("meta") for k, t in inputs.items()}
+        if of == "backward":  # the inputs and the upstream gradient are read, a gradient of each input is written
+            floats = [t for t in arguments.values() if t is not None and t.is_floating_point()]
+            return Cost(read=list(inputs.values()), write=floats).to_json()
+        sizes = {k: None if t is None else t.to("meta") for k, t in arguments.items()}
         try:
             outputs = tensors_of(make_inputs.call(self.op, self.op.reference, sizes, self.case))
         except Exception:  # a reference that needs real data
             with torch.no_grad():
-                outputs = tensors_of(make_inputs.call(self.op, self.op.reference, inputs, self.case))
-        return Cost(read=list(inputs.values()), write=outputs).to_json()
-
-    # Faults --------------------------------------------------------------------------------------------
+                outputs = tensors_of(make_inputs.call(self.op, self.op.reference, arguments, self.case))
+        return Cost(read=list(arguments.values()), write=outputs).to_json()
 
     def _reporter(self, name: str) -> Callable[[str], None]:
         return lambda what: self.channel.send("guard", impl=name, guard={"name": "global-state", "detail": what})
 
-    def _report_to_all(self, names: list[str]) -> Callable[[str], None]:
-        """For what cannot be laid at one way's door."""
 
-        def report(what: str) -> None:
-            for name in names:
-                self._reporter(name)(f"while timing, {what}" if what.startswith("replaced") else what)
-
-        return report
+def _sum_of(*costs: dict[str, Any] | None) -> dict[str, Any]:
+    known = [cost for cost in costs if cost]
+    units = {unit for cost in known for unit in cost["flops"]}
+    flops = {unit: sum(cost["flops"].get(unit, 0) for cost in known) for unit in sorted(units)}
+    return {key: sum(cost[key] for cost in known) for key in ("bytes_read", "bytes_written")} | {"flops": flops}
 
 
 def forget_compiled(op: Op) -> None:

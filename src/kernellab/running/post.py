@@ -49,7 +49,8 @@ class Post:
             if lost is None and self.target is not None:
                 what = f"loading {self.target.text}"
                 request, impls = self.settings.request, self.settings.impls
-                lost = self._start("load", target=vars(self.target), request=request, impls=impls)
+                pins = self.settings.pins
+                lost = self._start("load", target=vars(self.target), request=request, impls=impls, pins=pins)
             if lost is not None or self._worker is None:
                 reason = lost.reason if lost else "the worker is gone"
                 raise UserError(f"{what} failed: {reason}", self._log_tail())

@@ -18,7 +18,9 @@ from typing import Any
 from kernellab.errors import UserError
 from kernellab.machine.paths import replace_file
 
-SCHEMA = 1
+SCHEMA = 2
+SERIES = ("pass", "timer", "cache")
+_HOW_TIMED = ("looks", "decided", "precision", "warmups", "warmup_s", "steady", "telemetry")
 JOURNAL, RUN = "journal.jsonl", "run.json"
 
 Record = dict[str, Any]
@@ -129,6 +131,17 @@ def load(path: Path) -> Record:
     if not isinstance(record, dict) or "schema" not in record or not isinstance(record.get("results"), list):
         raise UserError(f"{file} is not a kernellab record")
     _refuse_newer(record, file)
+    return _upgraded(record)
+
+
+def _upgraded(record: Record) -> Record:
+    """A record of schema 1 in today's form: it knew one pass, and its cost."""
+    if record["schema"] == 1:
+        for result in record["results"]:
+            cost = result.get("cost")
+            result.update(gradients=None, cost={"forward": cost} if cost else {}, memory={}, built=None, inside=None)
+            result.pop("telemetry", None)
+        record["spent"] = []
     return record
 
 
@@ -152,6 +165,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> Record:
         "stages": [],
         "sources": {},
         "complete": False,
+        "spent": [],
         "results": [],
     }
     for event in events:
@@ -178,12 +192,14 @@ def result_of(record: Record, op: str, impl: str, case: Mapping[str, Any]) -> di
         "kind": None,
         "case": dict(case),
         "check": None,
+        "gradients": None,
         "times": [],
-        "cost": None,
-        "memory": None,
+        "cost": {},
+        "memory": {},
+        "built": None,
         "kernels": None,
+        "inside": None,
         "guards": [],
-        "telemetry": None,
     }
     record["results"].append(made)
     return made
@@ -206,24 +222,28 @@ def _plan(record: Record, event: Mapping[str, Any]) -> None:
 
 
 def _check(record: Record, event: Mapping[str, Any]) -> None:
-    _result(record, event)["check"] = event["check"]
+    _result(record, event)["check" if event.get("pass", "forward") == "forward" else "gradients"] = event["check"]
 
 
 def _cost(record: Record, event: Mapping[str, Any]) -> None:
     for result in _group(record, event):
-        result["cost"] = event["cost"]
+        result["cost"][event.get("pass", "forward")] = event["cost"]
 
 
 def _round(record: Record, event: Mapping[str, Any]) -> None:
     for result in _group(record, event):
         if result["impl"] in event["samples_us"]:
+            samples = event["samples_us"][result["impl"]]
+            samples = samples if isinstance(samples, list) else [samples]  # schema 1 had one a round
             times = _times(result, event)
-            times["samples_us"].append(event["samples_us"][result["impl"]])
-            times["rounds"].append(event["round"])
+            times["samples_us"] += samples
+            times["rounds"] += [event["round"]] * len(samples)
+            times["calls"] = event.get("calls", {}).get(result["impl"], 1)
 
 
 def _times(result: dict[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
-    kind = {k: event[k] for k in ("pass", "timer", "cache")}
+    """The entry of a way's `times` that an event is about, made if absent."""
+    kind = {k: event.get(k) for k in SERIES}
     for times in result["times"]:
         if all(times[k] == v for k, v in kind.items()):
             found: dict[str, Any] = times
@@ -236,24 +256,53 @@ def _times(result: dict[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
 def _timed(record: Record, event: Mapping[str, Any]) -> None:
     for result in _group(record, event):
         if result["impl"] in event["impls"]:
-            for times in result["times"]:
-                times["status"] = "ok"
+            if "timer" not in event:  # schema 1: there was one series
+                for times in result["times"]:
+                    times["status"] = "ok"
+                continue
+            how = {k: v for k, v in event.items() if k in _HOW_TIMED}
+            _times(result, event).update(how, status="ok")
 
 
 def _discard(record: Record, event: Mapping[str, Any]) -> None:
     """A death while timing spoils the samples of everyone who was interleaved with it."""
     for result in _group(record, event):
-        result["times"] = [t for t in result["times"] if t["status"] not in ("ok", "partial")]
+        result["times"] = [t for t in result["times"] if t["status"] != "partial"]
 
 
 def _fault(record: Record, event: Mapping[str, Any]) -> None:
     result = _result(record, event)
-    fault = {"status": event["status"], "reason": event["reason"]}
+    fault = {k: event[k] for k in ("status", "reason", "needed_bytes") if k in event}
     if event["phase"] == "check":
-        result["check"] = {**(result["check"] or {}), **fault}
-    elif event["phase"] != "kernels":
-        nothing: dict[str, Any] = {"pass": "forward", "timer": None, "cache": None, "samples_us": [], "rounds": []}
-        result["times"] = [{**nothing, **fault}]
+        before = "check" if (result["check"] or {}).get("status") != "ok" else "gradients"
+        result[before] = {**(result[before] or {}), **fault}
+    elif event["phase"] != "profile":
+        _times(result, {"pass": "forward", **event}).update(fault, samples_us=[], rounds=[])
+
+
+def _built(record: Record, event: Mapping[str, Any]) -> None:
+    """What was compiled for a way; the second pass's check may compile more."""
+    result = _result(record, event)
+    if result["built"] is None:
+        result["built"] = dict(event["built"])
+        return
+    result["built"]["seconds"] += event["built"]["seconds"]
+    result["built"]["tuned"] = result["built"]["tuned"] + event["built"]["tuned"]
+    if "compile" in event["built"]:
+        before = result["built"].get("compile", {})
+        result["built"]["compile"] = {k: v + before.get(k, 0) for k, v in event["built"]["compile"].items()}
+
+
+def _memory(record: Record, event: Mapping[str, Any]) -> None:
+    _result(record, event)["memory"][event["pass"]] = event["memory"]
+
+
+def _inside(record: Record, event: Mapping[str, Any]) -> None:
+    _result(record, event)["inside"] = event["inside"]
+
+
+def _spent(record: Record, event: Mapping[str, Any]) -> None:
+    record["spent"].append({k: event[k] for k in ("op", "case", "seconds")})
 
 
 def _kernels(record: Record, event: Mapping[str, Any]) -> None:
@@ -294,6 +343,10 @@ _HANDLERS = {
     "discard": _discard,
     "fault": _fault,
     "kernels": _kernels,
+    "built": _built,
+    "memory": _memory,
+    "inside": _inside,
+    "spent": _spent,
     "guard": _guard,
     "void": _void,
     "complete": _complete,

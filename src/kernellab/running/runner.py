@@ -15,9 +15,12 @@ from kernellab.machine.environment import device_identity, run_key
 from kernellab.machine.paths import cache_dir, replace_file
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import Journal, result_of
-from kernellab.running.settings import Settings
+from kernellab.running.settings import Settings, needed_checks
 
-_KEPT = {"check", "cost", "round", "timed", "discard", "fault", "kernels", "guard", "begin", "end"}
+_KEPT = {
+    *("check", "cost", "round", "timed", "discard", "fault", "guard", "begin", "end"),
+    *("kernels", "inside", "built", "memory", "spent"),
+}
 
 
 class Progress(Protocol):
@@ -49,12 +52,15 @@ class Runner:
         self.environment: dict[str, Any] = journal.record["environment"]
         self._posts: list[Post] = []
         self._culprits: dict[tuple[str, str], set[str]] = {}  # ways that killed workers, per op and case
+        self._series: dict[str, Any] = {}  # what is being timed now
         self._artifacts = journal.folder / "artifacts"
 
     def run(self) -> None:
         """Do everything the settings ask for that the journal does not have yet."""
         try:
-            groups = self._plan(self._load())
+            posts = self._load()
+            self.settings.series(self.device)  # refuses timers there are not on this device
+            groups = self._plan(posts)
             self._machine(groups)
             self.journal.save()
             self.progress.planned([self._steps(group) for group in groups])
@@ -65,7 +71,7 @@ class Runner:
                     self._interpreted(group)
                 self.journal.save()
                 self.progress.finished_group()
-            self._count_kernels(groups)
+            self._profile(groups)
             self.journal.write("complete")
         finally:
             self.close()
@@ -108,7 +114,8 @@ class Runner:
     def _steps(self, group: Group) -> int:
         """Checks and timings there are to do, for the time left."""
         native, interpreted = (len(group.names(interpreted=i)) for i in (False, True))
-        return native * len(self.settings.stages) + interpreted
+        timings = len(self._native_series()) if "time" in self.settings.stages else 0
+        return native * (1 + timings) + interpreted
 
     def _refuse_unknown_impls(self, posts: list[Post]) -> None:
         known = {name for post in posts for op in post.ops for name in op["known_impls"]}
@@ -131,7 +138,7 @@ class Runner:
                 f"{self.journal.folder} was begun with other versions or on another device: start a new run"
             )
         ceilings = self._ceilings(identity) if "time" in self.settings.stages and groups else None
-        facts = {k: self._posts[0].device[k] for k in ("device", "torch", "cuda")}
+        facts = {k: self._posts[0].device[k] for k in ("device", "torch", "cuda", "peaks")}
         self.journal.write("machine", machine={**facts, "name": identity, "key": key, "ceilings": ceilings})
 
     @property
@@ -174,7 +181,7 @@ class Runner:
         names = group.names(interpreted=False)
         if names:
             if any(t["status"] == "partial" for n in names for t in self._result(group, n)["times"]):
-                self._write(group, {"event": "discard"})  # half a group, from a run that was interrupted
+                self._write(group, {"event": "discard"})  # half a series, from a run that was interrupted
             self._work(group, group.post, names, timed="time" in self.settings.stages)
 
     def _interpreted(self, group: Group) -> None:
@@ -197,12 +204,12 @@ class Runner:
                 lambda event: self._observe(group, event),
                 op=group.op,
                 case=group.case,
-                check=[n for n in names if self._check_of(group, n) is None],
-                time=[n for n in names if self._may_time(group, n)] if timed else [],
+                check={of: [n for n in names if self._unchecked(group, n, of)] for of in self._checks()},
+                right={of: [n for n in names if self._right(group, n, of)] for of in self._checks()},
+                time=self._to_time(group, names) if timed else [],
                 distrusted=sorted(self._culprits_of(group)),
                 seed=self.settings.seed,
                 interpreted=post.kind == "interpreter",
-                timing=self.settings.timing(self.device),
             )
             if lost is not None and lost.impl is not None:
                 self._blame(group, lost)
@@ -210,10 +217,27 @@ class Runner:
             if not fewer and len(self._culprits_of(group)) == known:
                 self._give_up(group, self._unfinished(group, names), lost)
 
+    def _checks(self) -> list[str]:
+        return self.settings.checked_passes() if "time" in self.settings.stages else ["forward"]
+
+    def _to_time(self, group: Group, names: list[str]) -> list[dict[str, Any]]:
+        """What is left to time; the worker leaves out whoever it finds wrong."""
+        todo = []
+        for series in self._native_series():
+            impls = [n for n in names if self._may_time(group, n, series)]
+            todo.append({"series": series, "impls": impls, "timing": self.settings.timing(self.device, series)})
+        return [one for one in todo if one["impls"]]
+
+    def _native_series(self) -> list[dict[str, str]]:
+        """Series that are timed where the ways run; kernel times need a profiler, and so a worker of its own."""
+        return [one for one in self.settings.series(self.device) if one["timer"] != "kernel"]
+
     def _observe(self, group: Group, event: Event) -> None:
         kind = event["event"]
         if kind == "waiting":
             self.progress.say(event["reason"])
+        if kind == "series":
+            self._series = {k: event[k] for k in ("pass", "timer", "cache")}
         if kind == "culprit":
             self._blame(group, Lost(event["impl"], "check", "crashed", event["reason"]))
         if kind == "begin" and event["impl"] is not None:
@@ -228,6 +252,7 @@ class Runner:
         self._culprits_of(group).add(lost.impl)
         if lost.impl in {i["name"] for i in group.impls}:  # the yardstick may be a way nobody asked for
             fault = {"impl": lost.impl, "phase": lost.phase, "status": lost.status, "reason": lost.reason}
+            fault |= self._series if lost.phase != "check" else {}
             self._write(group, {"event": "fault", **fault})
         if lost.phase != "check":
             self._write(group, {"event": "discard"})
@@ -244,30 +269,33 @@ class Runner:
             status, reason = "unknown", f"cannot check: the reference: {what}"
         for name in names:
             phase = "time" if self._right(group, name) else "check"
-            self._write(group, {"event": "fault", "impl": name, "phase": phase, "status": status, "reason": reason})
+            fault = {"impl": name, "phase": phase, "status": status, "reason": reason}
+            self._write(group, {"event": "fault", **fault, **(self._series if phase == "time" else {})})
 
-    def _count_kernels(self, groups: list[Group]) -> None:
-        """On a GPU, which kernels each right way launches; in workers of their own, after all timing."""
-        if "time" not in self.settings.stages or not self.device.startswith("cuda"):
+    def _profile(self, groups: list[Group]) -> None:
+        """Which kernels each right way launches and what else it does; in workers of their own, after all timing."""
+        if "time" not in self.settings.stages:
             return
+        series = [one for one in self.settings.series(self.device) if one["timer"] == "kernel"]
         for group in groups:
-            names = [n for n in group.names(interpreted=False) if self._right(group, n) and not self._kernels(group, n)]
+            names = [n for n in group.names(interpreted=False) if self._right(group, n) and not self._seen(group, n)]
             target = group.post.target
-            post = next((p for p in self._posts if p.kind == "profiler" and p.target == target), None)
-            post = post or self._post(target.text if target else None, "profiler")
             while names:
-                seed = self.settings.seed
+                post = next((p for p in self._posts if p.kind == "profiler" and p.target == target), None)
+                post = post or self._post(target.text if target else None, "profiler")
                 lost = post.work(
-                    "kernels",
+                    "profile",
                     lambda event, group=group: self._observe(group, event),  # type: ignore[misc]
                     op=group.op,
                     case=group.case,
                     impls=names,
-                    seed=seed,
+                    series=series,
+                    seed=self.settings.seed,
+                    rounds=self.settings.rounds,
                 )
                 if lost is None or lost.impl is None:
                     break
-                names = names[names.index(lost.impl) + 1 :]
+                names = [n for n in names if n != lost.impl and not self._seen(group, n)]
             self.journal.save()
 
     # Looking back at what is known ---------------------------------------------------------------------
@@ -279,23 +307,32 @@ class Runner:
     def _result(self, group: Group, name: str) -> dict[str, Any]:
         return result_of(self.journal.record, group.op, name, group.case)
 
-    def _check_of(self, group: Group, name: str) -> dict[str, Any] | None:
-        check: dict[str, Any] | None = self._result(group, name)["check"]
+    def _check_of(self, group: Group, name: str, of: str = "forward") -> dict[str, Any] | None:
+        result = self._result(group, name)
+        check: dict[str, Any] | None = result["check"] if of == "forward" else result["gradients"]
         return check
 
-    def _right(self, group: Group, name: str) -> bool:
-        return (self._check_of(group, name) or {}).get("status") == "ok"
+    def _unchecked(self, group: Group, name: str, of: str) -> bool:
+        """Not looked at yet; gradients of what is wrong are not looked at."""
+        before = self._check_of(group, name)
+        possible = of == "forward" or before is None or before["status"] == "ok"
+        return possible and self._check_of(group, name, of) is None
 
-    def _kernels(self, group: Group, name: str) -> bool:
-        return self._result(group, name)["kernels"] is not None
+    def _right(self, group: Group, name: str, of: str = "forward") -> bool:
+        return all((self._check_of(group, name, p) or {}).get("status") == "ok" for p in needed_checks(of))
+
+    def _seen(self, group: Group, name: str) -> bool:
+        return self._result(group, name)["inside"] is not None
 
     def _faulted(self, group: Group, name: str) -> bool:
-        return any(t["status"] not in ("ok", "partial") for t in self._result(group, name)["times"])
+        return any(t["status"] not in ("ok", "partial", "skipped") for t in self._result(group, name)["times"])
 
-    def _may_time(self, group: Group, name: str) -> bool:
-        """Not yet checked (the worker will see), or right and not a culprit of earlier timing."""
-        unchecked = self._check_of(group, name) is None
-        return unchecked or (self._right(group, name) and not self._faulted(group, name))
+    def _may_time(self, group: Group, name: str, series: Mapping[str, str]) -> bool:
+        """Not yet timed, and not known to be wrong or a culprit of earlier timing."""
+        if self._timed(group, name, series) or self._faulted(group, name):
+            return False
+        checks = [self._check_of(group, name, of) for of in needed_checks(series["pass"])]
+        return all(check is None or check["status"] == "ok" for check in checks)
 
     def _unfinished(self, group: Group, names: list[str]) -> list[str]:
         """Ways not yet checked, or right and not yet timed although timing was asked for."""
@@ -304,12 +341,15 @@ class Runner:
         return [
             n
             for n in names
-            if self._check_of(group, n) is None
-            or (timing and n in native and self._right(group, n) and not self._timed(group, n))
+            if any(self._unchecked(group, n, of) for of in self._checks())
+            or (timing and n in native and any(self._may_time(group, n, one) for one in self._native_series()))
         ]
 
-    def _timed(self, group: Group, name: str) -> bool:
-        return any(t["status"] != "partial" for t in self._result(group, name)["times"])
+    def _timed(self, group: Group, name: str, series: Mapping[str, str]) -> bool:
+        return any(
+            t["status"] != "partial" and all(t[k] == v for k, v in series.items())
+            for t in self._result(group, name)["times"]
+        )
 
     def _finished(self, group: Group) -> bool:
         return not self._unfinished(group, [i["name"] for i in group.impls])

@@ -6,6 +6,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from kernellab.errors import UserError, nearest
+from kernellab.intervals import PRECISION
+
+Series = dict[str, str]  # what is timed together: a `pass`, by a `timer`, with the `cache` in a state
+
+# Which timers there are on a device, the first being the one that `auto` means. `kernel` needs a profiler, and so
+# a process of its own. What a host pays per call is the same question for a cold cache: it is asked warm.
+_TIMERS = {"cuda": ("events", "graph", "kernel", "host", "launch"), "cpu": ("clock",)}
+_WARM_ONLY = ("host", "launch")
+_PANEL_S = 0.25  # what each further row of the panel gets per way
+
+
+def needed_checks(of: str) -> tuple[str, ...]:
+    """The passes that must be right before a pass is timed."""
+    return ("forward",) if of == "forward" else ("forward", "backward")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -18,6 +34,12 @@ class Settings:
     timeout_s: float = 60.0
     seconds: float | None = None  # timing budget per way; None: by device
     rounds: int = 10  # at least
+    precision: float = PRECISION
+    passes: list[str] = field(default_factory=lambda: ["forward"])
+    timers: list[str] = field(default_factory=lambda: ["auto"])
+    caches: list[str] = field(default_factory=lambda: ["cold"])
+    panel: bool = False
+    pins: list[dict[str, Any]] = field(default_factory=list)  # autotuners' choices to keep to
     refresh_ceilings: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -28,6 +50,33 @@ class Settings:
         known = {f.name for f in fields(cls)}
         return cls(**{k: v for k, v in data.items() if k in known})
 
-    def timing(self, device: str) -> dict[str, Any]:
+    def checked_passes(self) -> list[str]:
+        """Gradients are checked where a pass that makes them is timed."""
+        return list(dict.fromkeys(part for of in self.passes for part in needed_checks(of)))
+
+    def series(self, device: str) -> list[Series]:
+        """Everything that is to be timed on a device, the main series first."""
+        kind = device.split(":")[0]
+        known = _TIMERS[kind]
+        for name in self.timers:
+            if name not in ("auto", *known):
+                there = any(name in timers for timers in _TIMERS.values())
+                why = f"there is no such timer on {kind}" if there else nearest(name, ["auto", *known])
+                raise UserError(f"--timer {name}: {why}")
+        timers, caches = [known[0] if t == "auto" else t for t in self.timers], self.caches
+        if self.panel:
+            timers, caches = [*timers, *known], [*caches, "cold", "warm"]
+        made = [
+            {"pass": of, "timer": timer, "cache": "warm" if timer in _WARM_ONLY else cache}
+            for of in self.passes
+            for timer in timers
+            for cache in caches
+            if not (self.panel and cache == "warm" and timer in ("graph", "kernel"))
+        ]
+        return [one for at, one in enumerate(made) if one not in made[:at]]
+
+    def timing(self, device: str, series: Series) -> dict[str, Any]:
         seconds = self.seconds if self.seconds is not None else (1.0 if device.startswith("cuda") else 2.0)
-        return {"seconds": seconds, "least": self.rounds}
+        if self.panel and series != self.series(device)[0]:
+            seconds = min(seconds, _PANEL_S)
+        return {"seconds": seconds, "least": self.rounds, "precision": self.precision}

@@ -20,6 +20,7 @@ from kernellab.blame import explain
 from kernellab.case import CaseRequest
 from kernellab.errors import UserError
 from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
+from kernellab.running.settings import needed_checks
 from kernellab.targets import Target
 
 _PR_SET_PDEATHSIG = 1
@@ -68,23 +69,34 @@ class Worker:
         """Choose the device everything else here runs on."""
         import torch
 
+        from kernellab.machine.peaks import peaks
         from kernellab.running.describe import choose_device
 
         self.device = choose_device(device)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-        facts = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": device_id(self.device)}
+        uuid = device_id(self.device)
+        facts = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": uuid, "peaks": None}
+        if self.device.type == "cuda":
+            gpu = torch.cuda.get_device_properties(self.device)
+            facts["peaks"] = peaks(uuid, gpu.multi_processor_count, (gpu.major, gpu.minor), gpu.L2_cache_size)
         self.channel.send("device", device=str(self.device), **facts)
 
-    def do_load(self, target: dict[str, str], request: dict[str, Any], impls: list[str]) -> None:
+    def do_load(
+        self, target: dict[str, str], request: dict[str, Any], impls: list[str], pins: list[dict[str, Any]]
+    ) -> None:
         """Execute the target and describe its ops: what the parent needs to plan."""
         import torch
 
         from kernellab.running.describe import describe
         from kernellab.targets import load
+        from kernellab.timing.tuning import pin
+        from kernellab.timing.watch import Watch
 
         torch._dynamo.config.fail_on_recompile_limit_hit = True
+        Watch.installed()
         self.ops = load(Target(**target))
+        pin(pins)
         for op in self.ops.values():
             self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
@@ -98,39 +110,37 @@ class Worker:
         self,
         op: str,
         case: dict[str, Any],
-        check: list[str],
-        time: list[str],
+        check: dict[str, list[str]],
+        right: dict[str, list[str]],
+        time: list[dict[str, Any]],
         distrusted: list[str],
         seed: int,
         interpreted: bool,
-        timing: dict[str, Any],
     ) -> None:
-        """Check ways at a case, then time the ones that are right, interleaved."""
+        """Check the passes of ways at a case, then time those that are right, a series at a time.
+
+        `right` names the ways whose passes an earlier worker found right.
+        """
         from kernellab.running.group import GroupWork
 
         loaded = self.ops[op]
         group = GroupWork(
             self.channel, loaded, loaded.case(case), self.device, seed, interpreted, frozenset(distrusted)
         )
+        found = {of: set(names) for of, names in right.items()}
         with contextlib.closing(group):
-            right = group.check(check)
-            group.time([name for name in time if name in right or name not in check], **timing)
+            for of, names in check.items():
+                may = names if of == "forward" else [n for n in names if n in found["forward"]]
+                found.setdefault(of, set()).update(group.check(may, of))
+            group.time(time, lambda name, of: all(name in found.get(p, ()) for p in needed_checks(of)))
 
-    def do_kernels(self, op: str, case: dict[str, Any], impls: list[str], seed: int) -> None:
-        from kernellab.running.group import forget_compiled
-        from kernellab.running.kernels import kernels_of
+    def do_profile(
+        self, op: str, case: dict[str, Any], impls: list[str], series: list[dict[str, str]], seed: int, rounds: int
+    ) -> None:
+        """What the profiler knows of each way: its kernels, what else one call does, kernel times if asked for."""
+        from kernellab.running.profiled import profile_group
 
-        loaded = self.ops[op]
-        forget_compiled(loaded)
-        for name in impls:
-            with self.channel.running(name, "kernels"):
-                try:
-                    found = kernels_of(loaded, loaded[name], loaded.case(case), self.device, seed)
-                except Exception as error:  # not counting is no fault of the way: it is right and timed
-                    guard = {"name": "kernels", "detail": f"its kernels could not be counted: {explain(error)}"}
-                    self.channel.send("guard", impl=name, guard=guard)
-                    continue
-            self.channel.send("kernels", impl=name, kernels=found)
+        profile_group(self.channel, self.ops[op], self.ops[op].case(case), self.device, impls, series, seed, rounds)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ A yardstick, not a law: a kernel can come out a little above the copy.
 from __future__ import annotations
 
 import functools
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from typing import Any
 
 import torch
 
+from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import Timer, timer_for
+from kernellab.timing.work import Work
 
 _MATMULS = {"cuda": (8192, ("bfloat16", "float16", "float32")), "cpu": (2048, ("float32",))}
 _COPY_BYTES = {"cuda": 4 << 30, "cpu": 512 << 20}
@@ -47,6 +50,11 @@ def measure(device: torch.device) -> dict[str, Any]:
 
 
 def _median(timer: Timer, call: Callable[[], Any]) -> float:
-    for _ in range(3):
-        timer.sample(call)
-    return statistics.median(timer.sample(call) for _ in range(_SAMPLES))
+    nothing = InputSets([{}])
+    nothing.grow(1)
+    work = Work("ceiling", nothing, lambda _: call, order=random.Random(0))
+    samples = []
+    for _ in range(_SAMPLES + 3):
+        burst = timer.burst(work, windows=1, calls=1, lead=0, turn=False, after=lambda result, number: None)
+        samples += burst.samples
+    return statistics.median(samples[3:])

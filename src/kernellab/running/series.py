@@ -1,0 +1,197 @@
+"""One series of timings inside a worker: ways of one op at one case, in one pass, by one timer."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import Any
+
+import torch
+
+from kernellab.blame import explain, user_frames
+from kernellab.case import Case
+from kernellab.checking.spot import Spot
+from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
+from kernellab.declare import Op
+from kernellab.inputs import Inputs
+from kernellab.machine.telemetry import Telemetry
+from kernellab.memory import is_memory_error, out_of_memory, peak
+from kernellab.passes import pass_of
+from kernellab.running.channel import Channel, GpuGone
+from kernellab.running.globalstate import guarded, settings_guarded
+from kernellab.running.witness import Witness
+from kernellab.timing.rounds import Plan, Rounds
+from kernellab.timing.sets import InputSets
+from kernellab.timing.timers import NotApplicable, timer_for
+from kernellab.timing.work import Work
+
+_SHARE_FOR_SETS = 0.25  # of the free memory: copies of the inputs and the results of one window
+_FEWEST_SETS = 2
+
+Reporter = Callable[[str], Callable[[str], None]]
+
+
+class Failed(Exception):
+    """A way failed while being timed."""
+
+    def __init__(self, impl: str, error: BaseException) -> None:
+        super().__init__(impl)
+        self.impl, self.error = impl, error
+
+
+class SeriesWork:
+    def __init__(
+        self,
+        channel: Channel,
+        op: Op,
+        case: Case,
+        device: torch.device,
+        seed: int,
+        series: dict[str, str],
+        telemetry: Telemetry,
+    ) -> None:
+        self.channel, self.op, self.case, self.device, self.seed = channel, op, case, device, seed
+        self.series, self.telemetry = series, telemetry
+        self.spent = {"build": 0.0, "warm-up": 0.0, "timed": 0.0}
+        self._pass = pass_of(series["pass"])
+        self._noted: set[tuple[str, str]] = set()
+
+    def run(
+        self,
+        names: Sequence[str],
+        sets: InputSets,
+        spots: Sequence[Spot],
+        reporter: Reporter,
+        *,
+        seconds: float,
+        least: int,
+        precision: float,
+    ) -> set[str]:
+        """Time the ways in interleaved rounds; one that fails is named, the others start over without it."""
+        left, failed = list(names), set()
+        self._reporter = reporter
+        plan = Plan(seconds=seconds, least=least, precision=precision)
+        while left:
+            try:
+                self._rounds(left, sets, spots, plan)
+                break
+            except Failed as fault:
+                left.remove(fault.impl)
+                if not isinstance(fault.error, NotApplicable):
+                    failed.add(fault.impl)
+                self._report(fault)
+        return failed
+
+    def _rounds(self, names: list[str], sets: InputSets, spots: Sequence[Spot], plan: Plan) -> None:
+        timer = timer_for(self.device, self.series["timer"], self.series["cache"])
+        order = random.Random(self.seed)
+        most_sets = self._affordable(sets)
+        sets.grow(min(most_sets, _FEWEST_SETS))
+        works = {name: self._work(name, sets, order) for name in names}
+        witness = Witness(self.op, spots, self.telemetry, seed=self.seed, note=self._note)
+        rounds = Rounds(
+            works,
+            timer,
+            plan,
+            witness,
+            running=lambda name: self._running(name, "time"),
+            seed=self.seed,
+            most_sets=most_sets,
+        )
+        with torch.no_grad(), guarded(self._to_all(names)):
+            began = monotonic()
+            for name in names:  # whatever is still to be built is built here, outside every sample
+                with self._running(name, "build"):
+                    self._built(works[name])
+            built = monotonic()
+            for number, samples in enumerate(rounds):
+                if number == 0:
+                    warm = self.telemetry.now
+                self.channel.send("round", **self.series, round=number, samples_us=samples, calls=rounds.calls)
+            self.telemetry.sample(force=True)
+        self.spent["build"] += built - began
+        self.spent["warm-up"] += rounds.warmup_s
+        self.spent["timed"] += monotonic() - built - rounds.warmup_s
+        self.channel.send(
+            "timed",
+            **self.series,
+            impls=names,
+            looks=rounds.looks,
+            decided=rounds.decided,
+            precision=plan.precision,
+            warmups=rounds.warmups,
+            warmup_s=rounds.warmup_s,
+            steady=rounds.steady,
+            telemetry=self.telemetry.columns(since=warm),
+        )
+
+    def _work(self, name: str, sets: InputSets, order: random.Random) -> Work:
+        impl = self.op[name]
+
+        def prepare(inputs: Inputs) -> Callable[[], Any]:
+            return self._pass.prepare(self.op, impl.fn, inputs, self.case)
+
+        restores, early = bool(impl.mutates), self._pass.name == "backward"
+        return Work(name, sets, prepare, order=order, restores=restores, early=early)
+
+    def _built(self, work: Work) -> None:
+        work.calls([0])[0]()
+        synchronise(self.device)
+        call = work.calls([0])[0]
+        self.channel.send("memory", impl=work.name, **self.series, memory=peak(call, self.device))
+
+    def _affordable(self, sets: InputSets) -> int:
+        """How many input sets, each with a result of about its size, fit comfortably beside everything else."""
+        if self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0]
+        else:
+            import psutil
+
+            free = psutil.virtual_memory().available
+        return max(_FEWEST_SETS, min(32, int(_SHARE_FOR_SETS * free / max(1, 2 * sets.bytes))))
+
+    @contextlib.contextmanager
+    def _running(self, name: str, phase: str) -> Iterator[None]:
+        with self.channel.running(name, phase), settings_guarded(self._reporter(name)):
+            try:
+                yield
+            except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
+                raise Failed(name, error) from error
+
+    # Faults --------------------------------------------------------------------------------------------
+
+    def _report(self, failed: Failed) -> None:
+        error = failed.error
+        found: dict[str, Any] = {"status": "error", "reason": f"while timing: {explain(error)}"}
+        if isinstance(error, NotApplicable):
+            found = {"status": "skipped", "reason": str(error)}
+        elif isinstance(error, Wrong):
+            found = {"status": "wrong", "reason": f"while timing: {error}"}
+        elif is_memory_error(error):
+            found = out_of_memory(error, self.device)
+        dead = gpu_is_dead(self.device)
+        if dead:
+            found = {"status": "crashed", "reason": f"while timing: GPU fault: {explain(error)}"}
+        self.channel.send(
+            "fault", impl=failed.impl, phase="time", **self.series, **found, traceback=user_frames(error)
+        )
+        self.channel.send("discard")
+        if dead:
+            raise GpuGone
+
+    def _note(self, name: str, what: str) -> None:
+        """Once is enough."""
+        if (name, what) not in self._noted:
+            self._noted.add((name, what))
+            self.channel.send("guard", impl=name, guard={"name": "timing", "detail": what})
+
+    def _to_all(self, names: list[str]) -> Callable[[str], None]:
+        """For what cannot be laid at one way's door."""
+
+        def report(what: str) -> None:
+            for name in names:
+                self._reporter(name)(f"while timing, {what}" if what.startswith("replaced") else what)
+
+        return report
