@@ -29,8 +29,44 @@ def test_benchmark_says_what_it_is():
 
 def test_benchmark_warms_up_as_often_as_asked():
     calls = []
-    kl.benchmark("count", lambda: calls.append(1), num_warmups=4, num_trials=3)
+    kl.benchmark("count", lambda: calls.append(1), num_warmups=4, num_trials=3, count=False)
     assert len(calls) == 7
+
+
+def test_benchmark_profiles_one_call_after_the_trials():
+    calls = []
+    x = torch.ones(1000)
+    seen = kl.benchmark("count", lambda: calls.append(x + x), num_warmups=0, num_trials=3)
+    assert len(calls) == 4
+    assert seen.inside["allocations"]["bytes"] >= 4000
+    assert seen.remarks == []
+    assert repr(seen).endswith("cache-warm")
+    assert kl.benchmark("x", lambda: x + x, count=False).inside == {}
+
+
+def test_benchmark_says_what_does_not_belong_in_it():
+    seen = kl.benchmark("noise", lambda: torch.randn(100_000), num_trials=2)
+    assert "cache-warm; inside the timed region: draws random numbers: 1 op, " in repr(seen)
+    assert repr(seen).endswith("% of the time")
+    assert isinstance(seen + 0.0, float)
+
+
+def test_benchmark_says_what_was_compiled_during_the_trials():
+    def tripled(x):
+        return x * 3
+
+    x = torch.ones(10)
+    compiled = torch.compile(tripled, backend="eager")
+    late = kl.benchmark("late", lambda: compiled(x), num_warmups=0)
+    assert late.remarks == ["compiled tripled during the trials: raise num_warmups"]
+    assert kl.benchmark("warm", lambda: compiled(x)).remarks == []
+
+
+def test_benchmark_keeps_its_trials_where_the_profiled_call_fails():
+    calls = iter(range(3))
+    seen = kl.benchmark("thrice", lambda: next(calls), num_warmups=0, num_trials=3)
+    assert len(seen.times_ms) == 3
+    assert seen.remarks[0].startswith("what it does besides could not be counted: ")
 
 
 @pytest.mark.parametrize(

