@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from kernellab import verdict
-from kernellab.verdict import compare_ratio, derive, exit_code, median_interval
+from kernellab.intervals import compare_ratio, median_interval
+from kernellab.verdict import derive, exit_code
 
 
 def result(impl, samples=(), *, status="ok", reason=None, rounds=None, **more):
@@ -31,7 +32,7 @@ def result(impl, samples=(), *, status="ok", reason=None, rounds=None, **more):
         "case": {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"},
         "check": {"status": status, "reason": reason, "checked_at": {"interpreter": False}, **more.pop("check", {})},
         "times": times,
-        "cost": None,
+        "cost": {"forward": more.pop("cost")} if "cost" in more else {},
         "kernels": None,
         "guards": [],
         **more,

@@ -27,9 +27,7 @@ def make(op: Op, case: Case, seed: int, device: str | torch.device | None = None
     return inputs
 
 
-def normal(
-    sizes: Sequence[int], dtype: torch.dtype, where: torch.device, seed: int, *words: str
-) -> torch.Tensor:
+def normal(sizes: Sequence[int], dtype: torch.dtype, where: torch.device, seed: int, *words: str) -> torch.Tensor:
     """A tensor of N(0, 1) that depends on the seed and the words alone."""
     generator = torch.Generator(device=where).manual_seed(_mix(seed, *words))
     return torch.randn(sizes, generator=generator, device=where, dtype=dtype)

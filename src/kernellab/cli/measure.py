@@ -210,7 +210,12 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
 
     given = ["impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "out", "target"]
     given += ["precision", "passes", "timer", "cache", "pin"]
-    if rest or args.quick or getattr(args, "panel", False) or any(getattr(args, name, None) not in (None, []) for name in given):
+    if (
+        rest
+        or args.quick
+        or getattr(args, "panel", False)
+        or any(getattr(args, name, None) not in (None, []) for name in given)
+    ):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
     events = read_journal(folder)
     settings = Settings.from_json(events[0]["settings"])

@@ -19,7 +19,6 @@ from kernellab.timing.inside import inside
 from kernellab.timing.kernel_times import kernel_times
 from kernellab.timing.work import Call
 
-
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 

@@ -174,9 +174,7 @@ class SeriesWork:
         dead = gpu_is_dead(self.device)
         if dead:
             found = {"status": "crashed", "reason": f"while timing: GPU fault: {explain(error)}"}
-        self.channel.send(
-            "fault", impl=failed.impl, phase="time", **self.series, **found, traceback=user_frames(error)
-        )
+        self.channel.send("fault", impl=failed.impl, phase="time", **self.series, **found, traceback=user_frames(error))
         self.channel.send("discard")
         if dead:
             raise GpuGone

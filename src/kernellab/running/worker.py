@@ -76,7 +76,7 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         uuid = device_id(self.device)
-        facts = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": uuid, "peaks": None}
+        facts: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": uuid, "peaks": None}
         if self.device.type == "cuda":
             gpu = torch.cuda.get_device_properties(self.device)
             facts["peaks"] = peaks(uuid, gpu.multi_processor_count, (gpu.major, gpu.minor), gpu.L2_cache_size)

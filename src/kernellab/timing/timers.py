@@ -69,15 +69,12 @@ class EventTimer:
         for window in range(windows):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             turning = turn and window == 0
-            numbers, ready = None, None
-            if work.early:
-                numbers, ready = _ready(work, calls, self.cache, turning)
             if window == 0:
                 _lead_in(work, lead)
+            early = _ready(work, calls, self.cache, turning) if work.early else None
             with hold() if hold else contextlib.nullcontext():
-                if numbers is None or ready is None:
-                    # Behind the hold: work on another stream that does not wait sees the old contents.
-                    numbers, ready = _ready(work, calls, self.cache, turning)
+                # Behind the hold: work on another stream that does not wait sees the old contents.
+                numbers, ready = early or _ready(work, calls, self.cache, turning)
                 if self._flush:
                     self._flush()
                 elif not work.restores:
