@@ -1,0 +1,121 @@
+"""Ways that compute the right thing when they are checked, and something else when they are timed."""
+
+import torch
+
+import kernellab as kl
+
+
+@kl.op(cases=kl.cases(shape=[(256, 256)], dtype=["float32"]))
+def double(x):
+    """x·2."""
+    return x * 2
+
+
+@double.impl("honest")
+def _(x):
+    return torch.add(x, x)
+
+
+_cache = {}
+
+
+@double.impl("caches-by-pointer")
+def _(x):
+    if x.data_ptr() not in _cache:
+        _cache[x.data_ptr()] = x * 2
+    return _cache[x.data_ptr()]
+
+
+_calls = dict.fromkeys(("skips", "lazy", "mutates", "grows", "aliases"), 0)
+
+
+def _count(name):
+    _calls[name] += 1
+    return _calls[name]
+
+
+_last = {}
+
+
+@double.impl("skips-every-second-call")
+def _(x):
+    if _count("skips") % 2 and "y" in _last and _last["y"].shape == x.shape:
+        return _last["y"]
+    _last["y"] = x * 2
+    return _last["y"]
+
+
+@double.impl("lazy-after-the-tenth-call")
+def _(x):
+    if _count("lazy") > 10:
+        return torch.empty_like(x)
+    return x * 2
+
+
+@double.impl("mutates-its-input-later")
+def _(x):
+    y = x * 2
+    if _count("mutates") > 10:
+        x.view(-1)[0] += 1
+    return y
+
+
+@double.impl("returns-its-input-later")
+def _(x):
+    if _count("aliases") > 10:
+        return x.mul_(2)
+    return x * 2
+
+
+def _recompiled(x, n):
+    return x * 2 + (n - n)
+
+
+_compiled = torch.compile(_recompiled, dynamic=False)
+
+
+@double.impl("recompiles-per-call")
+def _(x):
+    torch._dynamo.reset()
+    return _compiled(x, _count("grows"))
+
+
+_side = {}
+
+
+@double.impl("side-stream", supports=lambda case: case.device == "cuda" or "needs streams")
+def _(x):
+    if "s" not in _side:
+        _side["s"] = torch.cuda.Stream()
+    _side["s"].wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(_side["s"]):
+        y = x * 2
+    return y
+
+
+@double.impl("side-stream-no-wait", supports=lambda case: case.device == "cuda" or "needs streams")
+def _(x):
+    if "t" not in _side:
+        _side["t"] = torch.cuda.Stream()
+    with torch.cuda.stream(_side["t"]):
+        return x * 2
+
+
+_versions = {}
+
+
+@double.impl("caches-by-version")
+def _(x):
+    """Not caught, and not faster: versions move on between calls."""
+    key = (x.data_ptr(), x._version)
+    if key not in _versions:
+        _versions.clear()
+        _versions[key] = x * 2
+    return _versions[key].clone()
+
+
+@double.impl("waits-for-the-gpu", supports=lambda case: case.device == "cuda" or "needs a GPU")
+def _(x):
+    y = x * 2
+    torch.cuda.synchronize()
+    return y
