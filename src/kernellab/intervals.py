@@ -18,11 +18,11 @@ CONFIDENCE = 0.99
 PRECISION = 0.005  # two ways within this of each other are the same
 FEWEST = 8  # values below which no interval has 99 % confidence
 
-# Looking at the data after 16, 32, 64 … rounds and stopping when the answer is in would miss more often than
+# Looking at the data after 64, 128, 256 … rounds and stopping when the answer is in would miss more often than
 # 1 in 100: each look is one more chance to be wrong. So the looks share the error level. An early look gets
 # little of it, and stops only what is overwhelming; the last gets what is left, nearly everything.
-FIRST_LOOK = 16
-_LOOKS = 8
+FIRST_LOOK = 64
+_LOOKS = 7
 
 
 def share(look: int) -> float:

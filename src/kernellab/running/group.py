@@ -17,9 +17,9 @@ from kernellab.checking.check import Checker
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
 from kernellab.declare import Compiled, Cost, Op
-from kernellab.machine.telemetry import telemetry_for
+from kernellab.machine.telemetry import Telemetry
 from kernellab.passes import Pass, pass_of
-from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
+from kernellab.running.channel import Channel, GpuGone, timing_lock
 from kernellab.running.globalstate import guarded
 from kernellab.running.series import SeriesWork
 from kernellab.timing.sets import InputSets
@@ -40,7 +40,10 @@ class GroupWork:
         seed: int,
         interpreted: bool,
         distrusted: frozenset[str],
+        telemetry: Telemetry,
     ) -> None:
+        self.telemetry = telemetry
+        telemetry.sample(force=True)
         self.channel, self.op, self.case, self.device, self.seed = channel, op, case, device, seed
         self.interpreted, self._distrusted = interpreted, distrusted
         self._checkers: dict[str, Checker] = {}
@@ -77,6 +80,7 @@ class GroupWork:
     def _check(self, name: str, of: str) -> dict[str, Any]:
         mark = self._watch.mark()
         try:
+            self.telemetry.sample()
             with self.channel.running(name, "check"), guarded(self._reporter(name)), recording() as choices:
                 observed = self._checker(of).check(self.op[name])
         except YardstickDied as died:
@@ -125,9 +129,7 @@ class GroupWork:
                 sets[of] = self._input_sets(of, names)
                 self.channel.send("cost", cost=self._cost(of, sets[of][0].masters[0], names), **{"pass": of})
             with timing_lock(self.channel, self.device):
-                threads = torch.get_num_threads() if self.device.type == "cpu" else None
-                telemetry = telemetry_for(device_id(self.device), threads=threads)
-                timed = SeriesWork(self.channel, self.op, self.case, self.device, self.seed, series, telemetry)
+                timed = SeriesWork(self.channel, self.op, self.case, self.device, self.seed, series, self.telemetry)
                 failed |= timed.run(names, *sets[of], self._reporter, **work["timing"])
             for what, seconds in timed.spent.items():
                 self._spent[what] = self._spent.get(what, 0.0) + seconds

@@ -17,7 +17,9 @@ from kernellab.running.group import forget_compiled
 from kernellab.timing.cache import Flush
 from kernellab.timing.inside import inside
 from kernellab.timing.kernel_times import kernel_times
-from kernellab.timing.work import Call
+from kernellab.timing.rounds import calls_per_window
+from kernellab.timing.sets import InputSets
+from kernellab.timing.work import Call, Work
 
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
@@ -36,7 +38,7 @@ def profile_group(
     forget_compiled(op)
     forward = pass_of("forward")
     inputs = forward.inputs(op, case, seed, device)
-    seen = []
+    times: dict[str, float] = {}
     for name in impls:
         with channel.running(name, "profile"):
             try:
@@ -55,9 +57,10 @@ def profile_group(
         if kernels is not None:
             channel.send("kernels", impl=name, kernels=kernels)
         channel.send("inside", impl=name, inside=found)
-        seen.append(name)
+        if not op[name].mutates:
+            times[name] = found.get("device_us", 0.0)
     for one in series:
-        _kernel_series(channel, op, case, device, seen, one, seed, rounds)
+        _kernel_series(channel, op, case, device, times, one, seed, rounds)
 
 
 def _kernel_series(
@@ -65,29 +68,35 @@ def _kernel_series(
     op: Op,
     case: Case,
     device: torch.device,
-    names: Sequence[str],
+    times: dict[str, float],
     series: dict[str, str],
     seed: int,
     rounds: int,
 ) -> None:
+    """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
     timed = pass_of(series["pass"])
-    inputs = timed.inputs(op, case, seed, device)
-    flush = Flush(device) if series["cache"] == "cold" else None
-    plan = _interleaved([name for name in names if not op[name].mutates], rounds, random.Random(seed))
+    cold = series["cache"] == "cold"
+    sets = InputSets([timed.inputs(op, case, seed, device)])
+    plan = _interleaved(list(times), rounds, random.Random(seed))
     if not plan:
         return
+    most = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
+    sets.grow(min(most, max(map(calls_per_window, times.values()))))
+    order = random.Random(seed)
 
-    def prepared(name: str) -> Callable[[], Call]:
-        return lambda: timed.prepare(op, op[name].fn, inputs, case)
+    def window(name: str) -> Callable[[], list[Call]]:
+        work = Work(name, sets, lambda inputs: timed.prepare(op, op[name].fn, inputs, case), order=order)
+        count = min(calls_per_window(times[name]), len(sets))
+        return lambda: work.calls(work.draw(count, distinct=cold))
 
     with torch.no_grad(), channel.running(None, "profile"):
-        times = kernel_times([prepared(name) for name in plan], flush)
+        samples = kernel_times([window(name) for name in plan], Flush(device) if cold else None)
     found: dict[str, list[float]] = {}
-    for name, us in zip(plan, times, strict=True):
+    for name, us in zip(plan, samples, strict=True):
         found.setdefault(name, []).append(us)
     for number in range(_LEAD_IN, rounds + _LEAD_IN):
-        samples = {name: [times[number]] for name, times in found.items()}
-        channel.send("round", **series, round=number - _LEAD_IN, samples_us=samples)
+        one = {name: [taken[number]] for name, taken in found.items()}
+        channel.send("round", **series, round=number - _LEAD_IN, samples_us=one)
     channel.send("timed", **series, impls=list(found), looks=[], decided=False, steady=None, telemetry=None)
 
 

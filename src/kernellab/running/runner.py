@@ -52,6 +52,7 @@ class Runner:
         self.environment: dict[str, Any] = journal.record["environment"]
         self._posts: list[Post] = []
         self._culprits: dict[tuple[str, str], set[str]] = {}  # ways that killed workers, per op and case
+        self._planned = 0  # groups
         self._series: dict[str, Any] = {}  # what is being timed now
         self._artifacts = journal.folder / "artifacts"
 
@@ -109,6 +110,7 @@ class Runner:
         sources = {op["name"]: op["source_hash"] for post in posts for op in post.ops}
         plan = [{"op": g.op, "case": g.case, "impls": {i["name"]: i["kind"] for i in g.impls}} for g in groups]
         self.journal.write("plan", groups=plan, sources=sources)
+        self._planned = len(groups)
         return groups
 
     def _steps(self, group: Group) -> int:
@@ -225,8 +227,11 @@ class Runner:
         todo = []
         for series in self._native_series():
             impls = [n for n in names if self._may_time(group, n, series)]
-            todo.append({"series": series, "impls": impls, "timing": self.settings.timing(self.device, series)})
+            todo.append({"series": series, "impls": impls, "timing": self._timing(series)})
         return [one for one in todo if one["impls"]]
+
+    def _timing(self, series: Mapping[str, str]) -> dict[str, Any]:
+        return self.settings.timing(self.device, dict(series), max(1, self._planned))
 
     def _native_series(self) -> list[dict[str, str]]:
         """Series that are timed where the ways run; kernel times need a profiler, and so a worker of its own."""

@@ -67,12 +67,13 @@ class SeriesWork:
         *,
         seconds: float,
         least: int,
+        least_seconds: float,
         precision: float,
     ) -> set[str]:
         """Time the ways in interleaved rounds; one that fails is named, the others start over without it."""
         left, failed = list(names), set()
         self._reporter = reporter
-        plan = Plan(seconds=seconds, least=least, precision=precision)
+        plan = Plan(seconds=seconds, least=least, least_seconds=least_seconds, precision=precision)
         while left:
             try:
                 self._rounds(left, sets, spots, plan)

@@ -15,6 +15,7 @@ Series = dict[str, str]  # what is timed together: a `pass`, by a `timer`, with 
 # a process of its own. What a host pays per call is the same question for a cold cache: it is asked warm.
 _TIMERS = {"cuda": ("events", "graph", "kernel", "host", "launch"), "cpu": ("clock",)}
 _WARM_ONLY = ("host", "launch")
+_LEAST_S = 5.0  # a run of few cases takes its time; a sweep moves on as soon as the answer is in
 _PANEL_S = 0.25  # what each further row of the panel gets per way
 
 
@@ -75,8 +76,15 @@ class Settings:
         ]
         return [one for at, one in enumerate(made) if one not in made[:at]]
 
-    def timing(self, device: str, series: Series) -> dict[str, Any]:
+    def timing(self, device: str, series: Series, groups: int) -> dict[str, Any]:
+        """How long a series of one of so many groups is timed."""
         seconds = self.seconds if self.seconds is not None else (1.0 if device.startswith("cuda") else 2.0)
         if self.panel and series != self.series(device)[0]:
             seconds = min(seconds, _PANEL_S)
-        return {"seconds": seconds, "least": self.rounds, "precision": self.precision}
+        least_seconds = _LEAST_S / groups / len(self.series(device))
+        return {
+            "seconds": seconds,
+            "least": self.rounds,
+            "least_seconds": least_seconds,
+            "precision": self.precision,
+        }

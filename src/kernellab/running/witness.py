@@ -77,7 +77,7 @@ class Witness:
     def judge(self, work: Work, burst: Burst, *, timed: bool) -> None:
         if timed:
             self._refuse_compiling(work)
-        if burst.held is False:
+        if timed and burst.held is False:
             self._note(work.name, "its stream could not be held back: its time may contain launches and waiting")
         self._refuse_work_left(work, burst)
         if self._pending is not None:

@@ -70,6 +70,7 @@ class Worker:
         import torch
 
         from kernellab.machine.peaks import peaks
+        from kernellab.machine.telemetry import telemetry_for
         from kernellab.running.describe import choose_device
 
         self.device = choose_device(device)
@@ -80,6 +81,8 @@ class Worker:
         if self.device.type == "cuda":
             gpu = torch.cuda.get_device_properties(self.device)
             facts["peaks"] = peaks(uuid, gpu.multi_processor_count, (gpu.major, gpu.minor), gpu.L2_cache_size)
+        # From the start: who else uses a GPU is known only after a while.
+        self.telemetry = telemetry_for(uuid, threads=torch.get_num_threads())
         self.channel.send("device", device=str(self.device), **facts)
 
     def do_load(
@@ -89,6 +92,7 @@ class Worker:
         import torch
 
         from kernellab.running.describe import describe
+        from kernellab.running.group import forget_compiled
         from kernellab.targets import load
         from kernellab.timing.tuning import pin
         from kernellab.timing.watch import Watch
@@ -98,6 +102,7 @@ class Worker:
         self.ops = load(Target(**target))
         pin(pins)
         for op in self.ops.values():
+            forget_compiled(op)  # also imports what is slow to import: now, and not in the first case's time
             self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
     def do_ceilings(self) -> None:
@@ -125,7 +130,14 @@ class Worker:
 
         loaded = self.ops[op]
         group = GroupWork(
-            self.channel, loaded, loaded.case(case), self.device, seed, interpreted, frozenset(distrusted)
+            self.channel,
+            loaded,
+            loaded.case(case),
+            self.device,
+            seed,
+            interpreted,
+            frozenset(distrusted),
+            self.telemetry,
         )
         found = {of: set(names) for of, names in right.items()}
         with contextlib.closing(group):

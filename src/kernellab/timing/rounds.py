@@ -1,6 +1,6 @@
 """Interleaved rounds: every way in every round, in random order, so that drift hits all of them alike.
 
-Rounds go on until every pair of ways is decided, looked at after 16, 32, 64 … of them, or until the time is up.
+Rounds go on until every pair of ways is decided, looked at after 64, 128, 256 … of them, or until the time is up.
 """
 
 from __future__ import annotations
@@ -24,10 +24,16 @@ Running = Callable[[str], AbstractContextManager[None]]
 # A window is long enough that opening and closing it hardly counts: at most 32 calls, about 250 µs.
 _WINDOW_US = 250.0
 _MOST_CALLS = 32
-_MOST_WINDOWS = 3
+# A burst is one to six windows, as many as fit into 3 ms: between bursts the device waits for the verification.
+_BURST_US = 3000.0
+_MOST_WINDOWS = 6
 _SLOW_US = 20_000.0  # calls longer than this are not repeated more than need be
 _TURN = 0.25  # how often the inputs change contents between rounds
 _LEAD = 0.25  # how often an untimed call goes first
+
+
+def calls_per_window(us: float) -> int:
+    return min(max(1, int(_WINDOW_US / max(us, 1e-3))), _MOST_CALLS)
 
 
 class Witness(Protocol):
@@ -45,10 +51,14 @@ class Witness(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """When to stop: at least `least` rounds; then when every pair is decided, or the time is up."""
+    """When to stop: at least `least` rounds; then when the time is up, or every pair is decided.
+
+    `least_seconds` are spent even where the answer is clear sooner: a longer look sees more of the machine.
+    """
 
     seconds: float  # per way
     least: int = 10
+    least_seconds: float = 0.0
     most: int = 4096
     precision: float = PRECISION
 
@@ -70,7 +80,7 @@ class Rounds:
     looks: list[int] = field(default_factory=list)
     decided: bool = False
     calls: dict[str, int] = field(default_factory=dict)
-    _slow: set[str] = field(default_factory=set)
+    _windows: dict[str, int] = field(default_factory=dict)  # at most, in a burst
 
     def __iter__(self) -> Iterator[dict[str, list[float]]]:
         order = random.Random(self.seed)
@@ -78,7 +88,8 @@ class Rounds:
         self.calls = dict.fromkeys(names, self.timer.least_calls)
         self._warm_up(order, names)
         times: dict[str, dict[int, float]] = {name: {} for name in names}
-        deadline = monotonic() + self.plan.seconds * len(names)
+        began = monotonic()
+        deadline = began + self.plan.seconds * len(names)
         for number in range(max(self.plan.most, self.plan.least)):
             found = self._round(order, names, timed=True)
             for name, samples in found.items():
@@ -88,13 +99,15 @@ class Rounds:
             if taken == FIRST_LOOK * 2 ** len(self.looks):
                 self.looks.append(taken)
                 self.decided = self._all_decided(times)
-            if taken >= self.plan.least and (self.decided or monotonic() > deadline):
+            now = monotonic()
+            enough = self.decided and now > began + self.plan.least_seconds
+            if taken >= self.plan.least and (enough or now > deadline):
                 return
 
     def _warm_up(self, order: random.Random, names: list[str]) -> None:
         """Until times and clocks are steady, for at most a third of the time there is."""
         began = monotonic()
-        limit = max(0.3, self.plan.seconds * len(names) / 3)
+        limit = self.plan.seconds * len(names) / 3
         sums: list[float] = []
         clocks: list[float | None] = []
         while True:
@@ -104,29 +117,27 @@ class Rounds:
             self.warmups += 1
             self.warmup_s = monotonic() - began
             self._choose_calls({name: statistics.median(samples) for name, samples in found.items()})
-            self._slow = {name for name, samples in found.items() if min(samples) > _SLOW_US}
+            slow = max(map(min, found.values())) > _SLOW_US
             self.steady = is_steady(sums, clocks)
-            if self.warmups >= (2 if self._slow else 6) and (self.steady or self.warmup_s > limit):
+            if self.warmups >= (2 if slow else 6) and (self.steady or self.warmup_s > limit):
                 return
 
     def _choose_calls(self, times: Mapping[str, float]) -> None:
-        """Calls per window: the same for ways of comparable speed, or how often a window opens would tell them apart.
-
-        Found while warming up; a later round may only lower it, as times settle.
-        """
+        """Calls per window: the same for ways of comparable speed, or how often a window opens would set them apart."""
         fastest = min(times.values())
         for name, us in times.items():
-            alike = us < 8 * fastest
-            fitting = int(_WINDOW_US / max(fastest if alike else us, 1e-3))
-            wanted = min(max(1, self.timer.least_calls, fitting), self.most_sets)
+            fitting = calls_per_window(fastest if us < 8 * fastest else us)
+            wanted = min(max(self.timer.least_calls, fitting), self.most_sets)
             self.calls[name] = 1 if self.works[name].restores else wanted
+            windows = int(_BURST_US / max(us * self.calls[name], 1e-3))
+            self._windows[name] = min(max(2, windows), _MOST_WINDOWS)
         for work in self.works.values():
             work.sets.grow(max(self.calls.values()))
 
     def _round(self, order: random.Random, names: list[str], *, timed: bool) -> dict[str, list[float]]:
         order.shuffle(names)
         turn = order.random() < _TURN
-        windows = order.randint(1, _MOST_WINDOWS)
+        fraction = order.random()
         lead = int(order.random() < _LEAD)
         found = {}
         for name in names:
@@ -134,7 +145,7 @@ class Rounds:
             with self.running(name):
                 burst = self.timer.burst(
                     work,
-                    windows=1 + (windows > 2) if name in self._slow else windows,
+                    windows=1 + int(fraction * self._windows.get(name, 1)),
                     calls=self.calls[name],
                     lead=lead,
                     turn=turn,
