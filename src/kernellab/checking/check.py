@@ -35,6 +35,7 @@ from kernellab.declare import Impl, Op
 INTERPRETER_LIMIT = 65_536
 # PyTorch's own op is held to the manual way; the manual way, being the definition, to itself.
 _HELD_TO_MANUAL = ("torch", "manual")
+_SPOILED, _SPOILED_BYTES = 64, 1 << 26  # blocks per output at most, and together
 VARIANT_LIMIT = 1 << 20  # option values other than the timed ones are tried on at most this many elements
 
 
@@ -136,6 +137,7 @@ class Checker:
 
     def _call(self, impl: Impl, case: Case, truth: Truth) -> dict[str, Any]:
         """The way's outputs and how long the call took, or the status it ended with."""
+        _spoil_free_memory(truth.peer)
         began = time.perf_counter()
         try:
             with torch.no_grad():
@@ -201,6 +203,20 @@ class Checker:
     def forget(self) -> None:
         """Give up the truths: timing needs the memory."""
         self._truths.clear()
+
+
+def _spoil_free_memory(outputs: Outputs) -> None:
+    """Fill the memory the next outputs are likely to get with NaN.
+
+    It was just given back by a way that was right: one that forgets to write would find the answer there.
+    Allocators hand out the same blocks for the same sizes; a way may take a few before its output.
+    """
+    blocks: list[torch.Tensor] = []
+    with contextlib.suppress(RuntimeError):  # memory is short: then little of it is free
+        for out in outputs:
+            if out.is_floating_point():
+                copies = max(1, min(_SPOILED, _SPOILED_BYTES // max(1, out.numel() * out.element_size())))
+                blocks += [torch.full_like(out, float("nan")) for _ in range(copies)]
 
 
 # Saying what happened ----------------------------------------------------------------------------------
