@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kernellab.declare import matching
 from kernellab.errors import UserError, nearest
 from kernellab.machine.environment import device_identity, run_key
 from kernellab.machine.paths import cache_dir, replace_file
@@ -113,7 +114,7 @@ class Runner:
     def _refuse_unknown_impls(self, posts: list[Post]) -> None:
         known = {name for post in posts for op in post.ops for name in op["known_impls"]}
         for name in self.settings.impls:
-            if name not in known:
+            if not matching(name, known):
                 raise UserError(f"no implementation {name!r}: {nearest(name, known)}")
 
     def _void_if_changed(self, op: Event) -> None:
