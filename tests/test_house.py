@@ -22,6 +22,7 @@ ALLOWED = {
     "inputs": GROUND,
     "compare": set(),
     "verdict": set(),
+    "scaling": set(),
     "helpers": {"case", "compare"},
     "targets": GROUND,
     "catalogue": GROUND | {"targets"},
@@ -30,7 +31,7 @@ ALLOWED = {
     "timing": GROUND,
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | {"checking", "timing", "targets", "running"},
-    "reporting": {"case", "verdict", "reporting"},
+    "reporting": {"errors", "case", "verdict", "scaling", "reporting"},
     "cli": GROUND | {"targets", "catalogue", "running", "reporting", "verdict", "cli"},
 }
 

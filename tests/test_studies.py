@@ -39,7 +39,7 @@ def test_a_way_that_is_wrong_is_not_timed(klab):
 
 
 def test_studies_run_only_when_asked_for(klab):
-    assert STUDIES <= set(kl.ops.square.impls)
+    assert set(kl.ops.square.impls) >= STUDIES
     assert not STUDIES & {impl.name for impl in kl.ops.square.chosen([])}
     assert [i.name for i in kl.ops.square.chosen(["triton-w*", "torch"])] == [
         *("torch", "triton-w4", "triton-w8", "triton-w16"),
