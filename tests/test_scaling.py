@@ -69,7 +69,8 @@ def test_a_noisy_change_is_found_with_its_exponents():
     rng, found = random.Random(3), 0
     for _ in range(100):
         seen = fit(points(lambda n: n**0.1 if n <= 1024 else 1024**0.1 * (n / 1024) ** 2, noise=0.03, rng=rng))
-        found += bool(seen.below and seen.below.low <= 0.1 <= seen.below.high and seen.above.low <= 2 <= seen.above.high)
+        if seen.below:
+            found += seen.below.low <= 0.1 <= seen.below.high and seen.above.low <= 2 <= seen.above.high
     assert found >= 90
 
 

@@ -19,7 +19,7 @@ _STAGES = {"run": ["check", "time"], "check": ["check"], "bench": ["check", "tim
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("target", nargs="*", help="an op's name, a file (ops.py, ops.py:name) or package.module:op")
-    sub.add_argument("--impl", metavar="A,B", help="only these ways")
+    sub.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
     sub.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes of the dims, in order")
     sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
     sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
@@ -30,6 +30,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
         sub.add_argument("--seconds", type=float, metavar="S", help="time to spend timing each way (default 1; CPU 2)")
         sub.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
         sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
+    sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
     sub.add_argument("--quick", action="store_true", help="only the first case, few rounds")
@@ -96,6 +97,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
         "device": device,
         "seed": args.seed if args.seed is not None else 0,
+        "cells": _cells(args.cells),
         "timeout_s": _positive("--timeout", args.timeout if args.timeout is not None else 60.0),
     }
     if args.verb != "check":
@@ -119,6 +121,15 @@ def _positive(name: str, value: float) -> float:
     if not value > 0:
         raise UserError(f"{name} {value:g}: must be above 0")
     return value
+
+
+def _cells(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise UserError(f"cannot read --cells {text!r}: write 2/4 for the second of four parts")
+    return [int(found[1]), int(found[2])]
 
 
 def _refuse_unknown_targets(targets: list[str]) -> None:
@@ -164,10 +175,12 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     from kernellab.running.record import Journal, read_journal
     from kernellab.running.settings import Settings
 
-    given = ["impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "out", "target"]
-    if rest or args.quick or any(getattr(args, name, None) not in (None, []) for name in given):
+    given = ("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "cells", "out")
+    if rest or args.target or args.quick or any(getattr(args, name, None) not in (None, []) for name in given):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
     events = read_journal(folder)
+    if "merged_from" in events[0]:
+        raise UserError(f"{folder} was merged from other runs: resume the one that did not finish, and merge again")
     settings = Settings.from_json(events[0]["settings"])
     events[0]["environment"] = environment()  # compared with the run's own before anything is measured
     return Journal(folder, events), settings

@@ -101,10 +101,20 @@ class Runner:
                 self._void_if_changed(op)
                 groups += [Group(post, op["name"], case, op["impls"]) for case in op["cases"]]
         self._refuse_unknown_impls(posts)
+        groups = self._own_cell(groups)
         sources = {op["name"]: op["source_hash"] for post in posts for op in post.ops}
         plan = [{"op": g.op, "case": g.case, "impls": {i["name"]: i["kind"] for i in g.impls}} for g in groups]
         self.journal.write("plan", groups=plan, sources=sources)
         return groups
+
+    def _own_cell(self, groups: list[Group]) -> list[Group]:
+        """Neighbouring groups go to different cells, so that small and large cases are shared out evenly."""
+        if self.settings.cells is None:
+            return groups
+        number, of = self.settings.cells
+        if groups and number > len(groups):
+            raise UserError(f"--cells {number}/{of} is empty: there are {len(groups)} cases to share")
+        return groups[number - 1 :: of]
 
     def _steps(self, group: Group) -> int:
         """Checks and timings there are to do, for the time left."""

@@ -19,6 +19,7 @@ class Settings:
     seconds: float | None = None  # timing budget per way; None: by device
     rounds: int = 10  # at least
     refresh_ceilings: bool = False
+    cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
