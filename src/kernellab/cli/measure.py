@@ -40,7 +40,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab import verdict
-    from kernellab.reporting import terminal
+    from kernellab.reporting import curves, terminal
     from kernellab.running.runner import Runner
     from kernellab.running.settings import Settings
 
@@ -67,12 +67,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         progress.stop()
     journal.save()
     record = verdict.derive(journal.record)
+    drawn = curves.write(record, journal.folder)
     if args.json:
         json.dump(record, sys.stdout, indent=1, allow_nan=False)
         print()
     else:
         out = terminal.console()
         terminal.show(record, out)
+        terminal.show_files(drawn, _shown(journal.folder), out)
         out.print(f"record: {_shown(journal.folder)}", style="dim")
         if interrupted:
             out.print(f"interrupted; klab {args.verb} --resume {_shown(journal.folder)} goes on", style="yellow")

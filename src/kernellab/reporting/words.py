@@ -54,3 +54,13 @@ def case_label(case: Mapping[str, Any]) -> str:
 
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
+
+
+def provenance(record: Mapping[str, Any]) -> str:
+    """Where, when and with what a record was measured, on one line."""
+    environment, name = record["environment"], str(record["machine"].get("name", ""))
+    for gpu in environment.get("gpus", ()):
+        name = name.replace(f" {gpu['uuid']}", "")
+    versions = [f"{k} {v}" for k, v in environment.get("packages", {}).items() if k in ("kernellab", "torch", "triton")]
+    when = str(record.get("began", "")).partition("T")[0]
+    return " · ".join(part for part in (name, when, *versions, f"Python {environment.get('python', '')}") if part)
