@@ -6,6 +6,7 @@ from copy import deepcopy
 import pytest
 
 from kernellab.errors import UserError
+from kernellab.reporting import words
 from kernellab.running.merge import merge
 from kernellab.running.record import Journal, load, read_journal
 from kernellab.verdict import derive
@@ -51,6 +52,8 @@ def test_cells_come_back_in_the_order_of_the_unsplit_run(tmp_path):
     joined = merge([even, odd], tmp_path / "both", ["klab", "merge"])
     assert sizes_of(joined) == [1, 2, 3, 4, 5]
     assert joined["complete"] is True
+    assert joined["began"] == "b"
+    assert words.provenance(joined).endswith("joined from 2 runs")
     assert [m["folder"] for m in joined["merged_from"]] == [str(even), str(odd)]
     whole = load(run(tmp_path / "whole", [1, 2, 3, 4, 5]))
     assert joined["results"] == whole["results"]

@@ -146,6 +146,20 @@ def test_leads_that_change_too_often_are_counted():
     assert said.endswith("; a is fastest at 4 of 9 sizes, between 2 and 8.")
 
 
+def test_two_that_are_not_told_apart_are_one_stretch_whoever_is_ahead():
+    noise = [50.0, 150.0] * 10
+    made = []
+    for n in range(1, 9):
+        for way, shift in (("a", n % 2), ("b", 0.5)):
+            one = at(timed(way, 100), {"N": n})
+            one["times"][0]["samples_us"] = [us + shift for us in noise]
+            made.append(one)
+            noise = noise[::-1]
+    assert sweep.closing(series.find(record(*made))[0]) == [
+        "f over N · float32: a and b are not told apart at every size."
+    ]
+
+
 def test_few_sizes_keep_their_own_tables():
     text = shown(swept((64, 128, 256)))
     assert "f · 32×64 · float32 · cpu" in text
@@ -165,6 +179,7 @@ def test_a_check_of_many_sizes_is_a_line_for_each_way():
     made = [at(timed("torch", 5), {"N": n}) for n in range(1, 9)]
     text = shown(record(*({**r, "times": []} for r in made), stages=["check"]))
     assert " torch  right at every size\n" in text
+    assert "f · over N · float32 · cpu\n" in text
 
 
 def test_growth_is_said_with_its_interval_and_where_it_changes():

@@ -67,14 +67,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         progress.stop()
     journal.save()
     record = verdict.derive(journal.record)
-    drawn = curves.write(record, journal.folder)
     if args.json:
         json.dump(record, sys.stdout, indent=1, allow_nan=False)
         print()
+        curves.write(record, journal.folder)
     else:
         out = terminal.console()
         terminal.show(record, out)
-        terminal.show_files(drawn, _shown(journal.folder), out)
+        terminal.show_files(curves.write(record, journal.folder), _shown(journal.folder), out)
         out.print(f"record: {_shown(journal.folder)}", style="dim")
         if interrupted:
             out.print(f"interrupted; klab {args.verb} --resume {_shown(journal.folder)} goes on", style="yellow")

@@ -35,8 +35,7 @@ def show(sweep: Sweep, out: Console) -> None:
             bar = {**looks[way], "marker": "│"}
             plotext.plot([_x(sweep, size)] * 2, [point.low, point.high], **bar)
     for way, curve in curves.items():
-        letter = "" if colours else f"{looks[way]['marker']} "
-        label = f"{letter}{way}"
+        label = way
         for stretch in _stretches(sweep.sizes, curve):
             xs, ys = [_x(sweep, size) for size in stretch], [curve[size].value for size in stretch]
             (plotext.plot if len(stretch) > 1 else plotext.scatter)(xs, ys, label=label, **looks[way])
@@ -47,7 +46,7 @@ def show(sweep: Sweep, out: Console) -> None:
     plotext.xticks([_x(sweep, size) for size in ticks], [str(size) for size in ticks])
     drawn = plotext.build()
     plotext.clear_figure()
-    out.print(Text.from_ansi(drawn if colours else plotext.uncolorize(drawn)))
+    out.print(Text.from_ansi((drawn if colours else plotext.uncolorize(drawn)).rstrip("\n")))
     out.print()
 
 

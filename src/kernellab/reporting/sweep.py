@@ -23,13 +23,14 @@ _STRETCHES = 4  # beyond this many changes of the winner, sizes are counted, not
 def show(sweep: Sweep, record: Mapping[str, Any], out: Console) -> None:
     """The table, then everything it has no room for, each thing once."""
     device = record["machine"].get("device", sweep.case["device"])
-    out.print(Text.assemble((sweep.op, "bold"), f" · {sweep.label} · {device}, {sweep.unit}"))
+    unit = f", {sweep.unit}" if sweep.timed else ""
+    out.print(Text.assemble((sweep.op, "bold"), f" · {sweep.label} · {device}{unit}"))
     columns = [way for way in sweep.ways if sweep.curve(way)]
     if len(columns) > 1:
         columns.append(_FASTEST)
     for part in _fitting(sweep, columns, out.width):
         out.print(_table(sweep, part))
-    for line in _remarks(sweep):
+    for line in _remarks(sweep, timing="time" in record["stages"]):
         out.print(line, soft_wrap=not out.is_terminal)
     out.print()
 
@@ -91,7 +92,7 @@ def _named(best: Result | None) -> str:
 # What the table has no room for ------------------------------------------------------------------------
 
 
-def _remarks(sweep: Sweep) -> list[Text]:
+def _remarks(sweep: Sweep, *, timing: bool) -> list[Text]:
     """Statuses other than ok with their reasons, ways that were right and not timed, notes: one line for each."""
     widest = max(map(len, sweep.ways))
     lines = []
@@ -106,7 +107,8 @@ def _remarks(sweep: Sweep) -> list[Text]:
             if derived["status"] != "ok":
                 found.setdefault(_word(result), {})[size] = str(derived["reason"])
             elif derived["time"] is None:
-                found.setdefault("right", {})[size] = _untimed(result)
+                word, why = _untimed(result)
+                found.setdefault(word, {})[size] = why if timing else ""
             told = [g["detail"] for g in result["guards"]] + list((result["check"] or {}).get("notes") or [])
             notes.update(dict.fromkeys(told))
         for word, reasons in found.items():
@@ -115,10 +117,12 @@ def _remarks(sweep: Sweep) -> list[Text]:
     return lines
 
 
-def _untimed(result: Result) -> str:
+def _untimed(result: Result) -> tuple[str, str]:
+    """What a right way without a time is called, and why it has none."""
     check = result["check"] or {}
-    interpreted = (check.get("checked_at") or {}).get("interpreter")
-    return "in Triton's interpreter, whose time is not speed" if interpreted else ""
+    if (check.get("checked_at") or {}).get("interpreter"):
+        return "right in Triton's interpreter", "interpreter time is not speed"
+    return "right", "not timed"
 
 
 def _reason(reasons: Mapping[int, str]) -> str:
@@ -143,7 +147,8 @@ def _sizes(sweep: Sweep, sizes: list[int]) -> str:
 def closing(sweep: Sweep) -> list[str]:
     """Which way is fastest over which sizes."""
     winners = {size: _named(_best(group)) for size, group in sweep.groups.items()}
-    winners = {size: name for size, name in winners.items() if name}
+    # Two that are not told apart are the same two whichever was ahead.
+    winners = {size: " ≈ ".join(sorted(name.split(" ≈ "))) for size, name in winners.items() if name}
     if not winners:
         return []
     stretches = [(name, [s for s, _ in run]) for name, run in itertools.groupby(winners.items(), key=lambda w: w[1])]

@@ -63,4 +63,7 @@ def provenance(record: Mapping[str, Any]) -> str:
         name = name.replace(f" {gpu['uuid']}", "")
     versions = [f"{k} {v}" for k, v in environment.get("packages", {}).items() if k in ("kernellab", "torch", "triton")]
     when = str(record.get("began", "")).partition("T")[0]
-    return " · ".join(part for part in (name, when, *versions, f"Python {environment.get('python', '')}") if part)
+    parts = [name, when, *versions, f"Python {environment.get('python', '')}"]
+    if "merged_from" in record:
+        parts.append(f"joined from {count(len(record['merged_from']), 'run')}")
+    return " · ".join(part for part in parts if part)

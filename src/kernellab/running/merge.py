@@ -6,7 +6,6 @@ The merged journal is made of the events of its runs, so that everything that re
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ def merge(folders: Sequence[Path], out: Path, command: Sequence[str]) -> Record:
         seed=head["seed"],
         environment=head["environment"],
         settings={**head["settings"], "targets": targets, "cells": None},
-        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        began=min(run.record.get("began") or "" for run in runs),
         merged_from=[_origin(run) for run in runs],
     )
     journal.write("machine", machine=runs[0].record["machine"])
