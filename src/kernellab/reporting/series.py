@@ -176,5 +176,5 @@ def _point(result: Result, unit: str) -> Point | None:
     limit = derived["limit"]
     if limit is None or unit == "µs":
         return Point(time, q20, q80, time["median_us"], q20, q80, None)
-    work = limit["flops"]["matmul"] / 1e6 if unit == "TFLOP/s" else limit["bytes"] / 1e3
+    work = limit["flops"].get("matmul", 0) / 1e6 if unit == "TFLOP/s" else limit["bytes"] / 1e3
     return Point(time, q20, q80, work / time["median_us"], work / q80, work / q20, limit["fraction"])
