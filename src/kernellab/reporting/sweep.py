@@ -156,7 +156,7 @@ def closing(sweep: Sweep) -> list[str]:
         said = [f"{_claim(name)} {_stretch(sweep, sizes, len(winners))}" for name, sizes in stretches]
     else:
         said = _counted(winners)
-    return [f"{sweep.op} {sweep.label}: {'; '.join(said)}."]
+    return [f"{sweep.op} {sweep.label}: {'; '.join(said)}.{_nearest_the_limit(sweep)}"]
 
 
 def _counted(winners: Mapping[int, str]) -> list[str]:
@@ -170,6 +170,17 @@ def _counted(winners: Mapping[int, str]) -> list[str]:
         claim = f"{name} is fastest" if name else "no lead is resolved"
         said.append(f"{claim} at {len(sizes)} of {len(winners)} sizes, {between}")
     return said
+
+
+def _nearest_the_limit(sweep: Sweep) -> str:
+    shares = [(point.share, way, size) for way in sweep.ways for size, point in sweep.curve(way).items() if point.share]
+    if not shares:
+        return ""
+    share, way, size = max(shares)
+    result = sweep.result(size, way) or {}
+    ceiling = "copy bandwidth" if result["derived"]["limit"]["bound"] == "memory" else "matmul rate"
+    reached = f"{way} at {sweep.dim}={size} reaches {words.percent(share)} of this machine's {ceiling}"
+    return f" At best, {reached}{words.doubt(share)}."
 
 
 def _claim(name: str) -> str:

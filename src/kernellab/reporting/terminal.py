@@ -17,7 +17,6 @@ from kernellab import verdict
 from kernellab.reporting import chart, curves, series, sweep, words
 
 _PIPED_WIDTH = 160
-_TOO_FAST = 1.1  # a way this far above a ceiling says that the ceiling was measured on a busy machine
 _BAD = verdict.BAD | {"unknown"}
 
 
@@ -274,6 +273,5 @@ def _winner(group: list[Mapping[str, Any]]) -> str | None:
     if limit and limit["fraction"]:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         said += f", at {words.percent(limit['fraction'])} of this machine's {ceiling}"
-        if limit["fraction"] > _TOO_FAST:
-            said += " (measured too low? --refresh-ceilings measures it again)"
+        said += words.doubt(limit["fraction"])
     return f"{where}: {said}."

@@ -7,6 +7,8 @@ from typing import Any
 
 from kernellab.case import Case
 
+_TOO_FAST = 1.1
+
 
 def duration(us: float) -> str:
     """Microseconds with a unit that keeps three or four digits: `812 ns`, `38.2 µs`, `4.27 ms`, `1.31 s`."""
@@ -36,6 +38,11 @@ def times(value: float) -> str:
 
 def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %"
+
+
+def doubt(share: float) -> str:
+    """A way far above a ceiling says that the ceiling was measured on a busy machine."""
+    return " (measured too low? --refresh-ceilings measures it again)" if share > _TOO_FAST else ""
 
 
 def spread(median: float, low: float, high: float) -> str:
