@@ -238,3 +238,14 @@ def test_option_values_arrive_as_they_were_declared():
     assert again == case
     assert again.options["dims"] == (0, 1)
     assert [f.case(v.to_json()).options for v in f.variants(case)] == [v.options for v in f.variants(case)]
+
+
+@pytest.mark.parametrize("elements", [1000, 16_384, 65_536, 1 << 20])
+def test_what_others_left_in_memory_makes_no_way_right(op, elements):
+    """A way that never writes its output must not pass because a right one used that memory before it."""
+    op.impl("good")(lambda x: x * 2)
+    op.impl("lazy")(torch.empty_like)
+    checker = Checker(op, Case({"...": (elements,)}, "float32"), seed=0, device=CPU)
+    for _ in range(3):
+        assert checker.check(op["good"])["status"] == "ok"
+        assert checker.check(op["lazy"])["status"] == "wrong"

@@ -27,6 +27,7 @@ ALLOWED = {
     "memory": set(),
     "passes": GROUND | {"inputs"},
     "trust": set(),
+    "scaling": set(),
     "helpers": {"case", "compare"},
     "targets": GROUND,
     "catalogue": GROUND | {"targets"},
@@ -35,7 +36,7 @@ ALLOWED = {
     "timing": GROUND | PURE | {"inputs", "launch"},
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | PURE | {"checking", "timing", "targets", "running"},
-    "reporting": {"case", "verdict", "reporting"},
+    "reporting": {"errors", "case", "verdict", "scaling", "intervals", "reporting"},
     "cli": GROUND | {"targets", "catalogue", "running", "reporting", "verdict", "cli"},
 }
 
@@ -66,7 +67,8 @@ def test_imports_point_one_way(path):
 def test_the_parent_imports_neither_torch_nor_ops():
     code = (
         "import sys\nimport kernellab.cli.measure, kernellab.running.runner, kernellab.reporting.terminal\n"
-        "import kernellab.reporting.progress, kernellab.catalogue\n"
+        "import kernellab.reporting.progress, kernellab.reporting.curves\n"
+        "import kernellab.running.merge, kernellab.catalogue\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())

@@ -21,6 +21,7 @@ class Entry:
     origin: str
     summary: str = ""
     ways: dict[str, Kind] = field(default_factory=dict)
+    studies: set[str] = field(default_factory=set)
     more: bool = False
     problem: str = ""
 
@@ -107,6 +108,8 @@ def _add_way(ops: dict[str, Entry], owner: ast.expr, call: ast.Call) -> None:
         op.more = True
         return
     kind = next((k.value.value for k in call.keywords if k.arg == "kind" and isinstance(k.value, ast.Constant)), None)
+    if any(k.arg == "study" and isinstance(k.value, ast.Constant) and k.value.value for k in call.keywords):
+        op.studies.add(name.value)
     try:
         op.ways[name.value] = kind_of(name.value, kind if isinstance(kind, str) else None)
     except UserError:

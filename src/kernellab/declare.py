@@ -7,9 +7,10 @@ judged. An op file is executed code: importing it runs whatever stands in it.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,11 @@ def kind_of(name: str, declared: str | None = None) -> Kind:
     return KINDS.get(name.split("-")[0], KINDS["python"])
 
 
+def matching(asked: str, names: Collection[str]) -> list[str]:
+    """The name that reads as asked, or else those that a shell pattern fits: `triton*`."""
+    return [asked] if asked in names else [name for name in names if fnmatch.fnmatchcase(name, asked)]
+
+
 Supports = Callable[[Case], "bool | str"]
 
 
@@ -160,6 +166,7 @@ class Impl:
     supports: Supports | None = None
     mutates: frozenset[str] = frozenset()
     grad_in_forward: bool = False
+    study: bool = False  # of interest beside others, not to be used: runs only where it is asked for
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return self.fn(*args, **options)
@@ -275,6 +282,7 @@ class Op:
         supports: Supports | None = None,
         mutates: Sequence[str] = (),
         grad_in_forward: bool = False,
+        study: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a way: `@op.impl("triton", supports=lambda case: case.N <= 65536 or "too wide")`."""
         if name in self.impls:
@@ -291,6 +299,7 @@ class Op:
                 supports=supports,
                 mutates=frozenset(mutates),
                 grad_in_forward=grad_in_forward,
+                study=study,
             )
             return fn
 
@@ -303,6 +312,13 @@ class Op:
         """Compile this function, with these `torch.compile` settings, in place of the reference."""
         self._add("compile", Compiled(fn, **settings))
         return fn
+
+    def chosen(self, asked: Collection[str]) -> list[Impl]:
+        """The ways a request names, by name or pattern; without one, all but the studies."""
+        if not asked:
+            return [impl for impl in self.impls.values() if not impl.study]
+        names = {name for text in asked for name in matching(text, self.impls)}
+        return [impl for impl in self.impls.values() if impl.name in names]
 
     def __getitem__(self, name: str) -> Impl:
         if name not in self.impls:

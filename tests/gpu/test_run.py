@@ -72,3 +72,28 @@ def test_cuda_load_builds_an_authors_own_file(tmp_path):
     x = torch.randn(1000, device="cuda")
     assert torch.equal(module.twice(x), 2 * x)
     assert (tmp_path / "build" / "build.ninja").exists()
+
+
+def test_studies_of_launch_parameters_are_timed_and_the_exhibit_is_not(klab):
+    seen = klab("bench", "square", "--impl", "triton*", "--shape", "512x1536,512x5000", "--seconds", "0.1", "--json")
+    assert seen.code == 1, seen.err
+    for result in seen.record["results"]:
+        exhibit = result["impl"] == "triton-1024-once"
+        assert result["derived"]["status"] == ("wrong" if exhibit else "ok"), result["derived"]["reason"]
+        assert (result["derived"]["time"] is None) is exhibit
+
+
+def test_an_output_nobody_wrote_is_wrong_whatever_was_in_its_memory():
+    from kernellab.case import Case
+    from kernellab.checking.check import Checker
+
+    @kl.op
+    def double(x):
+        return x + x
+
+    double.impl("good")(lambda x: x * 2)
+    double.impl("lazy")(torch.empty_like)
+    for elements in (10_000, 1 << 20, 1 << 26):
+        case = Case({"...": (elements,)}, "float32", device="cuda")
+        checker = Checker(double, case, seed=0, device=torch.device("cuda", 0))
+        assert [checker.check(double[n])["status"] for n in ("good", "lazy") * 3] == ["ok", "wrong"] * 3

@@ -37,6 +37,7 @@ from kernellab.passes import FORWARD, NotDifferentiable, Pass
 INTERPRETER_LIMIT = 65_536
 # PyTorch's own op is held to the manual way; the manual way, being the definition, to itself.
 _HELD_TO_MANUAL = ("torch", "manual")
+_SPOILED, _SPOILED_BYTES = 64, 1 << 26  # blocks per output at most, and together
 VARIANT_LIMIT = 1 << 20  # option values other than the timed ones are tried on at most this many elements
 
 
@@ -144,6 +145,7 @@ class Checker:
 
     def _call(self, impl: Impl, case: Case, truth: Truth) -> dict[str, Any]:
         """The way's outputs and how long the call took, or the status it ended with."""
+        _spoil_free_memory(truth.peer)
         began = time.perf_counter()
         try:
             result = self._pass.compute(self.op, impl, truth.inputs, case)
@@ -225,6 +227,20 @@ def not_an_input(impl: Impl, outputs: Outputs, inputs: Inputs, allowed: bool) ->
     shared = [name for name in shared_inputs(outputs, inputs) if name not in impl.mutates]
     if shared and not allowed:
         raise Wrong(f"returned the memory of its input {shared[0]} as its result")
+
+
+def _spoil_free_memory(outputs: Outputs) -> None:
+    """Fill the memory the next outputs are likely to get with NaN.
+
+    It was just given back by a way that was right: one that forgets to write would find the answer there.
+    Allocators hand out the same blocks for the same sizes; a way may take a few before its output.
+    """
+    blocks: list[torch.Tensor] = []
+    with contextlib.suppress(RuntimeError):  # memory is short: then little of it is free
+        for out in outputs:
+            if out.is_floating_point():
+                copies = max(1, min(_SPOILED, _SPOILED_BYTES // max(1, out.numel() * out.element_size())))
+                blocks += [torch.full_like(out, float("nan")) for _ in range(copies)]
 
 
 # Saying what happened ----------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ VERBS = {
     "run": "check every way of an op, time the right ones, say which to use",
     "check": "say which ways are right",
     "bench": "time the right ways",
+    "curves": "draw the sweeps of a run again",
+    "merge": "join runs of one kind of machine into one",
     "new": "write an op file to start from",
     "list": "show the ops, their ways, and which can run here",
     "doctor": "show what was found on this machine and what is missing",

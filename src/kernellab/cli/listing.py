@@ -28,8 +28,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         print(f"{entry.name}{origin}  {entry.summary}")
         if entry.problem:
             print(f"  problem: {entry.problem}")
+        widest = max((12, *map(len, entry.ways)))
         for way, kind in entry.ways.items():
-            print(f"  {way:<12} {availability(kind)}")
+            study = "; a study, run when named by --impl" if way in entry.studies else ""
+            print(f"  {way:<{widest}} {availability(kind)}{study}")
         if entry.more:
             print("  … and ways named when its file runs")
         print()
@@ -65,5 +67,6 @@ def _as_json(entry: Entry) -> dict[str, object]:
         "origin": entry.origin,
         "summary": entry.summary,
         "ways": {way: availability(kind) for way, kind in entry.ways.items()},
+        "studies": sorted(entry.studies),
         "problem": entry.problem or None,
     }

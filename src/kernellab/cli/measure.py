@@ -19,7 +19,7 @@ _STAGES = {"run": ["check", "time"], "check": ["check"], "bench": ["check", "tim
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("target", nargs="*", help="an op's name, a file (ops.py, ops.py:name) or package.module:op")
-    sub.add_argument("--impl", metavar="A,B", help="only these ways")
+    sub.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
     sub.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes of the dims, in order")
     sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
     sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
@@ -36,6 +36,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
         sub.add_argument("--panel", action="store_true", help="all timers side by side, and what governs the time")
         sub.add_argument("--pin", metavar="RUN", help="keep to the autotuners' choices of an earlier run")
         sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
+    sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
     sub.add_argument("--quick", action="store_true", help="only the first case, few rounds")
@@ -45,7 +46,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab import verdict
-    from kernellab.reporting import terminal
+    from kernellab.reporting import curves, terminal
     from kernellab.running.runner import Runner
     from kernellab.running.settings import Settings
 
@@ -75,9 +76,11 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if args.json:
         json.dump(record, sys.stdout, indent=1, allow_nan=False)
         print()
+        curves.write(record, journal.folder)
     else:
         out = terminal.console()
         terminal.show(record, out)
+        terminal.show_files(curves.write(record, journal.folder), _shown(journal.folder), out)
         out.print(f"record: {_shown(journal.folder)}", style="dim")
         if interrupted:
             out.print(f"interrupted; klab {args.verb} --resume {_shown(journal.folder)} goes on", style="yellow")
@@ -102,6 +105,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
         "device": device,
         "seed": args.seed if args.seed is not None else 0,
+        "cells": _cells(args.cells),
         "timeout_s": _positive("--timeout", args.timeout if args.timeout is not None else 60.0),
     }
     if args.verb != "check":
@@ -165,6 +169,15 @@ def _positive(name: str, value: float) -> float:
     return value
 
 
+def _cells(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise UserError(f"cannot read --cells {text!r}: write 2/4 for the second of four parts")
+    return [int(found[1]), int(found[2])]
+
+
 def _refuse_unknown_targets(targets: list[str]) -> None:
     from kernellab.targets import resolve
 
@@ -208,16 +221,14 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     from kernellab.running.record import Journal, read_journal
     from kernellab.running.settings import Settings
 
-    given = ["impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "out", "target"]
-    given += ["precision", "passes", "timer", "cache", "pin"]
-    if (
-        rest
-        or args.quick
-        or getattr(args, "panel", False)
-        or any(getattr(args, name, None) not in (None, []) for name in given)
-    ):
+    given = ("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "cells", "out")
+    given += ("precision", "passes", "timer", "cache", "pin")
+    flags = args.quick or getattr(args, "panel", False)
+    if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
     events = read_journal(folder)
+    if "merged_from" in events[0]:
+        raise UserError(f"{folder} was merged from other runs: resume the one that did not finish, and merge again")
     settings = Settings.from_json(events[0]["settings"])
     events[0]["environment"] = environment()  # compared with the run's own before anything is measured
     return Journal(folder, events), settings

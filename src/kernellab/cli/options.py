@@ -94,6 +94,6 @@ def options_in(texts: list[str]) -> dict[str, list[str]]:
 
 
 KNOWN = (
-    *("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "out", "quick"),
+    *("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "cells", "out", "quick"),
     *("debug", "json", "resume", "refresh-ceilings"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,10 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab import verdict
-from kernellab.reporting import words
+from kernellab.reporting import chart, curves, series, sweep, words
 
 _PIPED_WIDTH = 160
-_TOO_FAST = 1.1  # a way this far above a ceiling says that the ceiling was measured on a busy machine
 _BAD = verdict.BAD | {"unknown"}
 
 
@@ -94,10 +94,38 @@ def _kernels(r: Mapping[str, Any]) -> str:
 
 def show(record: Mapping[str, Any], out: Console) -> None:
     """The whole record, then the answer."""
-    for group in verdict.groups(record):
+    for group in _one_by_one(record):
         _show_group(group, record, out)
+    show_sweeps(record, out, more_than=sweep.COMPACT)
     for line in closing(record):
         out.print(Text(line))
+
+
+def show_sweeps(record: Mapping[str, Any], out: Console, *, more_than: int) -> None:
+    """Tables of the sweeps of more sizes than this; charts and growth of all that were timed."""
+    for found in series.find(record):
+        if len(found.sizes) > more_than:
+            sweep.show(found, record, out)
+        if found.timed:
+            chart.show(found, out)
+        for line in sweep.growth(found):
+            out.print(Text(line))
+
+
+def show_files(written: list[Path], folder: str, out: Console) -> None:
+    """What was drawn, and what could not be."""
+    for name in curves.named(written, folder):
+        out.print(Text(f"curves: {name}", style="dim"), soft_wrap=True)
+    lacking = curves.missing() if written else None
+    if lacking:
+        out.print(Text(lacking, style="dim"))
+
+
+def _one_by_one(record: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
+    """The groups that are no part of a long sweep."""
+    long = [found for found in series.find(record) if len(found.sizes) > sweep.COMPACT]
+    swept = {id(group[0]) for found in long for group in found.groups.values()}
+    return [group for group in verdict.groups(record) if id(group[0]) not in swept]
 
 
 def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: Console) -> None:
@@ -200,10 +228,13 @@ def _right(check: Mapping[str, Any], impl: str, timing: bool) -> str:
 def closing(record: Mapping[str, Any]) -> list[str]:
     """Which way is fastest at each case and by how much, then how many are right."""
     lines = []
-    for group in verdict.groups(record):
+    for group in _one_by_one(record):
         line = _winner(group)
         if line:
             lines.append(line)
+    for found in series.find(record):
+        if len(found.sizes) > sweep.COMPACT:
+            lines += sweep.closing(found)
     statuses = [r["derived"]["status"] for r in record["results"]]
     right, skipped = statuses.count("ok"), statuses.count("skipped")
     bad = [r for r in record["results"] if r["derived"]["status"] in _BAD]
@@ -242,6 +273,5 @@ def _winner(group: list[Mapping[str, Any]]) -> str | None:
     if limit and limit["fraction"]:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         said += f", at {words.percent(limit['fraction'])} of this machine's {ceiling}"
-        if limit["fraction"] > _TOO_FAST:
-            said += " (measured too low? --refresh-ceilings measures it again)"
+        said += words.doubt(limit["fraction"])
     return f"{where}: {said}."

@@ -7,6 +7,8 @@ from typing import Any
 
 from kernellab.case import Case
 
+_TOO_FAST = 1.1
+
 
 def duration(us: float) -> str:
     """Microseconds with a unit that keeps three or four digits: `812 ns`, `38.2 µs`, `4.27 ms`, `1.31 s`."""
@@ -38,6 +40,11 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %"
 
 
+def doubt(share: float) -> str:
+    """A way far above a ceiling says that the ceiling was measured on a busy machine."""
+    return " (measured too low? --refresh-ceilings measures it again)" if share > _TOO_FAST else ""
+
+
 def spread(median: float, low: float, high: float) -> str:
     """Half the interval's width relative to the median."""
     half = 100 * (high - low) / 2 / median if median else 0.0
@@ -54,3 +61,16 @@ def case_label(case: Mapping[str, Any]) -> str:
 
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
+
+
+def provenance(record: Mapping[str, Any]) -> str:
+    """Where, when and with what a record was measured, on one line."""
+    environment, name = record["environment"], str(record["machine"].get("name", ""))
+    for gpu in environment.get("gpus", ()):
+        name = name.replace(f" {gpu['uuid']}", "")
+    versions = [f"{k} {v}" for k, v in environment.get("packages", {}).items() if k in ("kernellab", "torch", "triton")]
+    when = str(record.get("began", "")).partition("T")[0]
+    parts = [name, when, *versions, f"Python {environment.get('python', '')}"]
+    if "merged_from" in record:
+        parts.append(f"joined from {count(len(record['merged_from']), 'run')}")
+    return " · ".join(part for part in parts if part)

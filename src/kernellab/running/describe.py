@@ -31,7 +31,6 @@ def choose_device(asked: str) -> torch.device:
 
 def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str]) -> dict[str, Any]:
     """Ways with what stands in their way on this device, and the cases the request means."""
-    chosen = [impl for impl in op.impls.values() if not impls or impl.name in impls]
     return {
         "name": op.name,
         "file": str(op.file),
@@ -44,7 +43,7 @@ def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str
                 "obstacle": impl.kind.obstacle(device.type),
                 "interpreted": impl.kind.interpreted_on_cpu and device.type == "cpu",
             }
-            for impl in chosen
+            for impl in op.chosen(impls)
         ],
         "cases": [case.to_json() for case in op.expand(request, device.type)],
     }

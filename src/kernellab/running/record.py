@@ -207,6 +207,7 @@ def result_of(record: Record, op: str, impl: str, case: Mapping[str, Any]) -> di
 
 def _run(record: Record, event: Mapping[str, Any]) -> None:
     record.update({k: event[k] for k in ("schema", "command", "seed", "environment")})
+    record.update({k: event[k] for k in ("began", "merged_from") if k in event})
     record["stages"] = event["settings"].get("stages", [])
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kernellab.declare import matching
 from kernellab.errors import UserError, nearest
 from kernellab.machine.environment import device_identity, run_key
 from kernellab.machine.paths import cache_dir, replace_file
@@ -107,11 +108,21 @@ class Runner:
                 self._void_if_changed(op)
                 groups += [Group(post, op["name"], case, op["impls"]) for case in op["cases"]]
         self._refuse_unknown_impls(posts)
+        groups = self._own_cell(groups)
         sources = {op["name"]: op["source_hash"] for post in posts for op in post.ops}
         plan = [{"op": g.op, "case": g.case, "impls": {i["name"]: i["kind"] for i in g.impls}} for g in groups]
         self.journal.write("plan", groups=plan, sources=sources)
         self._planned = len(groups)
         return groups
+
+    def _own_cell(self, groups: list[Group]) -> list[Group]:
+        """Neighbouring groups go to different cells, so that small and large cases are shared out evenly."""
+        if self.settings.cells is None:
+            return groups
+        number, of = self.settings.cells
+        if groups and number > len(groups):
+            raise UserError(f"--cells {number}/{of} is empty: there are {len(groups)} cases to share")
+        return groups[number - 1 :: of]
 
     def _steps(self, group: Group) -> int:
         """Checks and timings there are to do, for the time left."""
@@ -122,7 +133,7 @@ class Runner:
     def _refuse_unknown_impls(self, posts: list[Post]) -> None:
         known = {name for post in posts for op in post.ops for name in op["known_impls"]}
         for name in self.settings.impls:
-            if name not in known:
+            if not matching(name, known):
                 raise UserError(f"no implementation {name!r}: {nearest(name, known)}")
 
     def _void_if_changed(self, op: Event) -> None:

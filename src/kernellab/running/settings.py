@@ -42,6 +42,7 @@ class Settings:
     panel: bool = False
     pins: list[dict[str, Any]] = field(default_factory=list)  # autotuners' choices to keep to
     refresh_ceilings: bool = False
+    cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

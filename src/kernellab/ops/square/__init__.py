@@ -50,3 +50,54 @@ def _(x):
     from kernellab.ops.square.cpp import square_cpp
 
     return square_cpp(x)
+
+
+# Studies of launch parameters (studies.py): `klab bench square --impl 'triton*'` runs them.
+
+
+def fits_a_block(case):
+    if case.N > 1 << 20:
+        return "a row beyond 2^20 columns is more than Triton takes as one block"
+    return has_gpu_kernel(case)
+
+
+@square.impl("triton-pow2", supports=fits_a_block, study=True)
+def _(x):
+    from kernellab.ops.square.studies import square_whole_row
+
+    return square_whole_row(x)
+
+
+@square.impl("triton-w4", supports=fits_a_block, study=True)
+def _(x):
+    from kernellab.ops.square.studies import square_whole_row
+
+    return square_whole_row(x, warps=4)
+
+
+@square.impl("triton-w8", supports=fits_a_block, study=True)
+def _(x):
+    from kernellab.ops.square.studies import square_whole_row
+
+    return square_whole_row(x, warps=8)
+
+
+@square.impl("triton-w16", supports=fits_a_block, study=True)
+def _(x):
+    from kernellab.ops.square.studies import square_whole_row
+
+    return square_whole_row(x, warps=16)
+
+
+@square.impl("triton-1024", supports=has_gpu_kernel, study=True)
+def _(x):
+    from kernellab.ops.square.studies import square_in_pieces
+
+    return square_in_pieces(x)
+
+
+@square.impl("triton-1024-once", supports=has_gpu_kernel, study=True)
+def _(x):
+    from kernellab.ops.square.studies import square_first_piece
+
+    return square_first_piece(x)

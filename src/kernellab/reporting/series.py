@@ -1,0 +1,180 @@
+"""Sweeps in a record: results of one op that differ in one size, and each way's curve over it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernellab import verdict
+
+FEWEST = 3  # sizes that make a sweep
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A way at a size: its time, the 0.2 and 0.8 quantiles of its samples, and the rates these make."""
+
+    time: Mapping[str, Any]
+    q20_us: float
+    q80_us: float
+    value: float
+    low: float
+    high: float
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One op over the sizes of one dim; `together` are dims that were always as large as it."""
+
+    op: str
+    dim: str
+    together: tuple[str, ...]
+    fixed: Mapping[str, int]
+    case: Mapping[str, Any]  # of its first size: dtype, options, layout, device are those of all
+    groups: Mapping[int, list[Result]]
+    stem: str  # what its files are called by
+
+    @property
+    def sizes(self) -> list[int]:
+        return list(self.groups)
+
+    @property
+    def ways(self) -> list[str]:
+        return list(dict.fromkeys(r["impl"] for group in self.groups.values() for r in group))
+
+    @property
+    def unit(self) -> str:
+        """GB/s, or TFLOP/s where the op has matmul flops; µs where its cost is not known."""
+        limit = next((r["derived"]["limit"] for g in self.groups.values() for r in g if r["derived"]["limit"]), None)
+        if limit is None:
+            return "µs"
+        return "TFLOP/s" if limit["flops"].get("matmul") else "GB/s"
+
+    @property
+    def label(self) -> str:
+        over = " = ".join([self.dim, *self.together])
+        options = [f"{k}={v}" for k, v in self.case["options"].items()]
+        return " · ".join([f"over {over}", *(f"{k}={v}" for k, v in self.fixed.items()), self.case["dtype"], *options])
+
+    def result(self, size: int, way: str) -> Result | None:
+        return next((r for r in self.groups[size] if r["impl"] == way), None)
+
+    def curve(self, way: str) -> dict[int, Point]:
+        """The way's points, at the sizes where it is right and was timed."""
+        return self._curves.get(way, {})
+
+    @functools.cached_property
+    def _curves(self) -> dict[str, dict[int, Point]]:
+        found: dict[str, dict[int, Point]] = {}
+        for size, group in self.groups.items():
+            for result in group:
+                point = _point(result, self.unit)
+                if point is not None:
+                    found.setdefault(result["impl"], {})[size] = point
+        return found
+
+    @property
+    def timed(self) -> bool:
+        return bool(self._curves)
+
+    @property
+    def geometric(self) -> bool:
+        """Sizes that multiply belong on a logarithmic axis."""
+        return self.sizes[0] > 0 and all(b >= 1.4 * a for a, b in itertools.pairwise(self.sizes))
+
+
+def find(record: Mapping[str, Any]) -> list[Sweep]:
+    """The sweeps of a derived record, the longest first; a case belongs to one at most."""
+    found: list[Sweep] = []
+    for kind, groups in _kinds(record).items():
+        candidates = _candidates(groups)
+        while candidates:
+            (dim, together, fixed), members = max(candidates.items(), key=lambda item: len(item[1]))
+            if len(members) < FEWEST:
+                break
+            sizes = {_dims(groups[m][0])[dim]: groups[m] for m in members}
+            first, *_ = ordered = dict(sorted(sizes.items()))
+            result = ordered[first][0]
+            stem = f"{result['op']}-{dim}-{result['case']['dtype']}"
+            found.append(Sweep(kind[0], dim, together, dict(fixed), result["case"], ordered, stem))
+            taken = set(members)
+            left = {key: [m for m in kept if m not in taken] for key, kept in candidates.items()}
+            candidates = {key: kept for key, kept in left.items() if kept}
+    return _named_apart(found)
+
+
+def _kinds(record: Mapping[str, Any]) -> dict[tuple[str, str], list[list[Result]]]:
+    """The record's groups by everything but their sizes."""
+    kinds: dict[tuple[str, str], list[list[Result]]] = {}
+    for group in verdict.groups(record):
+        case = {k: v for k, v in group[0]["case"].items() if k != "dims"}
+        kinds.setdefault((group[0]["op"], str(case)), []).append(list(group))
+    return kinds
+
+
+_Line = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
+
+
+def _candidates(groups: list[list[Result]]) -> dict[_Line, list[int]]:
+    """Every line through the cases: a dim, the dims equal to it, and the sizes of the others."""
+    lines: dict[_Line, list[int]] = {}
+    for number, group in enumerate(groups):
+        dims = _dims(group[0])
+        for dim, together in _leads(dims):
+            fixed = tuple((d, n) for d, n in dims.items() if d != dim and d not in together)
+            lines.setdefault((dim, together, fixed), []).append(number)
+    return lines
+
+
+def _leads(dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each dim alone, and with every choice of later dims as large as it."""
+    for at, dim in enumerate(dims):
+        equal = [d for d in list(dims)[at + 1 :] if dims[d] == dims[dim]]
+        for count in range(len(equal) + 1):
+            for together in itertools.combinations(equal, count):
+                yield dim, together
+
+
+def _dims(result: Result) -> dict[str, int]:
+    """The sizes by name. Those of `...` are numbered from 0 as PyTorch does, and come last: names say more."""
+    named = {k: v for k, v in result["case"]["dims"].items() if isinstance(v, int)}
+    leading = [n for v in result["case"]["dims"].values() if isinstance(v, list) for n in v]
+    return {**named, **{f"dim{at}": n for at, n in enumerate(leading)}}
+
+
+def _named_apart(sweeps: list[Sweep]) -> list[Sweep]:
+    """Sweeps that differ only in fixed sizes or options carry them in the names of their files."""
+    stems = [sweep.stem for sweep in sweeps]
+    named = []
+    for sweep in sweeps:
+        if stems.count(sweep.stem) > 1:
+            more = {**sweep.fixed, **sweep.case["options"], **dict.fromkeys(sweep.together, "same")}
+            stem = "-".join([sweep.stem, *(f"{k}_{v}" for k, v in more.items())])
+            sweep = dataclasses.replace(sweep, stem=re.sub(r"[^\w.-]+", "_", stem))
+        named.append(sweep)
+    return named
+
+
+def _point(result: Result, unit: str) -> Point | None:
+    if result["derived"]["status"] != "ok" or result["derived"]["time"] is None:
+        return None
+    derived, values = result["derived"], verdict.samples(result)
+    time = derived["time"]
+    quantiles = statistics.quantiles(values, n=5, method="inclusive") if len(values) > 1 else values
+    q20, q80 = quantiles[0], quantiles[-1]
+    if min(time["median_us"], q20) <= 0:
+        return None
+    limit = derived["limit"]
+    if limit is None or unit == "µs":
+        return Point(time, q20, q80, time["median_us"], q20, q80, None)
+    work = limit["flops"].get("matmul", 0) / 1e6 if unit == "TFLOP/s" else limit["bytes"] / 1e3
+    return Point(time, q20, q80, work / time["median_us"], work / q80, work / q20, limit["fraction"])

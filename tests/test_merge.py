@@ -1,0 +1,155 @@
+"""Splitting a sweep into cells and joining what came of them."""
+
+import json
+from copy import deepcopy
+
+import pytest
+
+from kernellab.errors import UserError
+from kernellab.reporting import words
+from kernellab.running.merge import merge
+from kernellab.running.record import Journal, load, read_journal
+from kernellab.verdict import derive
+
+GPU = {"name": "H", "uuid": "GPU-1", "driver": "1.0", "memory_bytes": 1, "max_sm_mhz": 1, "max_memory_mhz": 1}
+ENVIRONMENT = {"python": "3.11.2", "packages": {"torch": "2.13"}, "gpus": [GPU], "cpu": {"name": "C"}, "commit": "c0"}
+HEADER = {"pass": "forward", "timer": "clock", "cache": "cold"}
+
+
+def case(n):
+    return {"dims": {"N": n}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
+
+
+def run(folder, sizes, *, environment=None, seed=0, source="s", times=1.0, complete=True, cells=None, done=None):
+    """A run's journal, as a run of one way at these sizes would leave it."""
+    environment = environment or ENVIRONMENT
+    journal = Journal(folder)
+    settings = {"targets": ["f"], "stages": ["check", "time"], "request": {}, "cells": cells}
+    journal.write("run", schema=1, command=["klab"], seed=seed, environment=environment, settings=settings, began="b")
+    name = f"H {environment['gpus'][0]['uuid']} driver {environment['gpus'][0]['driver']}"
+    journal.write("machine", machine={"device": "cuda:0", "name": name, "key": name, "cuda": "13", "ceilings": None})
+    plan = [{"op": "f", "case": case(n), "impls": {"torch": "torch"}} for n in sizes]
+    journal.write("plan", groups=plan, sources={"f": source})
+    for n in sizes if done is None else done:
+        journal.write("check", op="f", case=case(n), impl="torch", check={"status": "ok", "reason": None})
+        for number in range(9):
+            journal.write("round", op="f", case=case(n), **HEADER, round=number, samples_us={"torch": times * n})
+        journal.write("timed", op="f", case=case(n), impls=["torch"])
+    if complete:
+        journal.write("complete")
+    journal.save()
+    journal.close()
+    return folder
+
+
+def sizes_of(record):
+    return [r["case"]["dims"]["N"] for r in record["results"]]
+
+
+def test_cells_come_back_in_the_order_of_the_unsplit_run(tmp_path):
+    odd = run(tmp_path / "a", [1, 3, 5], cells=[1, 2])
+    even = run(tmp_path / "b", [2, 4], cells=[2, 2])
+    joined = merge([even, odd], tmp_path / "both", ["klab", "merge"])
+    assert sizes_of(joined) == [1, 2, 3, 4, 5]
+    assert joined["complete"] is True
+    assert joined["began"] == "b"
+    assert words.provenance(joined).endswith("joined from 2 runs")
+    assert [m["folder"] for m in joined["merged_from"]] == [str(even), str(odd)]
+    whole = load(run(tmp_path / "whole", [1, 2, 3, 4, 5]))
+    assert joined["results"] == whole["results"]
+    assert load(tmp_path / "both") == load(tmp_path / "both" / "run.json") == joined
+    assert derive(joined)["results"][4]["derived"]["time"]["median_us"] == 5.0
+
+
+def test_another_board_of_the_same_kind_is_fine(tmp_path):
+    other = deepcopy(ENVIRONMENT)
+    other["gpus"][0]["uuid"] = "GPU-2"
+    other["python"] = "3.11.9"
+    joined = merge([run(tmp_path / "a", [1]), run(tmp_path / "b", [2], environment=other)], tmp_path / "c", [])
+    assert [m["machine"] for m in joined["merged_from"]] == ["H GPU-1 driver 1.0", "H GPU-2 driver 1.0"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda e: e["gpus"][0].update(driver="2.0"), r"driver \(1.0, 2.0\)"),
+        (lambda e: e["gpus"][0].update(name="I"), r"device \(H, I\)"),
+        (lambda e: e["packages"].update(torch="2.14"), r"torch \(2.13, 2.14\)"),
+        (lambda e: e.update(python="3.12.0"), r"python \(3.11, 3.12\)"),
+    ],
+)
+def test_another_class_of_machine_is_refused_by_what_differs(tmp_path, change, said):
+    other = deepcopy(ENVIRONMENT)
+    change(other)
+    with pytest.raises(UserError, match=said):
+        merge([run(tmp_path / "a", [1]), run(tmp_path / "b", [2], environment=other)], tmp_path / "c", [])
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(("more", "said"), [({"seed": 1}, "seed"), ({"source": "t"}, "the source of f")])
+def test_other_inputs_or_other_code_are_refused(tmp_path, more, said):
+    with pytest.raises(UserError, match=said):
+        merge([run(tmp_path / "a", [1]), run(tmp_path / "b", [2], **more)], tmp_path / "c", [])
+
+
+def test_overlaps_are_refused_unless_identical(tmp_path):
+    first, same, other = (run(tmp_path / name, [1, 2], times=t) for name, t in (("a", 1), ("b", 1), ("c", 3)))
+    joined = merge([first, same], tmp_path / "fine", [])
+    assert joined["results"] == load(first)["results"]
+    with pytest.raises(UserError, match="both measured f at"):
+        merge([first, other], tmp_path / "not", [])
+
+
+def test_what_a_run_did_not_reach_is_taken_from_the_one_that_did(tmp_path):
+    ended = run(tmp_path / "a", [1, 2, 3], done=[1], complete=False)
+    rest = run(tmp_path / "b", [2, 3])
+    joined = merge([ended, rest], tmp_path / "c", [])
+    assert sizes_of(joined) == [1, 2, 3]
+    assert all(r["check"] for r in joined["results"])
+    assert joined["complete"] is False
+
+
+def test_what_a_run_voided_stays_void_and_voids_nothing_else(tmp_path):
+    first, second = run(tmp_path / "a", [1]), run(tmp_path / "b", [2], times=7, complete=False)
+    journal = Journal(second, read_journal(second))
+    journal.write("void", op="f")
+    journal.write("plan", groups=[{"op": "f", "case": case(4), "impls": {"torch": "torch"}}], sources={"f": "s"})
+    journal.close()
+    assert sizes_of(merge([first, second], tmp_path / "c", [])) == [1, 4]
+
+
+def test_an_existing_run_is_not_overwritten(tmp_path):
+    first, second = run(tmp_path / "a", [1]), run(tmp_path / "b", [2])
+    with pytest.raises(UserError, match="already holds a run"):
+        merge([first, second], first, [])
+
+
+def test_two_cells_of_a_real_run_make_the_unsplit_plan(klab, tmp_path):
+    asked = ("check", "square", "--impl", "torch,manual", "--shape", "4x8", "--N", "8:40:8", "--device=cpu", "--json")
+    parts = [klab(*asked, "--cells", f"{i}/2", "--out", f"part{i}").record for i in (1, 2)]
+    assert [sizes_of(part)[::2] for part in parts] == [[8, 24, 40], [16, 32]]
+    seen = klab("merge", "part1", "part2", "--out", "both")
+    assert (seen.code, seen.out) == (0, "both: 10 results of 2 runs\n")
+    joined, whole = load(tmp_path / "both"), klab(*asked).record
+    assert [[r["impl"], r["case"]] for r in joined["results"]] == [[r["impl"], r["case"]] for r in whole["results"]]
+    refused = klab("check", "--resume", "both")
+    assert (refused.code, "merged from other runs" in refused.err) == (2, True)
+    settings = json.loads((tmp_path / "part2" / "journal.jsonl").read_text().splitlines()[0])["settings"]
+    assert settings["cells"] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["check", "square", "--cells", "3/2"], "cannot read --cells '3/2'"),
+        (["check", "square", "--cells", "two"], "cannot read --cells 'two'"),
+        (["check", "square", "--shape", "8", "--cells", "2/2", "--device", "cpu"], "--cells 2/2 is empty"),
+        (["merge", "one", "--out", "x"], "fewer than two runs"),
+        (["merge", "one", "two"], "--out DIR names it"),
+        (["merge", "one", "two", "--out", "x"], "no run at one"),
+    ],
+)
+def test_bad_requests_are_one_sentence(klab, args, said):
+    seen = klab(*args)
+    assert (seen.code, seen.out) == (2, "")
+    assert said in seen.err

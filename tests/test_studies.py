@@ -1,0 +1,75 @@
+"""Ways that run only when they are asked for, and the studies of square's launch parameters."""
+
+import json
+
+import pytest
+
+import kernellab as kl
+from kernellab.case import CaseRequest
+from kernellab.declare import matching
+
+STUDIES = {"triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once"}
+
+
+def statuses(seen):
+    return {r["impl"]: r["derived"]["status"] for r in seen.record["results"]}
+
+
+def test_only_the_unlooped_block_is_wrong_and_only_beyond_1024_columns(klab):
+    seen = klab(
+        *("check", "square", "--impl", "triton*", "--shape", "5x7x1", "--N", "1,1000,1024,1536,5000"),
+        *("--dtype", "float32,bfloat16", "--device", "cpu", "--json"),
+    )
+    assert seen.code == 1, seen.err
+    results = seen.record["results"]
+    assert len(results) == 5 * 2 * 7
+    for result in results:
+        wrong = result["impl"] == "triton-1024-once" and result["case"]["dims"]["N"] > 1024
+        assert result["derived"]["status"] == ("wrong" if wrong else "ok"), result
+
+
+def test_a_way_that_is_wrong_is_not_timed(klab):
+    seen = klab(
+        *("bench", "square", "--impl", "torch,triton-1024-once", "--shape", "4x1536", "--device", "cpu"),
+        *("--quick", "--json"),
+    )
+    exhibit = seen.result("triton-1024-once")
+    assert (exhibit["derived"]["status"], exhibit["times"]) == ("wrong", [])
+    assert seen.result("torch")["derived"]["time"]["median_us"] > 0
+
+
+def test_studies_run_only_when_asked_for(klab):
+    assert set(kl.ops.square.impls) >= STUDIES
+    assert not STUDIES & {impl.name for impl in kl.ops.square.chosen([])}
+    assert [i.name for i in kl.ops.square.chosen(["triton-w*", "torch"])] == [
+        *("torch", "triton-w4", "triton-w8", "triton-w16"),
+    ]
+    seen = klab("check", "square", "--shape", "8x8", "--device", "cpu", "--json")
+    assert not STUDIES & set(statuses(seen))
+
+
+def test_names_come_before_patterns():
+    assert matching("a[b]", ["a[b]", "ab"]) == ["a[b]"]
+    assert matching("a[b]", ["ab", "ac"]) == ["ab"]
+    assert matching("a*", ["b"]) == []
+
+
+@pytest.mark.parametrize("asked", ["trtion*", "torch,nothing-*"])
+def test_a_pattern_that_matches_nothing_is_refused(klab, asked):
+    seen = klab("check", "square", "--impl", asked, "--shape", "8", "--device", "cpu")
+    assert (seen.code, "no implementation" in seen.err) == (2, True)
+
+
+def test_the_list_marks_studies(klab):
+    lines = [line.strip() for line in klab("list").out.splitlines()]
+    assert [line.split()[0] for line in lines if "a study" in line] == [
+        *("triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once"),
+    ]
+    square = next(e for e in json.loads(klab("list", "--json").out) if e["op"] == "square")
+    assert set(square["studies"]) == STUDIES
+
+
+def test_a_row_too_long_for_one_block_is_refused_in_words():
+    case = next(iter(kl.ops.square.expand(CaseRequest(shapes=[(2, (1 << 20) + 1)]), "cuda")))
+    assert "one block" in str(kl.ops.square["triton-pow2"].refusal(case))
+    assert kl.ops.square["triton-1024"].refusal(case) is None
