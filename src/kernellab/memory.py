@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,8 @@ def peak(call: Callable[[], Any], device: torch.device) -> dict[str, int]:
         after = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
         del result
         return {"allocated_bytes": after[0] - before[0], "reserved_bytes": after[1] - before[1]}
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back, or taking it again would not show
         Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts from here
     before_rss, _ = _resident()
     result = call()

@@ -284,12 +284,12 @@ def regime(result: Result, limit: Mapping[str, Any] | None) -> list[dict[str, st
     host = found.get(("launch", "warm"))
     said = []
     if gpu and host and host > _LAUNCH_BOUND * gpu:
-        said.append(("launch-bound", f"the host takes {host:.3g} µs to launch what the GPU does in {gpu:.3g} µs"))
+        said.append(("launch-bound", f"the host takes {host:.4g} µs to launch what the GPU does in {gpu:.4g} µs"))
     for timer in ("events", "clock"):
         cold, warm = found.get((timer, "cold")), found.get((timer, "warm"))
         if cold and warm and warm < _RESIDENT * cold:
             where = "L2-resident" if timer == "events" else "cache-resident"
-            said.append((where, f"{warm:.3g} µs with its data in cache, {cold:.3g} µs without"))
+            said.append((where, f"{warm:.4g} µs with its data in cache, {cold:.4g} µs without"))
     if limit and limit["fraction"] and limit["fraction"] >= _NEAR:
         name = "memory-bound" if limit["bound"] == "memory" else "compute-bound"
         said.append((name, f"{100 * limit['fraction']:.0f} % of what this machine's {limit['bound']} limit allows"))

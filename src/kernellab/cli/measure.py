@@ -40,6 +40,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
     sub.add_argument("--quick", action="store_true", help="only the first case, few rounds")
+    sub.add_argument("--verbose", action="store_true", help="also show how each time came about")
     sub.add_argument("--json", action="store_true", help="print the record, with its verdicts, as one JSON document")
     sub.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
 
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         curves.write(record, journal.folder)
     else:
         out = terminal.console()
-        terminal.show(record, out)
+        terminal.show(record, out, verbose=args.verbose)
         terminal.show_files(curves.write(record, journal.folder), _shown(journal.folder), out)
         out.print(f"record: {_shown(journal.folder)}", style="dim")
         if interrupted:
@@ -221,7 +222,19 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     from kernellab.running.record import Journal, read_journal
     from kernellab.running.settings import Settings
 
-    given = ("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "cells", "out")
+    given: tuple[str, ...] = (
+        "impl",
+        "shape",
+        "dtype",
+        "opt",
+        "device",
+        "seed",
+        "timeout",
+        "seconds",
+        "rounds",
+        "cells",
+        "out",
+    )
     given += ("precision", "passes", "timer", "cache", "pin")
     flags = args.quick or getattr(args, "panel", False)
     if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):

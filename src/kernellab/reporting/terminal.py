@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab import verdict
-from kernellab.reporting import chart, curves, series, sweep, words
+from kernellab.reporting import chart, curves, details, panel, series, sweep, words
 
 _PIPED_WIDTH = 160
 _BAD = verdict.BAD | {"unknown"}
@@ -92,10 +92,10 @@ def _kernels(r: Mapping[str, Any]) -> str:
     return "" if r["kernels"] is None else str(len(r["kernels"]))
 
 
-def show(record: Mapping[str, Any], out: Console) -> None:
+def show(record: Mapping[str, Any], out: Console, *, verbose: bool = False) -> None:
     """The whole record, then the answer."""
     for group in _one_by_one(record):
-        _show_group(group, record, out)
+        _show_group(group, record, out, verbose=verbose)
     show_sweeps(record, out, more_than=sweep.COMPACT)
     for line in closing(record):
         out.print(Text(line))
@@ -128,21 +128,50 @@ def _one_by_one(record: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
     return [group for group in verdict.groups(record) if id(group[0]) not in swept]
 
 
-def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: Console) -> None:
+def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
     op, case = group[0]["op"], group[0]["case"]
     device = record["machine"].get("device", case["device"])
     out.print(Text.assemble((op, "bold"), f" · {words.case_label(case)} · {device}"))
-    timed = [r for r in group if r["derived"]["time"] is not None and r["derived"]["status"] == "ok"]
-    timed.sort(key=lambda r: r["derived"]["time"]["median_us"])
-    if timed:
-        out.print(_fitting(_table_columns(timed, record), timed, out.width))
+    passes = list(group[0]["derived"]["passes"])
+    shown = set()
+    for of in passes:
+        rows = [_of_pass(r, of) for r in group if r["derived"]["status"] == "ok"]
+        rows = sorted((r for r in rows if r["derived"]["time"]), key=lambda r: r["derived"]["time"]["median_us"])
+        shown |= {r["impl"] for r in rows}
+        if rows and passes != ["forward"]:
+            out.print(Text(f" {of}", style="italic"))
+        if rows:
+            out.print(_fitting(_table_columns(rows, record), rows, out.width))
+        for line in _doubts(rows):
+            _print_line(out, " ", Text(line, style="yellow"))
+    panel.show(group, out)
     widest = max(len(r["impl"]) for r in group)
     for result in group:
-        if result not in timed:
-            _print_line(out, f" {result['impl']:<{widest}}  ", _said(result, "time" in record["stages"]))
+        head = f" {result['impl']:<{widest}}  "
+        if result["impl"] not in shown:
+            _print_line(out, head, _said(result, "time" in record["stages"]))
         for note in [*(g["detail"] for g in result["guards"]), *((result["check"] or {}).get("notes") or [])]:
-            _print_line(out, f" {result['impl']:<{widest}}  ", Text(f"note: {note}", style="yellow"))
+            _print_line(out, head, Text(f"note: {note}", style="yellow"))
+        for line in details.of(result) if verbose else ():
+            _print_line(out, head, Text(line, style="dim"))
     out.print()
+
+
+def _of_pass(result: Mapping[str, Any], of: str) -> Mapping[str, Any]:
+    """The result with what is derived of one pass in the place of the main one's."""
+    return {**result, "derived": {**result["derived"], **result["derived"]["passes"][of]}}
+
+
+def _doubts(rows: list[Mapping[str, Any]]) -> list[str]:
+    """Why times are not to be trusted, each reason once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for r in rows:
+        for reason in r["derived"]["trust"]["reasons"]:
+            found.setdefault((reason["name"], reason["detail"]), []).append(r["impl"])
+    return [
+        f"{name}{'' if len(impls) == len(rows) else ' (' + ', '.join(impls) + ')'}: {detail}"
+        for (name, detail), impls in found.items()
+    ]
 
 
 def _table_columns(timed: list[Mapping[str, Any]], record: Mapping[str, Any]) -> list[Column]:
@@ -151,6 +180,7 @@ def _table_columns(timed: list[Mapping[str, Any]], record: Mapping[str, Any]) ->
     )
     bound = next((r["derived"]["limit"]["bound"] for r in timed if r["derived"]["limit"]), None)
     columns = [Column("way", lambda r: r["impl"]), Column("time", _time), Column("99 %", _spread, 2)]
+    columns.append(Column("trust", lambda r: r["derived"]["trust"]["verdict"]))
     if baseline:
         columns.append(Column(f"over {baseline}", _over_baseline))
     if len(timed) > 1:
@@ -178,7 +208,7 @@ def _fitting(columns: list[Column], rows: list[Mapping[str, Any]], width: int) -
 def _table(columns: list[Column], rows: list[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
     for column in columns:
-        left = column.title.startswith(("way", "over"))
+        left = column.title.startswith(("way", "over", "trust"))
         table.add_column(column.title, justify="left" if left else "right", no_wrap=True)
     for position, row in enumerate(rows):
         # As Text, or rich would read a name like `python[v2]` as markup.

@@ -51,6 +51,14 @@ def spread(median: float, low: float, high: float) -> str:
     return f"±{half:.0f} %" if half >= 99.5 else f"±{half:.1f} %" if half >= 0.95 else f"±{half:.2f} %"
 
 
+def memory(count: int) -> str:
+    """Bytes with a binary unit: `512 B`, `64 MiB`, `1.5 GiB`."""
+    for limit, unit in ((1 << 10, "B"), (1 << 20, "KiB"), (1 << 30, "MiB")):
+        if count < limit:
+            return f"{digits(count / (limit >> 10))} {unit}"
+    return f"{digits(count / (1 << 30))} GiB"
+
+
 def size(case: Mapping[str, Any]) -> str:
     return Case.from_json(case).size_label
 

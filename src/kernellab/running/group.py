@@ -19,7 +19,7 @@ from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gp
 from kernellab.declare import Compiled, Cost, Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.passes import Pass, pass_of
-from kernellab.running.channel import Channel, GpuGone, timing_lock
+from kernellab.running.channel import Channel, GpuGone
 from kernellab.running.globalstate import guarded
 from kernellab.running.series import SeriesWork
 from kernellab.timing.sets import InputSets
@@ -124,13 +124,15 @@ class GroupWork:
             if not names:
                 continue
             self.channel.send("series", **series)
+            for name in names:
+                if of != "forward" and self.op[name].grad_in_forward:
+                    self._reporter(name)("makes its gradients in the forward pass: compare both passes together")
             if of not in sets:
                 sets.clear()
                 sets[of] = self._input_sets(of, names)
                 self.channel.send("cost", cost=self._cost(of, sets[of][0].masters[0], names), **{"pass": of})
-            with timing_lock(self.channel, self.device):
-                timed = SeriesWork(self.channel, self.op, self.case, self.device, self.seed, series, self.telemetry)
-                failed |= timed.run(names, *sets[of], self._reporter, **work["timing"])
+            timed = SeriesWork(self.channel, self.op, self.case, self.device, self.seed, series, self.telemetry)
+            failed |= timed.run(names, *sets[of], self._reporter, **work["timing"])
             for what, seconds in timed.spent.items():
                 self._spent[what] = self._spent.get(what, 0.0) + seconds
 

@@ -15,7 +15,7 @@ from kernellab.passes import pass_of
 from kernellab.running.channel import Channel
 from kernellab.running.group import forget_compiled
 from kernellab.timing.cache import Flush
-from kernellab.timing.inside import inside
+from kernellab.timing.inside import inside, sentences
 from kernellab.timing.kernel_times import kernel_times
 from kernellab.timing.rounds import calls_per_window
 from kernellab.timing.sets import InputSets
@@ -57,6 +57,9 @@ def profile_group(
         if kernels is not None:
             channel.send("kernels", impl=name, kernels=kernels)
         channel.send("inside", impl=name, inside=found)
+        for sentence in sentences(found):
+            guard = {"name": "inside", "detail": f"inside the timed call it {sentence}"}
+            channel.send("guard", impl=name, guard=guard)
         if not op[name].mutates:
             times[name] = found.get("device_us", 0.0)
     for one in series:

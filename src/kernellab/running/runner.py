@@ -178,7 +178,10 @@ class Runner:
             self.progress.say("the machine's ceilings could not be measured")
             return None
         ceilings = {k: v for k, v in found[0].items() if k != "event"}
-        replace_file(file, json.dumps(ceilings, indent=1).encode())
+        if ceilings["doubts"]:
+            self.progress.say(f"measured again next time: {'; '.join(ceilings['doubts'])}")
+        else:
+            replace_file(file, json.dumps(ceilings, indent=1).encode())
         return ceilings
 
     # Working -------------------------------------------------------------------------------------------

@@ -106,10 +106,17 @@ class Worker:
             self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
     def do_ceilings(self) -> None:
+        from kernellab import trust
         from kernellab.timing import ceilings
 
         with timing_lock(self.channel, self.device):
-            self.channel.send("ceilings", **ceilings.measure(self.device))
+            began = self.telemetry.now
+            self.telemetry.sample(force=True)
+            measured = ceilings.measure(self.device)
+            self.telemetry.sample(force=True)
+        columns = self.telemetry.columns(since=began)
+        doubts = trust.reasons(columns, [], device=self.device.type, steady=None, interval=None)
+        self.channel.send("ceilings", **measured, doubts=[f"{d['name']}: {d['detail']}" for d in doubts])
 
     def do_group(
         self,
@@ -128,23 +135,24 @@ class Worker:
         """
         from kernellab.running.group import GroupWork
 
-        loaded = self.ops[op]
-        group = GroupWork(
-            self.channel,
-            loaded,
-            loaded.case(case),
-            self.device,
-            seed,
-            interpreted,
-            frozenset(distrusted),
-            self.telemetry,
-        )
         found = {of: set(names) for of, names in right.items()}
-        with contextlib.closing(group):
-            for of, names in check.items():
-                may = names if of == "forward" else [n for n in names if n in found["forward"]]
-                found.setdefault(of, set()).update(group.check(may, of))
-            group.time(time, lambda name, of: all(name in found.get(p, ()) for p in needed_checks(of)))
+        # Checking too is done alone on the device where something is timed: it would disturb another run's timing.
+        with timing_lock(self.channel, self.device) if time else contextlib.nullcontext():
+            group = GroupWork(
+                self.channel,
+                self.ops[op],
+                self.ops[op].case(case),
+                self.device,
+                seed,
+                interpreted,
+                frozenset(distrusted),
+                self.telemetry,
+            )
+            with contextlib.closing(group):
+                for of, names in check.items():
+                    may = names if of == "forward" else [n for n in names if n in found["forward"]]
+                    found.setdefault(of, set()).update(group.check(may, of))
+                group.time(time, lambda name, of: all(name in found.get(p, ()) for p in needed_checks(of)))
 
     def do_profile(
         self, op: str, case: dict[str, Any], impls: list[str], series: list[dict[str, str]], seed: int, rounds: int
@@ -152,7 +160,8 @@ class Worker:
         """What the profiler knows of each way: its kernels, what else one call does, kernel times if asked for."""
         from kernellab.running.profiled import profile_group
 
-        profile_group(self.channel, self.ops[op], self.ops[op].case(case), self.device, impls, series, seed, rounds)
+        with timing_lock(self.channel, self.device):
+            profile_group(self.channel, self.ops[op], self.ops[op].case(case), self.device, impls, series, seed, rounds)
 
 
 def main() -> None:
