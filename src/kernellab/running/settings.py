@@ -41,6 +41,7 @@ class Settings:
     panel: bool = False
     pins: list[dict[str, Any]] = field(default_factory=list)  # autotuners' choices to keep to
     refresh_ceilings: bool = False
+    only_times: bool = False  # neither the machine's ceilings nor what a profiler knows
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
