@@ -14,7 +14,7 @@ from kernellab.reporting import words
 def show(summary: Mapping[str, Any], out: Console) -> None:
     for case in summary["cases"]:
         _case(case, out)
-    out.print(f"{words.count(summary['runs'], 'run')}, each a process of its own, on {summary['machine']}")
+    out.print(f"{words.count(summary['runs'], 'run')} in processes of their own, on {summary['machine']}")
 
 
 def _case(case: Mapping[str, Any], out: Console) -> None:
@@ -32,8 +32,8 @@ def _case(case: Mapping[str, Any], out: Console) -> None:
     for more in case["more_work"]:
         table.add_row(f"+{more['percent']} % work", *_row(case, f"plus{more['percent']}", more))
     out.print(table)
-    varied = f"± {_percent(case['variation'])} from run to run" if case["variation"] is not None else "one run"
-    out.print(f"  {words.duration(case['median_us'])}, {varied} (relative standard deviation)")
+    varied = f", from run to run ± {_percent(case['variation'])} (standard deviation)" if case["variation"] else ""
+    out.print(f"  time {words.duration(case['median_us'])}{varied}")
     out.print(f"  the interval on two equal ways covers 1 in {equal['covers']} of {equal['of']} runs")
     out.print(f"  trust: {', '.join(f'{word} {count}' for word, count in case['trust'].items())}\n")
 
