@@ -18,6 +18,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from kernellab.machine.environment import gpus
+
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 LARGE = {"gelu": "torch,triton", "square": "torch,triton", "softmax": "torch,triton", "add": "torch"}
 SHAPES, DTYPES = "16384x8192,16384x16384", "float32,bfloat16"
@@ -29,12 +33,12 @@ OTHERS = ["held, one call", "plain events after a flush", "plain events", "do_be
 def main() -> int:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    if not gpus():
+        sys.exit("agreement.py compares timers of a GPU, and there is none here")
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     large = [_bench(out, op, "--impl", impls, "--shape", SHAPES, "--dtype", DTYPES) for op, impls in LARGE.items()]
     small = _bench(out, "gelu", "--impl", "triton", "--shape", SMALL, "--dtype", "float32", "--panel", name="panel")
-    if small["machine"]["device"] == "cpu":
-        sys.exit("agreement.py compares timers of a GPU, and there is none here")
     timed = [r for record in large for r in record["results"] if r["derived"]["time"]]
     others = _others({"large": [_way(r) for r in timed], "small": [_way(r) for r in small["results"]]})
     (out / "agreement.json").write_text(json.dumps({"large": large, "small": small, "others": others}))
