@@ -1,9 +1,10 @@
 """Does kernellab tell apart what differs, and only that? Equal ways and 1, 2 and 5 % more work, run after run.
 
-    python benchmarks/aa.py [--runs 40] [--out DIR] [--device cpu] [--seconds 0.5]
+    python benchmarks/aa.py [--runs 40] [--out DIR] [--device cpu] [--seconds 0.3]
 
 Each run is a process of its own. In the same process triton.testing.do_bench (on the CPU torch.utils.benchmark)
 times the same kernel twice. Writes aa.json and the runs' records to DIR, prints a table and what is promised.
+Given a DIR with runs in it, it adds its own to them and sums up all; `--runs 0` only sums up.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kernellab.errors import UserError
 from kernellab.machine.environment import gpus
 from kernellab.reporting import validation
 from kernellab.reporting.terminal import console
+from kernellab.running.record import load
 from kernellab.validation.repeat import repeat
 from kernellab.validation.summary import summarise
 
@@ -40,24 +42,25 @@ def _main() -> int:
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if gpus() else "cpu")
-    parser.add_argument("--seconds", type=float, default=0.5, help="per way and case")
+    parser.add_argument("--seconds", type=float, default=0.3, help="per way and case")
     args = parser.parse_args()
     out = args.out or Path(f"aa-{time.strftime('%Y%m%d-%H%M%S')}")
     out.mkdir(parents=True, exist_ok=True)
     others_file = (out / "others.jsonl").resolve()
     began = time.monotonic()
-    found = repeat(
+    repeat(
         args.runs,
-        out / "runs",
+        out / f"runs-{1 + len(list(out.glob('runs-*')))}",
         device=args.device,
         seconds=args.seconds,
         target=f"{ROOT / 'benchmarks' / 'aa_op.py'}:aa",
         env={"AA_OTHERS": str(others_file), "AA_DEVICE": args.device},
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
-    if not found.records:
+    records = [record for folder in sorted(out.glob("runs-*/run-*")) if (record := load(folder))["complete"]]
+    if not records:
         return 3
-    summary = summarise(found.records)
+    summary = summarise(records)
     others = others_summary([json.loads(line) for line in others_file.read_text().splitlines()])
     promises = promised(summary, args.device)
     took = time.monotonic() - began
@@ -73,7 +76,7 @@ def _main() -> int:
                 f"  {case['size']:>12}  {what:6} {one['us']:9.2f} µs  ratio's standard deviation "
                 f"{100 * one['deviation']:5.2f} %  off by more than 1 %: {one['off']} of {case['of']}"
             )
-    print(f"\npromised, {took:.0f} s for everything")
+    print(f"\npromised; {args.runs} runs took {took:.0f} s")
     for promise in promises:
         print(f"  {'kept  ' if promise['kept'] else 'MISSED'} {promise['what']}: {promise['found']}")
     return 0 if all(p["kept"] for p in promises) else 1
