@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from kernellab import cli
 from kernellab.machine import variation
 from kernellab.machine.environment import device_identity, machine_class
+from kernellab.validation import repeat
 from kernellab.validation.summary import WAYS, summarise, variations
 
 CASE = {"dims": {"R": 105, "N": 8}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
@@ -104,6 +106,28 @@ def test_doctor_measures_equals_for_real(klab, tmp_path):
     assert variation.recall(record["machine"]["class"])["runs"] == 2
     again = klab(*command)
     assert (again.code, "already holds a run" in again.err) == (2, True)
+
+
+def test_runs_that_all_fail_are_given_up_and_cannot_tell(monkeypatch, capsys):
+    monkeypatch.setattr(repeat, "_one", lambda *args: "failed: no luck")
+    assert cli.run(["doctor", "--aa", "--runs", "50"]) == 3
+    seen = capsys.readouterr()
+    assert seen.err.count("failed: no luck") == 3
+    assert seen.out == "no run could be completed\n"
+
+
+def test_an_interruption_keeps_what_there_is(monkeypatch, capsys):
+    def once(*args):
+        found = args[-1]
+        if found.records:
+            raise KeyboardInterrupt
+        found.records.append(run_of())
+
+    monkeypatch.setattr(repeat, "_one", once)
+    assert cli.run(["doctor", "--aa"]) == 130
+    seen = capsys.readouterr()
+    assert "A/A run 1 of 10" in seen.err
+    assert "covers 1 in 1 of 1 runs" in seen.out
 
 
 @pytest.mark.parametrize(
