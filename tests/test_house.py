@@ -37,7 +37,8 @@ ALLOWED = {
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | PURE | {"checking", "timing", "targets", "running"},
     "reporting": {"errors", "case", "verdict", "scaling", "intervals", "reporting"},
-    "cli": GROUND | {"targets", "catalogue", "running", "reporting", "verdict", "cli"},
+    "validation": GROUND | {"running", "verdict", "validation"},
+    "cli": GROUND | {"targets", "catalogue", "running", "reporting", "validation", "verdict", "cli"},
 }
 
 

@@ -122,21 +122,8 @@ class _Group:
         """How many times faster than another way, from the rounds both were in."""
         if other is None or other is result:
             return None
-        mine, theirs = self.entry(result, of), self.entry(other, of)
-        if mine is None or theirs is None:
-            return None
-        ratios = paired_ratios(*(by_round(e["samples_us"], e["rounds"]) for e in (mine, theirs)))
-        if not ratios:
-            return None
-        low, high = median_interval(ratios, _error(mine))
-        said = compare_ratio(low, high, mine.get("precision") or PRECISION)
-        return {
-            "over": other["impl"],
-            "median": statistics.median(ratios),
-            "low": low,
-            "high": high,
-            "verdict": said if len(ratios) >= FEWEST else "not resolved",
-        }
+        found = compare(self.entry(result, of), self.entry(other, of))
+        return {"over": other["impl"], **found} if found else None
 
 
 # Status ------------------------------------------------------------------------------------------------
@@ -216,6 +203,23 @@ def time_of(entry: Entry | None) -> dict[str, Any] | None:
         "high_us": high,
         "rounds": len(values),
         "decided": entry.get("decided"),
+    }
+
+
+def compare(mine: Entry | None, theirs: Entry | None) -> dict[str, Any] | None:
+    """How many times faster one way's samples are than another's, from the rounds both were in."""
+    if mine is None or theirs is None:
+        return None
+    ratios = paired_ratios(*(by_round(e["samples_us"], e["rounds"]) for e in (mine, theirs)))
+    if not ratios:
+        return None
+    low, high = median_interval(ratios, _error(mine))
+    said = compare_ratio(low, high, mine.get("precision") or PRECISION)
+    return {
+        "median": statistics.median(ratios),
+        "low": low,
+        "high": high,
+        "verdict": said if len(ratios) >= FEWEST else "not resolved",
     }
 
 

@@ -83,6 +83,14 @@ def dims_in(rest: list[str]) -> dict[str, list[int]]:
     return dims
 
 
+def device_in(text: str | None) -> str:
+    """`cpu`, `cuda` or `cuda:1`; `auto` where nothing is said."""
+    device = text or "auto"
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise UserError(f"no device {device!r}: cpu, cuda or cuda:1")
+    return device
+
+
 def options_in(texts: list[str]) -> dict[str, list[str]]:
     options: dict[str, list[str]] = {}
     for text in texts:

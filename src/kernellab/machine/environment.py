@@ -103,9 +103,14 @@ def device_identity(env: dict[str, Any], uuid: str) -> str:
 
     `uuid` is `cpu`, or a GPU's: its number depends on CUDA_VISIBLE_DEVICES.
     """
+    return machine_class(env, uuid, serial=f" {uuid}")
+
+
+def machine_class(env: dict[str, Any], uuid: str, *, serial: str = "") -> str:
+    """What machines share whose times may be compared: the device's name, its driver or threads, and no serial."""
     if uuid != "cpu":
         gpu = next((g for g in env["gpus"] if g["uuid"] == uuid), {"name": "unknown GPU", "driver": "unknown"})
-        return f"{gpu['name']} {uuid} driver {gpu['driver']}"
+        return f"{gpu['name']}{serial} driver {gpu['driver']}"
     threads = os.environ.get("OMP_NUM_THREADS") or env["cpu"]["cores"]
     return f"{env['cpu']['name']} {threads} threads"
 

@@ -21,6 +21,11 @@ def cache_dir(*parts: str) -> Path:
     return folder
 
 
+def file_name(text: str) -> str:
+    """Any text as the name of a file."""
+    return "".join(c if c.isalnum() else "-" for c in text)
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old or the new one, never half of it."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")

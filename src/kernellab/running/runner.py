@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from kernellab.declare import matching
 from kernellab.errors import UserError, nearest
-from kernellab.machine.environment import device_identity, run_key
-from kernellab.machine.paths import cache_dir, replace_file
+from kernellab.machine.environment import device_identity, machine_class, run_key
+from kernellab.machine.paths import cache_dir, file_name, replace_file
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import Journal, result_of
 from kernellab.running.settings import Settings, needed_checks
@@ -143,16 +143,19 @@ class Runner:
             self.journal.write("void", op=op["name"])
 
     def _machine(self, groups: list[Group]) -> None:
-        identity = device_identity(self.environment, self._posts[0].device["uuid"])
+        uuid = self._posts[0].device["uuid"]
+        identity, kind = device_identity(self.environment, uuid), machine_class(self.environment, uuid)
         key = run_key(self.environment, identity)
         before = self.journal.record["machine"].get("key")
         if before is not None and before != key:
             raise UserError(
                 f"{self.journal.folder} was begun with other versions or on another device: start a new run"
             )
-        ceilings = self._ceilings(identity) if "time" in self.settings.stages and groups else None
+        wanted = "time" in self.settings.stages and not self.settings.only_times and groups
+        ceilings = self._ceilings(identity) if wanted else None
         facts = {k: self._posts[0].device[k] for k in ("device", "torch", "cuda", "peaks")}
-        self.journal.write("machine", machine={**facts, "name": identity, "key": key, "ceilings": ceilings})
+        named = {"name": identity, "class": kind, "key": key}
+        self.journal.write("machine", machine={**facts, **named, "ceilings": ceilings})
 
     @property
     def device(self) -> str:
@@ -160,8 +163,7 @@ class Runner:
 
     def _ceilings(self, identity: str) -> dict[str, Any] | None:
         """Measured once per machine and kept; `--refresh-ceilings` measures again."""
-        stem = "".join(c if c.isalnum() else "-" for c in identity)
-        file = cache_dir("ceilings") / f"{stem}.json"
+        file = cache_dir("ceilings") / f"{file_name(identity)}.json"
         if file.exists() and not self.settings.refresh_ceilings:
             try:
                 known: dict[str, Any] = json.loads(file.read_text())
@@ -293,7 +295,7 @@ class Runner:
 
     def _profile(self, groups: list[Group]) -> None:
         """Which kernels each right way launches and what else it does; in workers of their own, after all timing."""
-        if "time" not in self.settings.stages:
+        if "time" not in self.settings.stages or self.settings.only_times:
             return
         series = [one for one in self.settings.series(self.device) if one["timer"] == "kernel"]
         for group in groups:

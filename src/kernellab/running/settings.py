@@ -43,6 +43,7 @@ class Settings:
     pins: list[dict[str, Any]] = field(default_factory=list)  # autotuners' choices to keep to
     refresh_ceilings: bool = False
     cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
+    only_times: bool = False  # neither the machine's ceilings nor what a profiler knows
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

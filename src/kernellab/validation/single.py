@@ -1,0 +1,59 @@
+"""One run of the A/A op, in a process of its own; its arguments are FOLDER DEVICE SECONDS TARGET.
+
+It leaves a record like any other run's, with nothing in it but checks and times: the rest would take longer.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from kernellab.errors import UserError
+from kernellab.machine.environment import environment
+from kernellab.running.record import SCHEMA, Journal
+from kernellab.running.runner import Runner
+from kernellab.running.settings import Settings
+from kernellab.validation.summary import WAYS
+
+
+class _Silence:
+    """Hears what is going on and says nothing: the process that started this one shows the progress."""
+
+    def say(self, text: str) -> None: ...
+    def planned(self, steps: object) -> None: ...
+    def doing(self, op: str, case: object, impl: str, phase: str) -> None: ...
+    def finished_group(self) -> None: ...
+
+
+def main() -> int:
+    folder, device, seconds, target = sys.argv[1:]
+    settings = Settings(
+        targets=[target],
+        stages=["check", "time"],
+        request={},
+        impls=list(WAYS),
+        device=device,
+        seconds=float(seconds) if seconds != "auto" else None,
+        only_times=True,
+    )
+    journal = Journal(Path(folder))
+    journal.write(
+        "run",
+        schema=SCHEMA,
+        command=["klab", "doctor", "--aa"],
+        seed=settings.seed,
+        environment=environment(),
+        settings=settings.to_json(),
+        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    )
+    try:
+        Runner(settings, journal, _Silence()).run()
+    except UserError as error:
+        print(error.message, error.detail or "", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    journal.save()
+    journal.close()
+    return 0

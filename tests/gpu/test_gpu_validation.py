@@ -1,0 +1,19 @@
+"""On a GPU: the A/A op runs at both sizes, and a real difference is never seen the wrong way round."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+
+def test_doctor_measures_equals_on_the_gpu(klab):
+    seen = klab("doctor", "--aa", "--runs", "1", "--seconds", "0.3", "--device", "cuda", "--json")
+    assert seen.code == 0, seen.err
+    large, small = json.loads(seen.out)["cases"]
+    assert large["timer"] == small["timer"] == "events"
+    assert large["median_us"] > 5 * small["median_us"]
+    for case in (large, small):
+        assert case["equal"]["of"] == 1
+        assert not any(more["wrong_way"] for more in case["more_work"])
+    assert next(m["found"] for m in large["more_work"] if m["percent"] == 5) == 1
