@@ -89,20 +89,17 @@ class Worker:
         self, target: dict[str, str], request: dict[str, Any], impls: list[str], pins: list[dict[str, Any]]
     ) -> None:
         """Execute the target and describe its ops: what the parent needs to plan."""
-        import torch
-
         from kernellab.running.describe import describe
-        from kernellab.running.group import forget_compiled
+        from kernellab.running.group import limit_recompiling
         from kernellab.targets import load
         from kernellab.timing.tuning import pin
         from kernellab.timing.watch import Watch
 
-        torch._dynamo.config.fail_on_recompile_limit_hit = True
-        Watch.installed()
+        # Dynamo takes as long to import as torch itself, and many runs do without.
+        Watch.installed().when_imported("torch._dynamo.config", limit_recompiling)
         self.ops = load(Target(**target))
         pin(pins)
         for op in self.ops.values():
-            forget_compiled(op)  # also imports what is slow to import: now, and not in the first case's time
             self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
     def do_ceilings(self) -> None:

@@ -54,6 +54,7 @@ class Watch:
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._depth = threading.local()
+        self._wanted: dict[str, Callable[[Any], None]] = {}
         self.blind: list[str] = []  # what could not be hooked: another version of torch or Triton than is known
 
     @classmethod
@@ -97,9 +98,18 @@ class Watch:
             "graph_breaks": sum(event.graph_breaks for event in compiled),
         }
 
+    def when_imported(self, name: str, action: Callable[[Any], None]) -> None:
+        """Have something done to a module that nobody may need: now if it is there, else when it comes."""
+        self._wanted[name] = action
+        if name in sys.modules:
+            action(sys.modules[name])
+
     # How events come in --------------------------------------------------------------------------------
 
     def _hook(self, module: ModuleType) -> None:
+        if module.__name__ in self._wanted:
+            self._wanted[module.__name__](module)
+            return
         try:
             _HOOKS[module.__name__](self, module)
         except AttributeError as error:  # the compiler must go on working; a test asks that this is empty
@@ -131,7 +141,7 @@ class _WhenImported(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _HOOKS:
+        if fullname not in _HOOKS and fullname not in self._watch._wanted:
             return None
         others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
         spec = next((spec for spec in others if spec is not None), None)
