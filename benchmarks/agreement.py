@@ -37,7 +37,10 @@ def main() -> int:
         sys.exit("agreement.py compares timers of a GPU, and there is none here")
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    large = [_bench(out, op, "--impl", impls, "--shape", SHAPES, "--dtype", DTYPES) for op, impls in LARGE.items()]
+    large = [
+        _bench(out, op, "--impl", impls, "--shape", SHAPES, "--dtype", DTYPES, "--only-times")
+        for op, impls in LARGE.items()
+    ]
     small = _bench(out, "gelu", "--impl", "triton", "--shape", SMALL, "--dtype", "float32", "--panel", name="panel")
     timed = [r for record in large for r in record["results"] if r["derived"]["time"]]
     others = _others({"large": [_way(r) for r in timed], "small": [_way(r) for r in small["results"]]})

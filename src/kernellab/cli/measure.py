@@ -35,6 +35,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
         sub.add_argument("--cache", metavar="C", help="cold, warm or both by commas (default cold)")
         sub.add_argument("--panel", action="store_true", help="all timers side by side, and what governs the time")
         sub.add_argument("--pin", metavar="RUN", help="keep to the autotuners' choices of an earlier run")
+        sub.add_argument("--only-times", action="store_true", help="leave out the ceilings and what a profiler knows")
         sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
     sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
@@ -122,7 +123,9 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
 
 
 def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {"panel": args.panel}
+    found: dict[str, Any] = {"panel": args.panel, "only_times": args.only_times}
+    if args.panel and args.only_times:
+        raise UserError("--panel needs what --only-times leaves out: give one of them")
     if args.precision is not None:
         found["precision"] = _precision(args.precision)
     if args.passes is not None:
@@ -236,7 +239,7 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
         "out",
     )
     given += ("precision", "passes", "timer", "cache", "pin")
-    flags = args.quick or getattr(args, "panel", False)
+    flags = args.quick or getattr(args, "panel", False) or getattr(args, "only_times", False)
     if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
     events = read_journal(folder)

@@ -1,0 +1,86 @@
+"""The timing engine on a GPU: what it catches, its timers, its passes."""
+
+import pytest
+import torch
+
+from conftest import OPFILES
+
+pytestmark = pytest.mark.gpu
+
+CHEATS = {
+    "caches-by-pointer": "wrong",
+    "skips-every-second-call": "wrong",
+    "lazy-after-the-tenth-call": "wrong",
+    "mutates-its-input-later": "wrong",
+    "returns-its-input-later": "wrong",
+    "recompiles-per-call": "timed region",
+    "side-stream": "came late",
+    "side-stream-no-wait": "wrong",
+}
+
+
+def test_ways_that_cheat_while_timed_are_caught(klab):
+    seen = klab("bench", OPFILES / "cheats.py", "--shape", "4096x4096", "--seconds", "0.3", "--json")
+    assert seen.code == 1
+    for impl in CHEATS:
+        derived = seen.result(impl)["derived"]
+        assert derived["status"] == ("error" if impl.startswith("recompiles") else "wrong"), (impl, derived)
+        assert "while timing" in derived["reason"]
+    for impl in ("manual", "honest", "compile", "caches-by-version", "waits-for-the-gpu"):
+        assert seen.result(impl)["derived"]["status"] == "ok", impl
+    assert not seen.result("honest")["guards"]
+    assert any("held back" in g["detail"] for g in seen.result("waits-for-the-gpu")["guards"])
+    assert any("waits for the GPU" in g["detail"] for g in seen.result("waits-for-the-gpu")["guards"])
+
+
+def test_the_panel_orders_the_timers_and_names_the_regime(klab):
+    seen = klab(
+        "bench", "gelu", "--shape", "256x4096", "--dtype", "float32", "--impl", "torch,triton", "--panel", "--json"
+    )
+    assert seen.code == 0, seen.err
+    triton = seen.result("triton")
+    times = {(t["timer"], t["cache"]): t["samples_us"] for t in triton["times"]}
+    assert set(times) == {
+        *(
+            ("events", "cold"),
+            ("events", "warm"),
+            ("graph", "cold"),
+            ("kernel", "cold"),
+            ("host", "warm"),
+            ("launch", "warm"),
+        )
+    }
+    median = {key: sorted(samples)[len(samples) // 2] for key, samples in times.items()}
+    assert median["kernel", "cold"] < median["events", "cold"] < median["host", "warm"]
+    assert median["events", "warm"] < median["events", "cold"]
+    assert {"launch-bound", "L2-resident"} <= {one["name"] for one in triton["derived"]["regime"]}
+    entry = triton["times"][0]
+    assert entry["calls"] > 8
+    assert {"sm_mhz", "mem_mhz", "power_w", "temp_c", "throttle"} <= set(entry["telemetry"])
+
+
+def test_backward_is_timed_and_verified(klab):
+    args = ("--pass", "forward,backward,both", "--shape", "1024x4096", "--dtype", "float32", "--json")
+    seen = klab("bench", "gelu", "--impl", "manual,torch,compile,triton", *args)
+    assert seen.code == 0, seen.out[-3000:]
+    torchs = seen.result("torch")
+    passes = torchs["derived"]["passes"]
+    assert passes["both"]["time"]["median_us"] > passes["backward"]["time"]["median_us"] > 0
+    assert torchs["memory"]["backward"]["allocated_bytes"] > 0
+    assert "not differentiable" in seen.result("triton")["gradients"]["reason"]
+
+
+def test_what_does_not_fit_says_what_would_be_needed(klab, tmp_path):
+    total = torch.cuda.mem_get_info()[1]
+    (tmp_path / "big.py").write_text(
+        "import torch, kernellab as kl\n"
+        '@kl.op(cases=kl.cases(shape=[(64, 64)], dtype=["float32"]))\n'
+        "def f(x):\n    return x * 2\n"
+        '@f.impl("python-big")\n'
+        f"def _(x):\n    return x * 2 + torch.empty({total}, device=x.device).sum()\n"
+    )
+    seen = klab("bench", "big.py", "--impl", "python-big", "--json")
+    check = seen.result("python-big")["check"]
+    assert (seen.code, check["status"]) == (1, "oom")
+    assert check["needed_bytes"] >= 4 * total
+    assert "needs at least" in check["reason"]
