@@ -9,6 +9,7 @@ plus 4. So a kernel is held to what PyTorch achieves, and zeros never pass.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -88,8 +89,17 @@ def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool) -> Errors:
     rank = max(1, math.ceil(QUANTILE * pool.numel()))
     q999 = float(pool.kthvalue(rank).values)
     rel_l2 = math.sqrt(difference_squared / oracle_squared) if oracle_squared > 0 else math.sqrt(difference_squared)
-    where = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), y.shape)) if y.dim() else ()
+    where = _place(at, y.shape)
     return Errors(worst, q999, rel_l2, worst_abs, where)
+
+
+def _place(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Indices of a flat one. torch.unravel_index imports half of torch's compiler the first time."""
+    indices = []
+    for size in reversed(shape):
+        flat, index = divmod(flat, size)
+        indices.append(index)
+    return tuple(reversed(indices))
 
 
 def bounds(
@@ -147,7 +157,7 @@ def special(y: torch.Tensor, oracle: torch.Tensor, peer: torch.Tensor | None) ->
         return None
     where, count = mismatch
     got, want = y.flatten()[where].item(), rounded.flatten()[where].item()
-    place = ", ".join(str(int(i)) for i in torch.unravel_index(torch.tensor(where), y.shape)) if y.dim() else ""
+    place = ", ".join(map(str, _place(where, y.shape)))
     return f"{count} of {y.numel()} values differ in being NaN or inf: at [{place}] {got:g}, should be {want:g}"
 
 

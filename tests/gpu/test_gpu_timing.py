@@ -82,5 +82,5 @@ def test_what_does_not_fit_says_what_would_be_needed(klab, tmp_path):
     seen = klab("bench", "big.py", "--impl", "python-big", "--json")
     check = seen.result("python-big")["check"]
     assert (seen.code, check["status"]) == (1, "oom")
-    assert check["needed_bytes"] >= 4 * total
+    assert check["needed_bytes"] >= 3.99 * total  # torch says it in GiB with two digits
     assert "needs at least" in check["reason"]

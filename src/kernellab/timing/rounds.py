@@ -102,6 +102,7 @@ class Rounds:
             now = monotonic()
             enough = self.decided and now > began + self.plan.least_seconds
             if taken >= self.plan.least and (enough or now > deadline):
+                self.decided = self.decided and taken == self.looks[-1]  # otherwise it was time that ended it
                 return
 
     def _warm_up(self, order: random.Random, names: list[str]) -> None:
