@@ -6,6 +6,7 @@ A way that switches tf32 on, or replaces `torch.softmax`, would change what its 
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -81,6 +82,7 @@ def settings_guarded(report: Report) -> Iterator[None]:
 def guarded(report: Report) -> Iterator[None]:
     """As `settings_guarded`, and for functions of torch and time that the body replaced, and the random generator."""
     functions = {name: _functions(space) for name, space in _NAMESPACES.items()}
+    without_dynamo = "torch._dynamo" not in sys.modules
     generator = torch.get_rng_state()
     try:
         with settings_guarded(report):
@@ -89,7 +91,10 @@ def guarded(report: Report) -> Iterator[None]:
         for name, space in _NAMESPACES.items():
             now = _functions(space)
             for attribute, value in functions[name].items():
-                if now.get(attribute) is not value:
+                found = now.get(attribute)
+                if without_dynamo and getattr(found, "__wrapped__", None) is value:
+                    continue  # torch's own doing: importing its compiler wraps torch.manual_seed
+                if found is not value:
                     report(f"replaced {name}.{attribute}")
                     setattr(space, attribute, value)
         if not torch.equal(generator, torch.get_rng_state()):

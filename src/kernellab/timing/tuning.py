@@ -38,15 +38,18 @@ def recording() -> Iterator[list[Choice]]:
             found[identity] = choice
             choices.append(choice)
 
+    watch = Watch.installed()
     with contextlib.ExitStack() as stack:
-        if importlib.util.find_spec("triton") is not None:
-            import torch
-
-            Watch.installed()
-            stack.enter_context(_noting_triton(note))
-            if torch.cuda.is_available():  # elsewhere inductor has no use for Triton
-                stack.enter_context(_noting_inductor(note))
+        # Where the body imports a tuner, its choices are noted from then on: importing them here takes seconds.
+        for module, noting in _NOTING.items():
+            begin = functools.partial(_enter, stack, noting, note)
+            watch.when_imported(module, begin)
+            stack.callback(watch.forget, module)
         yield choices
+
+
+def _enter(stack: contextlib.ExitStack, noting: Any, note: Any, module: Any) -> None:
+    stack.enter_context(noting(note))
 
 
 def pin(choices: Iterable[Mapping[str, Any]]) -> None:
@@ -54,6 +57,9 @@ def pin(choices: Iterable[Mapping[str, Any]]) -> None:
 
     What inductor chose is left to inductor, which keeps its choices itself.
     """
+    choices = list(choices)
+    if not choices and not _pins:
+        return
     _pins.clear()
     for choice in choices:
         if choice["by"] == "triton":
@@ -133,6 +139,12 @@ def _noting_inductor(note: Any) -> Iterator[None]:
 
     with _running_as(CachingAutotuner, noted):
         yield
+
+
+_NOTING = {
+    "triton.runtime.autotuner": _noting_triton,
+    "torch._inductor.runtime.triton_heuristics": _noting_inductor,
+}
 
 
 @contextlib.contextmanager

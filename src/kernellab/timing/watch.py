@@ -104,12 +104,19 @@ class Watch:
         if name in sys.modules:
             action(sys.modules[name])
 
+    def forget(self, name: str) -> None:
+        """Nothing more is to be done to that module."""
+        self._wanted.pop(name, None)
+
     # How events come in --------------------------------------------------------------------------------
 
     def _hook(self, module: ModuleType) -> None:
+        if module.__name__ in _HOOKS:
+            self._hook_compiler(module)
         if module.__name__ in self._wanted:
             self._wanted[module.__name__](module)
-            return
+
+    def _hook_compiler(self, module: ModuleType) -> None:
         try:
             _HOOKS[module.__name__](self, module)
         except AttributeError as error:  # the compiler must go on working; a test asks that this is empty
