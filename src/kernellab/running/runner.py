@@ -300,10 +300,8 @@ class Runner:
         series = [one for one in self.settings.series(self.device) if one["timer"] == "kernel"]
         for group in groups:
             names = [n for n in group.names(interpreted=False) if self._right(group, n) and not self._seen(group, n)]
-            target = group.post.target
             while names:
-                post = next((p for p in self._posts if p.kind == "profiler" and p.target == target), None)
-                post = post or self._post(target.text if target else None, "profiler")
+                post = self._profiler_for(group)
                 lost = post.work(
                     "profile",
                     lambda event, group=group: self._observe(group, event),  # type: ignore[misc]
@@ -318,6 +316,14 @@ class Runner:
                     break
                 names = [n for n in names if n != lost.impl and not self._seen(group, n)]
             self.journal.save()
+
+    def _profiler_for(self, group: Group) -> Post:
+        """A worker that times nothing afterwards; on a GPU one that has not timed before either."""
+        target = group.post.target
+        if not self.device.startswith("cuda"):
+            return group.post
+        found = next((p for p in self._posts if p.kind == "profiler" and p.target == target), None)
+        return found or self._post(target.text if target else None, "profiler")
 
     # Looking back at what is known ---------------------------------------------------------------------
 
