@@ -314,12 +314,17 @@ def test_passes_are_checked_timed_and_told_apart(klab, tmp_path):
 
 
 def test_the_panel_and_other_series(klab):
-    seen = klab("bench", "square", "--shape", "64x64", "--impl", "manual,torch", "--panel", "--seconds", "0.1")
+    args = ("--shape", "64x64", "--impl", "manual,torch", "--panel", "--verbose", "--seconds", "0.1", "--out", "run")
+    seen = klab("bench", "square", *args, "--device", "cpu")
     assert seen.code == 0
+    assert "calls a window" in seen.out
+    nothing = klab("bench", "square", "--pin", "run")
+    assert (nothing.code, "no autotuner chose anything" in nothing.err) == (2, True)
     assert "clock, cold" in seen.out
     assert "clock, warm" in seen.out
     assert "first call" in seen.out
     refused = klab("bench", "square", "--timer", "events", "--device", "cpu")
     assert (refused.code, "no such timer on cpu" in refused.err) == (2, True)
-    for args in (("--cache", "lukewarm"), ("--pass", "sideways"), ("--precision", "x"), ("--timer", "sundial")):
-        assert klab("bench", "square", *args, "--device", "cpu").code == 2
+    for args in (("--cache", "lukewarm"), ("--pass", "sideways"), ("--precision", "x"), ("--pin", "nowhere")):
+        refused = klab("bench", "square", *args, "--device", "cpu")
+        assert (refused.code, refused.err.count("\n")) == (2, 1), args

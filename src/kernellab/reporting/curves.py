@@ -73,11 +73,14 @@ def _csv(sweep: Sweep) -> str:
                 "impl": result["impl"],
                 "status": result["derived"]["status"],
                 "reason": result["derived"]["reason"],
-                **dict.fromkeys(("median_us", "low_us", "high_us", "q20_us", "q80_us", "rate", "unit", "share")),
+                **dict.fromkeys(
+                    ("median_us", "low_us", "high_us", "q20_us", "q80_us", "rate", "unit", "share", "trust")
+                ),
             }
             if point is not None:
                 row |= {k: point.time[k] for k in ("median_us", "low_us", "high_us")}
                 row |= {"q20_us": point.q20_us, "q80_us": point.q80_us, "share": point.share}
+                row["trust"] = result["derived"]["trust"]["verdict"]
                 if sweep.unit != "µs":
                     row |= {"rate": point.value, "unit": sweep.unit}
             rows.append(row)

@@ -16,6 +16,7 @@ from kernellab.reporting import words
 from kernellab.reporting.series import Result, Sweep
 
 COMPACT = 6  # a sweep of more sizes than this is shown as one table
+_DOUBT = " ?"  # behind a number that is not to be trusted
 _FASTEST = "fastest"  # the heading of the last column
 _STRETCHES = 4  # beyond this many changes of the winner, sizes are counted, not listed
 
@@ -66,7 +67,8 @@ def _cell(sweep: Sweep, size: int, way: str, best: Result | None) -> Text:
     if point is None:
         return Text(_word(result), style="" if result["derived"]["status"] == "ok" else "red")
     shown = words.duration(point.value) if sweep.unit == "µs" else words.digits(point.value)
-    return Text(shown, style="bold" if result is best else "")
+    doubted = result["derived"]["trust"]["verdict"] != "trusted"
+    return Text(f"{shown}{_DOUBT if doubted else ''}", style="bold" if result is best else "")
 
 
 def _word(result: Result) -> str:
@@ -93,7 +95,7 @@ def _named(best: Result | None) -> str:
 
 
 def _remarks(sweep: Sweep, *, timing: bool) -> list[Text]:
-    """Statuses other than ok with their reasons, ways that were right and not timed, notes: one line for each."""
+    """Statuses other than ok with their reasons, ways right and not timed, doubts, notes: one line for each."""
     widest = max(map(len, sweep.ways))
     lines = []
     for way in sweep.ways:
@@ -113,8 +115,22 @@ def _remarks(sweep: Sweep, *, timing: bool) -> list[Text]:
             notes.update(dict.fromkeys(told))
         for word, reasons in found.items():
             lines.append(Text(f" {way:<{widest}}  {word} at {_sizes(sweep, list(reasons))}{_reason(reasons)}"))
+        for name, details in _doubts(sweep, way).items():
+            where = _sizes(sweep, list(details))
+            lines.append(Text(f" {way:<{widest}}  ? {name} at {where}{_reason(details)}", style="yellow"))
         lines += [Text(f" {way:<{widest}}  note: {note}", style="yellow") for note in notes]
     return lines
+
+
+def _doubts(sweep: Sweep, way: str) -> dict[str, dict[int, str]]:
+    """Why a way's times are not to be trusted: each reason with its sizes, and the detail there."""
+    found: dict[str, dict[int, str]] = {}
+    for size in sweep.curve(way):
+        result = sweep.result(size, way)
+        assert result is not None
+        for reason in result["derived"]["trust"]["reasons"]:
+            found.setdefault(reason["name"], {})[size] = reason["detail"]
+    return found
 
 
 def _untimed(result: Result) -> tuple[str, str]:

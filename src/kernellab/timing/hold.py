@@ -9,7 +9,7 @@ import torch
 
 from kernellab.launch.cuda import kernel
 
-DEADLINE_S = 0.05  # queueing a window takes a few ms; a hold that lasts longer is in somebody's way
+DEADLINE_S = 0.02  # queueing a window takes a few ms; a hold that lasts longer is in somebody's way
 _KERNEL = kernel("hold.cu", "hold")
 
 

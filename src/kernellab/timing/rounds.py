@@ -80,6 +80,7 @@ class Rounds:
     looks: list[int] = field(default_factory=list)
     decided: bool = False
     calls: dict[str, int] = field(default_factory=dict)
+    _fewer: dict[str, int] = field(default_factory=dict)  # calls at most, where more could not be held back
     _windows: dict[str, int] = field(default_factory=dict)  # at most, in a burst
 
     def __iter__(self) -> Iterator[dict[str, list[float]]]:
@@ -128,7 +129,7 @@ class Rounds:
         fastest = min(times.values())
         for name, us in times.items():
             fitting = calls_per_window(fastest if us < 8 * fastest else us)
-            wanted = min(max(self.timer.least_calls, fitting), self.most_sets)
+            wanted = min(max(self.timer.least_calls, fitting), self.most_sets, self._fewer.get(name, _MOST_CALLS))
             self.calls[name] = 1 if self.works[name].restores else wanted
             windows = int(_BURST_US / max(us * self.calls[name], 1e-3))
             self._windows[name] = min(max(2, windows), _MOST_WINDOWS)
@@ -153,6 +154,8 @@ class Rounds:
                     after=self.witness.after(work),
                 )
                 self.witness.judge(work, burst, timed=timed)
+            if burst.held is False and not timed:  # too much for the launch queue, perhaps: try less at once
+                self._fewer[name] = max(1, self.calls[name] // 2)
             found[name] = burst.samples
             turn = False  # once a round
         return found

@@ -63,7 +63,7 @@ class EventTimer:
         self._late: Counter[str] = Counter()
 
     def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
-        # A way that waits for the GPU itself cannot be held back: seen twice, it is no longer tried.
+        # A way that waits for the GPU itself cannot be held back: seen twice with a single call, it is not tried again.
         hold = self._hold if self._late[work.name] < 2 else None
         pairs = []
         for window in range(windows):
@@ -89,7 +89,7 @@ class EventTimer:
         del result
         tail_us = _wait(self._device)
         held = hold is not None and not hold.gave_up()
-        self._late[work.name] += hold is not None and not held
+        self._late[work.name] += hold is not None and not held and calls == 1
         return Burst([start.elapsed_time(end) * 1e3 / calls for start, end in pairs], tail_us, held)
 
 
