@@ -27,7 +27,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--seed", type=int, metavar="N", help="the seed of all random inputs (default 0)")
     sub.add_argument("--timeout", type=float, metavar="S", help="seconds for one way at one case (default 60)")
     if verb != "check":
-        sub.add_argument("--seconds", type=float, metavar="S", help="time to spend timing each way (default 1; CPU 2)")
+        sub.add_argument("--seconds", type=float, metavar="S", help="time to spend timing each way (default 1; CPU 3)")
         sub.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
         sub.add_argument("--precision", metavar="P", help="ways this near to each other are the same (default 0.5%%)")
         sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both; several by commas")

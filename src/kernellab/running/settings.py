@@ -80,7 +80,7 @@ class Settings:
 
     def timing(self, device: str, series: Series, groups: int) -> dict[str, Any]:
         """How long a series of one of so many groups is timed."""
-        seconds = self.seconds if self.seconds is not None else (1.0 if device.startswith("cuda") else 2.0)
+        seconds = self.seconds if self.seconds is not None else (1.0 if device.startswith("cuda") else 3.0)
         if self.panel and series != self.series(device)[0]:
             seconds = min(seconds, _PANEL_S)
         least_seconds = _LEAST_S / groups / len(self.series(device))

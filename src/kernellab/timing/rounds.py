@@ -27,9 +27,10 @@ _MOST_CALLS = 32
 # A burst is one to six windows, as many as fit into 3 ms: between bursts the device waits for the verification.
 _BURST_US = 3000.0
 _MOST_WINDOWS = 6
+_FEWEST_WINDOWS = 1.25  # a second one now and then: how many calls a burst has must not be foreseeable
 _SLOW_US = 20_000.0  # calls longer than this are not repeated more than need be
 _TURN = 0.25  # how often the inputs change contents between rounds
-_LEAD = 0.25  # how often an untimed call goes first
+_LEAD = 0.15  # how often an untimed call goes first
 
 
 def calls_per_window(us: float) -> int:
@@ -81,7 +82,7 @@ class Rounds:
     decided: bool = False
     calls: dict[str, int] = field(default_factory=dict)
     _fewer: dict[str, int] = field(default_factory=dict)  # calls at most, where more could not be held back
-    _windows: dict[str, int] = field(default_factory=dict)  # at most, in a burst
+    _windows: dict[str, float] = field(default_factory=dict)  # at most, in a burst
 
     def __iter__(self) -> Iterator[dict[str, list[float]]]:
         order = random.Random(self.seed)
@@ -131,8 +132,8 @@ class Rounds:
             fitting = calls_per_window(fastest if us < 8 * fastest else us)
             wanted = min(max(self.timer.least_calls, fitting), self.most_sets, self._fewer.get(name, _MOST_CALLS))
             self.calls[name] = 1 if self.works[name].restores else wanted
-            windows = int(_BURST_US / max(us * self.calls[name], 1e-3))
-            self._windows[name] = min(max(2, windows), _MOST_WINDOWS)
+            windows = _BURST_US / max(us * self.calls[name], 1e-3)
+            self._windows[name] = min(max(_FEWEST_WINDOWS, windows), _MOST_WINDOWS)
         for work in self.works.values():
             work.sets.grow(max(self.calls.values()))
 
@@ -147,7 +148,7 @@ class Rounds:
             with self.running(name):
                 burst = self.timer.burst(
                     work,
-                    windows=1 + int(fraction * self._windows.get(name, 1)),
+                    windows=int(1 + fraction * self._windows.get(name, 1.0)),
                     calls=self.calls[name],
                     lead=lead,
                     turn=turn,
