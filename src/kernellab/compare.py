@@ -102,6 +102,15 @@ def _place(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(indices))
 
 
+def load_kernels(device: torch.device) -> None:
+    """Compare something small: a GPU loads each kernel when it is first used, which takes seconds in all."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        y = torch.ones(8, 8, device=device, dtype=dtype)
+        for rowwise in (False, True):
+            measure(y, y.double(), rowwise=rowwise)
+        special(y, y.double(), y)
+
+
 def bounds(
     oracle: torch.Tensor, dtype: torch.dtype, places: torch.Tensor, allowed: float, *, rowwise: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,16 +13,16 @@ import torch
 
 from kernellab import inputs as make_inputs
 from kernellab.blame import explain
-from kernellab.case import Case
 from kernellab.checking.check import Checker
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
 from kernellab.declare import Compiled, Cost, Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.passes import Pass, pass_of
-from kernellab.running.channel import Channel, GpuGone
+from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded
 from kernellab.running.series import SeriesWork
+from kernellab.running.task import Task
 from kernellab.timing.sets import InputSets
 from kernellab.timing.tuning import recording
 from kernellab.timing.watch import Watch
@@ -32,26 +32,16 @@ _OTHER_CONTENT = 1_000_003  # added to the seed for the second content of the in
 
 
 class GroupWork:
-    def __init__(
-        self,
-        channel: Channel,
-        op: Op,
-        case: Case,
-        device: torch.device,
-        seed: int,
-        interpreted: bool,
-        distrusted: frozenset[str],
-        telemetry: Telemetry,
-    ) -> None:
-        self.telemetry = telemetry
-        telemetry.sample(force=True)
-        self.channel, self.op, self.case, self.device, self.seed = channel, op, case, device, seed
+    def __init__(self, task: Task, interpreted: bool, distrusted: frozenset[str], telemetry: Telemetry) -> None:
+        self.task, self.telemetry = task, telemetry
+        self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.interpreted, self._distrusted = interpreted, distrusted
+        telemetry.sample(force=True)
         self._checkers: dict[str, Checker] = {}
         self._watch = Watch.installed()
         self._began = monotonic()
         self._spent: dict[str, float] = {}
-        forget_compiled(op)
+        forget_compiled(task.op)
 
     def close(self) -> None:
         """Say where the time went, and give the memory back before the next case."""
@@ -82,7 +72,7 @@ class GroupWork:
         mark = self._watch.mark()
         try:
             self.telemetry.sample()
-            with self.channel.running(name, "check"), guarded(self._reporter(name)), recording() as choices:
+            with self.channel.running(name, "check"), guarded(self.task.noter(name)), recording() as choices:
                 observed = self._checker(of).check(self.op[name])
         except YardstickDied as died:
             self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
@@ -95,7 +85,7 @@ class GroupWork:
             self._checkers[of] = Checker(
                 self.op,
                 self.case,
-                seed=self.seed,
+                seed=self.task.seed,
                 device=self.device,
                 interpreted=self.interpreted,
                 running=self.channel.running,
@@ -127,13 +117,13 @@ class GroupWork:
             self.channel.send("series", **series)
             for name in names:
                 if of != "forward" and self.op[name].grad_in_forward:
-                    self._reporter(name)("makes its gradients in the forward pass: compare both passes together")
+                    self.task.noter(name)("makes its gradients in the forward pass: compare both passes together")
             if of not in sets:
                 sets.clear()
                 sets[of] = self._input_sets(of, names)
                 self.channel.send("cost", cost=self._cost(of, sets[of][0].masters[0], names), **{"pass": of})
-            timed = SeriesWork(self.channel, self.op, self.case, self.device, self.seed, series, self.telemetry)
-            failed |= timed.run(names, *sets[of], self._reporter, **work["timing"])
+            timed = SeriesWork(self.task, series, self.telemetry)
+            failed |= timed.run(names, *sets[of], **work["timing"])
             for what, seconds in timed.spent.items():
                 self._spent[what] = self._spent.get(what, 0.0) + seconds
 
@@ -142,7 +132,7 @@ class GroupWork:
         timed = pass_of(of)
         judged = pass_of("backward") if of == "both" else timed  # a timed call of both returns its gradients
         masters, spots = [], []
-        for content, seed in enumerate((self.seed, self.seed + _OTHER_CONTENT)):
+        for content, seed in enumerate((self.task.seed, self.task.seed + _OTHER_CONTENT)):
             try:
                 with self.channel.running(None, "oracle"):
                     spots.append(self._spot(judged, seed))
@@ -151,13 +141,13 @@ class GroupWork:
                 if content == 0:
                     masters.append(timed.inputs(self.op, self.case, seed, self.device))
                 for name in names:
-                    self._reporter(name)(f"timed without changing its inputs' contents: {cannot}")
+                    self.task.noter(name)(f"timed without changing its inputs' contents: {cannot}")
                 break
         self._checkers.clear()  # timing needs the memory
         return InputSets(masters), spots
 
     def _spot(self, of: Pass, seed: int) -> Spot:
-        if seed == self.seed:
+        if seed == self.task.seed:
             truth = self._checker(of.name).truth()
         else:
             finder = TruthFinder(
@@ -188,7 +178,7 @@ class GroupWork:
                 return counted
             except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
                 for name in names:
-                    self._reporter(name)(f"the limit is not known: cost= failed: {explain(error)}")
+                    self.task.noter(name)(f"the limit is not known: cost= failed: {explain(error)}")
                 return None
         if of == "backward":  # the inputs and the upstream gradient are read, a gradient of each input is written
             floats = [t for t in arguments.values() if t is not None and t.is_floating_point()]
@@ -200,9 +190,6 @@ class GroupWork:
             with torch.no_grad():
                 outputs = tensors_of(make_inputs.call(self.op, self.op.reference, arguments, self.case))
         return Cost(read=list(arguments.values()), write=outputs).to_json()
-
-    def _reporter(self, name: str) -> Callable[[str], None]:
-        return lambda what: self.channel.send("guard", impl=name, guard={"name": "global-state", "detail": what})
 
 
 def _sum_of(*costs: dict[str, Any] | None) -> dict[str, Any]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from kernellab.blame import explain
-from kernellab.case import Case
-from kernellab.declare import Op
-from kernellab.inputs import clone
-from kernellab.passes import pass_of
-from kernellab.running.channel import Channel
+from kernellab.inputs import Inputs, clone
+from kernellab.passes import FORWARD, pass_of
 from kernellab.running.group import forget_compiled
+from kernellab.running.task import Task
 from kernellab.timing.cache import Flush
 from kernellab.timing.inside import inside, sentences
 from kernellab.timing.kernel_times import kernel_times
@@ -24,83 +23,66 @@ from kernellab.timing.work import Call, Work
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 
-def profile_group(
-    channel: Channel,
-    op: Op,
-    case: Case,
-    device: torch.device,
-    impls: Sequence[str],
-    series: Sequence[dict[str, str]],
-    seed: int,
-    rounds: int,
-) -> None:
+def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, str]], rounds: int) -> None:
     """Send what each way does inside a call, then the kernel times of those series that ask for them."""
-    forget_compiled(op)
-    forward = pass_of("forward")
-    inputs = forward.inputs(op, case, seed, device)
+    forget_compiled(task.op)
+    inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     times: dict[str, float] = {}
     for name in impls:
-        with channel.running(name, "profile"):
-            try:
-                own = clone(inputs) if op[name].mutates else inputs
-                call = forward.prepare(op, op[name].fn, own, case)
-                with torch.no_grad():
-                    for _ in range(2):
-                        call()
-                    found = inside(call, device)
-            except Exception as error:  # not counting is no fault of the way: it is right and timed
-                guard = {"name": "profile", "detail": f"could not be profiled: {explain(error)}"}
-                channel.send("guard", impl=name, guard=guard)
-                channel.send("inside", impl=name, inside={})
-                continue
+        with task.channel.running(name, "profile"):
+            found = _inside(task, name, inputs)
         kernels = found.pop("kernels", None)
         if kernels is not None:
-            channel.send("kernels", impl=name, kernels=kernels)
-        channel.send("inside", impl=name, inside=found)
-        for sentence in sentences(found):
-            guard = {"name": "inside", "detail": f"inside the timed call it {sentence}"}
-            channel.send("guard", impl=name, guard=guard)
-        if not op[name].mutates:
+            task.channel.send("kernels", impl=name, kernels=kernels)
+        task.channel.send("inside", impl=name, inside=found)
+        for sentence in sentences(found) if found else ():
+            task.noter(name, "inside")(f"inside the timed call it {sentence}")
+        if found and not task.op[name].mutates:
             times[name] = found.get("device_us", 0.0)
     for one in series:
-        _kernel_series(channel, op, case, device, times, one, seed, rounds)
+        _kernel_series(task, times, one, rounds)
 
 
-def _kernel_series(
-    channel: Channel,
-    op: Op,
-    case: Case,
-    device: torch.device,
-    times: dict[str, float],
-    series: dict[str, str],
-    seed: int,
-    rounds: int,
-) -> None:
+def _inside(task: Task, name: str, inputs: Inputs) -> dict[str, Any]:
+    try:
+        own = clone(inputs) if task.op[name].mutates else inputs
+        call = FORWARD.prepare(task.op, task.op[name].fn, own, task.case)
+        with torch.no_grad():
+            for _ in range(2):
+                call()
+            return inside(call, task.device)
+    except Exception as error:  # not counting is no fault of the way: it is right and timed
+        task.noter(name, "profile")(f"could not be profiled: {explain(error)}")
+        return {}
+
+
+def _kernel_series(task: Task, times: dict[str, float], series: dict[str, str], rounds: int) -> None:
     """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
+    op, case, device = task.op, task.case, task.device
     timed = pass_of(series["pass"])
     cold = series["cache"] == "cold"
-    sets = InputSets([timed.inputs(op, case, seed, device)])
-    plan = _interleaved(list(times), rounds, random.Random(seed))
+    sets = InputSets([timed.inputs(op, case, task.seed, device)])
+    plan = _interleaved(list(times), rounds, random.Random(task.seed))
     if not plan:
         return
     most = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
     sets.grow(min(most, max(map(calls_per_window, times.values()))))
-    order = random.Random(seed)
+    order = random.Random(task.seed)
 
     def window(name: str) -> Callable[[], list[Call]]:
         work = Work(name, sets, lambda inputs: timed.prepare(op, op[name].fn, inputs, case), order=order)
         count = min(calls_per_window(times[name]), len(sets))
         return lambda: work.calls(work.draw(count, distinct=cold))
 
-    with torch.no_grad(), channel.running(None, "profile"):
+    with torch.no_grad(), task.channel.running(None, "profile"):
         samples = kernel_times([window(name) for name in plan], Flush(device) if cold else None)
     found: dict[str, list[float]] = {}
     for name, us in zip(plan, samples, strict=True):
         found.setdefault(name, []).append(us)
     for number in range(_LEAD_IN, rounds + _LEAD_IN):
         one = {name: [taken[number]] for name, taken in found.items()}
-        channel.send("round", **series, round=number - _LEAD_IN, samples_us=one)
-    channel.send("timed", **series, impls=list(found), looks=[], decided=False, steady=None, telemetry=None)
+        task.channel.send("round", **series, round=number - _LEAD_IN, samples_us=one)
+    task.channel.send("timed", **series, impls=list(found), looks=[], decided=False, steady=None, telemetry=None)
 
 
 def _interleaved(names: list[str], rounds: int, order: random.Random) -> list[str]:

@@ -11,16 +11,15 @@ from typing import Any
 import torch
 
 from kernellab.blame import explain, user_frames
-from kernellab.case import Case
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
-from kernellab.declare import Op
 from kernellab.inputs import Inputs
 from kernellab.machine.telemetry import Telemetry
 from kernellab.memory import is_memory_error, out_of_memory, peak
 from kernellab.passes import pass_of
-from kernellab.running.channel import Channel, GpuGone
+from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded, settings_guarded
+from kernellab.running.task import Task
 from kernellab.running.witness import Witness
 from kernellab.timing.rounds import Plan, Rounds
 from kernellab.timing.sets import InputSets
@@ -29,8 +28,6 @@ from kernellab.timing.work import Work
 
 _SHARE_FOR_SETS = 0.25  # of the free memory: copies of the inputs and the results of one window
 _FEWEST_SETS = 2
-
-Reporter = Callable[[str], Callable[[str], None]]
 
 
 class Failed(Exception):
@@ -42,18 +39,9 @@ class Failed(Exception):
 
 
 class SeriesWork:
-    def __init__(
-        self,
-        channel: Channel,
-        op: Op,
-        case: Case,
-        device: torch.device,
-        seed: int,
-        series: dict[str, str],
-        telemetry: Telemetry,
-    ) -> None:
-        self.channel, self.op, self.case, self.device, self.seed = channel, op, case, device, seed
-        self.series, self.telemetry = series, telemetry
+    def __init__(self, task: Task, series: dict[str, str], telemetry: Telemetry) -> None:
+        self.task, self.series, self.telemetry = task, series, telemetry
+        self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.spent = {"build": 0.0, "warm-up": 0.0, "timed": 0.0}
         self._pass = pass_of(series["pass"])
         self._noted: set[tuple[str, str]] = set()
@@ -63,7 +51,6 @@ class SeriesWork:
         names: Sequence[str],
         sets: InputSets,
         spots: Sequence[Spot],
-        reporter: Reporter,
         *,
         seconds: float,
         least: int,
@@ -72,7 +59,6 @@ class SeriesWork:
     ) -> set[str]:
         """Time the ways in interleaved rounds; one that fails is named, the others start over without it."""
         left, failed = list(names), set()
-        self._reporter = reporter
         plan = Plan(seconds=seconds, least=least, least_seconds=least_seconds, precision=precision)
         while left:
             try:
@@ -87,18 +73,18 @@ class SeriesWork:
 
     def _rounds(self, names: list[str], sets: InputSets, spots: Sequence[Spot], plan: Plan) -> None:
         timer = timer_for(self.device, self.series["timer"], self.series["cache"])
-        order = random.Random(self.seed)
+        order = random.Random(self.task.seed)
         most_sets = self._affordable(sets)
         sets.grow(min(most_sets, _FEWEST_SETS))
         works = {name: self._work(name, sets, order) for name in names}
-        witness = Witness(self.op, spots, self.telemetry, seed=self.seed, note=self._note)
+        witness = Witness(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
         rounds = Rounds(
             works,
             timer,
             plan,
             witness,
             running=lambda name: self._running(name, "time"),
-            seed=self.seed,
+            seed=self.task.seed,
             most_sets=most_sets,
         )
         with torch.no_grad(), guarded(self._to_all(names)):
@@ -155,7 +141,7 @@ class SeriesWork:
 
     @contextlib.contextmanager
     def _running(self, name: str, phase: str) -> Iterator[None]:
-        with self.channel.running(name, phase), settings_guarded(self._reporter(name)):
+        with self.channel.running(name, phase), settings_guarded(self.task.noter(name)):
             try:
                 yield
             except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
@@ -184,13 +170,13 @@ class SeriesWork:
         """Once is enough."""
         if (name, what) not in self._noted:
             self._noted.add((name, what))
-            self.channel.send("guard", impl=name, guard={"name": "timing", "detail": what})
+            self.task.noter(name, "timing")(what)
 
     def _to_all(self, names: list[str]) -> Callable[[str], None]:
         """For what cannot be laid at one way's door."""
 
         def report(what: str) -> None:
             for name in names:
-                self._reporter(name)(f"while timing, {what}" if what.startswith("replaced") else what)
+                self.task.noter(name)(f"while timing, {what}" if what.startswith("replaced") else what)
 
         return report

@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernellab.blame import explain
 from kernellab.case import CaseRequest
@@ -22,6 +22,9 @@ from kernellab.errors import UserError
 from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
 from kernellab.running.settings import needed_checks
 from kernellab.targets import Target
+
+if TYPE_CHECKING:
+    from kernellab.running.task import Task
 
 _PR_SET_PDEATHSIG = 1
 
@@ -69,6 +72,7 @@ class Worker:
         """Choose the device everything else here runs on."""
         import torch
 
+        from kernellab.compare import load_kernels
         from kernellab.machine.peaks import peaks
         from kernellab.machine.telemetry import telemetry_for
         from kernellab.running.describe import choose_device
@@ -79,6 +83,7 @@ class Worker:
         uuid = device_id(self.device)
         facts: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": uuid, "peaks": None}
         if self.device.type == "cuda":
+            load_kernels(self.device)
             gpu = torch.cuda.get_device_properties(self.device)
             facts["peaks"] = peaks(uuid, gpu.multi_processor_count, (gpu.major, gpu.minor), gpu.L2_cache_size)
         # From the start: who else uses a GPU is known only after a while.
@@ -135,16 +140,7 @@ class Worker:
         found = {of: set(names) for of, names in right.items()}
         # Checking too is done alone on the device where something is timed: it would disturb another run's timing.
         with timing_lock(self.channel, self.device) if time else contextlib.nullcontext():
-            group = GroupWork(
-                self.channel,
-                self.ops[op],
-                self.ops[op].case(case),
-                self.device,
-                seed,
-                interpreted,
-                frozenset(distrusted),
-                self.telemetry,
-            )
+            group = GroupWork(self._task(op, case, seed), interpreted, frozenset(distrusted), self.telemetry)
             with contextlib.closing(group):
                 for of, names in check.items():
                     may = names if of == "forward" else [n for n in names if n in found["forward"]]
@@ -158,7 +154,12 @@ class Worker:
         from kernellab.running.profiled import profile_group
 
         with timing_lock(self.channel, self.device):
-            profile_group(self.channel, self.ops[op], self.ops[op].case(case), self.device, impls, series, seed, rounds)
+            profile_group(self._task(op, case, seed), impls, series, rounds)
+
+    def _task(self, op: str, case: dict[str, Any], seed: int) -> Task:
+        from kernellab.running.task import Task
+
+        return Task(self.channel, self.ops[op], self.ops[op].case(case), self.device, seed)
 
 
 def main() -> None:
