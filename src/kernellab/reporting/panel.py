@@ -23,6 +23,8 @@ _ROWS = {
     ("launch", "warm"): "host, unsynchronised: launching alone, not how long it takes",
     ("host", "warm"): "host, a loop of calls and one wait: what an eager program pays",
 }
+_FLOOR = "events, empty kernel"
+_FLOOR_IS = "a kernel that does nothing, in the same windows: nothing launched like this is faster"
 _FIRST = "the first call: compiling, loading, allocating"
 _FEWEST = 3  # series from which on it is a panel
 
@@ -42,6 +44,9 @@ def show(group: Sequence[Mapping[str, Any]], out: Console) -> None:
         if any(cell is not None for cell in cells):
             shown = ("–" if cell is None else words.duration(cell) for cell in cells)
             table.add_row(f"{key[0]}, {key[1]}", *shown, what)
+    floors = [_floor(r) for r in timed]
+    if any(floor is not None for floor in floors):
+        table.add_row(_FLOOR, *("–" if f is None else words.duration(f) for f in floors), _FLOOR_IS)
     table.add_row("first call", *(_first(r) for r in timed), _FIRST)
     out.print(table)
     for r in timed:
@@ -56,6 +61,11 @@ def _forward(result: Mapping[str, Any]) -> dict[tuple[str, str], float]:
         if time is not None:
             found[entry["timer"], entry["cache"]] = time["median_us"]
     return found
+
+
+def _floor(result: Mapping[str, Any]) -> float | None:
+    found = (e.get("floor_us") for e in result["times"] if (e["timer"], e["cache"]) == ("events", "cold"))
+    return next((f for f in found if f is not None), None)
 
 
 def _first(result: Mapping[str, Any]) -> str:

@@ -262,7 +262,8 @@ def _timed(record: Record, event: Mapping[str, Any]) -> None:
                     times["status"] = "ok"
                 continue
             how = {k: v for k, v in event.items() if k in _HOW_TIMED}
-            _times(result, event).update(how, status="ok")
+            floor_us = event.get("floor_us", {}).get(result["impl"])
+            _times(result, event).update(how, status="ok", floor_us=floor_us)
 
 
 def _discard(record: Record, event: Mapping[str, Any]) -> None:

@@ -98,6 +98,7 @@ class SeriesWork:
                     warm = self.telemetry.now
                 self.channel.send("round", **self.series, round=number, samples_us=samples, calls=rounds.calls)
             self.telemetry.sample(force=True)
+            floors = {calls: timer.floor_us(calls) for calls in set(rounds.calls.values())}
         self.spent["build"] += built - began
         self.spent["warm-up"] += rounds.warmup_s
         self.spent["timed"] += monotonic() - built - rounds.warmup_s
@@ -111,6 +112,7 @@ class SeriesWork:
             warmups=rounds.warmups,
             warmup_s=rounds.warmup_s,
             steady=rounds.steady,
+            floor_us={name: floors[calls] for name, calls in rounds.calls.items()},
             telemetry=self.telemetry.columns(since=warm),
         )
 

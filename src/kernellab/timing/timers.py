@@ -11,6 +11,7 @@ last call, on the same stream, and is waited for together with it.
 from __future__ import annotations
 
 import contextlib
+import statistics
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from kernellab.timing.work import Call, Work
 
 if TYPE_CHECKING:
     from kernellab.timing.hold import Hold
+
+_FLOOR_WINDOWS = 15
 
 After = Callable[[Any, int], None]
 
@@ -44,6 +47,9 @@ class Timer(Protocol):
     least_calls: int  # per window
 
     def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst: ...
+
+    def floor_us(self, calls: int) -> float | None:
+        """What a call that does nothing takes in a window of so many, where that is known."""
 
 
 class EventTimer:
@@ -92,6 +98,23 @@ class EventTimer:
         self._late[work.name] += hold is not None and not held and calls == 1
         return Burst([start.elapsed_time(end) * 1e3 / calls for start, end in pairs], tail_us, held)
 
+    def floor_us(self, calls: int) -> float | None:
+        if self._hold is None:
+            return None
+        times = []
+        for _ in range(_FLOOR_WINDOWS):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            with self._hold():
+                if self._flush:
+                    self._flush()
+                start.record()
+                for _ in range(calls):
+                    self._hold.nothing()
+                end.record()
+            _wait(self._device)
+            times.append(start.elapsed_time(end) * 1e3 / calls)
+        return statistics.median(times)
+
 
 class ClockTimer:
     """A monotonic clock around the calls: time on the CPU."""
@@ -121,6 +144,9 @@ class ClockTimer:
         after(result, numbers[-1])
         return Burst(samples)
 
+    def floor_us(self, calls: int) -> float | None:
+        return None  # a call of nothing takes some tens of ns
+
 
 class HostTimer:
     """A clock around a loop of calls and the wait for the last of them: what an eager program pays per call."""
@@ -146,6 +172,9 @@ class HostTimer:
             samples.append((self._end() - start) / 1e3 / calls)
         after(result, numbers[-1])
         return Burst(samples, _wait(self._device))
+
+    def floor_us(self, calls: int) -> float | None:
+        return None
 
     def _end(self) -> int:
         _wait(self._device)
@@ -198,6 +227,9 @@ class GraphTimer:
         after(result, number)
         tail_us = _wait(self._device)
         return Burst([start.elapsed_time(end) * 1e3 / calls for start, end in pairs], tail_us)
+
+    def floor_us(self, calls: int) -> float | None:
+        return None
 
     def _capture(self, work: Work, calls: int) -> tuple[torch.cuda.CUDAGraph, Any, int]:
         numbers = work.draw(calls, distinct=self.cache == "cold")
