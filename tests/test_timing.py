@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from conftest import OPFILES
+from kernellab.blame import PACKAGE
 from kernellab.intervals import FIRST_LOOK, by_round, level, median_interval, share
+from kernellab.launch.cuda import kernel
 from kernellab.timing.rounds import Plan, Rounds, calls_per_window
 from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import Burst, ClockTimer, HostTimer, timer_for
@@ -115,6 +117,13 @@ def test_the_clock_tells_the_time():
         burst = timer.burst(work, windows=3, calls=2, lead=0, turn=False, after=lambda y, n: None)
         assert 2000 <= statistics.median(burst.samples) < 4000
     assert timer_for(CPU).name == "clock"
+
+
+@pytest.mark.bare
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
+def test_what_holds_a_stream_back_builds_for_every_gpu(arch):
+    for name in ("hold", "nothing"):
+        assert len(kernel(PACKAGE / "timing" / "hold.cu", name).compile(arch).code) > 1000
 
 
 # Rounds ------------------------------------------------------------------------------------------------

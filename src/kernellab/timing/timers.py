@@ -101,7 +101,7 @@ class EventTimer:
     def floor_us(self, calls: int) -> float | None:
         if self._hold is None:
             return None
-        times = []
+        times: list[float] = []
         for _ in range(_FLOOR_WINDOWS):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             with self._hold():
