@@ -81,3 +81,15 @@ def test_durations_have_the_unit_people_expect(us, text):
 @pytest.mark.parametrize(("value", "text"), [(1.0042, "1.004"), (0.9958, "0.996"), (12.44, "12.4"), (0.0959, "0.0959")])
 def test_ratios_near_one_keep_their_last_digit(value, text):
     assert words.ratio(value) == text
+
+
+def test_a_terminal_is_told_of_every_phase():
+    from kernellab.reporting.progress import LiveProgress
+
+    progress = LiveProgress(Console(file=io.StringIO(), force_terminal=True))
+    case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
+    progress.planned([2])
+    for phase in ("check", "gradients", "build", "time", "profile", "something new"):
+        progress.doing("f", case, "torch", phase)
+    progress.finished_group()
+    progress.stop()

@@ -3,6 +3,7 @@
 import random
 import statistics
 import time
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -10,11 +11,11 @@ import torch
 
 from conftest import OPFILES
 from kernellab.blame import PACKAGE
-from kernellab.intervals import FIRST_LOOK, by_round, level, median_interval, share
+from kernellab.intervals import FIRST_LOOK, LOOKS, by_round, level, median_interval, share
 from kernellab.launch.cuda import kernel
 from kernellab.timing.rounds import Plan, Rounds, calls_per_window
 from kernellab.timing.sets import InputSets
-from kernellab.timing.timers import Burst, ClockTimer, HostTimer, timer_for
+from kernellab.timing.timers import Burst, ClockTimer, HostTimer, NotApplicable, timer_for
 from kernellab.timing.work import Work
 
 CPU = torch.device("cpu")
@@ -51,6 +52,13 @@ def test_one_changed_bit_shows_and_can_be_mended():
     assert bool(sets.intact(0))
     sets.restore(1)
     assert bool(sets.intact(1))
+
+
+def test_rows_that_change_places_show():
+    sets = InputSets([{"x": torch.randn(8, 256)}])
+    sets.grow(1)
+    sets[0]["x"].copy_(sets[0]["x"].flip(0))
+    assert not bool(sets.intact(0))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.float64, torch.bool])
@@ -109,6 +117,33 @@ def test_a_way_that_changes_its_inputs_gets_them_written_anew():
         )
     for y, n in results:
         assert torch.equal(y, sets.masters[sets.content(n)]["x"] * 2)
+
+
+def test_a_loop_is_not_timed_where_each_call_changes_its_inputs():
+    work = Work("f", made_sets(2), lambda x: lambda: x["x"].mul_(2), order=random.Random(0), restores=True)
+    with pytest.raises(NotApplicable):
+        HostTimer(CPU, "warm").burst(work, windows=1, calls=20, lead=0, turn=False, after=lambda y, n: None)
+
+
+def test_results_are_kept_apart_when_cold_and_not_when_warm():
+    def most_alive(cache):
+        alive, most = [], []
+
+        def prepare(inputs):
+            def call():
+                y = torch.empty(8)
+                alive.append(weakref.ref(y))
+                most.append(sum(ref() is not None for ref in alive))
+                return y
+
+            return call
+
+        work = Work("f", made_sets(4), prepare, order=random.Random(0))
+        ClockTimer(CPU, cache).burst(work, windows=1, calls=4, lead=0, turn=False, after=lambda y, n: None)
+        return max(most)
+
+    assert most_alive("cold") == 4
+    assert most_alive("warm") <= 2
 
 
 def test_the_clock_tells_the_time():
@@ -207,10 +242,38 @@ def test_ways_of_like_speed_get_windows_of_like_length():
 
 
 def test_the_looks_share_the_error_level():
-    for looks in range(9):
+    for looks in range(LOOKS + 1):
         spent = sum(0.01 * share(look) for look in range(1, looks + 1))
-        assert level(looks, decided=False) + spent == pytest.approx(0.01)
+        assert 2 * level(looks, decided=False) + spent == pytest.approx(0.01)
         assert 0 < level(looks, decided=True) <= 0.0100001
+
+
+def test_there_is_a_last_look():
+    assert sum(share(look) for look in range(1, LOOKS + 1)) < 1
+    rounds, _, taken = measured({"a": 100.0, "b": 100.0001}, 0.3, seconds=60.0, least=FIRST_LOOK * 2**LOOKS, most=1)
+    assert len(taken) == FIRST_LOOK * 2**LOOKS
+    assert len(rounds.looks) == LOOKS
+    assert 0 < level(LOOKS, decided=False) < 0.01
+
+
+def test_a_hold_that_gives_up_once_changes_nothing_and_twice_everybodys_windows():
+    class Late(FakeTimer):
+        def burst(self, work, **how):
+            burst = super().burst(work, **how)
+            burst.held = not (work.name == "a" and len(self.bursts) in self.late)
+            return burst
+
+    def calls(late):
+        timer = Late({"a": 5.0, "b": 5.1}, 0.001)
+        timer.late = late
+        sets = made_sets(2)
+        works = {n: Work(n, sets, lambda x: lambda: None, order=random.Random(0)) for n in ("a", "b")}
+        rounds = Rounds(works, timer, Plan(seconds=0.2), NoWitness(), lambda name: nullcontext(), seed=0)
+        list(rounds)
+        return rounds.calls
+
+    assert set(calls({3, 4}).values()) == {32}
+    assert set(calls(range(3, 7)).values()) == {16}
 
 
 def test_looking_often_does_not_cry_wolf_more_often():
@@ -256,6 +319,7 @@ def test_ways_that_cheat_while_timed_are_caught_and_honest_ones_are_not(klab):
         assert derived["status"] == ("error" if impl.startswith("recompiles") else "wrong"), impl
         assert "while timing" in derived["reason"]
         assert reason in derived["reason"]
+    assert "returned a Lazy, not a plain tensor" in seen.result("computes-when-looked-at")["derived"]["reason"]
     for impl in ("manual", "honest", "compile", "caches-by-version"):
         assert seen.result(impl)["derived"]["status"] == "ok", impl
         assert seen.result(impl)["derived"]["time"]["rounds"] >= 10

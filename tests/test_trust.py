@@ -139,7 +139,7 @@ def test_noise():
 
 def test_drift_needs_to_be_more_than_scatter():
     assert verdict(gpu(), rounds(drift=0.2)) == "unsteady"
-    assert verdict(gpu(), rounds(drift=0.05), steady=False) == "unsteady"
+    assert verdict(gpu(), rounds(120, drift=0.05), steady=False) == "unsteady"
     assert verdict(gpu(), rounds(drift=0.05), steady=True) == "trusted"
     assert verdict(gpu(), rounds(drift=0.05), steady=None) == "trusted"
     assert verdict(gpu(), rounds(drift=0.0), steady=False) == "trusted"

@@ -157,3 +157,36 @@ def test_the_interval_holds_for_many_samples_and_for_odd_ones():
         *(458, 506, 2408),
     ]
     assert derived(record(result("a", [0.0] * 9), result("b", [0.0] * 9)), "a")["speedup"]["fastest_other"] is None
+
+
+PEAKS = {"pin_gbps": 1000.0, "l2_bytes": 0, "tflops": None}
+COST = {"bytes_read": 10**9, "bytes_written": 0, "flops": {}}  # a millisecond at the pins
+
+
+def judged(timer="events", **cost):
+    one = result("a", [5.0] * 9, cost={**COST, **cost})
+    one["times"][0]["timer"] = timer
+    made = record(one)
+    made["machine"]["peaks"] = PEAKS
+    return derived(made, "a")
+
+
+def test_what_the_hardware_cannot_do_is_wrong():
+    assert judged()["status"] == "wrong"
+    assert "implausible: 5 µs is not possible" in judged()["reason"]
+
+
+def test_nobody_is_accused_on_a_guess_or_by_a_timer_that_tells_no_duration():
+    assert judged(assumed=True)["status"] == "ok"
+    launched = judged(timer="launch")
+    assert launched["status"] == "ok"
+    assert "gbps" not in launched["limit"]
+
+
+def test_a_further_series_that_fails_is_no_verdict_on_the_way():
+    one = result("a", [5.0] * 9)
+    failed = {"pass": "forward", "timer": "graph", "cache": "cold", "status": "oom", "reason": "full"}
+    one["times"].append({**failed, "samples_us": [], "rounds": []})
+    assert derived(record(one), "a")["status"] == "ok"
+    one["times"][-1]["status"] = "wrong"
+    assert derived(record(one), "a")["status"] == "wrong"

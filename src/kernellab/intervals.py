@@ -20,25 +20,25 @@ FEWEST = 8  # values below which no interval has 99 % confidence
 
 # Looking at the data after 64, 128, 256 … rounds and stopping when the answer is in would miss more often than
 # 1 in 100: each look is one more chance to be wrong. So the looks share the error level. An early look gets
-# little of it, and stops only what is overwhelming; the last gets what is left, nearly everything.
-FIRST_LOOK = 64
-_LOOKS = 7
+# little of it, and stops only what is overwhelming.
+FIRST_LOOK, LOOKS = 64, 7
 
 
 def share(look: int) -> float:
     """The part of the error level that the look-th look (from 1) may spend."""
-    return 2.0 ** (min(look, _LOOKS) - 1 - _LOOKS)
+    return 2.0 ** (look - 1 - LOOKS)
 
 
 def level(looks: int, *, decided: bool) -> float:
     """The error level of the intervals of a measurement that looked so often before it ended.
 
-    Ended by the last look's decision: that look's share. Ended by time: all that the looks left over.
+    Ended by the last look's decision: that look's share. Ended by time: half of what the looks left over, for
+    there are two such ends, one where all is decided and the least time is up, and one where the time is.
     """
     alpha = 1 - CONFIDENCE
     if decided and looks:
         return alpha * share(looks)
-    return alpha * (1 - sum(share(look) for look in range(1, looks + 1)))
+    return alpha * (1 - sum(share(look) for look in range(1, looks + 1))) / 2
 
 
 def median_interval(values: Sequence[float], error: float = 1 - CONFIDENCE) -> tuple[float, float]:

@@ -66,6 +66,16 @@ def peak(call: Callable[[], Any], device: torch.device) -> dict[str, int]:
     return {"resident_bytes": max(0, high - before_rss)}
 
 
+def free_bytes(device: torch.device) -> int:
+    """What could still be allocated: free memory, and what torch keeps for reuse."""
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
 def _resident() -> tuple[int, int]:
     """What this process has in memory now, and the most it ever had, in bytes."""
     found = {"VmRSS": 0, "VmHWM": 0}

@@ -85,6 +85,11 @@ def pass_of(name: str) -> Pass:
     return PASSES[name]
 
 
+def is_upstream(name: str) -> bool:
+    """Whether an input of a pass is an upstream gradient rather than one of the op's own."""
+    return name.startswith(_UPSTREAM)
+
+
 def _gradients(results: Tensors, leaves: Tensors, upstream: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
     roots = [r for r in results if r.is_floating_point()]
     return torch.autograd.grad(roots, leaves, upstream, allow_unused=True)

@@ -6,10 +6,11 @@ Two questions: did the machine hold still while it was measured (`reasons`), and
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from kernellab.intervals import median_interval, quantile
 
 Reason = dict[str, str]
 
@@ -102,7 +103,7 @@ def _clock_moved(columns: Mapping[str, Sequence[Any]]) -> str | None:
     clocks = sorted(_settled(_known(columns, "sm_mhz")))
     if not clocks:
         return None
-    low, high, middle = _quantile(clocks, 0.05), _quantile(clocks, 0.95), _quantile(clocks, 0.5)
+    low, high, middle = quantile(clocks, 0.05), quantile(clocks, 0.95), quantile(clocks, 0.5)
     if high - low <= _CLOCK_MOVED * middle:
         return None
     return f"the SM clock moved between {low:.0f} and {high:.0f} MHz, {_percent((high - low) / middle)} of {middle:.0f}"
@@ -162,8 +163,7 @@ def _noisy(rounds: Sequence[float], interval: tuple[float, float] | None, device
     half = (interval[1] - interval[0]) / 2 / middle if interval else 0.0
     if half > _INTERVAL[device]:
         return f"the median is known to ± {_percent(half)} only"
-    ordered = sorted(rounds)
-    spread = (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / middle
+    spread = (quantile(rounds, 0.75) - quantile(rounds, 0.25)) / middle
     if len(rounds) > 2 and spread > _SPREAD[device]:
         return f"the middle half of the rounds spreads over {_percent(spread)} of the median"
     return None
@@ -180,19 +180,12 @@ def _unsteady(rounds: Sequence[float], steady: bool | None) -> str | None:
     drift = (after - before) / before
     if abs(drift) <= (_DRIFT_UNSETTLED if steady is False else _DRIFT):
         return None
-    (low, high), (later_low, later_high) = _median_range(first), _median_range(last)
+    (low, high), (later_low, later_high) = median_interval(first), median_interval(last)
     if low <= later_high and later_low <= high:
         return None  # the scatter explains it
     unsettled = ", and the warm-up had not come to rest" if steady is False else ""
     change = f"{_percent(abs(drift))} {'more' if drift > 0 else 'less'}"
     return f"the last third of the rounds took {change} than the first{unsettled}"
-
-
-def _median_range(values: Sequence[float]) -> tuple[float, float]:
-    """Where the median lies with 99 %, from order statistics: holds for any distribution, two-humped ones too."""
-    ordered = sorted(values)
-    rank = max(0, int((len(ordered) - 2.576 * math.sqrt(len(ordered))) / 2))
-    return ordered[rank], ordered[-1 - rank]
 
 
 # Is it possible? ---------------------------------------------------------------------------------------
@@ -246,14 +239,6 @@ def _rates(dtype: str, tflops: Mapping[str, Any]) -> dict[str, float | None]:
 
 def _known(columns: Mapping[str, Sequence[Any]], key: str) -> list[Any]:
     return [value for value in columns.get(key) or () if value is not None]
-
-
-def _quantile(ordered: Sequence[float], q: float) -> float:
-    """Interpolated, of values in order."""
-    at = q * (len(ordered) - 1)
-    low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
 def _percent(share: float) -> str:

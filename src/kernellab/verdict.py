@@ -16,6 +16,9 @@ RULES = 2
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 BAD = frozenset({"wrong", "error", "crashed", "timeout", "oom"})
 
+_SERIES = ("pass", "timer", "cache")
+_NO_DURATION = "launch"  # the timer that does not say how long anything takes
+
 Result = Mapping[str, Any]
 Entry = Mapping[str, Any]  # of a result's `times`
 
@@ -75,8 +78,8 @@ class _Group:
     def _status(self, result: Result) -> tuple[str, str | None]:
         status, reason = status_of(result)
         for of in self.passes if status == "ok" else ():
-            entry, cost = self.entry(result, of), result["cost"].get(of)
-            if entry is not None:
+            entry, cost = self.entry(result, of), result["cost"].get(of) or {}
+            if entry is not None and entry["timer"] != _NO_DURATION and not cost.get("assumed"):
                 median = statistics.median(entry["samples_us"])
                 said = trust.implausible(cost, result["case"]["dtype"], median, entry["cache"], self.peaks)
                 if said:
@@ -139,10 +142,17 @@ def status_of(result: Result) -> tuple[str, str | None]:
     gradients = result.get("gradients")
     if gradients is not None and gradients["status"] not in ("ok", "skipped"):
         return gradients["status"], f"its gradient: {gradients['reason']}"
-    for times in result["times"]:
-        if times["status"] not in ("ok", "partial", "skipped"):
+    timed = {times["pass"] for times in result["times"] if times["samples_us"]}
+    for times in faults(result):
+        # A further series that fails does not make a good time bad; a wrong result does.
+        if times["status"] == "wrong" or times["pass"] not in timed:
             return times["status"], times["reason"]
     return "ok", None
+
+
+def faults(result: Result) -> list[Entry]:
+    """Series that ended badly."""
+    return [times for times in result["times"] if times["status"] not in ("ok", "partial", "skipped")]
 
 
 def _why_untimed(result: Result) -> dict[str, str]:
@@ -167,11 +177,9 @@ def exit_code(record: Mapping[str, Any]) -> int:
 
 def main_series(results: Sequence[Result], of: str) -> dict[str, Any]:
     """The first series of a pass that any of the ways was timed in: what they are compared by."""
-    for result in results:
-        for entry in result["times"]:
-            if entry["pass"] == of and entry["samples_us"]:
-                return {k: entry[k] for k in ("pass", "timer", "cache")}
-    return {"pass": of, "timer": None, "cache": None}
+    entries = [e for r in results for e in r["times"] if e["pass"] == of and e["samples_us"]]
+    entries.sort(key=lambda e: e["timer"] == _NO_DURATION)
+    return {k: entries[0][k] for k in _SERIES} if entries else {"pass": of, "timer": None, "cache": None}
 
 
 def entry_of(result: Result, series: Mapping[str, Any]) -> Entry | None:
@@ -253,6 +261,8 @@ def _limit(
     moved = cost["bytes_read"] + cost["bytes_written"]
     matmul = cost["flops"].get("matmul", 0)
     out: dict[str, Any] = {"bytes": moved, "flops": cost["flops"], "bound": None, "roof_us": None, "fraction": None}
+    if time is not None and time["timer"] == _NO_DURATION:
+        time = None
     if time is not None and time["median_us"] > 0:
         out["gbps"] = moved / time["median_us"] / 1e3
         out["tflops"] = matmul / time["median_us"] / 1e6 if matmul else None

@@ -118,3 +118,17 @@ def _(x):
     y = x * 2
     torch.cuda.synchronize()
     return y
+
+
+class Lazy(torch.Tensor):
+    """Computes when it is looked at, which is after the window."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        args = [a.as_subclass(torch.Tensor) * 2 if isinstance(a, Lazy) else a for a in args]
+        return func(*args, **(kwargs or {}))
+
+
+@double.impl("computes-when-looked-at")
+def _(x):
+    return x.as_subclass(Lazy)

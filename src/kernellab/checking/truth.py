@@ -17,7 +17,7 @@ from kernellab.checking.standin import standin
 from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
 from kernellab.declare import Op
 from kernellab.memory import is_memory_error
-from kernellab.passes import FORWARD, Pass
+from kernellab.passes import FORWARD, Pass, is_upstream
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing
@@ -49,7 +49,7 @@ class Truth:
     peer_name: str
     peer_errors: list[Errors]
     manual_errors: list[Errors]
-    aliases: bool  # the reference itself returns memory of its inputs, as a view does
+    aliases: frozenset[str]  # inputs whose memory the reference itself returns, as a view does
 
 
 class TruthFinder:
@@ -91,7 +91,7 @@ class TruthFinder:
             if output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > WORST_YARDSTICK:
                 off = f"{errors.max:.2g} roundings off the float64 oracle"
                 raise CannotCheck(f"the yardstick, {name}, is itself {off} in {case.dtype}")
-        aliases = bool(shared_inputs(manual, inputs))
+        aliases = frozenset(shared_inputs(manual, inputs))
         return Truth(inputs, pristine, oracle, peer, name, peer_errors, manual_errors, aliases)
 
     def _pytorchs_own(
@@ -163,8 +163,11 @@ class TruthFinder:
 def tensors_of(result: Any) -> Outputs:
     """A result as a tuple of tensors, or Wrong."""
     if isinstance(result, torch.Tensor):
-        return (result,)
+        result = (result,)
     if isinstance(result, (tuple, list)) and result and all(isinstance(t, torch.Tensor) for t in result):
+        for t in result:
+            if type(t) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is looked at
+                raise Wrong(f"returned a {type(t).__name__}, not a plain tensor")
         return tuple(result)
     kind = "None" if result is None else f"a {type(result).__name__}"
     raise Wrong(f"returned {kind}, not a tensor")
@@ -189,7 +192,8 @@ def same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
 def shared_inputs(outputs: Outputs, inputs: make_inputs.Inputs) -> list[str]:
     """The inputs whose memory a result lives in."""
     theirs = {t.untyped_storage().data_ptr() for t in outputs if t.numel()}
-    return [k for k, t in inputs.items() if t is not None and t.untyped_storage().data_ptr() in theirs]
+    mine = {k: t for k, t in inputs.items() if t is not None and not is_upstream(k)}  # gradients may be passed on
+    return [k for k, t in mine.items() if t.untyped_storage().data_ptr() in theirs]
 
 
 def synchronise(device: torch.device) -> None:

@@ -124,8 +124,8 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
 
 def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"panel": args.panel, "only_times": args.only_times}
-    if args.panel and args.only_times:
-        raise UserError("--panel needs what --only-times leaves out: give one of them")
+    if args.only_times and (args.panel or "kernel" in (args.timer or "").split(",")):
+        raise UserError("--only-times leaves out the profiler, which the kernel timer and --panel need")
     if args.precision is not None:
         found["precision"] = _precision(args.precision)
     if args.passes is not None:

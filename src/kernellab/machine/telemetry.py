@@ -23,14 +23,15 @@ def telemetry_for(device_id: str, *, threads: int | None = None, every_s: float 
     if device_id == "cpu":
         # The kernel counts busy time in steps of 10 ms: shorter spans would be mostly rounding.
         return Telemetry(CpuReader(threads).read, 0.25 if every_s is None else every_s)
-    return Telemetry(GpuReader(Nvml(device_id)).read, 0.05 if every_s is None else every_s)
+    reader = GpuReader(Nvml(device_id))
+    return Telemetry(reader.read, 0.05 if every_s is None else every_s, reader.neighbours.forget)
 
 
 class Telemetry:
     """Samples at most every `every_s` seconds, and keeps them."""
 
-    def __init__(self, read: Callable[[], Sample], every_s: float) -> None:
-        self._read, self._every_s = read, every_s
+    def __init__(self, read: Callable[[], Sample], every_s: float, forget: Callable[[], None] = lambda: None) -> None:
+        self._read, self._every_s, self.forget = read, every_s, forget  # `forget` those who used the device before
         self._start = time.monotonic()
         self._last: float | None = None
         self._samples: list[Sample] = []
@@ -76,7 +77,7 @@ class GpuReader:
 
     def __init__(self, gpu: Nvml) -> None:
         self._gpu = gpu
-        self._neighbours = Neighbours(gpu)
+        self.neighbours = Neighbours(gpu)
 
     def read(self) -> Sample:
         ask, number = self._gpu.ask, self._gpu.number
@@ -91,7 +92,7 @@ class GpuReader:
             "throttle": _words(reasons, _THROTTLES),
             "notes": _words(reasons, _NOTES),
             "util": None if used is None else int(used.gpu),
-            "others": self._neighbours.count(),
+            "others": self.neighbours.count(),
         }
 
 
@@ -100,7 +101,7 @@ def _words(bits: Any, names: dict[int, str]) -> list[str] | None:
 
 
 class Neighbours:
-    """How many other processes have run something on the GPU since the beginning.
+    """How many other processes have run something on the GPU since the beginning, or since they were forgotten.
 
     NVML names processes by their number on the host. Where this process finds its own number among them, all
     the others count. Inside a container it has another number there, which it cannot learn: then one of those
@@ -124,6 +125,10 @@ class Neighbours:
             self._asked = now
             self._look()
         return self._count
+
+    def forget(self) -> None:
+        self._busy.clear()
+        self._count = None if self._count is None else 0
 
     def _look(self) -> None:
         samples = self._gpu.busy_processes(self._seen_until or 0)

@@ -13,6 +13,14 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from kernellab.reporting import words
 
+_STAGES = {
+    "check": "checking",
+    "gradients": "checking the gradients of",
+    "build": "building",
+    "time": "timing",
+    "profile": "profiling",
+}
+
 
 class LiveProgress:
     """Op, case, implementation and stage as they run, with the time left."""
@@ -39,7 +47,7 @@ class LiveProgress:
         self._bar.update(self._task, total=max(1, self._ends[-1]) if self._ends else 1, completed=0)
 
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
-        stage = {"check": "checking", "build": "building", "time": "timing", "kernels": "counting kernels of"}[phase]
+        stage = _STAGES.get(phase, phase)
         description = f"{op} {words.case_label(case)}: {stage} {impl}"
         new = phase in ("check", "time") and (impl, phase) not in self._seen
         self._seen.add((impl, phase))

@@ -150,7 +150,9 @@ def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: 
         head = f" {result['impl']:<{widest}}  "
         if result["impl"] not in shown:
             _print_line(out, head, _said(result, "time" in record["stages"]))
-        for note in [*(g["detail"] for g in result["guards"]), *((result["check"] or {}).get("notes") or [])]:
+        failed = [f"{e['timer']} timer: {e['status']}: {e['reason']}" for e in verdict.faults(result)]
+        notes = failed if result["derived"]["status"] == "ok" else []
+        for note in [*notes, *(g["detail"] for g in result["guards"]), *((result["check"] or {}).get("notes") or [])]:
             _print_line(out, head, Text(f"note: {note}", style="yellow"))
         for line in details.of(result) if verbose else ():
             _print_line(out, head, Text(line, style="dim"))

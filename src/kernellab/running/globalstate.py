@@ -39,6 +39,8 @@ _NAMESPACES: dict[str, Any] = {
     "torch.nn.functional": torch.nn.functional,
     "torch.Tensor": torch.Tensor,
     "torch.cuda": torch.cuda,
+    "torch.cuda.Event": torch.cuda.Event,
+    "torch.cuda.Stream": torch.cuda.Stream,
     "time": time,
 }
 _UNREADABLE = object()

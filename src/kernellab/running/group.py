@@ -72,7 +72,8 @@ class GroupWork:
         mark = self._watch.mark()
         try:
             self.telemetry.sample()
-            with self.channel.running(name, "check"), guarded(self.task.noter(name)), recording() as choices:
+            phase = "check" if of == "forward" else "gradients"
+            with self.channel.running(name, phase), guarded(self.task.noter(name)), recording() as choices:
                 observed = self._checker(of).check(self.op[name])
         except YardstickDied as died:
             self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
@@ -117,7 +118,7 @@ class GroupWork:
             self.channel.send("series", **series)
             for name in names:
                 if of != "forward" and self.op[name].grad_in_forward:
-                    self.task.noter(name)("makes its gradients in the forward pass: compare both passes together")
+                    self.task.noter(name, "pass")("makes its gradients in the forward pass: compare both together")
             if of not in sets:
                 sets.clear()
                 sets[of] = self._input_sets(of, names)
@@ -131,8 +132,13 @@ class GroupWork:
         """Two contents for the inputs with what must come of them; one, where two cannot be had."""
         timed = pass_of(of)
         judged = pass_of("backward") if of == "both" else timed  # a timed call of both returns its gradients
-        masters, spots = [], []
+        masters: list[make_inputs.Inputs] = []
+        spots: list[Spot] = []
         for content, seed in enumerate((self.task.seed, self.task.seed + _OTHER_CONTENT)):
+            if content and not InputSets(masters).fit(self.device, copies=4):
+                for name in names:
+                    self.task.noter(name, "inputs")("timed with one content of its inputs: no room for another")
+                break
             try:
                 with self.channel.running(None, "oracle"):
                     spots.append(self._spot(judged, seed))
@@ -141,7 +147,7 @@ class GroupWork:
                 if content == 0:
                     masters.append(timed.inputs(self.op, self.case, seed, self.device))
                 for name in names:
-                    self.task.noter(name)(f"timed without changing its inputs' contents: {cannot}")
+                    self.task.noter(name, "inputs")(f"timed without changing its inputs' contents: {cannot}")
                 break
         self._checkers.clear()  # timing needs the memory
         return InputSets(masters), spots
@@ -178,25 +184,33 @@ class GroupWork:
                 return counted
             except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
                 for name in names:
-                    self.task.noter(name)(f"the limit is not known: cost= failed: {explain(error)}")
+                    self.task.noter(name, "cost")(f"the limit is not known: cost= failed: {explain(error)}")
                 return None
         if of == "backward":  # the inputs and the upstream gradient are read, a gradient of each input is written
             floats = [t for t in arguments.values() if t is not None and t.is_floating_point()]
-            return Cost(read=list(inputs.values()), write=floats).to_json()
+            return _assumed(Cost(read=list(inputs.values()), write=floats))
         sizes = {k: None if t is None else t.to("meta") for k, t in arguments.items()}
         try:
             outputs = tensors_of(make_inputs.call(self.op, self.op.reference, sizes, self.case))
         except Exception:  # a reference that needs real data
             with torch.no_grad():
                 outputs = tensors_of(make_inputs.call(self.op, self.op.reference, arguments, self.case))
-        return Cost(read=list(arguments.values()), write=outputs).to_json()
+        return _assumed(Cost(read=list(arguments.values()), write=outputs))
+
+
+def _assumed(cost: Cost) -> dict[str, Any]:
+    """A guess serves for rates; it is no ground to call a time impossible."""
+    return {**cost.to_json(), "assumed": True}
 
 
 def _sum_of(*costs: dict[str, Any] | None) -> dict[str, Any]:
     known = [cost for cost in costs if cost]
     units = {unit for cost in known for unit in cost["flops"]}
     flops = {unit: sum(cost["flops"].get(unit, 0) for cost in known) for unit in sorted(units)}
-    return {key: sum(cost[key] for cost in known) for key in ("bytes_read", "bytes_written")} | {"flops": flops}
+    return {key: sum(cost[key] for cost in known) for key in ("bytes_read", "bytes_written")} | {
+        "flops": flops,
+        "assumed": True,  # what the passes share need not be moved twice
+    }
 
 
 def forget_compiled(op: Op) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.errors import UserError
-from kernellab.running.record import JOURNAL, Journal, Record, fold, read_journal
+from kernellab.running.record import JOURNAL, SCHEMA, Journal, Record, fold, read_journal
 
 _OF_THE_RUN = {"run", "machine", "plan", "void", "complete"}  # written once for all, not per run
 
@@ -49,7 +49,7 @@ def merge(folders: Sequence[Path], out: Path, command: Sequence[str]) -> Record:
     journal = Journal(out)
     journal.write(
         "run",
-        schema=head["schema"],
+        schema=SCHEMA,
         command=list(command),
         seed=head["seed"],
         environment=head["environment"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 
 from kernellab.blame import explain
 from kernellab.inputs import Inputs, clone
-from kernellab.passes import FORWARD, pass_of
+from kernellab.passes import FORWARD, Pass, pass_of
 from kernellab.running.group import forget_compiled
 from kernellab.running.task import Task
 from kernellab.timing.cache import Flush
@@ -23,11 +25,10 @@ from kernellab.timing.work import Call, Work
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 
-def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, str]], rounds: int) -> None:
+def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, Any]], rounds: int) -> None:
     """Send what each way does inside a call, then the kernel times of those series that ask for them."""
     forget_compiled(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
-    times: dict[str, float] = {}
     for name in impls:
         with task.channel.running(name, "profile"):
             found = _inside(task, name, inputs)
@@ -37,10 +38,10 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, s
         task.channel.send("inside", impl=name, inside=found)
         for sentence in sentences(found) if found else ():
             task.noter(name, "inside")(f"inside the timed call it {sentence}")
-        if found and not task.op[name].mutates:
-            times[name] = found.get("device_us", 0.0)
     for one in series:
-        _kernel_series(task, times, one, rounds)
+        names = [name for name in one["impls"] if not task.op[name].mutates]
+        if names:
+            _kernel_series(task, names, one["series"], rounds)
 
 
 def _inside(task: Task, name: str, inputs: Inputs) -> dict[str, Any]:
@@ -56,24 +57,28 @@ def _inside(task: Task, name: str, inputs: Inputs) -> dict[str, Any]:
         return {}
 
 
-def _kernel_series(task: Task, times: dict[str, float], series: dict[str, str], rounds: int) -> None:
+def _kernel_series(task: Task, names: list[str], series: dict[str, str], rounds: int) -> None:
     """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
-    op, case, device = task.op, task.case, task.device
-    timed = pass_of(series["pass"])
+    device, timed = task.device, pass_of(series["pass"])
     cold = series["cache"] == "cold"
-    sets = InputSets([timed.inputs(op, case, task.seed, device)])
-    plan = _interleaved(list(times), rounds, random.Random(task.seed))
-    if not plan:
-        return
-    most = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
-    sets.grow(min(most, max(map(calls_per_window, times.values()))))
+    sets = InputSets([timed.inputs(task.op, task.case, task.seed, device)])
+    sets.grow(1)
     order = random.Random(task.seed)
+    works = {name: Work(name, sets, _preparing(timed, task, name), order=order) for name in names}
+    counts = {}
+    for name, work in works.items():  # whoever fails does so here, under its own name
+        with torch.no_grad(), task.channel.running(name, "profile"):
+            work.calls([0])[0]()
+            alone = kernel_times([functools.partial(work.calls, [0, 0])] * 3, None)
+        counts[name] = calls_per_window(statistics.median(alone))
+    most = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
+    sets.grow(min(most, max(counts.values())))
 
     def window(name: str) -> Callable[[], list[Call]]:
-        work = Work(name, sets, lambda inputs: timed.prepare(op, op[name].fn, inputs, case), order=order)
-        count = min(calls_per_window(times[name]), len(sets))
-        return lambda: work.calls(work.draw(count, distinct=cold))
+        work, count = works[name], min(counts[name], len(sets))
+        return lambda: work.calls(work.draw(count + (not cold), distinct=cold))
 
+    plan = _interleaved(names, rounds, random.Random(task.seed))
     with torch.no_grad(), task.channel.running(None, "profile"):
         samples = kernel_times([window(name) for name in plan], Flush(device) if cold else None)
     found: dict[str, list[float]] = {}
@@ -81,8 +86,12 @@ def _kernel_series(task: Task, times: dict[str, float], series: dict[str, str], 
         found.setdefault(name, []).append(us)
     for number in range(_LEAD_IN, rounds + _LEAD_IN):
         one = {name: [taken[number]] for name, taken in found.items()}
-        task.channel.send("round", **series, round=number - _LEAD_IN, samples_us=one)
+        task.channel.send("round", **series, round=number - _LEAD_IN, samples_us=one, calls=counts)
     task.channel.send("timed", **series, impls=list(found), looks=[], decided=False, steady=None, telemetry=None)
+
+
+def _preparing(timed: Pass, task: Task, name: str) -> Callable[[Inputs], Call]:
+    return lambda inputs: timed.prepare(task.op, task.op[name].fn, inputs, task.case)
 
 
 def _interleaved(names: list[str], rounds: int, order: random.Random) -> list[str]:

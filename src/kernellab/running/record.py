@@ -141,7 +141,7 @@ def _upgraded(record: Record) -> Record:
             cost = result.get("cost")
             result.update(gradients=None, cost={"forward": cost} if cost else {}, memory={}, built=None, inside=None)
             result.pop("telemetry", None)
-        record["spent"] = []
+        record |= {"spent": [], "schema": SCHEMA}
     return record
 
 
@@ -206,7 +206,7 @@ def result_of(record: Record, op: str, impl: str, case: Mapping[str, Any]) -> di
 
 
 def _run(record: Record, event: Mapping[str, Any]) -> None:
-    record.update({k: event[k] for k in ("schema", "command", "seed", "environment")})
+    record.update({k: event[k] for k in ("command", "seed", "environment")})  # folded, it has today's schema
     record.update({k: event[k] for k in ("began", "merged_from") if k in event})
     record["stages"] = event["settings"].get("stages", [])
 
@@ -275,9 +275,8 @@ def _discard(record: Record, event: Mapping[str, Any]) -> None:
 def _fault(record: Record, event: Mapping[str, Any]) -> None:
     result = _result(record, event)
     fault = {k: event[k] for k in ("status", "reason", "needed_bytes") if k in event}
-    if event["phase"] == "check":
-        before = "check" if (result["check"] or {}).get("status") != "ok" else "gradients"
-        result[before] = {**(result[before] or {}), **fault}
+    if event["phase"] in ("check", "gradients"):
+        result[event["phase"]] = {**(result[event["phase"]] or {}), **fault}
     elif event["phase"] != "profile":
         _times(result, {"pass": "forward", **event}).update(fault, samples_us=[], rounds=[])
 

@@ -18,6 +18,7 @@ from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import Journal, result_of
 from kernellab.running.settings import Settings, needed_checks
 
+_CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed
 _KEPT = {
     *("check", "cost", "round", "timed", "discard", "fault", "guard", "begin", "end"),
     *("kernels", "inside", "built", "memory", "spent"),
@@ -215,6 +216,7 @@ class Runner:
 
     def _work(self, group: Group, post: Post, names: list[str], *, timed: bool) -> None:
         """Repeat until every way is checked and the right ones are timed, losing only those that kill workers."""
+        self._series = {}
         while unfinished := self._unfinished(group, names):
             known = len(self._culprits_of(group))
             lost = post.work(
@@ -273,9 +275,9 @@ class Runner:
         self._culprits_of(group).add(lost.impl)
         if lost.impl in {i["name"] for i in group.impls}:  # the yardstick may be a way nobody asked for
             fault = {"impl": lost.impl, "phase": lost.phase, "status": lost.status, "reason": lost.reason}
-            fault |= self._series if lost.phase != "check" else {}
+            fault |= self._series if lost.phase not in _CHECKING else {}
             self._write(group, {"event": "fault", **fault})
-        if lost.phase != "check":
+        if lost.phase not in _CHECKING:
             self._write(group, {"event": "discard"})
 
     def _culprits_of(self, group: Group) -> set[str]:
@@ -299,7 +301,8 @@ class Runner:
             return
         series = [one for one in self.settings.series(self.device) if one["timer"] == "kernel"]
         for group in groups:
-            names = [n for n in group.names(interpreted=False) if self._right(group, n) and not self._seen(group, n)]
+            names = self._to_profile(group, series)
+            given_up: set[str] = set()
             while names:
                 post = self._profiler_for(group)
                 lost = post.work(
@@ -307,15 +310,27 @@ class Runner:
                     lambda event, group=group: self._observe(group, event),  # type: ignore[misc]
                     op=group.op,
                     case=group.case,
-                    impls=names,
-                    series=series,
+                    impls=[n for n in names if not self._seen(group, n)],
+                    series=[{"series": one, "impls": self._untimed(group, names, one)} for one in series],
                     seed=self.settings.seed,
                     rounds=self.settings.rounds,
                 )
                 if lost is None or lost.impl is None:
                     break
-                names = [n for n in names if n != lost.impl and not self._seen(group, n)]
+                how = {"name": "profile", "detail": f"could not be profiled: {lost.status}: {lost.reason}"}
+                self._write(group, {"event": "guard", "impl": lost.impl, "guard": how})
+                given_up.add(lost.impl)
+                names = [n for n in self._to_profile(group, series) if n not in given_up]
             self.journal.save()
+
+    def _to_profile(self, group: Group, series: list[dict[str, str]]) -> list[str]:
+        """Right ways that did nothing bad while timed, and of which something is still to be learned."""
+        names = [n for n in group.names(interpreted=False) if self._right(group, n) and not self._faulted(group, n)]
+        unknown = {n for one in series for n in self._untimed(group, names, one)}
+        return [n for n in names if n in unknown or not self._seen(group, n)]
+
+    def _untimed(self, group: Group, names: list[str], series: Mapping[str, str]) -> list[str]:
+        return [n for n in names if self._right(group, n, series["pass"]) and not self._timed(group, n, series)]
 
     def _profiler_for(self, group: Group) -> Post:
         """A worker that times nothing afterwards; on a GPU one that has not timed before either."""

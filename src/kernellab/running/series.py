@@ -15,7 +15,7 @@ from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
 from kernellab.inputs import Inputs
 from kernellab.machine.telemetry import Telemetry
-from kernellab.memory import is_memory_error, out_of_memory, peak
+from kernellab.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.passes import pass_of
 from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded, settings_guarded
@@ -27,7 +27,6 @@ from kernellab.timing.timers import NotApplicable, timer_for
 from kernellab.timing.work import Work
 
 _SHARE_FOR_SETS = 0.25  # of the free memory: copies of the inputs and the results of one window
-_FEWEST_SETS = 2
 
 
 class Failed(Exception):
@@ -75,8 +74,11 @@ class SeriesWork:
         timer = timer_for(self.device, self.series["timer"], self.series["cache"])
         order = random.Random(self.task.seed)
         most_sets = self._affordable(sets)
-        sets.grow(min(most_sets, _FEWEST_SETS))
+        sets.grow(len(sets.masters))
         works = {name: self._work(name, sets, order) for name in names}
+        for name in names if timer.lacks else ():
+            self._note(name, f"its time may contain launches: {timer.lacks}")
+        self.telemetry.forget()
         witness = Witness(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
         rounds = Rounds(
             works,
@@ -133,13 +135,9 @@ class SeriesWork:
 
     def _affordable(self, sets: InputSets) -> int:
         """How many input sets, each with a result of about its size, fit comfortably beside everything else."""
-        if self.device.type == "cuda":
-            free = torch.cuda.mem_get_info(self.device)[0]
-        else:
-            import psutil
-
-            free = psutil.virtual_memory().available
-        return max(_FEWEST_SETS, min(32, int(_SHARE_FOR_SETS * free / max(1, 2 * sets.bytes))))
+        fitting = int(_SHARE_FOR_SETS * free_bytes(self.device) / max(1, 2 * sets.bytes))
+        fewest = len(sets.masters)  # neighbouring calls differ where there are two contents
+        return max(fewest, min(32, fitting))
 
     @contextlib.contextmanager
     def _running(self, name: str, phase: str) -> Iterator[None]:

@@ -57,7 +57,6 @@ class Witness:
         self._mark = self._watch.mark()
 
         def verify(result: Any, number: int) -> None:
-            self._telemetry.sample()  # the device is at work now
             self._pending = None
             if self._spots:
                 outputs = tensors_of(_without_none(result, work, number))
@@ -65,6 +64,7 @@ class Witness:
                 spot.form(outputs)
                 not_an_input(self._op[work.name], outputs, work.sets[number], spot.aliases)
                 self._pending = (outputs, number, spot.matches(outputs), self._intact(work, number))
+            self._telemetry.sample()  # the device is at work now
 
         return verify
 

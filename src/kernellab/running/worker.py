@@ -148,7 +148,7 @@ class Worker:
                 group.time(time, lambda name, of: all(name in found.get(p, ()) for p in needed_checks(of)))
 
     def do_profile(
-        self, op: str, case: dict[str, Any], impls: list[str], series: list[dict[str, str]], seed: int, rounds: int
+        self, op: str, case: dict[str, Any], impls: list[str], series: list[dict[str, Any]], seed: int, rounds: int
     ) -> None:
         """What the profiler knows of each way: its kernels, what else one call does, kernel times if asked for."""
         from kernellab.running.profiled import profile_group

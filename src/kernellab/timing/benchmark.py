@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.blame import explain
 from kernellab.errors import UserError
+from kernellab.intervals import quantile
 from kernellab.timing.watch import Event, Watch
 
 if TYPE_CHECKING:
@@ -50,11 +51,7 @@ class Benchmark(float):
 
     def quantile_ms(self, q: float) -> float:
         """The q-quantile of the trials, interpolated."""
-        ordered = sorted(self.times_ms)
-        at = q * (len(ordered) - 1)
-        low = int(at)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+        return quantile(self.times_ms, q)
 
     @property
     def quantiles_ms(self) -> tuple[float, float, float]:

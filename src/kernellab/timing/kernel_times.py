@@ -16,6 +16,8 @@ _RANGE = "kernellab call"
 def kernel_times(windows: Sequence[Callable[[], list[Call]]], flush: Flush | None) -> list[float]:
     """Prepare each window's calls and make them; the microseconds all its kernels took, per call.
 
+    Without a flush the first call of a window warms the cache and is not counted.
+
     One profiler session for all windows: starting one is slow, and the first calls in it are.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler announces itself on standard error
@@ -26,10 +28,12 @@ def kernel_times(windows: Sequence[Callable[[], list[Call]]], flush: Flush | Non
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
         for number, prepare in enumerate(windows):
             calls = prepare()
-            sizes.append(len(calls))
-            torch.cuda.synchronize()
             if flush:
                 flush()
+            else:
+                calls.pop(0)()
+            sizes.append(len(calls))
+            torch.cuda.synchronize()
             with record_function(f"{_RANGE} {number}"):
                 kept = [call() for call in calls]
                 torch.cuda.synchronize()  # so that the range on the host holds everything on the GPU

@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
 
-from kernellab.intervals import FIRST_LOOK, PRECISION, level, median_interval, paired_ratios, verdict_on
+from kernellab.intervals import FIRST_LOOK, LOOKS, PRECISION, level, median_interval, paired_ratios, verdict_on
 from kernellab.timing.timers import After, Burst, Timer
 from kernellab.timing.work import Work
 from kernellab.trust import is_steady
@@ -81,13 +82,14 @@ class Rounds:
     looks: list[int] = field(default_factory=list)
     decided: bool = False
     calls: dict[str, int] = field(default_factory=dict)
-    _fewer: dict[str, int] = field(default_factory=dict)  # calls at most, where more could not be held back
+    _most_calls: int = _MOST_CALLS
+    _late: Counter[str] = field(default_factory=Counter)  # how often in a row a hold gave up
     _windows: dict[str, float] = field(default_factory=dict)  # at most, in a burst
 
     def __iter__(self) -> Iterator[dict[str, list[float]]]:
         order = random.Random(self.seed)
         names = list(self.works)
-        self.calls = dict.fromkeys(names, self.timer.least_calls)
+        self.calls = {n: 1 if self._alone(n) else self.timer.least_calls for n in names}
         self._warm_up(order, names)
         times: dict[str, dict[int, float]] = {name: {} for name in names}
         began = monotonic()
@@ -98,7 +100,7 @@ class Rounds:
                 times[name][number] = statistics.median(samples)
             yield {name: found[name] for name in self.works}
             taken = number + 1
-            if taken == FIRST_LOOK * 2 ** len(self.looks):
+            if taken == FIRST_LOOK * 2 ** len(self.looks) and len(self.looks) < LOOKS:
                 self.looks.append(taken)
                 self.decided = self._all_decided(times)
             now = monotonic()
@@ -130,12 +132,16 @@ class Rounds:
         fastest = min(times.values())
         for name, us in times.items():
             fitting = calls_per_window(fastest if us < 8 * fastest else us)
-            wanted = min(max(self.timer.least_calls, fitting), self.most_sets, self._fewer.get(name, _MOST_CALLS))
-            self.calls[name] = 1 if self.works[name].restores else wanted
+            wanted = min(max(self.timer.least_calls, fitting), self.most_sets, self._most_calls)
+            self.calls[name] = 1 if self._alone(name) else wanted
             windows = _BURST_US / max(us * self.calls[name], 1e-3)
             self._windows[name] = min(max(_FEWEST_WINDOWS, windows), _MOST_WINDOWS)
         for work in self.works.values():
             work.sets.grow(max(self.calls.values()))
+
+    def _alone(self, name: str) -> bool:
+        """A way that changes its inputs finds them written anew once a window: warm calls share one input set."""
+        return self.works[name].restores and self.timer.cache == "warm"
 
     def _round(self, order: random.Random, names: list[str], *, timed: bool) -> dict[str, list[float]]:
         order.shuffle(names)
@@ -155,8 +161,9 @@ class Rounds:
                     after=self.witness.after(work),
                 )
                 self.witness.judge(work, burst, timed=timed)
-            if burst.held is False and not timed:  # too much for the launch queue, perhaps: try less at once
-                self._fewer[name] = max(1, self.calls[name] // 2)
+            self._late[name] = self._late[name] + 1 if burst.held is False else 0
+            if self._late[name] >= 2 and not timed:  # too much for the launch queue: less at once, for everybody
+                self._most_calls = max(1, self.calls[name] // 2)
             found[name] = burst.samples
             turn = False  # once a round
         return found

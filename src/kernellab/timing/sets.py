@@ -11,6 +11,9 @@ from collections.abc import Sequence
 import torch
 
 from kernellab.inputs import Inputs, clone
+from kernellab.memory import free_bytes
+
+_PIECE = 64  # words
 
 
 class InputSets:
@@ -26,6 +29,10 @@ class InputSets:
     def bytes(self) -> int:
         """Of one set."""
         return sum(t.numel() * t.element_size() for t in self.masters[0].values() if t is not None)
+
+    def fit(self, device: torch.device, *, copies: int) -> bool:
+        """Whether so many copies, each with a result of its size, take at most half of the free memory."""
+        return 2 * copies * self.bytes <= free_bytes(device) / 2
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -70,11 +77,15 @@ class InputSets:
 
 
 def _fingerprint(inputs: Inputs) -> torch.Tensor:
-    """A sum over each tensor's bits: any one change shows."""
+    """A sum over each tensor's bits, pieces of it weighted: any one change shows, and rows that change places."""
     return torch.stack([_bits_sum(t) for t in inputs.values() if t is not None])
 
 
 def _bits_sum(t: torch.Tensor) -> torch.Tensor:
     flat = t.detach().reshape(-1).view(torch.uint8)
     whole = flat.numel() // 8 * 8
-    return flat[:whole].view(torch.int64).sum() + flat[whole:].sum(dtype=torch.int64)
+    words = flat[:whole].view(torch.int64)
+    even = words.numel() // _PIECE * _PIECE
+    pieces = words[:even].view(-1, _PIECE).sum(dim=1)
+    weights = 2 * torch.arange(pieces.numel(), device=t.device) + 1
+    return (pieces * weights).sum() + words[even:].sum() + flat[whole:].sum(dtype=torch.int64)

@@ -45,6 +45,7 @@ class Timer(Protocol):
     name: str
     cache: str
     least_calls: int  # per window
+    lacks: str | None  # what it would need to be as good as it can be
 
     def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst: ...
 
@@ -67,6 +68,7 @@ class EventTimer:
         self._flush = Flush(device) if cache == "cold" else None
         self._hold = _hold(device)
         self._late: Counter[str] = Counter()
+        self.lacks = None if self._hold else "CUDA C++ cannot be built here, so that the stream cannot be held back"
 
     def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
         # A way that waits for the GPU itself cannot be held back: seen twice with a single call, it is not tried again.
@@ -86,16 +88,18 @@ class EventTimer:
                 elif not work.restores:
                     ready.pop(0)()
                 start.record()
-                kept = [call() for call in ready]  # each result at its own address: rewriting one would hit L2
+                result = _made(ready, self.cache)
                 end.record()
             pairs.append((start, end))
-            result = kept[-1]
-            del kept, ready
+            del ready
         after(result, numbers[-1])
         del result
         tail_us = _wait(self._device)
-        held = hold is not None and not hold.gave_up()
-        self._late[work.name] += hold is not None and not held and calls == 1
+        held = not hold.gave_up() if hold else None
+        if calls == 1:
+            self._late[work.name] = self._late[work.name] + 1 if held is False else 0
+        if self._hold and not hold:
+            held = False
         return Burst([start.elapsed_time(end) * 1e3 / calls for start, end in pairs], tail_us, held)
 
     def floor_us(self, calls: int) -> float | None:
@@ -121,6 +125,7 @@ class ClockTimer:
 
     name = "clock"
     least_calls = 1
+    lacks: str | None = None
 
     def __init__(self, device: torch.device, cache: str) -> None:
         self.cache = cache
@@ -136,11 +141,9 @@ class ClockTimer:
             elif not work.restores:
                 ready.pop(0)()
             start = perf_counter_ns()
-            kept = [call() for call in ready]
+            result = _made(ready, self.cache)
             end = perf_counter_ns()
             samples.append((end - start) / 1e3 / calls)
-            result = kept[-1]
-            del kept
         after(result, numbers[-1])
         return Burst(samples)
 
@@ -154,17 +157,19 @@ class HostTimer:
     name = "host"
     cache = "warm"
     least_calls = 20  # so that the one wait at the end hardly counts
+    lacks: str | None = None
 
     def __init__(self, device: torch.device, cache: str) -> None:
         self._device = device
 
     def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
+        if work.restores:
+            raise NotApplicable("a loop of calls is not timed where each call changes its inputs")
         _lead_in(work, lead)
         samples = []
         for window in range(windows):
             numbers, ready = _ready(work, calls, self.cache, turn and window == 0)
-            if not work.restores:
-                ready.pop(0)()
+            ready.pop(0)()
             _wait(self._device)
             start = perf_counter_ns()
             for call in ready:
@@ -195,21 +200,22 @@ class GraphTimer:
 
     name = "graph"
     least_calls = 8  # a replay has a cost of its own
+    lacks: str | None = None
 
     def __init__(self, device: torch.device, cache: str) -> None:
         self.cache = cache
         self._device = device
         self._flush = Flush(device) if cache == "cold" else None
         self._hold = _hold(device)
-        self._graphs: dict[str, tuple[torch.cuda.CUDAGraph, Any, int]] = {}
+        self._graphs: dict[str, tuple[int, torch.cuda.CUDAGraph, Any, int]] = {}
 
     def burst(self, work: Work, *, windows: int, calls: int, lead: int, turn: bool, after: After) -> Burst:
         if work.early or work.restores:
             raise NotApplicable("only a forward pass that leaves its inputs alone is captured in a graph")
-        key = f"{work.name} {calls}"
-        if key not in self._graphs:
-            self._graphs[key] = self._capture(work, calls)
-        graph, result, number = self._graphs[key]
+        if self._graphs.get(work.name, (0,))[0] != calls:
+            self._graphs.pop(work.name, None)  # its results' memory first
+            self._graphs[work.name] = (calls, *self._capture(work, calls))
+        _, graph, result, number = self._graphs[work.name]
         pairs = []
         for window in range(windows):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -244,10 +250,10 @@ class GraphTimer:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
-                kept = [call() for call in ready]
+                result = _made(ready, self.cache)
         except Exception as error:
             raise NotApplicable(f"cannot be captured in a CUDA graph: {error}") from error
-        return graph, kept[-1], numbers[-1]
+        return graph, result, numbers[-1]
 
 
 class NotApplicable(Exception):
@@ -278,6 +284,15 @@ def _ready(work: Work, calls: int, cache: str, turn: bool) -> tuple[list[int], l
     warm = cache == "warm"
     numbers = work.draw(calls + (warm and not work.restores), distinct=not warm)
     return numbers, work.calls(numbers)
+
+
+def _made(ready: list[Call], cache: str) -> Any:
+    """The last result. Cold, all are kept meanwhile, each at its own address: rewriting one would hit the cache."""
+    if cache == "cold":
+        return [call() for call in ready][-1]
+    for call in ready:
+        result = call()
+    return result
 
 
 def _lead_in(work: Work, count: int) -> None:

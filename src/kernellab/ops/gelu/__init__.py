@@ -11,6 +11,7 @@ from kernellab.ops.floats import has_gpu_kernel
 @kl.op(
     args=dict(x=kl.tensor("... N")),
     options={"approximate": ["tanh", "none"]},
+    cost=lambda x, **_: kl.Cost(read=[x], write=[x]),
     cases=kl.cases(
         shape=[(16384, 16384)],
         dtype=["float32", "bfloat16"],
