@@ -308,6 +308,8 @@ CHEATS = {
     "mutates-its-input-later": "changed its input while it was timed",
     "returns-its-input-later": "returned the memory of its input x",
     "recompiles-per-call": "in the timed region",
+    "caches-by-value": "it remembers results",
+    "patches-torch": "replaced torch.add",
 }
 
 

@@ -170,6 +170,9 @@ def parse_shapes(text: str) -> list[tuple[int, ...]]:
     return shapes
 
 
+_MOST_SIZES = 100_000
+
+
 def parse_sizes(name: str, text: str) -> list[int]:
     """`256,512`, `256:12672:128` (a range, end included) or `1024:65536:x2` (powers)."""
     sizes: list[int] = []
@@ -194,6 +197,8 @@ def parse_sizes(name: str, text: str) -> list[int]:
             else:
                 if int(step) < 1:
                     raise ValueError
+                if (last - first) // int(step) > _MOST_SIZES:
+                    raise UserError(f"--{name} {part}: more than {_MOST_SIZES} sizes")
                 sizes.extend(range(first, last + 1, int(step)))
         except ValueError:
             raise UserError(

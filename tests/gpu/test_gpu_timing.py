@@ -14,6 +14,8 @@ CHEATS = {
     "mutates-its-input-later": "wrong",
     "returns-its-input-later": "wrong",
     "recompiles-per-call": "timed region",
+    "caches-by-value": "it remembers results",
+    "patches-torch": "replaced torch.add",
     "side-stream": "came late",
     "side-stream-no-wait": "wrong",
 }

@@ -5,7 +5,7 @@ import torch
 import kernellab as kl
 
 
-@kl.op(cases=kl.cases(shape=[(256, 256)], dtype=["float32"]))
+@kl.op(cases=kl.cases(shape=[(1024, 1024)], dtype=["float32"]))
 def double(x):
     """x·2."""
     return x * 2
@@ -132,3 +132,25 @@ class Lazy(torch.Tensor):
 @double.impl("computes-when-looked-at")
 def _(x):
     return x.as_subclass(Lazy)
+
+
+_values = {}
+
+
+@double.impl("caches-by-value")
+def _(x):
+    key = (x.shape, x[0, 0].item(), x[-1, -1].item())
+    if key not in _values:
+        _values[key] = x * 2
+    return _values[key]
+
+
+_patched = []
+
+
+@double.impl("patches-torch")
+def _(x):
+    _patched.append(1)
+    if len(_patched) > 10:
+        torch.add = lambda a, b: torch.zeros_like(a)
+    return x * 2

@@ -82,6 +82,8 @@ class Checker:
             except BaseException as error:
                 failed = {"status": "error", "reason": f"supports= failed: {explain(error)}"}
                 return observed | failed | {"traceback": user_frames(error)}
+            if impl.mutates and self._pass is not FORWARD:
+                refusal = "not differentiable: it changes its inputs"
             if refusal is not None and trial == 0:
                 return observed | {"status": "skipped", "reason": refusal}
             if refusal is not None:
@@ -104,6 +106,8 @@ class Checker:
                 truth = self._truth(case)
         except CannotCheck as cannot:
             return {"status": "unknown", "reason": f"cannot check: {cannot}"}
+        except NotDifferentiable as no:
+            return {"status": "skipped", "reason": f"the reference is not differentiable: {no}"}
         try:
             called = self._call(impl, case, truth)
             if "status" in called:

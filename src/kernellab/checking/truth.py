@@ -16,8 +16,8 @@ from kernellab.case import Case
 from kernellab.checking.standin import standin
 from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
 from kernellab.declare import Op
-from kernellab.memory import is_memory_error
-from kernellab.passes import FORWARD, Pass, is_upstream
+from kernellab.memory import is_memory_error, out_of_memory
+from kernellab.passes import FORWARD, NotDifferentiable, Pass, is_upstream
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing
@@ -75,15 +75,18 @@ class TruthFinder:
             pristine = make_inputs.clone(inputs)
             oracle = self._oracle(case, inputs)
             manual = self._compute(op.reference, inputs, case)
+            if any(t.is_complex() for t in oracle):
+                raise CannotCheck("complex results are not compared yet")
             manual_errors = self._errors(manual, oracle)
             synchronise(self.device)
             if not all(map(same_bits, inputs.values(), pristine.values())):
                 raise CannotCheck("the reference changes its input")
-        except CannotCheck:
+        except (CannotCheck, NotDifferentiable):
             raise
         except BaseException as error:
             if is_memory_error(error):
-                raise CannotCheck(f"the oracle does not fit in memory at {case.size_label}") from None
+                more = out_of_memory(error, self.device)["reason"]
+                raise CannotCheck(f"the oracle does not fit in memory at {case.size_label}: {more}") from None
             raise CannotCheck(f"the reference failed: {explain(error)}") from None
         theirs = self._pytorchs_own(case, inputs, oracle, manual, manual_errors)
         name, peer, peer_errors = theirs or ("manual", manual, manual_errors)

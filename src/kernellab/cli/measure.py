@@ -106,7 +106,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         "request": case_request(args, rest).to_json(),
         "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
         "device": device,
-        "seed": args.seed if args.seed is not None else 0,
+        "seed": _seed(args.seed),
         "cells": _cells(args.cells),
         "timeout_s": _positive("--timeout", args.timeout if args.timeout is not None else 60.0),
     }
@@ -116,10 +116,16 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         if args.quick:
             found |= {"rounds": 8, "seconds": 0.2}
         if args.rounds is not None:
-            found["rounds"] = int(_positive("--rounds", args.rounds))
+            found["rounds"] = int(_positive("--rounds", args.rounds, 1e6))
         if args.seconds is not None:
             found["seconds"] = _positive("--seconds", args.seconds)
     return found
+
+
+def _seed(value: int | None) -> int:
+    if value is not None and not 0 <= value < 1 << 53:
+        raise UserError(f"--seed {value}: must be between 0 and 2^53")
+    return value or 0
 
 
 def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
@@ -158,7 +164,7 @@ def _precision(text: str) -> float:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise UserError(f"--precision {text!r}: write a share, 0.005 or 0.5%") from None
-    return _positive("--precision", value)
+    return _positive("--precision", value, 1.0)
 
 
 def _absolute(target: str) -> str:
@@ -167,9 +173,9 @@ def _absolute(target: str) -> str:
     return f"{Path(path).resolve()}{colon}{op}" if path.endswith(".py") and Path(path).is_file() else target
 
 
-def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise UserError(f"{name} {value:g}: must be above 0")
+def _positive(name: str, value: float, most: float = 1e9) -> float:
+    if not 0 < value <= most:
+        raise UserError(f"{name} {value:g}: must be above 0 and at most {most:g}")
     return value
 
 

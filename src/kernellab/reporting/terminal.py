@@ -152,6 +152,9 @@ def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: 
             _print_line(out, head, _said(result, "time" in record["stages"]))
         failed = [f"{e['timer']} timer: {e['status']}: {e['reason']}" for e in verdict.faults(result)]
         notes = failed if result["derived"]["status"] == "ok" else []
+        gradients = result.get("gradients") or {}
+        if gradients.get("status") == "skipped":
+            notes.append(f"no backward: {gradients['reason']}")
         for note in [*notes, *(g["detail"] for g in result["guards"]), *((result["check"] or {}).get("notes") or [])]:
             _print_line(out, head, Text(f"note: {note}", style="yellow"))
         for line in details.of(result) if verbose else ():

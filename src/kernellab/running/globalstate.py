@@ -6,12 +6,21 @@ A way that switches tf32 on, or replaces `torch.softmax`, would change what its 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+from kernellab.checking.spot import Spot
+from kernellab.timing import sets, timers
+
+
+def _affinity() -> frozenset[int] | None:
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
 
 # What is watched: a name, how to read it, how to put it back.
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
@@ -28,6 +37,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
         lambda: torch.backends.cudnn.benchmark,
         lambda on: setattr(torch.backends.cudnn, "benchmark", on),
     ),
+    "cores it may run on": (_affinity, lambda cores: os.sched_setaffinity(0, cores)),
     "deterministic algorithms": (
         torch.are_deterministic_algorithms_enabled,
         lambda on: torch.use_deterministic_algorithms(on),
@@ -41,7 +51,13 @@ _NAMESPACES: dict[str, Any] = {
     "torch.cuda": torch.cuda,
     "torch.cuda.Event": torch.cuda.Event,
     "torch.cuda.Stream": torch.cuda.Stream,
+    "torch.autograd.graph": torch.autograd.graph,
     "time": time,
+    # And what watches them:
+    "kernellab.timing.timers": timers,
+    "kernellab.timing.sets": sets,
+    "kernellab.timing.sets.InputSets": sets.InputSets,
+    "kernellab.checking.spot.Spot": Spot,
 }
 _UNREADABLE = object()
 
@@ -56,8 +72,28 @@ def _read(read: Callable[[], Any]) -> Any:
         return _UNREADABLE
 
 
-def _functions(space: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(space).items() if callable(value)}
+class Functions:
+    """The functions a way could replace, as they are now."""
+
+    def __init__(self) -> None:
+        self._without_dynamo = "torch._dynamo" not in sys.modules
+        self._before = [
+            (label, space, name, value)
+            for label, space in _NAMESPACES.items()
+            for name, value in vars(space).items()
+            if callable(value)
+        ]
+
+    def put_back(self) -> list[str]:
+        """Undo every replacement, and say which there were. About 0.2 ms."""
+        found = []
+        for label, space, name, value in self._before:
+            now = vars(space).get(name)
+            if now is value or (self._without_dynamo and getattr(now, "__wrapped__", None) is value):
+                continue  # the latter is torch's own doing: importing its compiler wraps torch.manual_seed
+            found.append(f"{label}.{name}")
+            setattr(space, name, value)
+        return found
 
 
 @contextlib.contextmanager
@@ -83,22 +119,21 @@ def settings_guarded(report: Report) -> Iterator[None]:
 @contextlib.contextmanager
 def guarded(report: Report) -> Iterator[None]:
     """As `settings_guarded`, and for functions of torch and time that the body replaced, and the random generator."""
-    functions = {name: _functions(space) for name, space in _NAMESPACES.items()}
-    without_dynamo = "torch._dynamo" not in sys.modules
+    functions = Functions()
     generator = torch.get_rng_state()
     try:
         with settings_guarded(report):
             yield
     finally:
-        for name, space in _NAMESPACES.items():
-            now = _functions(space)
-            for attribute, value in functions[name].items():
-                found = now.get(attribute)
-                if without_dynamo and getattr(found, "__wrapped__", None) is value:
-                    continue  # torch's own doing: importing its compiler wraps torch.manual_seed
-                if found is not value:
-                    report(f"replaced {name}.{attribute}")
-                    setattr(space, attribute, value)
-        if not torch.equal(generator, torch.get_rng_state()):
+        for name in functions.put_back():
+            report(f"replaced {name}")
+        if drew_random_numbers(generator):
             report("drew from torch's global random generator")
-            torch.set_rng_state(generator)
+
+
+def drew_random_numbers(before: torch.Tensor) -> bool:
+    """Whether torch's global generator has moved on since; it is set back."""
+    if torch.equal(before, torch.get_rng_state()):
+        return False
+    torch.set_rng_state(before)
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -14,6 +14,7 @@ from kernellab.blame import explain, user_frames
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
 from kernellab.inputs import Inputs
+from kernellab.intervals import quantile
 from kernellab.machine.telemetry import Telemetry
 from kernellab.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.passes import pass_of
@@ -23,10 +24,24 @@ from kernellab.running.task import Task
 from kernellab.running.witness import Witness
 from kernellab.timing.rounds import Plan, Rounds
 from kernellab.timing.sets import InputSets
-from kernellab.timing.timers import NotApplicable, timer_for
+from kernellab.timing.timers import NotApplicable, Timer, timer_for
 from kernellab.timing.work import Work
 
+_UNSEEN, _CACHED = 3, 1.5  # windows on inputs never met before; so many times as long there is remembering
 _SHARE_FOR_SETS = 0.25  # of the free memory: copies of the inputs and the results of one window
+
+
+def _same_memory(a: Any, b: Any) -> bool:
+    """Whether a tensor of one lives in the memory of one of the other."""
+    mine, theirs = (
+        {t.untyped_storage().data_ptr() for t in (x if isinstance(x, (tuple, list)) else (x,)) if _is_stored(t)}
+        for x in (a, b)
+    )
+    return bool(mine & theirs)
+
+
+def _is_stored(t: Any) -> bool:
+    return isinstance(t, torch.Tensor) and t.numel() > 0
 
 
 class Failed(Exception):
@@ -94,12 +109,19 @@ class SeriesWork:
             for name in names:  # whatever is still to be built is built here, outside every sample
                 with self._running(name, "build"):
                     self._built(works[name])
+                    witness.refuse_replacing(works[name], timed=False)
             built = monotonic()
+            taken: dict[str, list[float]] = {name: [] for name in names}
             for number, samples in enumerate(rounds):
                 if number == 0:
                     warm = self.telemetry.now
+                for name, times in samples.items():
+                    taken[name] += times
                 self.channel.send("round", **self.series, round=number, samples_us=samples, calls=rounds.calls)
             self.telemetry.sample(force=True)
+            if timer.cache == "cold":
+                usual = {name: quantile(times, 0.9) for name, times in taken.items()}
+                self._on_unseen_inputs(timer, works, rounds.calls, sets, usual)
             floors = {calls: timer.floor_us(calls) for calls in set(rounds.calls.values())}
         self.spent["build"] += built - began
         self.spent["warm-up"] += rounds.warmup_s
@@ -118,6 +140,36 @@ class SeriesWork:
             telemetry=self.telemetry.columns(since=warm),
         )
 
+    def _on_unseen_inputs(
+        self,
+        timer: Timer,
+        works: Mapping[str, Work],
+        calls: Mapping[str, int],
+        sets: InputSets,
+        usual: Mapping[str, float],
+    ) -> None:
+        """A way that answers from a cache keyed by values is right, and fast, only on inputs it has met before.
+
+        `usual` is what nine in ten of its samples are below: a way with slow moments is not one that remembers.
+        """
+        fresh: dict[str, list[float]] = {name: [] for name, work in works.items() if not work.restores}
+        for attempt in range(_UNSEEN):
+            for number in range(len(sets)):
+                seed = self.task.seed + 7919 * (1 + number + attempt * len(sets))
+                sets.write(number, self._pass.inputs(self.op, self.case, seed, self.device))
+            for name, times in fresh.items():
+                with self._running(name, "time"):
+                    burst = timer.burst(
+                        works[name], windows=1, calls=calls[name], lead=0, turn=False, after=lambda result, number: None
+                    )
+                times += burst.samples
+        sets.turn()
+        for name, times in fresh.items():
+            longer = min(times) / usual[name] if usual[name] > 0 else 1.0
+            if longer > _CACHED:
+                why = f"takes {longer:.2g} times as long on inputs it has not seen before: it remembers results"
+                raise Failed(name, Wrong(why))
+
     def _work(self, name: str, sets: InputSets, order: random.Random) -> Work:
         impl = self.op[name]
 
@@ -128,8 +180,11 @@ class SeriesWork:
         return Work(name, sets, prepare, order=order, restores=restores, early=early)
 
     def _built(self, work: Work) -> None:
-        work.calls([0])[0]()
+        first, second = (work.calls([0])[0]() for _ in range(2))
         synchronise(self.device)
+        if _same_memory(first, second) and not _same_memory(first, tuple(work.sets[0].values())):
+            self._note(work.name, "gives every result the same memory: whoever keeps one finds it changed by the next")
+        del first, second
         call = work.calls([0])[0]
         self.channel.send("memory", impl=work.name, **self.series, memory=peak(call, self.device))
 

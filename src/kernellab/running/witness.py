@@ -14,6 +14,7 @@ from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Outputs, Wrong, tensors_of
 from kernellab.declare import Op
 from kernellab.machine.telemetry import Telemetry
+from kernellab.running.globalstate import Functions, drew_random_numbers
 from kernellab.timing.timers import After, Burst
 from kernellab.timing.watch import Watch
 from kernellab.timing.work import Work
@@ -45,6 +46,9 @@ class Witness:
         self._tails: dict[str, list[float]] = {}
         self._seen: dict[str, int] = {}
         self._spoiled = False  # somebody has changed an input, and it is not yet known who
+        self._functions, self._generator = Functions(), torch.get_rng_state()
+        self._known_clean = True  # what the functions and the generator were before this burst
+        self._tampered = False  # somebody has replaced a function, and it is not yet known who
         self._mark = 0
         self._pending: tuple[Outputs, int, torch.Tensor, torch.Tensor | None] | None = None
 
@@ -71,15 +75,24 @@ class Witness:
     def _intact(self, work: Work, number: int) -> torch.Tensor | None:
         """Looked at after a way's first bursts, then now and then; always once an input has been spoiled."""
         seen = self._seen[work.name] = self._seen.get(work.name, 0) + 1
-        due = seen <= 2 or self._spoiled or self._chance.random() < _CHECKSUMS
-        return work.sets.intact(number) if due and not work.restores else None
+        if work.restores:
+            return None
+        if self._spoiled:
+            return work.sets.all_intact()
+        return work.sets.intact(number) if seen <= 2 or self._chance.random() < _CHECKSUMS else None
 
     def judge(self, work: Work, burst: Burst, *, timed: bool) -> None:
-        if timed:
-            self._refuse_compiling(work)
+        compiled = self._watch.since(self._mark) if timed else []
         if timed and burst.held is False:
             self._note(work.name, "its stream could not be held back: its time may contain launches and waiting")
         self._refuse_work_left(work, burst)
+        self.refuse_replacing(work, timed=timed and not compiled)
+        if compiled and not self._tampered:  # a replaced function makes its neighbours compile anew
+            first = compiled[0]
+            raise CompiledInside(
+                f"{first.kind} of {first.name} in the timed region ({first.seconds:.3g} s): a time would include it"
+            )
+        self._spoiled |= work.sets.spoiled()
         if self._pending is not None:
             outputs, number, fine, intact = self._pending
             self._pending = None
@@ -87,13 +100,18 @@ class Witness:
             if not (unchanged and bool(fine)):
                 self._accuse(work, outputs, number)
 
-    def _refuse_compiling(self, work: Work) -> None:
-        events = self._watch.since(self._mark)
-        if events:
-            first = events[0]
-            raise CompiledInside(
-                f"{first.kind} of {first.name} in the timed region ({first.seconds:.3g} s): a time would include it"
-            )
+    def refuse_replacing(self, work: Work, *, timed: bool) -> None:
+        """Looked at after every burst of the warm-up, then now and then; always once somebody has been caught."""
+        exact, self._known_clean = self._known_clean, False
+        if timed and not self._tampered and self._chance.random() > _CHECKSUMS:
+            return
+        self._known_clean = True
+        if drew_random_numbers(self._generator) and exact:
+            self._note(work.name, "drew from torch's global random generator")
+        replaced = self._functions.put_back()
+        self._tampered |= bool(replaced)
+        if replaced and exact:
+            raise Wrong(f"replaced {replaced[0]}")
 
     def _refuse_work_left(self, work: Work, burst: Burst) -> None:
         if burst.tail_us is None:
@@ -107,8 +125,10 @@ class Witness:
     def _accuse(self, work: Work, outputs: Outputs, number: int) -> None:
         """A result or an input is not what it must be. Find out whose doing it is, on inputs written anew."""
         spot = self._spots[work.sets.content(number)]
+        replaced = self._functions.put_back()  # a neighbour's doing, if this way is right without it
+        self._tampered |= bool(replaced)
         complaint = spot.complain(outputs)
-        was_intact = work.restores or bool(work.sets.intact(number))
+        was_intact = not replaced and (work.restores or bool(work.sets.all_intact()))
         for one in range(len(work.sets)):
             work.sets.restore(one)
         again = tensors_of(_without_none(work.calls([number])[0](), work, number))
@@ -119,7 +139,9 @@ class Witness:
             raise spot.complain(again)
         if was_intact:
             raise complaint
-        self._spoiled = True  # by a neighbour, or by this way now and then: from now on every burst is looked at
+        self._spoiled |= (
+            not replaced
+        )  # by a neighbour, or by this way now and then: from now on every burst is looked at
 
 
 def _without_none(result: Any, work: Work, number: int) -> Any:

@@ -38,7 +38,9 @@ class Work:
         return [(start + i * distinct) % len(self.sets) for i in range(count)]
 
     def calls(self, numbers: list[int]) -> list[Call]:
+        """The calls, ready to be made. Those on one and the same set see it as tensors of versions of their own."""
         if self.restores:
             for number in numbers:
                 self.sets.restore(number)
-        return [self._prepare(self.sets[number]) for number in numbers]
+        alike = len(set(numbers)) < len(numbers)
+        return [self._prepare(self.sets.another(n) if alike else self.sets[n]) for n in numbers]
