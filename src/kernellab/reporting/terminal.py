@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab import verdict
+from kernellab.intervals import FEWEST
 from kernellab.reporting import chart, curves, details, panel, series, sweep, words
 
 _PIPED_WIDTH = 160
@@ -58,8 +59,14 @@ def _over_rival(r: Mapping[str, Any]) -> str:
     s = r["derived"]["speedup"]["fastest_other"]
     if s is None:
         return ""
-    said = {"same": "same as", "not resolved": "not resolved:"}.get(s["verdict"], words.times(s["median"]))
+    unresolved = "too few rounds:" if _few(r) else "not resolved:"
+    said = {"same": "same as", "not resolved": unresolved}.get(s["verdict"], words.times(s["median"]))
     return f"{said} {s['over']} {_interval(s)}"
+
+
+def _few(r: Mapping[str, Any]) -> bool:
+    """No interval has 99 % confidence with so few rounds."""
+    return bool(r["derived"]["time"]["rounds"] < FEWEST)
 
 
 def _rate(r: Mapping[str, Any]) -> str:
@@ -301,7 +308,9 @@ def _winner(group: list[Mapping[str, Any]]) -> str | None:
     elif rival["verdict"] == "same":
         said = f"{best['impl']} and {rival['over']} are equally fast"
     else:
-        said = f"{best['impl']} leads, though its lead over {rival['over']} is not resolved"
+        count = words.count(best["derived"]["time"]["rounds"], "round")
+        why = f"cannot be told from {count}" if _few(best) else "is not resolved"
+        said = f"{best['impl']} leads, though its lead over {rival['over']} {why}"
     if base and rival and base["over"] != rival["over"]:
         said += f"; {words.times(base['median'])} as fast as {base['over']}"
     limit = best["derived"]["limit"]

@@ -4,7 +4,7 @@
 returns the time of a call in each, in microseconds. Cold windows start with an emptied cache and use every
 input set once; warm ones repeat one set. `lead` calls go before, untimed. `turn` lets the inputs change
 contents first. `after(result, number)` is called
-with the last result and its input set as soon as everything is queued: what it queues runs right behind the
+with a result of the last window and its input set as soon as everything is queued: what it queues runs right behind the
 last call, on the same stream, and is waited for together with it.
 """
 
@@ -88,11 +88,11 @@ class EventTimer:
                 elif not work.restores:
                     ready.pop(0)()
                 start.record()
-                result = _made(ready, self.cache)
+                result, at = _made(ready, self.cache, work)
                 end.record()
             pairs.append((start, end))
             del ready
-        after(result, numbers[-1])
+        after(result, numbers[at])
         del result
         tail_us = _wait(self._device)
         held = not hold.gave_up() if hold else None
@@ -141,10 +141,10 @@ class ClockTimer:
             elif not work.restores:
                 ready.pop(0)()
             start = perf_counter_ns()
-            result = _made(ready, self.cache)
+            result, at = _made(ready, self.cache, work)
             end = perf_counter_ns()
             samples.append((end - start) / 1e3 / calls)
-        after(result, numbers[-1])
+        after(result, numbers[at])
         return Burst(samples)
 
     def floor_us(self, calls: int) -> float | None:
@@ -250,10 +250,10 @@ class GraphTimer:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
-                result = _made(ready, self.cache)
+                result, at = _made(ready, self.cache, work)
         except Exception as error:
             raise NotApplicable(f"cannot be captured in a CUDA graph: {error}") from error
-        return graph, result, numbers[-1]
+        return graph, result, numbers[at]
 
 
 class NotApplicable(Exception):
@@ -286,13 +286,19 @@ def _ready(work: Work, calls: int, cache: str, turn: bool) -> tuple[list[int], l
     return numbers, work.calls(numbers)
 
 
-def _made(ready: list[Call], cache: str) -> Any:
-    """The last result. Cold, all are kept meanwhile, each at its own address: rewriting one would hit the cache."""
+def _made(ready: list[Call], cache: str, work: Work) -> tuple[Any, int]:
+    """Make the calls; one of the results, and which it is.
+
+    Cold, all results are kept meanwhile, each at its own address: rewriting one would hit the cache. Any of them
+    may be asked for, so that no call can be skipped safely. Warm, there is only the last.
+    """
     if cache == "cold":
-        return [call() for call in ready][-1]
+        kept = [call() for call in ready]
+        at = work.any_of(len(kept))
+        return kept[at], at
     for call in ready:
         result = call()
-    return result
+    return result, -1
 
 
 def _lead_in(work: Work, count: int) -> None:

@@ -37,6 +37,9 @@ class Work:
         start = self._order.randrange(len(self.sets))
         return [(start + i * distinct) % len(self.sets) for i in range(count)]
 
+    def any_of(self, count: int) -> int:
+        return self._order.randrange(count)
+
     def calls(self, numbers: list[int]) -> list[Call]:
         """The calls, ready to be made. Those on one and the same set see it as tensors of versions of their own."""
         if self.restores:
