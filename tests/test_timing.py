@@ -89,16 +89,17 @@ def recorder(sets, log, **more):
 
 
 def test_a_cold_window_uses_every_set_once_and_hands_over_any_of_its_results():
-    sets, log, seen = made_sets(), [], []
+    sets, log, seen = made_sets(5), [], []
     timer = ClockTimer(CPU, "cold")
     work = recorder(sets, log)
     burst = timer.burst(work, windows=1, calls=4, lead=0, turn=False, after=lambda y, n: seen.append((y, n)))
-    assert sorted(log) == sorted(sets[i]["x"].data_ptr() for i in range(4))
+    # A quick call goes first, on inputs of its own: emptying the cache has emptied it of the code too.
+    assert sorted(log) == sorted(sets[i]["x"].data_ptr() for i in range(5))
     assert seen[0][0].data_ptr() == sets[seen[0][1]]["x"].data_ptr()
     for _ in range(30):
         timer.burst(work, windows=1, calls=4, lead=0, turn=False, after=lambda y, n: seen.append((y, n)))
-    asked = {log.index(y.data_ptr(), 4 * i) - 4 * i for i, (y, _) in enumerate(seen)}
-    assert asked == {0, 1, 2, 3}  # any of a window's results may be looked at
+    asked = {log.index(y.data_ptr(), 5 * i) - 5 * i for i, (y, _) in enumerate(seen)}
+    assert asked == {1, 2, 3, 4}  # any of a window's results may be looked at
     assert len(burst.samples) == 1
 
 
@@ -146,7 +147,7 @@ def test_results_are_kept_apart_when_cold_and_not_when_warm():
         ClockTimer(CPU, cache).burst(work, windows=1, calls=4, lead=0, turn=False, after=lambda y, n: None)
         return max(most)
 
-    assert most_alive("cold") == 4
+    assert most_alive("cold") >= 4
     assert most_alive("warm") <= 2
 
 
@@ -311,7 +312,7 @@ CHEATS = {
     "lazy-after-the-tenth-call": "values looked at are wrong",
     "mutates-its-input-later": "changed its input while it was timed",
     "returns-its-input-later": "returned the memory of its input x",
-    "recompiles-per-call": "in the timed region",
+    "recompiles-per-call": "while timing",  # compiled in the timed region, or the limit of recompiles is hit
     "caches-by-value": "it remembers results",
     "patches-torch": "replaced torch.add",
 }

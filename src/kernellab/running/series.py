@@ -22,7 +22,7 @@ from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded, settings_guarded
 from kernellab.running.task import Task
 from kernellab.running.witness import Witness
-from kernellab.timing.rounds import Plan, Rounds
+from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
 from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import NotApplicable, Timer, timer_for
 from kernellab.timing.work import Work
@@ -192,7 +192,7 @@ class SeriesWork:
         """How many input sets, each with a result of about its size, fit comfortably beside everything else."""
         fitting = int(_SHARE_FOR_SETS * free_bytes(self.device) / max(1, 2 * sets.bytes))
         fewest = len(sets.masters)  # neighbouring calls differ where there are two contents
-        return max(fewest, min(32, fitting))
+        return max(fewest, min(1 + MOST_CALLS, fitting))
 
     @contextlib.contextmanager
     def _running(self, name: str, phase: str) -> Iterator[None]:

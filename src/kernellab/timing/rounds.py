@@ -24,7 +24,7 @@ Running = Callable[[str], AbstractContextManager[None]]
 
 # A window is long enough that opening and closing it hardly counts: at most 32 calls, about 250 µs.
 _WINDOW_US = 250.0
-_MOST_CALLS = 32
+MOST_CALLS = 32
 # A burst is one to six windows, as many as fit into 3 ms: between bursts the device waits for the verification.
 _BURST_US = 3000.0
 _MOST_WINDOWS = 6
@@ -35,7 +35,7 @@ _LEAD = 0.15  # how often an untimed call goes first
 
 
 def calls_per_window(us: float) -> int:
-    return min(max(1, int(_WINDOW_US / max(us, 1e-3))), _MOST_CALLS)
+    return min(max(1, int(_WINDOW_US / max(us, 1e-3))), MOST_CALLS)
 
 
 class Witness(Protocol):
@@ -75,14 +75,14 @@ class Rounds:
     witness: Witness
     running: Running
     seed: int
-    most_sets: int = _MOST_CALLS
+    most_sets: int = 1 + MOST_CALLS
     warmups: int = 0
     warmup_s: float = 0.0
     steady: bool = False
     looks: list[int] = field(default_factory=list)
     decided: bool = False
     calls: dict[str, int] = field(default_factory=dict)
-    _most_calls: int = _MOST_CALLS
+    _most_calls: int = MOST_CALLS
     _late: Counter[str] = field(default_factory=Counter)  # how often in a row a hold gave up
     _windows: dict[str, float] = field(default_factory=dict)  # at most, in a burst
 
@@ -132,12 +132,12 @@ class Rounds:
         fastest = min(times.values())
         for name, us in times.items():
             fitting = calls_per_window(fastest if us < 8 * fastest else us)
-            wanted = min(max(self.timer.least_calls, fitting), self.most_sets, self._most_calls)
+            wanted = min(max(self.timer.least_calls, fitting), max(1, self.most_sets - 1), self._most_calls)
             self.calls[name] = 1 if self._alone(name) else wanted
             windows = _BURST_US / max(us * self.calls[name], 1e-3)
             self._windows[name] = min(max(_FEWEST_WINDOWS, windows), _MOST_WINDOWS)
         for work in self.works.values():
-            work.sets.grow(max(self.calls.values()))
+            work.sets.grow(min(1 + max(self.calls.values()), self.most_sets))  # one more, for a call that goes first
 
     def _alone(self, name: str) -> bool:
         """A way that changes its inputs finds them written anew once a window: warm calls share one input set."""
