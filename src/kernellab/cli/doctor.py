@@ -53,15 +53,15 @@ def _examine(args: argparse.Namespace) -> int:
 
 
 def _measure_equals(args: argparse.Namespace) -> int:
-    from kernellab.cli.options import device_in
+    from kernellab.cli.options import device_in, positive
     from kernellab.machine import variation
     from kernellab.validation.repeat import repeat
     from kernellab.validation.summary import summarise, variations
 
     runs = args.runs if args.runs is not None else _AA_RUNS
     for name, value in (("--runs", runs), ("--seconds", args.seconds)):
-        if value is not None and not value > 0:
-            raise UserError(f"{name} {value:g}: must be above 0")
+        if value is not None:
+            positive(name, value)
     device = device_in(args.device)
     with tempfile.TemporaryDirectory(prefix="kernellab-aa-") as scratch:
         folder = Path(args.out or scratch)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kernellab.cli.options import case_request, project_defaults
+from kernellab.cli.options import case_request, device_in, positive, project_defaults
 from kernellab.errors import UserError, nearest
 
 _STAGES = {"run": ["check", "time"], "check": ["check"], "bench": ["check", "time"]}
@@ -97,18 +97,15 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
             setattr(args, name, [value] if name == "dtype" else value)
     if not args.target:
         raise UserError(f"no op named: klab {args.verb} gelu, or a file of your own. klab list shows the ops")
-    device = args.device or "auto"
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
-        raise UserError(f"no device {device!r}: cpu, cuda or cuda:1")
     found: dict[str, Any] = {
         "targets": [_absolute(target) for target in args.target],
         "stages": _STAGES[args.verb],
         "request": case_request(args, rest).to_json(),
         "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
-        "device": device,
+        "device": device_in(args.device),
         "seed": _seed(args.seed),
         "cells": _cells(args.cells),
-        "timeout_s": _positive("--timeout", args.timeout if args.timeout is not None else 60.0),
+        "timeout_s": positive("--timeout", args.timeout if args.timeout is not None else 60.0),
     }
     if args.verb != "check":
         found["refresh_ceilings"] = args.refresh_ceilings
@@ -116,9 +113,9 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         if args.quick:
             found |= {"rounds": 8, "seconds": 0.2}
         if args.rounds is not None:
-            found["rounds"] = int(_positive("--rounds", args.rounds, 1e6))
+            found["rounds"] = int(positive("--rounds", args.rounds, 1e6))
         if args.seconds is not None:
-            found["seconds"] = _positive("--seconds", args.seconds)
+            found["seconds"] = positive("--seconds", args.seconds)
     return found
 
 
@@ -164,19 +161,13 @@ def _precision(text: str) -> float:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise UserError(f"--precision {text!r}: write a share, 0.005 or 0.5%") from None
-    return _positive("--precision", value, 1.0)
+    return positive("--precision", value, 1.0)
 
 
 def _absolute(target: str) -> str:
     """A file is remembered by its full path, so that a run can be resumed from anywhere."""
     path, colon, op = target.partition(":")
     return f"{Path(path).resolve()}{colon}{op}" if path.endswith(".py") and Path(path).is_file() else target
-
-
-def _positive(name: str, value: float, most: float = 1e9) -> float:
-    if not 0 < value <= most:
-        raise UserError(f"{name} {value:g}: must be above 0 and at most {most:g}")
-    return value
 
 
 def _cells(text: str | None) -> list[int] | None:
@@ -231,7 +222,7 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     from kernellab.running.record import Journal, read_journal
     from kernellab.running.settings import Settings
 
-    given: tuple[str, ...] = (
+    given = [
         "impl",
         "shape",
         "dtype",
@@ -243,8 +234,12 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
         "rounds",
         "cells",
         "out",
-    )
-    given += ("precision", "passes", "timer", "cache", "pin")
+        "precision",
+        "passes",
+        "timer",
+        "cache",
+        "pin",
+    ]
     flags = args.quick or getattr(args, "panel", False) or getattr(args, "only_times", False)
     if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")

@@ -91,6 +91,12 @@ def device_in(text: str | None) -> str:
     return device
 
 
+def positive(name: str, value: float, most: float = 1e9) -> float:
+    if not 0 < value <= most:
+        raise UserError(f"{name} {value:g}: must be above 0 and at most {most:g}")
+    return value
+
+
 def options_in(texts: list[str]) -> dict[str, list[str]]:
     options: dict[str, list[str]] = {}
     for text in texts:

@@ -91,7 +91,7 @@ def _settled(events: Iterable[Event]) -> list[Event]:
 # What may be joined ------------------------------------------------------------------------------------
 
 
-def machine_class(record: Mapping[str, Any]) -> dict[str, Any]:
+def _decisive(record: Mapping[str, Any]) -> dict[str, Any]:
     """What decides speed and results; which board of its kind it was does not."""
     environment, machine = record["environment"], record["machine"]
     gpu = next((g for g in environment["gpus"] if g["uuid"] in machine["name"]), None)
@@ -101,7 +101,7 @@ def machine_class(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_other(first: _Run, other: _Run) -> None:
-    mine, theirs = ({**machine_class(r.record), "seed": r.record["seed"]} for r in (first, other))
+    mine, theirs = ({**_decisive(r.record), "seed": r.record["seed"]} for r in (first, other))
     differing = [
         f"{name} ({mine.get(name)}, {theirs.get(name)})"
         for name in dict.fromkeys([*mine, *theirs])

@@ -15,7 +15,7 @@ from kernellab.errors import UserError, nearest
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.machine.paths import cache_dir, file_name, replace_file
 from kernellab.running.post import Event, Lost, Post
-from kernellab.running.record import Journal, result_of
+from kernellab.running.record import SERIES, Journal, result_of
 from kernellab.running.settings import Settings, needed_checks
 
 _CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed
@@ -260,7 +260,7 @@ class Runner:
         if kind == "waiting":
             self.progress.say(event["reason"])
         if kind == "series":
-            self._series = {k: event[k] for k in ("pass", "timer", "cache")}
+            self._series = {k: event[k] for k in SERIES}
         if kind == "culprit":
             self._blame(group, Lost(event["impl"], "check", "crashed", event["reason"]))
         if kind == "begin" and event["impl"] is not None:

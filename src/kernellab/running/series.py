@@ -119,13 +119,14 @@ class SeriesWork:
                     taken[name] += times
                 self.channel.send("round", **self.series, round=number, samples_us=samples, calls=rounds.calls)
             self.telemetry.sample(force=True)
+            ended = monotonic()
             if timer.cache == "cold":
                 usual = {name: quantile(times, 0.9) for name, times in taken.items()}
                 self._on_unseen_inputs(timer, works, rounds.calls, sets, usual)
             floors = {calls: timer.floor_us(calls) for calls in set(rounds.calls.values())}
         self.spent["build"] += built - began
         self.spent["warm-up"] += rounds.warmup_s
-        self.spent["timed"] += monotonic() - built - rounds.warmup_s
+        self.spent["timed"] += ended - built - rounds.warmup_s
         self.channel.send(
             "timed",
             **self.series,
