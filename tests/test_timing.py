@@ -314,6 +314,7 @@ CHEATS = {
     "returns-its-input-later": "returned the memory of its input x",
     "recompiles-per-call": "while timing",  # compiled in the timed region, or the limit of recompiles is hit
     "caches-by-value": "it remembers results",
+    "caches-copies-by-value": "times as long on inputs it has not seen",
     "patches-torch": "replaced torch.add",
 }
 

@@ -15,6 +15,7 @@ CHEATS = {
     "returns-its-input-later": "wrong",
     "recompiles-per-call": "timed region",
     "caches-by-value": "it remembers results",
+    "caches-copies-by-value": "times as long on inputs it has not seen",
     "patches-torch": "replaced torch.add",
     "side-stream": "came late",
     "side-stream-no-wait": "wrong",

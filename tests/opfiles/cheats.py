@@ -144,6 +144,18 @@ def _(x):
     return _values[key]
 
 
+_copied = {}
+
+
+@double.impl("caches-copies-by-value")
+def _(x):
+    key = (x.shape, x[0, 0].item(), x[-1, -1].item())
+    if key not in _copied:
+        for _ in range(20):  # what it saves later
+            _copied[key] = x * 2
+    return _copied[key].clone()
+
+
 _patched = []
 
 

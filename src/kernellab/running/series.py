@@ -183,11 +183,25 @@ class SeriesWork:
     def _built(self, work: Work) -> None:
         first, second = (work.calls([0])[0]() for _ in range(2))
         synchronise(self.device)
-        if _same_memory(first, second) and not _same_memory(first, tuple(work.sets[0].values())):
+        mine = _same_memory(first, tuple(work.sets[0].values()))
+        if _same_memory(first, second) and not mine:
             self._note(work.name, "gives every result the same memory: whoever keeps one finds it changed by the next")
+        if not mine and self._remembers(work, first):
+            raise Wrong("answers a call on other inputs of the same values with an old result: it remembers results")
         del first, second
         call = work.calls([0])[0]
         self.channel.send("memory", impl=work.name, **self.series, memory=peak(call, self.device))
+
+    def _remembers(self, work: Work, first: Any) -> bool:
+        """Whether inputs elsewhere, given the values of set 0, get the very result that set 0 got."""
+        sets = work.sets
+        if len(sets.masters) < 2:
+            return False
+        other = work.calls([1])[0]()
+        sets.write(1, sets.masters[sets.content(0)])
+        again = work.calls([1])[0]()
+        sets.restore(1)
+        return _same_memory(first, again) and not _same_memory(first, other)
 
     def _affordable(self, sets: InputSets) -> int:
         """How many input sets, each with a result of about its size, fit comfortably beside everything else."""
