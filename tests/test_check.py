@@ -11,8 +11,10 @@ from conftest import OPFILES
 from kernellab import inputs
 from kernellab.case import Case, CaseRequest
 from kernellab.checking.check import Checker
+from kernellab.checking.examine import Examiner
 from kernellab.checking.interpreter import to_bfloat16_bits
 from kernellab.checking.standin import largest, standin
+from kernellab.checking.trial import Trial
 from kernellab.targets import Target, load
 
 CPU = torch.device("cpu")
@@ -190,10 +192,10 @@ def test_zeros_the_mean_and_a_permutation_are_wrong_through_the_checker_at_size(
 
 
 def test_a_sliced_oracle_is_the_whole_oracle():
-    finder = Checker(kl.ops.softmax, LARGE, seed=0, device=CPU)._finder
-    case = Case({"...": (2048,), "N": 1024}, "float32")
-    made = inputs.make(kl.ops.softmax, case, 0)
-    assert torch.allclose(finder._oracle(case, made)[0], finder._reference64(case, made)[0], rtol=1e-12)
+    finder = Examiner(kl.ops.softmax, seed=0, device=CPU)._finder
+    trial = Trial("declared", Case({"...": (2048,), "N": 1024}, "float32"))
+    made = inputs.make(kl.ops.softmax, trial.case, 0)
+    assert torch.allclose(finder._oracle(trial, made)[0], finder._reference64(trial, made)[0], rtol=1e-12)
 
 
 def test_a_yardstick_that_is_itself_far_off_measures_nothing():

@@ -91,6 +91,12 @@ class CaseTable:
     values: Mapping[str, Sequence[Any]]
     per_device: Mapping[str, Mapping[str, Sequence[Any]]]
 
+    @property
+    def dtypes(self) -> list[str]:
+        """Every dtype named, on any device."""
+        tables = (self.values, *self.per_device.values())
+        return [parse_dtype(t) for table in tables for t in table.get("dtype", ())]
+
     def on(self, device: str) -> dict[str, Sequence[Any]]:
         chosen = dict(self.values)
         special = self.per_device.get(device, {})

@@ -55,8 +55,11 @@ def chunk(device: torch.device) -> int:
     return _CHUNK.get(device.type, _CHUNK["cuda"])
 
 
-def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool) -> Errors:
-    """Errors of the elements that are finite in both; `special` judges the others."""
+def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool, floor: float = 0.0) -> Errors:
+    """Errors of the elements that are finite in both; `special` judges the others.
+
+    `floor` is the least scale, for an oracle that is 0 where terms of this size cancel.
+    """
     if y.numel() == 0:
         return NO_ERROR
     width = y.shape[-1] if rowwise and y.dim() else 1
@@ -77,7 +80,7 @@ def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool) -> Errors:
         d = torch.where(counted, d, 0.0)
         o = torch.where(counted, o, 0.0)
         s = o.square().mean(dim=-1, keepdim=True).sqrt() if overall is None else overall
-        e = (d / (torch.maximum(o.abs(), s).clamp_min(tiny) * eps)).flatten()
+        e = (d / (torch.maximum(o.abs(), s).clamp_min(max(tiny, floor)) * eps)).flatten()
         top = int(e.argmax())
         if float(e[top]) > worst:
             worst, at = float(e[top]), start * width + top

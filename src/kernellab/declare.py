@@ -167,6 +167,7 @@ class Impl:
     mutates: frozenset[str] = frozenset()
     grad_in_forward: bool = False
     study: bool = False  # of interest beside others, not to be used: runs only where it is asked for
+    repeatable: bool = True  # bit for bit the same, call after call; atomics are not
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return self.fn(*args, **options)
@@ -225,6 +226,7 @@ class Op:
         cost: Callable[..., Cost] | None = None,
         grad_cost: Callable[..., Cost] | None = None,
         cases: CaseTable | None = None,
+        dtypes: Sequence[str] = (),
         manual: bool = True,
     ) -> None:
         self.reference = reference
@@ -236,6 +238,8 @@ class Op:
         self.cost = cost
         self.grad_cost = grad_cost
         self.default_cases = cases
+        declared = cases.dtypes if cases is not None else ()
+        self.dtypes = tuple(dict.fromkeys(parse_dtype(t) for t in dtypes or declared or ("float32",)))
         self._read_signature(args, options)
         self._order_dims(dims or {})
         self.impls: dict[str, Impl] = {}
@@ -283,6 +287,7 @@ class Op:
         mutates: Sequence[str] = (),
         grad_in_forward: bool = False,
         study: bool = False,
+        repeatable: bool = True,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a way: `@op.impl("triton", supports=lambda case: case.N <= 65536 or "too wide")`."""
         if name in self.impls:
@@ -300,6 +305,7 @@ class Op:
                 mutates=frozenset(mutates),
                 grad_in_forward=grad_in_forward,
                 study=study,
+                repeatable=repeatable,
             )
             return fn
 
@@ -374,6 +380,15 @@ class Op:
         if expanded and not kept:
             raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: its where= says no")
         return kept
+
+    def resized(self, case: Case, sizes: Mapping[str, Size]) -> Case:
+        """The case with some dims of other sizes; a dim that equals the one it defaults to keeps following it."""
+        dims = {**case.dims, **sizes}
+        for dim in self.dim_defaults:
+            source = self.dim_defaults[dim]
+            if dim not in sizes and isinstance(source, str) and case.dims[dim] == case.dims[source]:
+                dims[dim] = dims[source]
+        return case.with_(dims=dims)
 
     def variants(self, case: Case) -> list[Case]:
         """The case with every combination of option values: what a check has to cover."""

@@ -22,21 +22,21 @@ def make(op: Op, case: Case, seed: int, device: str | torch.device | None = None
         if arg.optional and not case.options.get(name, False):
             inputs[name] = None
             continue
-        generator = torch.Generator(device=where).manual_seed(_mix(seed, op.name, name))
+        generator = generator_for(where, seed, op.name, name)
         inputs[name] = _draw(op, arg, case, generator, where)
     return inputs
 
 
 def normal(sizes: Sequence[int], dtype: torch.dtype, where: torch.device, seed: int, *words: str) -> torch.Tensor:
     """A tensor of N(0, 1) that depends on the seed and the words alone."""
-    generator = torch.Generator(device=where).manual_seed(_mix(seed, *words))
-    return torch.randn(sizes, generator=generator, device=where, dtype=dtype)
+    return torch.randn(sizes, generator=generator_for(where, seed, *words), device=where, dtype=dtype)
 
 
-def _mix(seed: int, *words: str) -> int:
+def generator_for(where: torch.device, seed: int, *words: str) -> torch.Generator:
     """One seed per argument, so that adding an argument leaves the others as they were."""
     text = "/".join((str(seed), *words))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+    mixed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+    return torch.Generator(device=where).manual_seed(mixed)
 
 
 def _draw(op: Op, arg: Arg, case: Case, generator: torch.Generator, where: torch.device) -> torch.Tensor:

@@ -51,20 +51,22 @@ class Pass:
         if self.name == "forward":
             with torch.no_grad():
                 return fn(*_arguments(op, inputs), **op.call_options(case))
-        results, leaves, upstream = self._forward(op, fn, inputs, case)
-        found = _gradients(results, leaves, upstream)
-        gradients = tuple(torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True))
-        return gradients if self.name == "backward" else (*(r.detach() for r in results), *gradients)
+        results, leaves, upstream = self.graph(op, fn, inputs, case)
+        if self is DOUBLE:
+            return _second_gradients(results, leaves, upstream)
+        found = present(leaves, gradients(results, leaves, upstream))
+        return found if self.name == "backward" else (*(r.detach() for r in results), *found)
 
     def prepare(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> Callable[[], Any]:
         """The call to time; whatever must happen before it has happened."""
         if self.name == "forward":
             return functools.partial(fn, *_arguments(op, inputs), **op.call_options(case))
         if self.name == "both":
-            return lambda: _gradients(*self._forward(op, fn, inputs, case))
-        return functools.partial(_gradients, *self._forward(op, fn, inputs, case))
+            return lambda: gradients(*self.graph(op, fn, inputs, case))
+        return functools.partial(gradients, *self.graph(op, fn, inputs, case))
 
-    def _forward(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> tuple[Tensors, Tensors, list[torch.Tensor]]:
+    def graph(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> tuple[Tensors, Tensors, list[torch.Tensor]]:
+        """A forward call as the root of gradients: its results, the leaves, and the gradients from above."""
         arguments = [_leaf(t) for t in _arguments(op, inputs)]
         leaves = tuple(t for t in arguments if t is not None and t.requires_grad)
         with torch.enable_grad():
@@ -75,8 +77,9 @@ class Pass:
         return results, leaves, [g for g in given if g is not None]
 
 
-FORWARD = Pass("forward")
-PASSES = {p.name: p for p in (FORWARD, Pass("backward"), Pass("both"))}
+FORWARD, BACKWARD, BOTH = (Pass(name) for name in ("forward", "backward", "both"))
+DOUBLE = Pass("double backward")  # the gradient of the gradient: checked, not timed
+PASSES = {p.name: p for p in (FORWARD, BACKWARD, BOTH, DOUBLE)}
 
 
 def pass_of(name: str) -> Pass:
@@ -90,9 +93,28 @@ def is_upstream(name: str) -> bool:
     return name.startswith(_UPSTREAM)
 
 
-def _gradients(results: Tensors, leaves: Tensors, upstream: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+def gradients(
+    results: Tensors, leaves: Tensors, upstream: list[torch.Tensor], **how: Any
+) -> tuple[torch.Tensor | None, ...]:
+    """`torch.autograd.grad` of what has a gradient; None for a leaf that plays no part."""
     roots = [r for r in results if r.is_floating_point()]
-    return torch.autograd.grad(roots, leaves, upstream, allow_unused=True)
+    return torch.autograd.grad(roots, leaves, upstream, allow_unused=True, **how)
+
+
+def _second_gradients(results: Tensors, leaves: Tensors, upstream: list[torch.Tensor]) -> Tensors:
+    """Of Σ g·x, g being the gradient of the input x. The gradient from above has a history too, as in a model."""
+    above = [u.detach().requires_grad_() for u in upstream]
+    found = zip(gradients(results, leaves, above, create_graph=True), leaves, strict=True)
+    first = [(g, x.detach()) for g, x in found if g is not None and g.requires_grad]
+    if not first:
+        raise NotDifferentiable("its gradient has no grad_fn")
+    roots, weights = zip(*first, strict=True)
+    return present(leaves, torch.autograd.grad(roots, leaves, weights, allow_unused=True))
+
+
+def present(leaves: Tensors, found: tuple[torch.Tensor | None, ...]) -> Tensors:
+    """Zeros where a leaf plays no part."""
+    return tuple(torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True))
 
 
 def _arguments(op: Op, inputs: Inputs) -> list[torch.Tensor | None]:

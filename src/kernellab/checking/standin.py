@@ -45,12 +45,7 @@ def _shrink(op: Op, case: Case) -> Case:
     if not named:
         return case
     widest = max(named, key=lambda d: named[d])
-    dims[widest] = max(1, named[widest] // 2)
-    for dim in op.dim_defaults:
-        source = op.dim_defaults[dim]
-        if source == widest and _follows(op, case, dim):
-            dims[dim] = dims[widest]
-    return case.with_(dims=dims)
+    return op.resized(case, {widest: max(1, named[widest] // 2)})
 
 
 def _follows(op: Op, case: Case, dim: str) -> bool:

@@ -12,12 +12,14 @@ import torch
 
 from kernellab import inputs as make_inputs
 from kernellab.blame import explain
-from kernellab.case import Case
+from kernellab.checking import material
+from kernellab.checking.fences import Fence
 from kernellab.checking.standin import standin
+from kernellab.checking.trial import Trial
 from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
 from kernellab.declare import Op
 from kernellab.memory import is_memory_error, out_of_memory
-from kernellab.passes import FORWARD, NotDifferentiable, Pass, is_upstream
+from kernellab.passes import NotDifferentiable, is_upstream, pass_of
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing
@@ -40,15 +42,17 @@ class Wrong(Exception):
 
 @dataclass
 class Truth:
-    """What a case's result must be: the oracle, and PyTorch's own result with its errors."""
+    """What a trial's result must be: the oracle, and PyTorch's own result with its errors."""
 
     inputs: make_inputs.Inputs
+    fence: Fence  # around the inputs
     pristine: make_inputs.Inputs
     oracle: Outputs
     peer: Outputs
     peer_name: str
     peer_errors: list[Errors]
     manual_errors: list[Errors]
+    floors: list[float]  # the least scale of each result's errors
     aliases: frozenset[str]  # inputs whose memory the reference itself returns, as a view does
 
 
@@ -63,21 +67,24 @@ class TruthFinder:
         device: torch.device,
         running: Running,
         distrusted: frozenset[str],
-        of: Pass = FORWARD,
+        bands: bool = False,
     ) -> None:
-        self.op, self.seed, self.device, self._pass = op, seed, device, of
-        self._running, self._distrusted = running, distrusted
+        """`bands`: the inputs lie between poison."""
+        self.op, self.seed, self.device = op, seed, device
+        self._running, self._distrusted, self._bands = running, distrusted, bands
 
-    def find(self, case: Case) -> Truth:
-        op = self.op
+    def find(self, trial: Trial) -> Truth:
+        op, case = self.op, trial.case
         try:
-            inputs = self._pass.inputs(op, case, self.seed, self.device)
+            made = material.make(op, trial, self.seed, self.device, bands=self._bands)
+            inputs = made.inputs
             pristine = make_inputs.clone(inputs)
-            oracle = self._oracle(case, inputs)
-            manual = self._compute(op.reference, inputs, case)
+            oracle = self._oracle(trial, inputs)
+            manual = self._compute(op.reference, inputs, trial)
             if any(t.is_complex() for t in oracle):
                 raise CannotCheck("complex results are not compared yet")
-            manual_errors = self._errors(manual, oracle)
+            floors = self._floors(trial, inputs, oracle)
+            manual_errors = self._errors(manual, oracle, floors)
             synchronise(self.device)
             if not all(map(same_bits, inputs.values(), pristine.values())):
                 raise CannotCheck("the reference changes its input")
@@ -88,30 +95,36 @@ class TruthFinder:
                 more = out_of_memory(error, self.device)["reason"]
                 raise CannotCheck(f"the oracle does not fit in memory at {case.size_label}: {more}") from None
             raise CannotCheck(f"the reference failed: {explain(error)}") from None
-        theirs = self._pytorchs_own(case, inputs, oracle, manual, manual_errors)
+        theirs = self._pytorchs_own(trial, inputs, oracle, manual, manual_errors, floors)
         name, peer, peer_errors = theirs or ("manual", manual, manual_errors)
         for errors, output in zip(peer_errors, peer, strict=True):
             if output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > WORST_YARDSTICK:
                 off = f"{errors.max:.2g} roundings off the float64 oracle"
                 raise CannotCheck(f"the yardstick, {name}, is itself {off} in {case.dtype}")
         aliases = frozenset(shared_inputs(manual, inputs))
-        return Truth(inputs, pristine, oracle, peer, name, peer_errors, manual_errors, aliases)
+        return Truth(inputs, made.fence, pristine, oracle, peer, name, peer_errors, manual_errors, floors, aliases)
 
     def _pytorchs_own(
-        self, case: Case, inputs: make_inputs.Inputs, oracle: Outputs, manual: Outputs, manual_errors: list[Errors]
+        self,
+        trial: Trial,
+        inputs: make_inputs.Inputs,
+        oracle: Outputs,
+        manual: Outputs,
+        manual_errors: list[Errors],
+        floors: list[float],
     ) -> tuple[str, Outputs, list[Errors]] | None:
         """PyTorch's own op as the yardstick, once it has itself been held to the reference."""
         own = self.op.impls.get("torch")
         if own is None or "torch" in self._distrusted:
             return None
         try:
-            if own.refusal(case) is not None:
+            if own.refusal(trial.case) is not None:
                 return None
             with self._running("torch", "check"):
-                theirs = self._compute(own, make_inputs.clone(inputs), case)
+                theirs = self._compute(own, inputs, trial)
                 synchronise(self.device)
             same_shape(theirs, manual)
-            errors = self._errors(theirs, oracle)
+            errors = self._errors(theirs, oracle, floors)
         except BaseException as error:
             if gpu_is_dead(self.device):
                 raise YardstickDied(explain(error)) from None
@@ -119,47 +132,55 @@ class TruthFinder:
         fine = all(map(torch_passes, errors, manual_errors, (t.dtype for t in theirs)))
         return ("torch", theirs, errors) if fine else None
 
-    def _oracle(self, case: Case, inputs: make_inputs.Inputs) -> Outputs:
+    def _oracle(self, trial: Trial, inputs: make_inputs.Inputs) -> Outputs:
         """The reference in float64; in slices of the leading dim where the op is large and leading dims repeat it."""
         first = next(iter(inputs.values()))
-        if first is None or first.numel() <= chunk(self.device) or not self._slices_agree(case):
-            return self._reference64(case, inputs)
-        return self._sliced(case, inputs, max(1, chunk(self.device) // max(1, first[0].numel())))
+        if first is None or first.numel() <= chunk(self.device) or not self._slices_agree(trial):
+            return self._reference64(trial, inputs)
+        return self._sliced(trial, inputs, max(1, chunk(self.device) // max(1, first[0].numel())))
 
-    def _reference64(self, case: Case, inputs: make_inputs.Inputs) -> Outputs:
-        return self._compute(self.op.reference, make_inputs.upcast(inputs), case)
+    def _reference64(self, trial: Trial, inputs: make_inputs.Inputs) -> Outputs:
+        return self._compute(self.op.reference, make_inputs.upcast(inputs), trial)
 
-    def _compute(self, fn: Any, inputs: make_inputs.Inputs, case: Case) -> Outputs:
-        return tensors_of(self._pass.compute(self.op, fn, inputs, case))
+    def _compute(self, fn: Any, inputs: make_inputs.Inputs, trial: Trial) -> Outputs:
+        return tensors_of(pass_of(trial.of).compute(self.op, fn, inputs, trial.case))
 
-    def _sliced(self, case: Case, inputs: make_inputs.Inputs, step: int) -> Outputs:
+    def _sliced(self, trial: Trial, inputs: make_inputs.Inputs, step: int) -> Outputs:
         rows = next(t for t in inputs.values() if t is not None).shape[0]
         pieces = []
         for start in range(0, rows, step):
             part: make_inputs.Inputs = {k: t[start : start + step] for k, t in inputs.items() if t is not None}
-            pieces.append(self._reference64(case, part))
+            pieces.append(self._reference64(trial, part))
         return tuple(torch.cat(piece) for piece in zip(*pieces, strict=True))
 
-    def _slices_agree(self, case: Case) -> bool:
+    def _slices_agree(self, trial: Trial) -> bool:
         """Whether slices of a small case give what the whole gives. `...` promises it; an op may break the promise."""
-        small = standin(self.op, case, _SLICE_TRIAL)
+        small = standin(self.op, trial.case, _SLICE_TRIAL)
         if not all(arg.dims[:1] == ("...",) for arg in self.op.args.values()) or not small.dims["..."]:
             return False
-        inputs = self._pass.inputs(self.op, small, self.seed, self.device)
+        inputs = pass_of(trial.of).inputs(self.op, small, self.seed, self.device)
         if any(t is None for t in inputs.values()):
             return False
         try:
-            whole, sliced = self._reference64(small, inputs), self._sliced(small, inputs, 2)
+            whole, sliced = self._reference64(trial, inputs), self._sliced(trial, inputs, 2)
         except Exception:  # a reference that cannot be sliced
             return False
         close = functools.partial(torch.allclose, rtol=1e-9, atol=1e-12, equal_nan=True)
         return [t.shape for t in whole] == [t.shape for t in sliced] and all(map(close, whole, sliced))
 
-    def _errors(self, outputs: Outputs, oracle: Outputs) -> list[Errors]:
+    def _floors(self, trial: Trial, inputs: make_inputs.Inputs, oracle: Outputs) -> list[float]:
+        """The gradient of a constant from above may be 0 because its terms cancel, as softmax's do. What is left is
+        rounding at the terms' scale, which a random gradient from above shows."""
+        if trial.upstream != "expanded":
+            return [0.0] * len(oracle)
+        usual = material.random_upstream(inputs, self.seed)
+        return [float(t.square().mean().sqrt()) for t in self._reference64(trial, usual)]
+
+    def _errors(self, outputs: Outputs, oracle: Outputs, floors: list[float]) -> list[Errors]:
         rowwise = bool(self.op.reduces)
         return [
-            measure(y, o, rowwise=rowwise) if y.is_floating_point() else NO_ERROR
-            for y, o in zip(outputs, oracle, strict=True)
+            measure(y, o, rowwise=rowwise, floor=floor) if y.is_floating_point() else NO_ERROR
+            for y, o, floor in zip(outputs, oracle, floors, strict=True)
         ]
 
 

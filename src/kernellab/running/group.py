@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -13,10 +12,12 @@ import torch
 
 from kernellab import inputs as make_inputs
 from kernellab.blame import explain
+from kernellab.checking import compiled
 from kernellab.checking.check import Checker
 from kernellab.checking.spot import Spot
+from kernellab.checking.trial import Trial
 from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
-from kernellab.declare import Compiled, Cost, Op
+from kernellab.declare import Cost
 from kernellab.machine.telemetry import Telemetry
 from kernellab.passes import Pass, pass_of
 from kernellab.running.channel import GpuGone
@@ -41,7 +42,7 @@ class GroupWork:
         self._watch = Watch.installed()
         self._began = monotonic()
         self._spent: dict[str, float] = {}
-        forget_compiled(task.op)
+        compiled.forget(task.op)
 
     def close(self) -> None:
         """Say where the time went, and give the memory back before the next case."""
@@ -162,9 +163,8 @@ class GroupWork:
                 device=self.device,
                 running=self.channel.running,
                 distrusted=self._distrusted,
-                of=of,
             )
-            truth = finder.find(self.case)
+            truth = finder.find(Trial("declared", self.case, of=of.name))
         return Spot(truth, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
 
     def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> dict[str, Any] | None:
@@ -211,15 +211,6 @@ def _sum_of(*costs: dict[str, Any] | None) -> dict[str, Any]:
         "flops": flops,
         "assumed": True,  # what the passes share need not be moved twice
     }
-
-
-def forget_compiled(op: Op) -> None:
-    """Compiled functions of one source share one recompile limit; each case starts afresh."""
-    if "torch._dynamo" in sys.modules:
-        torch._dynamo.reset()
-    for impl in op.impls.values():
-        if isinstance(impl.fn, Compiled):
-            impl.fn.reset()
 
 
 def limit_recompiling(config: Any) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from kernellab.blame import explain
+from kernellab.checking import compiled
 from kernellab.inputs import Inputs, clone
 from kernellab.passes import FORWARD, Pass, pass_of
-from kernellab.running.group import forget_compiled
 from kernellab.running.task import Task
 from kernellab.timing.cache import Flush
 from kernellab.timing.inside import inside, sentences
@@ -27,7 +27,7 @@ _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, Any]], rounds: int) -> None:
     """Send what each way does inside a call, then the kernel times of those series that ask for them."""
-    forget_compiled(task.op)
+    compiled.forget(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     for name in impls:
         with task.channel.running(name, "profile"):

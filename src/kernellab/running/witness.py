@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernellab.checking.check import not_an_input
+from kernellab.checking.examine import not_an_input
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Outputs, Wrong, tensors_of
 from kernellab.declare import Op

@@ -8,6 +8,7 @@ import kernellab as kl
 @kl.op(
     args=dict(x=kl.tensor("... N"), y=kl.tensor("... N")),
     cost=lambda x, y: kl.Cost(read=[x, y], write=[x]),
+    dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(16384, 16384)],
         dtype=["float32", "bfloat16"],

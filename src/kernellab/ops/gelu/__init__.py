@@ -12,6 +12,7 @@ from kernellab.ops.floats import has_gpu_kernel
     args=dict(x=kl.tensor("... N")),
     options={"approximate": ["tanh", "none"]},
     cost=lambda x, **_: kl.Cost(read=[x], write=[x]),
+    dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(16384, 16384)],
         dtype=["float32", "bfloat16"],

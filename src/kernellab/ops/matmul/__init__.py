@@ -14,6 +14,7 @@ import kernellab as kl
         write=[a.shape[0] * b.shape[1] * a.element_size()],
         flops={"matmul": 2 * a.shape[0] * a.shape[1] * b.shape[1]},
     ),
+    dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(4096,), (8192,)],
         dtype=["bfloat16", "float32"],

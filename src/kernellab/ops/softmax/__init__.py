@@ -10,6 +10,7 @@ from kernellab.ops.floats import has_gpu_kernel
     args=dict(x=kl.tensor("... N")),
     reduces="N",
     cost=lambda x: kl.Cost(read=[x], write=[x]),
+    dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(4096, 1024), (4096, 4096), (4096, 16384), (4096, 65536), (4096, 131072)],
         dtype=["float32", "bfloat16"],

@@ -9,6 +9,7 @@ from kernellab.ops.floats import has_gpu_kernel
 @kl.op(
     args=dict(x=kl.tensor("... N")),
     cost=lambda x: kl.Cost(read=[x], write=[x]),
+    dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(16384, 16384)],
         dtype=["float32", "bfloat16"],

@@ -1,0 +1,71 @@
+"""A trial's tensors: values, layouts and fences as the trial asks, from a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kernellab.checking import layouts, values
+from kernellab.checking.fences import Fence
+from kernellab.checking.trial import Trial
+from kernellab.declare import Op
+from kernellab.inputs import Inputs, generator_for, normal
+from kernellab.passes import is_upstream, pass_of
+
+
+@dataclass
+class Material:
+    """What a way is given, and the fence that its inputs lie in."""
+
+    inputs: Inputs
+    fence: Fence
+
+
+def make(op: Op, trial: Trial, seed: int, device: torch.device, *, bands: bool) -> Material:
+    """`bands` off leaves every tensor as torch allocates it, unless its layout is the question."""
+    inputs = pass_of(trial.of).inputs(op, trial.case, seed, device)
+    fence = Fence(bands=bands)
+    for name, x in inputs.items():
+        if x is None:
+            continue
+        if name in trial.values:
+            x = _filled(op, trial, name, x, generator_for(device, seed, op.name, name, trial.values[name]))
+        if is_upstream(name) and trial.upstream != "random":
+            inputs[name] = _upstream(x, trial.upstream, fence)
+        elif bands or name in trial.layouts:
+            inputs[name] = layouts.lay(x, trial.layouts.get(name, "contiguous"), fence)
+        else:
+            inputs[name] = x
+    return Material(inputs, fence)
+
+
+def _filled(op: Op, trial: Trial, name: str, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    arg = op.args[name]
+    if not arg.is_index:
+        return values.fill(x, trial.values[name], generator)
+    below = trial.case.dims[arg.below] if isinstance(arg.below, str) else arg.below
+    sentinel = trial.case.options.get(arg.sentinel) if isinstance(arg.sentinel, str) else arg.sentinel
+    assert isinstance(below, int)
+    return values.INDICES[trial.values[name]](x, below, sentinel)
+
+
+UPSTREAM = ("random", "expanded", "non-contiguous", "zero")
+
+
+def _upstream(x: torch.Tensor, kind: str, fence: Fence) -> torch.Tensor:
+    """A gradient as autograd hands it down: `expanded` is what `.sum().backward()` gives."""
+    if kind == "expanded":
+        return torch.ones((), dtype=x.dtype, device=x.device).expand(x.shape)
+    if kind == "zero":
+        return torch.zeros_like(x)
+    layout = "transposed" if x.dim() >= 2 else "every second element"
+    return layouts.lay(x, layout if x.dim() else "contiguous", fence)
+
+
+def random_upstream(inputs: Inputs, seed: int) -> Inputs:
+    """The inputs with gradients from above that are random, whatever they were."""
+    return {
+        name: normal(x.shape, x.dtype, x.device, seed, name) if x is not None and is_upstream(name) else x
+        for name, x in inputs.items()
+    }

@@ -1,0 +1,69 @@
+"""A trial: one thing to try a way with. Plain data, so that it can be stored, sent and tried again. No torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernellab.case import Case
+
+# What a trial is about; a failure is told, and a battery counted, by these.
+KINDS = (
+    "declared",
+    "stored",
+    "sizes",
+    "ranks",
+    "large",
+    "strides",
+    "layouts",
+    "values",
+    "indices",
+    "dtypes",
+    "options",
+    "gradients",
+    "calls",
+    "search",
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A case, how its inputs lie in memory, what is in them, which pass, and how the call is made."""
+
+    kind: str
+    case: Case
+    layouts: Mapping[str, str] = field(default_factory=dict)  # by input; contiguous where nothing is said
+    values: Mapping[str, str] = field(default_factory=dict)  # by input; drawn from N(0, 1) where nothing is said
+    of: str = "forward"
+    upstream: str = "random"  # the gradient that comes from above
+    call: str = "plainly"
+
+    @property
+    def label(self) -> str:
+        words = [self.case.label]
+        words += [f"{name} {layout}" for name, layout in self.layouts.items()]
+        words += [f"{name} {value}" for name, value in self.values.items()]
+        if self.of != "forward":
+            words.append(f"{self.of}, upstream {self.upstream}")
+        if self.call != "plainly":
+            words.append(self.call)
+        return " · ".join(words)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "case": self.case.to_json(),
+            "layouts": dict(self.layouts),
+            "values": dict(self.values),
+            "of": self.of,
+            "upstream": self.upstream,
+            "call": self.call,
+        }
+
+    @property
+    def key(self) -> str:
+        """What is tried, whatever it is about: two kinds may come upon the same."""
+        told = {k: v for k, v in self.to_json().items() if k != "kind"}
+        return json.dumps(told, sort_keys=True, separators=(",", ":"))
