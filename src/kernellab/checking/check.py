@@ -90,7 +90,7 @@ class Checker:
                 observed["outside"].append({"case": variant.to_json(), "reason": refusal})
                 continue
             observed["trials"] += 1
-            found = self._trial(impl, variant)
+            found = self.trial(impl, variant)
             if trial == 0:
                 observed |= found
             elif found["status"] != "ok":
@@ -100,7 +100,8 @@ class Checker:
                 break
         return observed
 
-    def _trial(self, impl: Impl, case: Case) -> dict[str, Any]:
+    def trial(self, impl: Impl, case: Case) -> dict[str, Any]:
+        """What one call of a way at one case shows."""
         try:
             with self._running(None, "oracle"):
                 truth = self._truth(case)
