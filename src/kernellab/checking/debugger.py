@@ -12,6 +12,7 @@ import gc
 import inspect
 import linecache
 import pdb
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 from triton.runtime import interpreter
 
@@ -91,14 +93,17 @@ class Debugger(pdb.Pdb):
         """The way's result. It stops where it was asked to, and remembers what the way raised."""
         self.reset()
         self.botframe = sys._getframe()
+        interrupts = signal.getsignal(signal.SIGINT)  # pdb takes them while the kernel goes on
         try:
-            with self._noticing_launches():
+            # NaN and inf in lanes that are masked off are everyday; numpy's warnings would stand between the answers.
+            with self._noticing_launches(), np.errstate(all="ignore"):
                 return way(*args, **options)
         except BaseException as error:
             self.raised = error
             raise
         finally:
             sys.settrace(None)
+            signal.signal(signal.SIGINT, interrupts)
 
     @contextlib.contextmanager
     def _noticing_launches(self) -> Iterator[None]:
@@ -135,15 +140,14 @@ class Debugger(pdb.Pdb):
             self._trace()
 
     def _program_starts(self) -> None:
-        builder, wanted = interpreter.interpreter_builder, self._stop.program or (0,)
-        if self.stopped or self.quitting:
+        """Without a line, the first kernel is the one to stop in; a breakpoint waits for its line anyway."""
+        builder, wanted = interpreter.interpreter_builder, _padded(self._stop.program or (0,))
+        if self.stopped or self.quitting or self._stop.line is not None:
             return
-        if self._stop.program is not None and any(
-            at >= size for at, size in zip(_padded(wanted), builder.grid_dim, strict=True)
-        ):
-            grid = "×".join(map(str, _trimmed(builder.grid_dim)))
-            self._refuse(f"--break-at {','.join(map(str, wanted))}: the grid is {grid}, programs are numbered from 0")
-        if self._stop.line is None and builder.grid_idx == _padded(wanted):
+        if any(at >= size for at, size in zip(wanted, builder.grid_dim, strict=True)):
+            asked, grid = ",".join(map(str, self._stop.program or ())), "×".join(map(str, _trimmed(builder.grid_dim)))
+            self._refuse(f"--break-at {asked}: the grid is {grid}, and programs are numbered from 0")
+        if builder.grid_idx == wanted:
             self.set_step()
             self._trace()
 
@@ -191,7 +195,7 @@ class Debugger(pdb.Pdb):
     # Stopping --------------------------------------------------------------------------------------------
 
     def stop_here(self, frame: FrameType) -> bool:
-        return not _hidden(frame) and super().stop_here(frame)
+        return super().stop_here(frame) and not _hidden(frame)
 
     def user_call(self, frame: FrameType, argument_list: None) -> None:
         """Not at the call: the first line of a kernel comes next, and says more."""
@@ -250,7 +254,10 @@ class Debugger(pdb.Pdb):
         return f"{text}{lprefix}{source}" if source else text
 
     def _shown(self, value: Any, most: int = FEW) -> str:
-        return shown(value, self.launch.tensors if self.launch else {}, most)
+        try:
+            return shown(value, self.launch.tensors if self.launch else {}, most)
+        except Exception as error:  # of a value that is not what it seems; the session goes on
+            return f"a {type(value).__name__} that cannot be shown: {error}"
 
     def _evaluated(self, text: str, most: int = FEW) -> None:
         try:

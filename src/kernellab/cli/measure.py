@@ -50,13 +50,13 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
+    if debug.asked_for(args):
+        return debug.run(args, _settings(args, rest))
     from kernellab import verdict
     from kernellab.reporting import curves, terminal
     from kernellab.running.runner import Runner
     from kernellab.running.settings import Settings
 
-    if debug.asked_for(args):
-        return debug.run(args, _settings(args, rest))
     if args.resume:
         journal, settings = _resumed(Path(args.resume), args, rest)
     else:
