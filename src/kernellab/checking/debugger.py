@@ -48,6 +48,7 @@ class Launch:
 
     kernel: Callable[..., Any]
     arguments: dict[str, Any] = field(default_factory=dict)
+    finished: bool = False
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -77,6 +78,7 @@ class Debugger(pdb.Pdb):
 
     def __init__(self, stop: Stop, title: str) -> None:
         super().__init__()
+        self.reset()
         self.prompt = "(klab) "
         self.launch: Launch | None = None
         self.refused: UserError | None = None  # the request cannot be met, as the first launch showed
@@ -111,8 +113,10 @@ class Debugger(pdb.Pdb):
         launch, to_host, set_program = executor.__call__, executor._init_args_hst, builder.set_grid_idx
 
         def launching(its: Any, *args: Any, **kwargs: Any) -> Any:
-            self._launched(its.fn)
-            return launch(its, *args, **kwargs)
+            this = self._launched(its.fn)
+            result = launch(its, *args, **kwargs)
+            this.finished = True
+            return result
 
         def copying(its: Any, args: Any, kwargs: Any) -> Any:
             on_host = to_host(its, args, kwargs)
@@ -131,13 +135,14 @@ class Debugger(pdb.Pdb):
         finally:
             executor.__call__, executor._init_args_hst, builder.set_grid_idx = launch, to_host, set_program
 
-    def _launched(self, kernel: Callable[..., Any]) -> None:
-        first = self.launch is None
-        self.launch = Launch(kernel)
+    def _launched(self, kernel: Callable[..., Any]) -> Launch:
+        first, this = self.launch is None, Launch(kernel)
+        self.launch = this
         if first and self._stop.line is not None and not self.quitting:
             self._set_breakpoint(kernel.__code__.co_filename, self._stop.line)
             self.set_continue()
             self._trace()
+        return this
 
     def _program_starts(self) -> None:
         """Without a line, the first kernel is the one to stop in; a breakpoint waits for its line anyway."""
@@ -213,7 +218,8 @@ class Debugger(pdb.Pdb):
         """What the user does not know yet: the case, the kernel, the program."""
         if not self._told:
             self.message(self._title)
-        program = interpreter.interpreter_builder.grid_idx if self.launch else None
+        under_way = self.launch is not None and not self.launch.finished
+        program = interpreter.interpreter_builder.grid_idx if under_way else None
         if self.launch is not None and self.launch not in self._told:
             for line in self.launch.lines():
                 self.message(line)
