@@ -1,9 +1,12 @@
 """What the documents say is true today."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from conftest import klab_command, klab_env
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -18,6 +21,27 @@ def test_the_readmes_op_file_works_as_it_stands(klab, tmp_path):
     seen = klab("check", "silu.py", "--impl", "manual,torch", "--device", "cpu", "--json")
     assert seen.code == 0, seen.err
     assert {r["impl"] for r in seen.record["results"]} == {"manual", "torch"}
+
+
+def test_the_recorded_session_goes_as_written(tmp_path):
+    page = ROOT / "docs" / "debugging.md"
+    (tmp_path / "rows.py").write_text(blocks(page, "python")[0])
+    (recorded,) = blocks(page, "session")
+    command, *_ = recorded.splitlines()
+    typed = re.findall(r"^\(klab\) (.*)$", recorded, re.MULTILINE)
+    done = subprocess.run(
+        klab_command(*command.removeprefix("$ klab ").split()),
+        input="\n".join([*typed, ""]),
+        cwd=tmp_path,
+        env=klab_env(HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *answers = done.stdout.split("(klab) ")
+    shown = "".join(f"(klab) {said}\n{answer}" for said, answer in zip(typed, answers, strict=True))
+    assert f"{command}\n{first}{shown}" == recorded
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kernellab.cli import debug
 from kernellab.cli.options import case_request, device_in, positive, project_defaults
 from kernellab.errors import UserError, nearest
 
@@ -37,6 +38,8 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
         sub.add_argument("--pin", metavar="RUN", help="keep to the autotuners' choices of an earlier run")
         sub.add_argument("--only-times", action="store_true", help="leave out the ceilings and what a profiler knows")
         sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
+    else:
+        debug.arguments(sub)
     sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
@@ -47,6 +50,8 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
+    if debug.asked_for(args):
+        return debug.run(args, _settings(args, rest))
     from kernellab import verdict
     from kernellab.reporting import curves, terminal
     from kernellab.running.runner import Runner
