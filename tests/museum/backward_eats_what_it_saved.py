@@ -8,7 +8,6 @@ autograd, which refuses the same thing from PyTorch's own ops, notices nothing.
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 import kernellab as kl
 
@@ -18,9 +17,9 @@ NEEDS_GPU = False
 
 
 @kl.op(cases=kl.cases(shape=[(64, 256)], dtype=["float32"]))
-def cube(x):
-    """x³."""
-    return x * x * x
+def absolute(x):
+    """|x|."""
+    return torch.abs(x)
 
 
 @triton.jit
@@ -34,29 +33,39 @@ def multiply_kernel(slope_ptr, dy_ptr, dx_ptr, n, BLOCK: tl.constexpr):
     tl.store(dx_ptr + at, (slope * dy).to(dx_ptr.dtype.element_ty), mask=at < n)
 
 
-class Cube(torch.autograd.Function):
+class AbsoluteBackward(torch.autograd.Function):
+    """slope·dy by the kernel; differentiable again in plain PyTorch."""
+
+    @staticmethod
+    def forward(ctx, dy, slope, in_place):
+        ctx.slope = slope
+        dx = slope.detach() if in_place else torch.empty_like(slope)
+        if dx.numel():
+            multiply_kernel[(triton.cdiv(dx.numel(), 1024),)](slope, dy.contiguous(), dx, dx.numel(), 1024)
+        return dx
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.slope, None, None
+
+
+class Absolute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, in_place):
-        wide = x.to(torch.promote_types(x.dtype, torch.float32)).contiguous()
-        ctx.slope = 3 * wide * wide  # in float32 at least: rounded once, when the gradient is
-        ctx.dtype, ctx.in_place = x.dtype, in_place
-        return (wide * wide * wide).to(x.dtype)
+        ctx.slope = torch.sign(x).contiguous()
+        ctx.in_place = in_place
+        return torch.abs(x)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        dy = dy.contiguous()
-        dx = ctx.slope if ctx.in_place else torch.empty_like(ctx.slope)
-        if dx.numel():
-            multiply_kernel[(triton.cdiv(dx.numel(), 1024),)](ctx.slope, dy, dx, dx.numel(), 1024)
-        return dx.to(ctx.dtype), None
+        return AbsoluteBackward.apply(dy, ctx.slope, ctx.in_place), None
 
 
-@cube.impl("triton-right")
+@absolute.impl("triton-right")
 def _(x):
-    return Cube.apply(x, False)
+    return Absolute.apply(x, False)
 
 
-@cube.impl("triton-wrong")
+@absolute.impl("triton-wrong")
 def _(x):
-    return Cube.apply(x, True)
+    return Absolute.apply(x, True)

@@ -15,7 +15,7 @@ NEEDS_GPU = False
 
 @kl.op(
     args=dict(logits=kl.tensor("M V"), target=kl.index("M", below="V", sentinel=-100)),
-    where=lambda case: case.V > 0,
+    where=lambda case: case.M > 0 and case.V > 0,
     reduces="V",
     cases=kl.cases(M=[64], V=[256], dtype=["float32"]),
 )

@@ -9,7 +9,6 @@ import math
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 import kernellab as kl
 
@@ -42,24 +41,35 @@ def backward_kernel(x_ptr, dy_ptr, dx_ptr, cols, dy_row, BLOCK: tl.constexpr):
         tl.store(dx_ptr + row * cols + col, (2.0 * x * dy).to(dx_ptr.dtype.element_ty), mask=col < cols)
 
 
+class SquareBackward(torch.autograd.Function):
+    """2·x·dy by the kernel; differentiable again in plain PyTorch."""
+
+    @staticmethod
+    def forward(ctx, x, dy, any_strides):
+        ctx.save_for_backward(x, dy)
+        dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        if x.numel():
+            rows, cols = math.prod(x.shape[:-1]), x.shape[-1]
+            dy = (dy.contiguous() if any_strides else dy).reshape(rows, cols)
+            backward_kernel[(rows,)](x.contiguous(), dy, dx, cols, dy.stride(0), 1024)
+        return dx
+
+    @staticmethod
+    def backward(ctx, g):
+        x, dy = ctx.saved_tensors
+        return 2 * dy * g, 2 * x * g, None
+
+
 class Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, any_strides):
-        x = x.contiguous()
         ctx.save_for_backward(x)
         ctx.any_strides = any_strides
         return x * x
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        (x,) = ctx.saved_tensors
-        dx = torch.empty_like(x)
-        if x.numel():
-            rows, cols = math.prod(x.shape[:-1]), x.shape[-1]
-            dy = (dy.contiguous() if ctx.any_strides else dy).reshape(rows, cols)
-            backward_kernel[(rows,)](x, dy, dx, cols, dy.stride(0), 1024)
-        return dx, None
+        return SquareBackward.apply(*ctx.saved_tensors, dy, ctx.any_strides), None
 
 
 @square.impl("triton-right")
