@@ -24,13 +24,13 @@ def l1_norm(x):
 
 
 @triton.jit
-def l1_kernel(x_ptr, y_ptr, rows, cols, BY_ROW: tl.constexpr, BLOCK: tl.constexpr):
+def l1_kernel(x_ptr, y_ptr, n, cols, BY_ROW: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     total = tl.zeros([BLOCK], tl.float32)
     for start in range(0, cols, BLOCK):
         col = start + tl.arange(0, BLOCK)
         at = row * cols + col
-        inside = col < cols if BY_ROW else at < rows.to(tl.int64) * cols
+        inside = col < cols if BY_ROW else at < n
         total += tl.abs(tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32))
     tl.store(y_ptr + row, tl.sum(total, axis=0).to(y_ptr.dtype.element_ty))
 
@@ -40,7 +40,7 @@ def launch(x, by_row):
     y = torch.empty(x.shape[:-1], dtype=x.dtype, device=x.device)
     if rows:
         block = min(4096, triton.next_power_of_2(max(1, cols)))
-        l1_kernel[(rows,)](x.contiguous(), y, rows, cols, by_row, block)
+        l1_kernel[(rows,)](x.contiguous(), y, x.numel(), cols, by_row, block)
     return y
 
 
