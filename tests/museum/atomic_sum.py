@@ -16,7 +16,11 @@ NEEDS_GPU = True
 PIECE = 1024  # columns per block, as in atomic_sum.cu
 
 
-@kl.op(args=dict(x=kl.tensor("... N")), reduces="N", cases=kl.cases(shape=[(64, 262144)], dtype=["float32"]))
+@kl.op(
+    args=dict(x=kl.tensor("... N")),
+    reduces="N",
+    cases=kl.cases(shape=[(64, 262144)], dtype=["float32"], cpu=dict(shape=[(64, 256)])),
+)
 def row_sum(x):
     """Σ x along the last dim."""
     return x.sum(dim=-1)

@@ -24,7 +24,7 @@ def row_sum(x):
 def in_blocks(x, block):
     wide = torch.promote_types(x.dtype, torch.float32)
     partial = [piece.sum(dim=-1, dtype=wide) for piece in x.split(block, dim=-1)]
-    return torch.stack(partial, dim=-1).sum(dim=-1).to(x.dtype)
+    return torch.stack(partial, dim=-1).sum(dim=-1, dtype=torch.float64).to(x.dtype)
 
 
 @row_sum.impl("python-right")
