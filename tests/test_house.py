@@ -11,7 +11,7 @@ from conftest import SRC, klab_env
 
 PACKAGE = SRC / "kernellab"
 # Each room with the rooms it may import from. Modules of the top folder are rooms of their own.
-PURE = {"intervals", "trust"}
+PURE = {"intervals", "trust", "tried"}
 GROUND = {"errors", "case", "declare", "blame", "machine"}
 TENSORS = GROUND | {"inputs", "compare", "memory", "passes"}
 ALLOWED = {
@@ -27,6 +27,7 @@ ALLOWED = {
     "memory": set(),
     "passes": GROUND | {"inputs"},
     "trust": {"intervals"},
+    "tried": set(),
     "scaling": set(),
     "helpers": {"case", "compare"},
     "targets": GROUND,
@@ -34,6 +35,7 @@ ALLOWED = {
     "launch": GROUND,
     "checking": TENSORS,
     "timing": GROUND | PURE | {"inputs", "launch", "memory"},
+    "verify": TENSORS | {"checking", "tried"},
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | PURE | {"checking", "timing", "targets", "running"},
     "reporting": {"errors", "case", "verdict", "scaling", "intervals", "reporting"},

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kernellab.launch import cpp as cpp
     from kernellab.launch import cuda as cuda
     from kernellab.timing.benchmark import benchmark as benchmark
+    from kernellab.verify import check as check
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ _FUNCTIONS = {
     "Cost": "kernellab.declare",
     # one-call helpers
     "benchmark": "kernellab.timing.benchmark",
+    "check": "kernellab.verify",
     "check_equal": "kernellab.helpers",
     "get_device": "kernellab.helpers",
     "run_operation1": "kernellab.helpers",

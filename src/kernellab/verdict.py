@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernellab import trust
+from kernellab import tried, trust
 from kernellab.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 
 RULES = 2
@@ -24,14 +24,15 @@ Entry = Mapping[str, Any]  # of a result's `times`
 
 
 def derive(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with `derived` on each result."""
+    """The record with `derived` on each result, and what each way made of its battery."""
     machine = record.get("machine", {})
     derived = {}
     for results in groups(record):
         group = _Group(results, machine.get("ceilings"), machine.get("peaks"))
         for result in results:
             derived[id(result)] = group.derive(result)
-    return {**record, "results": [{**r, "derived": derived[id(r)]} for r in record["results"]]}
+    results = [{**r, "derived": derived[id(r)]} for r in record["results"]]
+    return {**record, "results": results, "batteries": tried.summaries(record.get("trials", ()))}
 
 
 def groups(record: Mapping[str, Any]) -> list[list[Result]]:
@@ -165,7 +166,7 @@ def _why_untimed(result: Result) -> dict[str, str]:
 def exit_code(record: Mapping[str, Any]) -> int:
     """0 all is well, 1 something is wrong, 3 cannot tell. Of a record with its verdicts."""
     statuses = {r["derived"]["status"] for r in record["results"]}
-    if statuses & BAD:
+    if (statuses | {one["status"] for one in record["batteries"]}) & BAD:
         return 1
     if "unknown" in statuses or not statuses & {"ok"}:
         return 3

@@ -24,6 +24,8 @@ def prepare() -> None:
         # Theirs truncates float32 → bfloat16, where every GPU rounds to nearest even.
         if source == tl.float32 and target == tl.bfloat16 and rounding != toward_zero:
             return to_bfloat16_bits(values)
+        if source == tl.bfloat16 and target == tl.float32:  # theirs gets denormals wrong
+            return from_bfloat16_bits(values)
         return theirs(values, source, target, rounding)
 
     interpreter._convert_float = convert
@@ -34,3 +36,8 @@ def to_bfloat16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), np.uint16(0x7FC0), rounded).astype(np.uint16)
+
+
+def from_bfloat16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """bfloat16 as uint16 bits → float32, exactly."""
+    return (np.ascontiguousarray(values).view(np.uint16).astype(np.uint32) << 16).view(np.float32)

@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kernellab.case import CaseRequest
 from kernellab.cli import debug
 from kernellab.cli.options import case_request, device_in, positive, project_defaults
 from kernellab.errors import UserError, nearest
 
-_STAGES = {"run": ["check", "time"], "check": ["check"], "bench": ["check", "time"]}
+_STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
@@ -40,10 +41,11 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
         sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
     else:
         debug.arguments(sub)
+        sub.add_argument("--declared", action="store_true", help="only the declared cases, no battery")
     sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
-    sub.add_argument("--quick", action="store_true", help="only the first case, few rounds")
+    sub.add_argument("--quick", action="store_true", help="only the first case, a small battery, few rounds")
     sub.add_argument("--verbose", action="store_true", help="also show how each time came about")
     sub.add_argument("--json", action="store_true", help="print the record, with its verdicts, as one JSON document")
     sub.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
@@ -102,10 +104,11 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
             setattr(args, name, [value] if name == "dtype" else value)
     if not args.target:
         raise UserError(f"no op named: klab {args.verb} gelu, or a file of your own. klab list shows the ops")
+    request = case_request(args, rest)
     found: dict[str, Any] = {
         "targets": [_absolute(target) for target in args.target],
-        "stages": _STAGES[args.verb],
-        "request": case_request(args, rest).to_json(),
+        "stages": _stages(args, request),
+        "request": request.to_json(),
         "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
         "device": device_in(args.device),
         "seed": _seed(args.seed),
@@ -122,6 +125,13 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         if args.seconds is not None:
             found["seconds"] = positive("--seconds", args.seconds)
     return found
+
+
+def _stages(args: argparse.Namespace, request: CaseRequest) -> list[str]:
+    """Whoever asks for sizes or options wants those, and no battery."""
+    stages = _STAGES[args.verb]
+    particular = bool(request.shapes or request.dims or request.options) or getattr(args, "declared", False)
+    return [stage for stage in stages if not (stage == "battery" and particular)]
 
 
 def _seed(value: int | None) -> int:

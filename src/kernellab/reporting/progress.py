@@ -53,6 +53,9 @@ class LiveProgress:
         self._seen.add((impl, phase))
         self._bar.update(self._task, description=description, advance=1 if new else 0)
 
+    def trying(self, op: str, impl: str, number: int, of: int) -> None:
+        self._bar.update(self._task, description=f"{op}: {impl}, trial {number} of {of}", completed=number, total=of)
+
     def finished_group(self) -> None:
         self._seen.clear()
         self._bar.update(self._task, completed=self._ends.pop(0))
@@ -77,6 +80,9 @@ class PlainProgress:
 
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
         self._last = f"{op} {words.case_label(case)}"
+
+    def trying(self, op: str, impl: str, number: int, of: int) -> None:
+        pass
 
     def finished_group(self) -> None:
         self._done += 1

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kernellab import verdict
 from kernellab.intervals import FEWEST
-from kernellab.reporting import chart, curves, details, panel, series, sweep, words
+from kernellab.reporting import battery, chart, curves, details, panel, series, sweep, words
 
 _PIPED_WIDTH = 160
 _BAD = verdict.BAD | {"unknown"}
@@ -104,7 +104,8 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool = False) -> N
     for group in _one_by_one(record):
         _show_group(group, record, out, verbose=verbose)
     show_sweeps(record, out, more_than=sweep.COMPACT)
-    for line in closing(record):
+    battery.show(record, out, verbose=verbose)
+    for line in [*closing(record), *battery.closing(record)]:
         out.print(Text(line))
 
 

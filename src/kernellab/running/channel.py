@@ -49,9 +49,9 @@ class Channel:
             self._socket.sendall(json.dumps({"event": event, **fields}).encode() + b"\n")
 
     @contextlib.contextmanager
-    def running(self, impl: str | None, phase: str) -> Iterator[None]:
+    def running(self, impl: str | None, phase: str, **what: Any) -> Iterator[None]:
         """Between begin and end, whatever happens to this process is the implementation's doing (None: nobody's)."""
-        self.send("begin", impl=impl, phase=phase)
+        self.send("begin", impl=impl, phase=phase, **what)
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ from typing import Any
 from kernellab.errors import UserError
 from kernellab.machine.paths import replace_file
 
-SCHEMA = 2
+SCHEMA = 3
 SERIES = ("pass", "timer", "cache")
 _HOW_TIMED = ("looks", "decided", "precision", "warmups", "warmup_s", "steady", "telemetry")
 JOURNAL, RUN = "journal.jsonl", "run.json"
@@ -141,7 +141,9 @@ def _upgraded(record: Record) -> Record:
             cost = result.get("cost")
             result.update(gradients=None, cost={"forward": cost} if cost else {}, memory={}, built=None, inside=None)
             result.pop("telemetry", None)
-        record |= {"spent": [], "schema": SCHEMA}
+        record |= {"spent": []}
+    if record["schema"] < 3:  # there was no battery
+        record |= {"trials": [], "schema": SCHEMA}
     return record
 
 
@@ -167,6 +169,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> Record:
         "complete": False,
         "spent": [],
         "results": [],
+        "trials": [],
     }
     for event in events:
         apply(record, event)
@@ -316,9 +319,15 @@ def _guard(record: Record, event: Mapping[str, Any]) -> None:
         guards.append(event["guard"])
 
 
+def _trial(record: Record, event: Mapping[str, Any]) -> None:
+    """What a way made of one trial of the battery."""
+    record["trials"].append({k: v for k, v in event.items() if k not in ("event", "t")})
+
+
 def _void(record: Record, event: Mapping[str, Any]) -> None:
     """An op whose source changed since: what was observed of it no longer counts."""
-    record["results"] = [r for r in record["results"] if r["op"] != event["op"]]
+    for kept in ("results", "trials"):
+        record[kept] = [one for one in record[kept] if one["op"] != event["op"]]
 
 
 def _complete(record: Record, event: Mapping[str, Any]) -> None:
@@ -348,6 +357,7 @@ _HANDLERS = {
     "memory": _memory,
     "inside": _inside,
     "spent": _spent,
+    "trial": _trial,
     "guard": _guard,
     "void": _void,
     "complete": _complete,

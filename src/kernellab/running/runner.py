@@ -6,7 +6,7 @@ The parent process lives here. It imports neither torch nor op files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from kernellab.machine.paths import cache_dir, file_name, replace_file
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import SERIES, Journal, result_of
 from kernellab.running.settings import Settings, needed_checks
+from kernellab.running.trials import Trials
 
 _CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed
 _KEPT = {
@@ -32,6 +33,7 @@ class Progress(Protocol):
     def planned(self, steps: Sequence[int]) -> None: ...
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None: ...
     def finished_group(self) -> None: ...
+    def trying(self, op: str, impl: str, number: int, of: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Runner:
                     self._interpreted(group)
                 self.journal.save()
                 self.progress.finished_group()
+            self._battery(groups)
             self._profile(groups)
             self.journal.write("complete")
         finally:
@@ -294,6 +297,33 @@ class Runner:
             phase = "time" if self._right(group, name) else "check"
             fault = {"impl": name, "phase": phase, "status": status, "reason": reason}
             self._write(group, {"event": "fault", **fault, **(self._series if phase == "time" else {})})
+
+    def _battery(self, groups: list[Group]) -> None:
+        """Each op's ways tried with all that its declaration gives rise to; not those that have killed a worker."""
+        if "battery" not in self.settings.stages:
+            return
+        for group in {group.op: group for group in groups}.values():
+            killed = {name for (op, _), names in self._culprits.items() if op == group.op for name in names}
+            for interpreted in (False, True):
+                names = [n for n in group.names(interpreted=interpreted) if n not in killed]
+                if names:
+                    post = self._interpreter_for(group.post) if interpreted else group.post
+                    where = " in Triton's interpreter" if interpreted else ""
+                    self.progress.say(f"the battery of {group.op}{where}")
+                    Trials(group.op, post, self.settings, self.journal).run(names, self._trying(group.op))
+            self.journal.save()
+
+    def _trying(self, op: str) -> Callable[[Event], None]:
+        total = 0
+
+        def heard(event: Event) -> None:
+            nonlocal total
+            if event["event"] == "battery":
+                total = event["trials"]
+            if event["event"] == "begin" and event["phase"] == "try":
+                self.progress.trying(op, event["impl"], event["number"] + 1, total)
+
+        return heard
 
     def _profile(self, groups: list[Group]) -> None:
         """Which kernels each right way launches and what else it does; in workers of their own, after all timing."""

@@ -147,6 +147,22 @@ class Worker:
                     found.setdefault(of, set()).update(group.check(may, of))
                 group.time(time, lambda name, of: all(name in found.get(p, ()) for p in needed_checks(of)))
 
+    def do_battery(
+        self,
+        op: str,
+        done: dict[str, int],
+        dtypes: list[str],
+        quick: bool,
+        distrusted: list[str],
+        seed: int,
+        interpreted: bool,
+    ) -> None:
+        """Try ways with everything the op's declaration gives rise to; `done` says how far each has come."""
+        from kernellab.running.battery import BatteryWork
+
+        work = BatteryWork(self.channel, self.ops[op], self.device, seed, interpreted, frozenset(distrusted))
+        work.run(done, dtypes=dtypes, quick=quick)
+
     def do_profile(
         self, op: str, case: dict[str, Any], impls: list[str], series: list[dict[str, Any]], seed: int, rounds: int
     ) -> None:

@@ -1,0 +1,107 @@
+"""What was tried of each way, in a table, and below it what went wrong, smallest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kernellab.reporting import words
+
+_SHOWN = 3  # failures of one kind
+_WIDE = 118
+
+
+def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
+    for op in dict.fromkeys(one["op"] for one in record["batteries"]):
+        found = [one for one in record["batteries"] if one["op"] == op]
+        out.print(Text(f"{op} · the battery", style="bold"))
+        out.print(_table(found, out.width))
+        for one in found:
+            for line in [*_failures(one, verbose), *(_kinds(one) if verbose else ()), *_outside(one)]:
+                out.print(line, soft_wrap=not out.is_terminal)
+        out.print()
+
+
+def _table(found: list[dict[str, Any]], width: int) -> Table:
+    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
+    for title in ("way", "tried", "passed", "outside", "worst error", "beside", "at"):
+        text = title in ("way", "beside", "at")
+        if title != "at" or width >= _WIDE:
+            table.add_column(title, justify="left" if text else "right", no_wrap=title != "at")
+    for one in found:
+        outside = sum(one["outside"].values()) + sum(one["unknown"].values())
+        cells = [
+            Text(one["impl"] + (" (interpreter)" if one["interpreter"] else "")),
+            Text(str(one["tried"])),
+            Text(str(one["passed"]), style="" if one["passed"] == one["tried"] else "bold red"),
+            Text(str(outside) if outside else ""),
+            *_worst(one["worst"]),
+        ]
+        table.add_row(*cells[: len(table.columns)])
+    return table
+
+
+def _worst(worst: Mapping[str, Any] | None) -> list[Text]:
+    if worst is None:
+        return [Text("")] * 3
+    peer = worst["peer"]
+    beside = f"{peer['impl']}'s {peer['max']:.2g}" if peer["max"] is not None else ""
+    return [Text(f"{worst['errors']['max']:.2g}"), Text(beside), Text(worst["label"], style="dim")]
+
+
+def _failures(one: Mapping[str, Any], verbose: bool) -> list[Text]:
+    lines = []
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for failure in one["failures"]:
+        by_kind.setdefault(failure["kind"], []).append(failure)
+    for kind, failures in by_kind.items():
+        shown = failures if verbose else failures[:_SHOWN]
+        for failure in shown:
+            head = (f" {one['impl']}  {failure['status']}: ", "bold red")
+            lines.append(Text.assemble(head, (f"{kind}: ", "bold"), f"{failure['label']}: {failure['reason']}"))
+        if len(failures) > len(shown):
+            more = len(failures) - len(shown)
+            lines.append(
+                Text(f" {one['impl']}  {kind}: and {words.count(more, 'trial')} more (--verbose)", style="dim")
+            )
+    return lines
+
+
+def _kinds(one: Mapping[str, Any]) -> list[Text]:
+    said = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in one["kinds"].items())
+    return [Text(f" {one['impl']}  passed by kind: {said}", style="dim")]
+
+
+def _outside(one: Mapping[str, Any]) -> list[Text]:
+    lines = [
+        Text(f" {one['impl']}  outside its domain, {words.count(count, 'trial')}: {reason}", style="dim")
+        for reason, count in one["outside"].items()
+    ]
+    lines += [
+        Text(f" {one['impl']}  {words.count(count, 'trial')}: {reason}", style="yellow")
+        for reason, count in one["unknown"].items()
+    ]
+    lines += [
+        Text(f" {one['impl']}  note, {words.count(count, 'trial')}: {note}", style="yellow")
+        for note, count in one["notes"].items()
+    ]
+    return lines
+
+
+def closing(record: Mapping[str, Any]) -> list[str]:
+    """How much was tried in all, and who failed."""
+    found = record["batteries"]
+    if not found:
+        return []
+    tried = sum(one["tried"] for one in found)
+    failed = [one for one in found if one["failures"]]
+    said = f"{words.count(tried, 'trial')} in the battery"
+    if not failed:
+        return [said + ", all passed."]
+    count = sum(len(one["failures"]) for one in failed)
+    names = ", ".join(f"{one['op']} {one['impl']}" for one in failed)
+    return [f"{said}, {count} failed: {names}."]

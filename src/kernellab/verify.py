@@ -1,0 +1,118 @@
+"""`kl.check`: the battery in the process that calls it, for an author's own tests.
+
+A way that crashes takes the caller along; `klab check` runs the same in processes of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kernellab import tried
+from kernellab.checking.battery import Battery, for_compile
+from kernellab.checking.check import INTERPRETER_LIMIT
+from kernellab.checking.examine import GUARDS, Examiner
+from kernellab.declare import Impl, Op
+from kernellab.errors import UserError
+
+Trials = list[dict[str, Any]]
+
+
+def check(
+    way: Op | Callable[..., Any],
+    reference: Callable[..., Any] | None = None,
+    *,
+    impl: str | Sequence[str] = (),
+    device: str | None = None,
+    dtypes: Sequence[str] = (),
+    quick: bool = False,
+    seed: int = 0,
+    **declaration: Any,
+) -> list[dict[str, Any]]:
+    """Try the ways of an op, or one function against a plain PyTorch reference; AssertionError says what failed.
+
+    `declaration` is what `kl.op` takes (args=, options=, reduces=, cases=, dtypes=), for a pair of functions.
+
+    >>> check(lambda x: x * x, lambda x: x.square(), quick=True)[0]["status"]
+    'ok'
+    """
+    op, names = _asked(way, reference, impl, {**declaration, "dtypes": tuple(dtypes)})
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    ways = [one for one in op.chosen(names) if _runs(one, where)]
+    if not ways:
+        raise UserError(f"no way of {op.name} runs here: {'; '.join(_why_not(op, names, where))}")
+    found = tried.summaries(run(op, ways, where, dtypes=dtypes, quick=quick, seed=seed))
+    failed = [one for one in found if one["failures"]]
+    if failed:
+        raise AssertionError("\n".join(line for one in failed for line in tried.sentences(one)))
+    return found
+
+
+def run(
+    op: Op,
+    ways: Sequence[Impl],
+    device: torch.device,
+    *,
+    dtypes: Sequence[str] = (),
+    quick: bool = False,
+    seed: int = 0,
+    guards: frozenset[str] = GUARDS,
+) -> Trials:
+    """What each way made of each trial, as a record keeps it."""
+    interpreted = _interpreting(device)
+    most = INTERPRETER_LIMIT if interpreted else None
+    trials = Battery(op, device.type, dtypes=dtypes, quick=quick, most=most).trials()
+    few = {trial.key for trial in for_compile(trials)}
+    examiner = Examiner(op, seed=seed, device=device, guards=guards)
+    found: Trials = []
+    for number, trial in enumerate(trials):
+        for way in ways:
+            if way.kind.name == "compile" and trial.key not in few:
+                continue
+            observed = examiner.examine(way, trial)
+            if observed is not None:
+                told = {"trial": {**trial.to_json(), "label": trial.label}, "interpreter": interpreted}
+                found.append({"op": op.name, "impl": way.name, "number": number, **told, **observed})
+    return found
+
+
+def _asked(
+    way: Op | Callable[..., Any],
+    reference: Callable[..., Any] | None,
+    impl: str | Sequence[str],
+    declaration: dict[str, Any],
+) -> tuple[Op, list[str]]:
+    if isinstance(way, Op):
+        if reference is not None:
+            raise UserError("kl.check takes an op, or a function and its reference")
+        return way, [impl] if isinstance(impl, str) else list(impl)
+    if reference is None:
+        raise UserError("kl.check needs the reference beside the function: kl.check(mine, reference)")
+    op = Op(reference, name=getattr(reference, "__name__", "reference").strip("<>"), **declaration)
+    name = getattr(way, "__name__", "way").strip("<>")
+    name = name if name not in op.impls else f"{name}-checked"
+    op.impl(name)(way)
+    return op, [name]
+
+
+def _interpreting(device: torch.device) -> bool:
+    return device.type == "cpu" and bool(os.environ.get("TRITON_INTERPRET"))
+
+
+def _runs(way: Impl, device: torch.device) -> bool:
+    if way.kind.interpreted_on_cpu and device.type == "cpu":
+        return _interpreting(device)
+    return way.kind.obstacle(device.type) is None
+
+
+def _why_not(op: Op, names: list[str], device: torch.device) -> list[str]:
+    said = []
+    for way in op.chosen(names):
+        if way.kind.interpreted_on_cpu and device.type == "cpu":
+            said.append(f"{way.name} needs a GPU, or TRITON_INTERPRET=1 set before triton is imported")
+        else:
+            said.append(f"{way.name}: {way.kind.obstacle(device.type)}")
+    return said or ["no such way"]
