@@ -14,7 +14,11 @@ NEEDS_GPU = False
 STEP = 1 / 16  # a power of two: angles are exact in float32, so only the positions matter
 
 
-@kl.op(args=dict(x=kl.tensor("... S")), cases=kl.cases(shape=[(16, 1024)], dtype=["float32"]))
+@kl.op(
+    args=dict(x=kl.tensor("... S")),
+    cases=kl.cases(shape=[(16, 1024)], dtype=["float32"]),
+    dtypes=["float32", "bfloat16"],
+)
 def rotate(x):
     """x·cos(position / 16), the position counted along the last dim."""
     position = torch.arange(x.shape[-1], device=x.device, dtype=torch.float64)

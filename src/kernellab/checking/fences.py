@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.dlpack import from_dlpack
 
 _BAND_BYTES = 1 << 14  # a multiple of every alignment torch gives, and of a block of 4096 floats
 _POISON = 0x7FFF  # repeated, it is NaN in every float type; as an integer it is far out of range
@@ -36,7 +37,10 @@ class Fence:
             whole[(band + payload) // 2 :].fill_(_POISON)
         if band:
             self._rooms.append((whole, payload))
-        return whole.view(torch.uint8)[band : band + payload].view(dtype)
+        inside = whole.view(torch.uint8)[band : band + payload].view(dtype)
+        # Through DLPack it gets a storage of its own that begins here: fresh tensors begin where their storage does,
+        # and code that takes `as_strided` of one relies on it.
+        return from_dlpack(inside) if payload else inside
 
     def broken(self) -> bool:
         """Whether a band has been written to. Waits for the device."""

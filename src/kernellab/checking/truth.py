@@ -215,7 +215,8 @@ def same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
 
 def shared_inputs(outputs: Outputs, inputs: make_inputs.Inputs) -> list[str]:
     """The inputs whose memory a result lives in."""
-    theirs = {t.untyped_storage().data_ptr() for t in outputs if t.numel()}
+    # A tensor known to be zero, as some gradients are, has no memory at all.
+    theirs = {t.untyped_storage().data_ptr() for t in outputs if t.numel() and not t._is_zerotensor()}
     mine = {k: t for k, t in inputs.items() if t is not None and not is_upstream(k)}  # gradients may be passed on
     return [k for k, t in mine.items() if t.untyped_storage().data_ptr() in theirs]
 
