@@ -10,6 +10,8 @@ import contextlib
 import fnmatch
 import inspect
 import itertools
+import math
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +30,8 @@ from kernellab.case import (
     parse_option,
 )
 from kernellab.errors import UserError, nearest
+
+_MOST_COMBINATIONS = 4096  # of option values
 
 __all__ = ["Arg", "Cost", "Impl", "Kind", "Op", "collecting", "index", "kind_of", "op", "optional", "tensor"]
 
@@ -175,10 +179,12 @@ class Impl:
         """Why this way does not take the case, or None when it does."""
         if self.supports is None:
             return None
-        answer = self.supports(case)
+        answer: Any = self.supports(case)
         if answer is True:
             return None
-        return answer if isinstance(answer, str) else "outside its declared domain"
+        if not isinstance(answer, (bool, str)):
+            return f"its supports= returned a {type(answer).__name__}, neither True nor a reason"
+        return str(answer) if answer else "outside its declared domain"
 
     def __repr__(self) -> str:
         return f"<{self.op.name}[{self.name!r}]>"
@@ -229,6 +235,10 @@ class Op:
     ) -> None:
         self.reference = reference
         self.name = name or reference.__name__
+        if not isinstance(self.name, str):
+            raise UserError(f"an op cannot be named {name!r}: its name is a string")
+        if cases is not None and not isinstance(cases, CaseTable):
+            raise UserError(f"op {self.name}: cases= is a {type(cases).__name__}: write cases=kl.cases(shape=…)")
         self.doc = inspect.getdoc(reference) or ""
         self.file = Path(inspect.getsourcefile(reference) or "<unknown>")
         self.where = where
@@ -262,6 +272,12 @@ class Op:
                 raise UserError(f"op {self.name}: option {option} lists no values")
         # An optional tensor is given or not: one more option, absent first.
         self.given = {n: [False, True] for n, a in self.args.items() if a.optional}
+        combinations = math.prod(len(values) for values in self.all_options().values())
+        if combinations > _MOST_COMBINATIONS:
+            raise UserError(
+                f"op {self.name}: its options {', '.join(self.all_options())} have {combinations} combinations, and a "
+                f"check tries every one: at most {_MOST_COMBINATIONS}"
+            )
 
     def _order_dims(self, defaults: Mapping[str, str | int]) -> None:
         seen = dict.fromkeys(d for arg in self.args.values() for d in arg.dims)
@@ -285,6 +301,8 @@ class Op:
         study: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a way: `@op.impl("triton", supports=lambda case: case.N <= 65536 or "too wide")`."""
+        if not isinstance(name, str):
+            raise UserError(f'an implementation of {self.name} has no name: write @{self.name}.impl("name")')
         if name in self.impls:
             raise UserError(f"op {self.name} already has an implementation named {name}: give this one another name")
         for arg in mutates:
@@ -306,6 +324,8 @@ class Op:
         return register
 
     def _add(self, name: str, fn: Callable[..., Any], *, kind: str | None = None, **more: Any) -> None:
+        if not callable(fn):
+            raise UserError(f"implementation {name} of {self.name} is a {type(fn).__name__}, not a function")
         self.impls[name] = Impl(self, name, fn, kind_of(name, kind), **more)
 
     def compile(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
@@ -370,7 +390,7 @@ class Op:
         for dims in self._bindings(request, table):
             for dtype, options in itertools.product(dtypes, self._option_choices(request)):
                 expanded.append(Case(dims, dtype, options, device=device))
-        kept = [case for case in expanded if self.where is None or self.where(case)]
+        kept = [case for case in expanded if self._defined_at(case)]
         if expanded and not kept:
             raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: its where= says no")
         return kept
@@ -381,9 +401,16 @@ class Op:
         first = [case]
         for values in itertools.product(*names.values()):
             variant = case.with_(options=dict(zip(names, values, strict=True)))
-            if variant != case and (self.where is None or self.where(variant)):
+            if variant.key != case.key and self._defined_at(variant):
                 first.append(variant)
         return first
+
+    def _defined_at(self, case: Case) -> bool:
+        try:
+            return self.where is None or bool(self.where(case))
+        except Exception as error:
+            what = "".join(traceback.format_exception_only(error)).strip()
+            raise UserError(f"op {self.name}: where= failed at {case.label}: {what}") from error
 
     def _bindings(self, request: CaseRequest, table: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Size]]:
         for dim in request.dims:
@@ -394,6 +421,9 @@ class Op:
         needed = len(self.free_dims)
         shapes = request.shapes or table.get("shape", ())
         named = {k: v for k, v in table.items() if k != "shape" and not request.shapes}
+        for dim in named:
+            if dim not in self.dims:
+                raise UserError(f"op {self.name} has no dim {dim}, which its cases= name: {nearest(dim, self.dims)}")
         bases = [bind_shape(s, self.dims, needed) for s in shapes] or [{}]
         swept = {**named, **request.dims}
         seen = set()

@@ -105,12 +105,14 @@ class TruthFinder:
         if own is None or "torch" in self._distrusted:
             return None
         try:
-            if own.refusal(case) is not None:
-                return None
             with self._running("torch", "check"):
+                if own.refusal(case) is not None:
+                    return None
                 theirs = self._compute(own, make_inputs.clone(inputs), case)
                 synchronise(self.device)
             same_shape(theirs, manual)
+            if [t.dtype for t in theirs] != [t.dtype for t in manual]:
+                return None
             errors = self._errors(theirs, oracle)
         except BaseException as error:
             if gpu_is_dead(self.device):
@@ -171,6 +173,10 @@ def tensors_of(result: Any) -> Outputs:
         for t in result:
             if type(t) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is looked at
                 raise Wrong(f"returned a {type(t).__name__}, not a plain tensor")
+            if t.layout is not torch.strided:
+                raise Wrong(f"returned a {str(t.layout).removeprefix('torch.')} tensor, not a dense one")
+            if t.numel() and not t.untyped_storage().nbytes():
+                raise Wrong("returned a tensor whose memory is gone")
         return tuple(result)
     kind = "None" if result is None else f"a {type(result).__name__}"
     raise Wrong(f"returned {kind}, not a tensor")
