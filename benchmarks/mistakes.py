@@ -33,12 +33,12 @@ TIMEOUT_S = 5
 DEADLINE_S = 75.0
 
 
-def run(mistake: Mistake, folder: Path, *, cache: Path, deadline_s: float = DEADLINE_S) -> dict[str, Any]:
+def run(mistake: Mistake, folder: Path, *, cache: Path, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """One file through klab; `violations` says what of the promise was broken."""
     folder.mkdir(parents=True)
     file = folder / FILE
     mistake.write(file)
-    command = [sys.executable, "-m", "kernellab", mistake.verb, FILE, "--device", "cpu", "--timeout", str(TIMEOUT_S)]
+    command = [sys.executable, "-m", "kernellab", mistake.verb, FILE, "--device", "cpu", "--timeout", str(timeout_s)]
     command += ["--json", "--out", "run", *(["--impl", ",".join(mistake.impls)] if mistake.impls else [])]
     if mistake.verb == "run":
         command += ["--seconds", "0.05", "--only-times"]
@@ -47,7 +47,7 @@ def run(mistake: Mistake, folder: Path, *, cache: Path, deadline_s: float = DEAD
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
         try:
-            code: int | None = process.wait(deadline_s)
+            code: int | None = process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -140,7 +140,9 @@ def main() -> int:
     bad = [s for s in seen if s["violations"]]
     slowest = max(s["seconds"] for s in seen)
     print(f"\n{len(seen)} files in {took:.0f} s, the slowest {slowest:.1f} s (limit {DEADLINE_S:g} s)")
-    print(f"  {'kept  ' if not bad else 'MISSED'} never crash, never hang, always name the culprit: {len(bad)} violations")
+    print(
+        f"  {'kept  ' if not bad else 'MISSED'} never crash, never hang, always name the culprit: {len(bad)} violations"
+    )
     return 1 if bad else 0
 
 
