@@ -215,3 +215,9 @@ def test_an_option_may_be_a_tensor():
 
     (case,) = f.expand(CaseRequest(shapes=[(4,)]), "cpu")
     assert len(f.variants(case)) == 2
+
+
+def test_a_name_no_encoding_knows_still_has_inputs():
+    op = kl.op(name="\udc80", cases=kl.cases(shape=[(4,)]))(lambda x: x)
+    (case,) = op.expand(CaseRequest(), "cpu")
+    assert inputs.make(op, case, 0)["x"].shape == (4,)

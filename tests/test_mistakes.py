@@ -36,9 +36,7 @@ FILES = {
     "a yardstick that meddles": lambda: ways("replaces torch.equal", name="torch"),
     "a yardstick that hangs": lambda: ways("sleeps in supports=", name="torch"),
     "a file that hangs": lambda: mistakes.in_module(random.Random(0), "loops for ever"),
-    "a file that interrupts": lambda: mistakes.in_module(random.Random(0), "raises KeyboardInterrupt"),
     "a cost= that hangs": lambda: mistakes.cost(random.Random(0)),
-    "where= fails": lambda: mistakes.in_declaration(random.Random(0), "where= raises"),
 }
 
 

@@ -36,7 +36,7 @@ def normal(sizes: Sequence[int], dtype: torch.dtype, where: torch.device, seed: 
 def _mix(seed: int, *words: str) -> int:
     """One seed per argument, so that adding an argument leaves the others as they were."""
     text = "/".join((str(seed), *words))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+    return int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:7], "little")
 
 
 def _draw(op: Op, arg: Arg, case: Case, generator: torch.Generator, where: torch.device) -> torch.Tensor:
