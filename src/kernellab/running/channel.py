@@ -31,7 +31,9 @@ class Channel:
 
     def _leave(self) -> None:
         """A child an implementation forks must not keep the line open when this process is gone, nor speak on it."""
-        os.close(self._socket.detach())  # `close` would wait for the listener's file, whose thread is not in the child
+        # `close` would wait for the listener's file, whose thread is not in the child.
+        with contextlib.suppress(OSError):
+            os.close(self._socket.detach())
 
     def _listen(self) -> None:
         with self._socket.makefile("r") as lines:
