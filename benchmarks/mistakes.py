@@ -19,7 +19,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -147,21 +146,26 @@ def main() -> int:
 
 
 def table(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By mistake: how many files, their exit codes, the longest time, the violations."""
+    """By mistake: how many files, their exit codes, the longest time, the violations. A file with two counts twice."""
     rows = []
-    for name in sorted({s["name"] for s in seen}):
-        of = [s for s in seen if s["name"] == name]
-        codes = Counter(str(s["code"]) for s in of)
+    for name in sorted({name for s in seen for name in _mistakes(s)}):
+        of = [s for s in seen if name in _mistakes(s)]
         rows.append(
             {
                 "name": name,
                 "files": len(of),
-                "codes": " ".join(sorted(codes)),
+                "codes": " ".join(sorted({str(s["code"]) for s in of})),
                 "longest_s": max(s["seconds"] for s in of),
                 "violations": sum(bool(s["violations"]) for s in of),
             }
         )
     return rows
+
+
+def _mistakes(seen: dict[str, Any]) -> list[str]:
+    """`a way: one + another (as torch)` is two mistakes in ways."""
+    where, _, what = seen["name"].removesuffix(" (as torch)").partition(": ")
+    return [f"{where}: {one}" for one in what.split(" + ")] if what else [where]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
