@@ -251,3 +251,87 @@ def test_what_others_left_in_memory_makes_no_way_right(op, elements):
     for _ in range(3):
         assert checker.check(op["good"])["status"] == "ok"
         assert checker.check(op["lazy"])["status"] == "wrong"
+
+
+class Hostile(Exception):
+    def __str__(self):
+        raise ValueError("not telling")
+
+
+def test_an_exception_that_cannot_be_read_is_still_the_ways_error(op):
+    def raising(x):
+        raise Hostile
+
+    op.impl("hostile")(raising)
+    seen = check(op, "hostile")
+    assert (seen["status"], seen["reason"].startswith("Hostile: its message cannot be read (")) == ("error", True)
+
+
+def test_long_messages_and_deep_tracebacks_are_cut(op):
+    def deep(x, n=400):
+        if n:
+            return deep(x, n - 1) if n % 2 else deep(x, n - 1) + 0
+        raise RuntimeError("long " * 100_000 + "\n" + "more\n" * 1000)
+
+    op.impl("long")(deep)
+    seen = check(op, "long")
+    assert len(seen["reason"]) < 400
+    assert len(seen["traceback"].splitlines()) < 60
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda x: x.resize_(2), "changed its input x"),
+        (lambda x: x.unsqueeze_(0), "changed its input x"),
+        (lambda x: x.set_(), "changed its input x"),
+    ],
+)
+def test_an_input_of_another_form_is_made_anew_for_the_next_way(op, change, reason):
+    def bad(x):
+        y = x * 2
+        change(x)
+        return y
+
+    op.impl("bad")(bad)
+    op.impl("good")(lambda x: x * 2)
+    checker = Checker(op, Case({"...": (6,)}, "float32"), seed=0, device=CPU)
+    seen = checker.check(op["bad"])
+    assert (seen["status"], reason in seen["reason"]) == ("wrong", True)
+    assert checker.check(op["good"])["status"] == "ok"
+
+
+def test_a_yardstick_of_another_dtype_is_itself_wrong_and_measures_nobody(op):
+    op.impl("torch")(lambda x: (x * 2).long())
+    op.impl("good")(lambda x: x * 2)
+    assert check(op, "good")["status"] == "ok"
+    seen = check(op, "torch")
+    assert (seen["status"], seen["reason"]) == ("wrong", "dtype int64, should be float32")
+
+
+def _gone(x):
+    y = x * 2
+    y.untyped_storage().resize_(0)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (lambda x: (2 * x).to_sparse(), "returned a sparse_coo tensor, not a dense one"),
+        (_gone, "returned a tensor whose memory is gone"),
+    ],
+)
+def test_what_cannot_be_compared_is_wrong_not_unknown(op, fn, reason):
+    op.impl("bad")(fn)
+    seen = check(op, "bad")
+    assert (seen["status"], seen["reason"]) == ("wrong", reason)
+
+
+def test_a_supports_that_forgets_to_answer_is_told(op):
+    op.impl("forgets", supports=lambda c: None)(lambda x: x * 2)
+    seen = check(op, "forgets")
+    assert (seen["status"], seen["reason"]) == (
+        "skipped",
+        "its supports= returned a NoneType, neither True nor a reason",
+    )

@@ -148,3 +148,76 @@ def _plain(x):
 def test_mistakes_in_a_declaration_are_named(declare, message):
     with pytest.raises(UserError, match=message):
         declare()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (dict(shape=[(4, -4)]), "shape: -4 is no size"),
+        (dict(shape=[(4, 2.5)]), "shape: 2.5 is no size"),
+        (dict(shape=64), "shape=64: write a list of shapes"),
+        (dict(shape=[4, 4]), "shape=4: write a list of shapes"),
+        (dict(M=["four"]), "M: 'four' is no size"),
+        (dict(shape=[(4, 4)], cpu=dict(shape=[(4, None)])), "shape: None is no size"),
+        (dict(shape=[(4, 4)], dtype=[torch.float32]), "no dtype torch.float32: did you mean float32"),
+    ],
+)
+def test_cases_that_are_no_cases_are_refused_where_they_stand(values, said):
+    with pytest.raises(UserError, match=said):
+        kl.cases(**values)
+
+
+def test_more_mistakes_in_a_declaration_are_named():
+    def f(x):
+        return x
+
+    with pytest.raises(UserError, match="cannot be named 3"):
+        kl.op(name=3)(f)
+    with pytest.raises(UserError, match=r"cases= is a list: write cases=kl.cases"):
+        kl.op(cases=[(4, 4)])(f)
+    op = kl.op(f)
+    with pytest.raises(UserError, match="way of f is a int, not a function"):
+        op.impl("way")(3)
+    with pytest.raises(UserError, match=r'write @f.impl\("name"\)'):
+        op.impl(lambda x: x)
+
+
+def test_a_dim_that_only_the_cases_have_is_refused():
+    @kl.op(cases=kl.cases(shape=[(4, 4)], Q=[4]))
+    def f(x):
+        return x
+
+    with pytest.raises(UserError, match="op f has no dim Q, which its cases= name"):
+        f.expand(CaseRequest(), "cpu")
+
+
+def test_a_where_that_fails_is_named():
+    @kl.op(cases=kl.cases(shape=[(4, 4)]), where=lambda case: case.Q > 3)
+    def f(x):
+        return x
+
+    with pytest.raises(UserError, match=r"op f: where= failed at 4×4 · float32: AttributeError: .*'Q'"):
+        f.expand(CaseRequest(), "cpu")
+
+
+def test_options_nobody_could_check_are_refused():
+    with pytest.raises(UserError, match="its options a, b have 9000000 combinations"):
+
+        @kl.op(options=dict(a=range(3000), b=range(3000)))
+        def f(x, *, a, b):
+            return x
+
+
+def test_an_option_may_be_a_tensor():
+    @kl.op(options=dict(w=[torch.ones(3), torch.zeros(3)]))
+    def f(x, *, w):
+        return x
+
+    (case,) = f.expand(CaseRequest(shapes=[(4,)]), "cpu")
+    assert len(f.variants(case)) == 2
+
+
+def test_a_name_no_encoding_knows_still_has_inputs():
+    op = kl.op(name="\udc80", cases=kl.cases(shape=[(4,)]))(lambda x: x)
+    (case,) = op.expand(CaseRequest(), "cpu")
+    assert inputs.make(op, case, 0)["x"].shape == (4,)

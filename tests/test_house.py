@@ -12,12 +12,13 @@ from conftest import SRC, klab_env
 PACKAGE = SRC / "kernellab"
 # Each room with the rooms it may import from. Modules of the top folder are rooms of their own.
 PURE = {"intervals", "trust", "tried"}
-GROUND = {"errors", "case", "declare", "blame", "machine"}
+GROUND = {"errors", "case", "arguments", "declare", "blame", "machine"}
 TENSORS = GROUND | {"inputs", "compare", "memory", "passes"}
 ALLOWED = {
     "errors": set(),
     "case": {"errors"},
-    "declare": {"errors", "case"},
+    "arguments": {"errors", "case"},
+    "declare": {"errors", "case", "arguments"},
     "blame": {"errors"},
     "machine": GROUND | {"launch"},  # the doctor tries a build
     "inputs": GROUND,

@@ -105,3 +105,11 @@ def test_an_offered_name_that_is_taken_is_refused(monkeypatch):
     monkeypatch.setattr("kernellab.targets.offered", lambda: {"gelu": "other.pkg:gelu"})
     with pytest.raises(UserError, match=r"two ops are named gelu.*other\.pkg:gelu"):
         resolve("gelu")
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit", "BaseException('odd')"])
+def test_whatever_a_file_raises_is_the_files_own(tmp_path, raised):
+    (tmp_path / "op.py").write_text(f"raise {raised}\n")
+    with pytest.raises(UserError, match=r"op\.py could not be loaded") as refused:
+        load(resolve(str(tmp_path / "op.py")))
+    assert raised.split("(")[0] in refused.value.detail

@@ -8,10 +8,16 @@ from pathlib import Path
 from kernellab.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parent
+_LONGEST = 300  # characters of a line: a message may hold a whole tensor
+_MOST_LINES, _MOST_FRAMES = 12, 12
 
 
 def first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    try:
+        text = str(error)
+    except BaseException:  # an exception may have a __str__ of its own, with mistakes of its own
+        text = "its message cannot be read"
+    return _cut((text.strip().splitlines() or [type(error).__name__])[0])
 
 
 def explain(error: BaseException) -> str:
@@ -27,7 +33,13 @@ def explain(error: BaseException) -> str:
 def user_frames(error: BaseException) -> str:
     """The traceback without kernellab's, torch's and the interpreter's own frames."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
-    return "".join(traceback.format_list(frames) + traceback.format_exception_only(error)).rstrip()
+    said = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
+    more = ["…"] if len(said) > _MOST_LINES else []
+    return "".join(traceback.format_list(frames[-_MOST_FRAMES:])) + "\n".join([*map(_cut, said[:_MOST_LINES]), *more])
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + " …"
 
 
 def is_users(filename: str) -> bool:

@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,7 +124,25 @@ def _lists(values: Mapping[str, Any]) -> dict[str, list[Any]]:
         lists[name] = list(value) if isinstance(value, (list, tuple, range)) else [value]
     for dtype in lists.get("dtype", ()):
         parse_dtype(dtype)
+    for name, sizes in lists.items():
+        if name != "dtype":
+            lists[name] = [_whole(size) if name == "shape" else _size(name, size) for size in sizes]
     return lists
+
+
+def _whole(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, (list, tuple)):
+        raise UserError(f"shape={shape!r}: write a list of shapes, for example shape=[(4096, 4096)]")
+    return tuple(_size("shape", size) for size in shape)
+
+
+def _size(name: str, size: Any) -> int:
+    try:
+        if operator.index(size) >= 0:
+            return operator.index(size)
+    except TypeError:
+        pass
+    raise UserError(f"{name}: {size!r} is no size: write a whole number, 0 or more")
 
 
 @dataclass(frozen=True)
@@ -156,9 +175,9 @@ def jsonable(value: Any) -> Any:
 
 
 def parse_dtype(text: str) -> str:
-    dtype = DTYPE_SHORT.get(text, text)
+    dtype = DTYPE_SHORT.get(text, text) if isinstance(text, str) else str(text)
     if dtype not in DTYPES:
-        raise UserError(f"no dtype {text!r}: {nearest(text, DTYPES)}")
+        raise UserError(f"no dtype {text!r}: {nearest(dtype, DTYPES)}")
     return dtype
 
 

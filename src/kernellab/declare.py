@@ -10,11 +10,14 @@ import contextlib
 import fnmatch
 import inspect
 import itertools
+import math
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernellab.arguments import Arg, Cost, index, optional, tensor
 from kernellab.case import (
     ELLIPSIS,
     Case,
@@ -29,83 +32,9 @@ from kernellab.case import (
 )
 from kernellab.errors import UserError, nearest
 
+_MOST_COMBINATIONS = 4096  # of option values
+
 __all__ = ["Arg", "Cost", "Impl", "Kind", "Op", "collecting", "index", "kind_of", "op", "optional", "tensor"]
-
-
-# What an op's inputs look like -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Arg:
-    """One tensor parameter: its dims by name, what its values are, whether it may be left out."""
-
-    dims: tuple[str, ...]
-    below: str | int | None = None  # not None: integers in [0, below)
-    sentinel: str | int | None = None  # an option or a number that may stand among them
-    optional: bool = False
-
-    @property
-    def is_index(self) -> bool:
-        return self.below is not None
-
-
-def tensor(dims: str) -> Arg:
-    """A floating-point tensor, `kl.tensor("M V")`; a leading `...` stands for any number of dims."""
-    return Arg(_dims(dims))
-
-
-def index(dims: str, *, below: str | int, sentinel: str | int | None = None) -> Arg:
-    """An int64 tensor of valid indices below a dim or a number; `sentinel` is mixed in."""
-    return Arg(_dims(dims), below, sentinel)
-
-
-def optional(arg: Arg) -> Arg:
-    """A tensor that may be None. Whether it is given is a yes/no option of the same name."""
-    return Arg(arg.dims, arg.below, arg.sentinel, optional=True)
-
-
-def _dims(text: str) -> tuple[str, ...]:
-    names = tuple(text.split())
-    for at, name in enumerate(names):
-        if name == ELLIPSIS and at == 0:
-            continue
-        if not name.isidentifier():
-            raise UserError(f"{text!r} is not a list of dim names: write names apart, for example 'M V'")
-    return names
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The fewest bytes an op must move, and its arithmetic by unit.
-
-    `read` and `write` hold tensors or numbers of bytes. `flops` is keyed by the unit that does the
-    work: `matmul` for multiply-adds a tensor core can take, `fp32` for ordinary arithmetic.
-    """
-
-    read: Sequence[Any] = ()
-    write: Sequence[Any] = ()
-    flops: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def bytes_read(self) -> int:
-        return sum(map(_bytes, self.read))
-
-    @property
-    def bytes_written(self) -> int:
-        return sum(map(_bytes, self.write))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "flops": dict(self.flops),
-        }
-
-
-def _bytes(thing: Any) -> int:
-    if thing is None:
-        return 0
-    return thing if isinstance(thing, int) else int(thing.numel()) * int(thing.element_size())
 
 
 # Ways of computing it ----------------------------------------------------------------------------------
@@ -176,10 +105,12 @@ class Impl:
         """Why this way does not take the case, or None when it does."""
         if self.supports is None:
             return None
-        answer = self.supports(case)
+        answer: Any = self.supports(case)
         if answer is True:
             return None
-        return answer if isinstance(answer, str) else "outside its declared domain"
+        if not isinstance(answer, (bool, str)):
+            return f"its supports= returned a {type(answer).__name__}, neither True nor a reason"
+        return str(answer) if answer else "outside its declared domain"
 
     def __repr__(self) -> str:
         return f"<{self.op.name}[{self.name!r}]>"
@@ -231,6 +162,10 @@ class Op:
     ) -> None:
         self.reference = reference
         self.name = name or reference.__name__
+        if not isinstance(self.name, str):
+            raise UserError(f"an op cannot be named {name!r}: its name is a string")
+        if cases is not None and not isinstance(cases, CaseTable):
+            raise UserError(f"op {self.name}: cases= is a {type(cases).__name__}: write cases=kl.cases(shape=…)")
         self.doc = inspect.getdoc(reference) or ""
         self.file = Path(inspect.getsourcefile(reference) or "<unknown>")
         self.where = where
@@ -266,6 +201,12 @@ class Op:
                 raise UserError(f"op {self.name}: option {option} lists no values")
         # An optional tensor is given or not: one more option, absent first.
         self.given = {n: [False, True] for n, a in self.args.items() if a.optional}
+        combinations = math.prod(len(values) for values in self.all_options().values())
+        if combinations > _MOST_COMBINATIONS:
+            raise UserError(
+                f"op {self.name}: its options {', '.join(self.all_options())} have {combinations} combinations, and a "
+                f"check tries every one: at most {_MOST_COMBINATIONS}"
+            )
 
     def _order_dims(self, defaults: Mapping[str, str | int]) -> None:
         seen = dict.fromkeys(d for arg in self.args.values() for d in arg.dims)
@@ -290,6 +231,8 @@ class Op:
         repeatable: bool = True,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a way: `@op.impl("triton", supports=lambda case: case.N <= 65536 or "too wide")`."""
+        if not isinstance(name, str):
+            raise UserError(f'an implementation of {self.name} has no name: write @{self.name}.impl("name")')
         if name in self.impls:
             raise UserError(f"op {self.name} already has an implementation named {name}: give this one another name")
         for arg in mutates:
@@ -312,6 +255,8 @@ class Op:
         return register
 
     def _add(self, name: str, fn: Callable[..., Any], *, kind: str | None = None, **more: Any) -> None:
+        if not callable(fn):
+            raise UserError(f"implementation {name} of {self.name} is a {type(fn).__name__}, not a function")
         self.impls[name] = Impl(self, name, fn, kind_of(name, kind), **more)
 
     def compile(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
@@ -376,7 +321,7 @@ class Op:
         for dims in self._bindings(request, table):
             for dtype, options in itertools.product(dtypes, self._option_choices(request)):
                 expanded.append(Case(dims, dtype, options, device=device))
-        kept = [case for case in expanded if self.where is None or self.where(case)]
+        kept = [case for case in expanded if self._defined_at(case)]
         if expanded and not kept:
             raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: its where= says no")
         return kept
@@ -396,9 +341,16 @@ class Op:
         first = [case]
         for values in itertools.product(*names.values()):
             variant = case.with_(options=dict(zip(names, values, strict=True)))
-            if variant != case and (self.where is None or self.where(variant)):
+            if variant.key != case.key and self._defined_at(variant):
                 first.append(variant)
         return first
+
+    def _defined_at(self, case: Case) -> bool:
+        try:
+            return self.where is None or bool(self.where(case))
+        except Exception as error:
+            what = "".join(traceback.format_exception_only(error)).strip()
+            raise UserError(f"op {self.name}: where= failed at {case.label}: {what}") from error
 
     def _bindings(self, request: CaseRequest, table: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Size]]:
         for dim in request.dims:
@@ -409,6 +361,9 @@ class Op:
         needed = len(self.free_dims)
         shapes = request.shapes or table.get("shape", ())
         named = {k: v for k, v in table.items() if k != "shape" and not request.shapes}
+        for dim in named:
+            if dim not in self.dims:
+                raise UserError(f"op {self.name} has no dim {dim}, which its cases= name: {nearest(dim, self.dims)}")
         bases = [bind_shape(s, self.dims, needed) for s in shapes] or [{}]
         swept = {**named, **request.dims}
         seen = set()

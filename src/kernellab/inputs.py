@@ -35,7 +35,7 @@ def normal(sizes: Sequence[int], dtype: torch.dtype, where: torch.device, seed: 
 def generator_for(where: torch.device, seed: int, *words: str) -> torch.Generator:
     """One seed per argument, so that adding an argument leaves the others as they were."""
     text = "/".join((str(seed), *words))
-    mixed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+    mixed = int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:7], "little")
     return torch.Generator(device=where).manual_seed(mixed)
 
 

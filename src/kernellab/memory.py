@@ -16,14 +16,13 @@ _TRIED = re.compile(r"[Tt]ried to allocate ([\d.]+) (\w+)")
 
 
 def is_memory_error(error: BaseException) -> bool:
-    text = str(error)
     said = ("can't allocate memory", "CUDA error: out of memory")
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(part in text for part in said)
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(part in _text(error) for part in said)
 
 
 def needed_bytes(error: BaseException, device: torch.device) -> int | None:
     """At least this much memory would have been needed: what was in use, and what was asked for on top."""
-    found = _TRIED.search(str(error))
+    found = _TRIED.search(_text(error))
     if found is None or found.group(2) not in _UNITS:
         return None
     asked = int(float(found.group(1)) * _UNITS[found.group(2)])
@@ -35,9 +34,16 @@ def out_of_memory(error: BaseException, device: torch.device) -> dict[str, Any]:
     """What is recorded of an error that says so."""
     needed = needed_bytes(error, device)
     if needed is None:
-        return {"status": "oom", "reason": str(error).strip().splitlines()[0] if str(error).strip() else "no memory"}
+        return {"status": "oom", "reason": (_text(error).strip().splitlines() or ["no memory"])[0]}
     reason = f"out of memory: needs at least {_said(needed)}, {device} has {_said(_there_is(device))}"
     return {"status": "oom", "reason": reason, "needed_bytes": needed}
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # its __str__ has a mistake of its own
+        return ""
 
 
 def peak(call: Callable[[], Any], device: torch.device) -> dict[str, int]:

@@ -72,9 +72,7 @@ def load(target: Target) -> dict[str, Op]:
                 module = importlib.import_module(target.module)
     except UserError as error:
         raise UserError(f"{target.text}: {error.message}", error.detail or user_frames(error)) from error
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    except BaseException as error:  # KeyboardInterrupt too: workers have no terminal, so it is the file's own
         if isinstance(error, ModuleNotFoundError) and target.module and error.name in _prefixes(target.module):
             raise UserError(f"no module {error.name} for {target.text}: is its package installed?") from error
         what = "has a syntax error" if isinstance(error, SyntaxError) else "could not be loaded"

@@ -42,7 +42,7 @@ def main() -> None:
         (op,) = load(resolve(str(file))).values()
         names = [name for name in op.impls if name.endswith(("right", "wrong"))]
         interpreted = op[names[0]].kind.interpreted_on_cpu and device.type == "cpu"
-        if interpreted is not args.interpreter or op[names[0]].kind.obstacle(device.type) and not interpreted:
+        if interpreted is not args.interpreter or (op[names[0]].kind.obstacle(device.type) and not interpreted):
             continue
         found = run(op, [op[name] for name in names], device, guards=GUARDS - {args.without})
         for one in tried.summaries(found):

@@ -118,12 +118,16 @@ class TruthFinder:
         if own is None or "torch" in self._distrusted:
             return None
         try:
-            if own.refusal(trial.case) is not None:
-                return None
             with self._running("torch", "check"):
-                theirs = self._compute(own, inputs, trial)
+                if own.refusal(trial.case) is not None:
+                    return None
+                # A copy, in case it changes its inputs; but one of the same layout, which only plain ones have.
+                plain = not trial.layouts and trial.upstream == "random"
+                theirs = self._compute(own, make_inputs.clone(inputs) if plain else inputs, trial)
                 synchronise(self.device)
             same_shape(theirs, manual)
+            if [t.dtype for t in theirs] != [t.dtype for t in manual]:
+                return None
             errors = self._errors(theirs, oracle, floors)
         except BaseException as error:
             if gpu_is_dead(self.device):
@@ -192,6 +196,10 @@ def tensors_of(result: Any) -> Outputs:
         for t in result:
             if type(t) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is looked at
                 raise Wrong(f"returned a {type(t).__name__}, not a plain tensor")
+            if t.layout is not torch.strided:
+                raise Wrong(f"returned a {str(t.layout).removeprefix('torch.')} tensor, not a dense one")
+            if t.numel() and not t.untyped_storage().nbytes():
+                raise Wrong("returned a tensor whose memory is gone")
         return tuple(result)
     kind = "None" if result is None else f"a {type(result).__name__}"
     raise Wrong(f"returned {kind}, not a tensor")

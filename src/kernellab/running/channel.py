@@ -23,12 +23,17 @@ class Channel:
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
-        # A child an implementation forks must not keep the line open when this process is gone.
-        os.register_at_fork(after_in_child=self._socket.close)
+        os.register_at_fork(after_in_child=self._leave)
         self._lock = threading.Lock()
         self._commands: list[dict[str, Any]] = []
         self._ready = threading.Condition()
         threading.Thread(target=self._listen, daemon=True).start()
+
+    def _leave(self) -> None:
+        """A child an implementation forks must not keep the line open when this process is gone, nor speak on it."""
+        # `close` would wait for the listener's file, whose thread is not in the child.
+        with contextlib.suppress(OSError):
+            os.close(self._socket.detach())
 
     def _listen(self) -> None:
         with self._socket.makefile("r") as lines:
@@ -45,6 +50,8 @@ class Channel:
             return self._commands.pop(0)
 
     def send(self, event: str, **fields: Any) -> None:
+        if self._socket.fileno() < 0:
+            os._exit(1)  # a forked child that went on as if it were the worker: one is enough
         with self._lock:
             self._socket.sendall(json.dumps({"event": event, **fields}).encode() + b"\n")
 

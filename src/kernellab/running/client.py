@@ -105,7 +105,10 @@ class WorkerClient:
             return Died("the process closed its connection to kernellab and went on")
         if code >= 0:
             return Died(f"the process exited with code {code} in the middle of the call")
-        name = signal.Signals(-code).name
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # a real-time signal has no name
+            name = f"signal {-code}"
         if -code == signal.SIGKILL and _oom_kills() > self._oom_kills:
             return Died("the machine ran out of memory and the kernel killed the process", out_of_memory=True)
         words = {"SIGSEGV": "segmentation fault", "SIGABRT": "aborted", "SIGFPE": "arithmetic fault"}

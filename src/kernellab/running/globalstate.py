@@ -5,11 +5,16 @@ A way that switches tf32 on, or replaces `torch.softmax`, would change what its 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
+import resource
+import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,8 +27,21 @@ def _affinity() -> frozenset[int] | None:
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
+def _output(name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Closed, it makes neighbours fail that print or warn. What was lost went to a log: what follows goes nowhere."""
+
+    def read() -> str:
+        try:
+            os.fstat(getattr(sys, name).fileno())
+        except (OSError, ValueError, AttributeError):
+            return "closed"
+        return "open"
+
+    return read, lambda _: setattr(sys, name, Path(os.devnull).open("w"))
+
+
 # What is watched: a name, how to read it, how to put it back.
-_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "number of threads": (torch.get_num_threads, torch.set_num_threads),
     "default device": (torch.get_default_device, torch.set_default_device),
@@ -42,6 +60,19 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
         torch.are_deterministic_algorithms_enabled,
         lambda on: torch.use_deterministic_algorithms(on),
     ),
+    "standard output": _output("stdout"),
+    "standard error": _output("stderr"),
+    "working folder": (os.getcwd, os.chdir),
+    "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "limit on memory": (
+        lambda: resource.getrlimit(resource.RLIMIT_AS),
+        lambda limits: resource.setrlimit(resource.RLIMIT_AS, limits),
+    ),
+    # One that goes off later kills this process while a neighbour runs.
+    "pending alarm": (
+        lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+        lambda on: signal.setitimer(signal.ITIMER_REAL, 0),
+    ),
 }
 # Modules and classes whose functions a way could replace under everybody's feet.
 _NAMESPACES: dict[str, Any] = {
@@ -53,6 +84,7 @@ _NAMESPACES: dict[str, Any] = {
     "torch.cuda.Stream": torch.cuda.Stream,
     "torch.autograd.graph": torch.autograd.graph,
     "time": time,
+    "builtins": builtins,
     # And what watches them:
     "kernellab.timing.timers": timers,
     "kernellab.timing.sets": sets,
@@ -83,6 +115,8 @@ class Functions:
             for name, value in vars(space).items()
             if callable(value)
         ]
+        # A class also has what it inherits: replacing that adds a name.
+        self._classes = [(k, space, set(vars(space))) for k, space in _NAMESPACES.items() if isinstance(space, type)]
 
     def put_back(self) -> list[str]:
         """Undo every replacement, and say which there were. About 0.2 ms."""
@@ -93,6 +127,11 @@ class Functions:
                 continue  # the latter is torch's own doing: importing its compiler wraps torch.manual_seed
             found.append(f"{label}.{name}")
             setattr(space, name, value)
+        for label, space, names in self._classes:
+            for name in vars(space).keys() - names:
+                if any(name in vars(base) for base in space.__mro__[1:]):
+                    found.append(f"{label}.{name}")
+                    delattr(space, name)
         return found
 
 
@@ -107,7 +146,7 @@ def settings_guarded(report: Report) -> Iterator[None]:
         for name, (read, restore) in _SETTINGS.items():
             now = _read(read)
             if now != before[name] and before[name] is not _UNREADABLE:
-                shown = "something torch cannot name" if now is _UNREADABLE else now
+                shown = "something that cannot be read" if now is _UNREADABLE else now
                 report(f"changed the {name} from {before[name]} to {shown}")
                 with contextlib.suppress(Exception):
                     restore(before[name])
@@ -118,11 +157,12 @@ def settings_guarded(report: Report) -> Iterator[None]:
 
 @contextlib.contextmanager
 def guarded(report: Report) -> Iterator[None]:
-    """As `settings_guarded`, and for functions of torch and time that the body replaced, and the random generator."""
+    """As `settings_guarded`, and for functions of torch, time and Python that the body replaced, the random
+    generator, and filters of warnings: those are put back without a word, as importing a package sets some."""
     functions = Functions()
     generator = torch.get_rng_state()
     try:
-        with settings_guarded(report):
+        with warnings.catch_warnings(), settings_guarded(report):
             yield
     finally:
         for name in functions.put_back():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
@@ -76,6 +77,7 @@ class GroupWork:
             phase = "check" if of == "forward" else "gradients"
             with self.channel.running(name, phase), guarded(self.task.noter(name)), recording() as choices:
                 observed = self._checker(of).check(self.op[name])
+                gc.collect(1)  # what the way left to the collector: a __del__ that hangs is still its own doing
         except YardstickDied as died:
             self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
             raise GpuGone from None
@@ -90,11 +92,18 @@ class GroupWork:
                 seed=self.task.seed,
                 device=self.device,
                 interpreted=self.interpreted,
-                running=self.channel.running,
+                running=self._running,
                 distrusted=self._distrusted,
                 of=pass_of(of),
             )
         return self._checkers[of]
+
+    @contextlib.contextmanager
+    def _running(self, impl: str | None, phase: str) -> Iterator[None]:
+        """Around the yardstick in the middle of another way's check: what it changes is not the other's doing."""
+        guard = contextlib.nullcontext() if impl is None else guarded(lambda _: None)  # its own check will tell
+        with self.channel.running(impl, phase), guard:
+            yield
 
     def _say_what_was_built(self, name: str, mark: int, choices: list[dict[str, Any]]) -> None:
         """What torch.compile and the autotuners did for a way: nobody should have to guess."""
@@ -161,7 +170,7 @@ class GroupWork:
                 self.op,
                 seed=seed,
                 device=self.device,
-                running=self.channel.running,
+                running=self._running,
                 distrusted=self._distrusted,
             )
             truth = finder.find(Trial("declared", self.case, of=of.name))
@@ -176,7 +185,8 @@ class GroupWork:
         arguments = {name: inputs[name] for name in self.op.args}
         if declared is not None:
             try:
-                cost = make_inputs.call(self.op, declared, arguments, self.case)
+                with self.channel.running(None, "cost"):
+                    cost = make_inputs.call(self.op, declared, arguments, self.case)
                 if not isinstance(cost, Cost):
                     raise TypeError(f"cost= returned a {type(cost).__name__}, not a kl.Cost")
                 counted = cost.to_json()

@@ -12,8 +12,8 @@ from kernellab.running.client import Died, Silent, WorkerClient
 from kernellab.running.settings import Settings
 from kernellab.targets import Target, resolve
 
-_START_TIMEOUT_S = 180.0  # importing torch on a busy machine, then executing the op file
-_ORACLE_PATIENCE = 5  # float64 is slow, and no way's fault
+_START_TIMEOUT_S = 180.0  # importing torch on a busy machine
+_PATIENCE = 5  # float64 is slow and a file may build things when it is loaded; no way's fault
 _IDLE_TIMEOUT_S = 900.0  # between implementations: kernellab's own work
 
 Event = dict[str, Any]
@@ -84,7 +84,8 @@ class Post:
             try:
                 event = worker.receive(None if waiting else limit)
             except Silent:
-                return self._lost(running, "timeout", f"no end within {limit:g} s (--timeout)")
+                patience = f"{_PATIENCE} × " if running and running[-1][0] is None else ""
+                return self._lost(running, "timeout", f"no end within {limit:g} s ({patience}--timeout)")
             except Died as died:
                 return self._lost(running, "oom" if died.out_of_memory else "crashed", died.reason)
             kind = event["event"]
@@ -92,7 +93,7 @@ class Post:
             if kind == "begin":
                 running.append((event["impl"], event["phase"]))
             elif kind == "end":
-                running.pop()
+                del running[-1:]
             elif kind == "refused":
                 worker.busy = False
                 raise UserError(event["message"], event["detail"])
@@ -108,10 +109,10 @@ class Post:
             handle(event)
 
     def _limit(self, running: list[tuple[str | None, str]], idle_timeout_s: float) -> float:
-        """How long silence is allowed: a way its timeout, the oracle five times as long, kernellab's own work more."""
+        """How long silence is allowed: a way its timeout, the oracle and the file itself five times as long."""
         if not running:
             return idle_timeout_s
-        return self.settings.timeout_s * (1 if running[-1][0] is not None else _ORACLE_PATIENCE)
+        return self.settings.timeout_s * (1 if running[-1][0] is not None else _PATIENCE)
 
     def _lost(self, running: list[tuple[str | None, str]], status: str, reason: str) -> Lost:
         self.close()

@@ -293,6 +293,8 @@ class Runner:
         status = "error"
         if lost is not None and lost.phase == "oracle":
             status, reason = "unknown", f"cannot check: the reference: {what}"
+        if lost is not None and lost.phase == "cost":
+            reason = f"the op's cost= failed: {what}"
         for name in names:
             phase = "time" if self._right(group, name) else "check"
             fault = {"impl": name, "phase": phase, "status": status, "reason": reason}

@@ -102,10 +102,11 @@ class Worker:
 
         # Dynamo takes as long to import as torch itself, and many runs do without.
         Watch.installed().when_imported("torch._dynamo.config", limit_recompiling)
-        self.ops = load(Target(**target))
-        pin(pins)
-        for op in self.ops.values():
-            self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
+        with self.channel.running(None, "load"):  # the file's code, its where= too, and no way's
+            self.ops = load(Target(**target))
+            pin(pins)
+            for op in self.ops.values():
+                self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
     def do_ceilings(self) -> None:
         from kernellab import trust
