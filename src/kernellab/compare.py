@@ -19,6 +19,7 @@ FACTOR, SLACK = 2.0, 4.0
 TORCH_ALLOWANCE = 1e-5  # PyTorch's own approximations (its CPU erf) may be this far off, relative to the scale
 QUANTILE = 0.999
 _CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}  # elements at once: float64 temporaries in cache; few launches
+_LEAST = 2.0**-1022  # the smallest normal float64, to divide by
 _SAMPLE = 1 << 22  # elements the quantile is taken over; the maximum sees every element
 
 
@@ -68,6 +69,7 @@ def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool, floor: floa
     tiny = torch.finfo(y.dtype).tiny
     step = max(1, chunk(y.device) // width)
     starts = range(0, ys.shape[0], step)
+    largest = _largest(oracles, y.dtype, starts)
     overall = None if rowwise else _overall_rms(oracles, y.dtype, starts)
     stride = _stride(y.numel(), y.shape[-1] if y.dim() else 1)
     worst, worst_abs, at = -1.0, 0.0, 0
@@ -79,19 +81,19 @@ def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool, floor: floa
         counted = d.isfinite()
         d = torch.where(counted, d, 0.0)
         o = torch.where(counted, o, 0.0)
-        s = o.square().mean(dim=-1, keepdim=True).sqrt() if overall is None else overall
+        s = _rms(o).unsqueeze(-1) if overall is None else overall
         e = (d / (torch.maximum(o.abs(), s).clamp_min(max(tiny, floor)) * eps)).flatten()
         top = int(e.argmax())
         if float(e[top]) > worst:
             worst, at = float(e[top]), start * width + top
         worst_abs = max(worst_abs, float(d.max()))
-        difference_squared += float(d.square().sum())
-        oracle_squared += float(o.square().sum())
+        difference_squared += float(d.div(largest).square().sum())
+        oracle_squared += float(o.div(largest).square().sum())
         sampled.append(e[-(start * width) % stride :: stride].float())
     pool = torch.cat(sampled)
     rank = max(1, math.ceil(QUANTILE * pool.numel()))
     q999 = float(pool.kthvalue(rank).values)
-    rel_l2 = math.sqrt(difference_squared / oracle_squared) if oracle_squared > 0 else math.sqrt(difference_squared)
+    rel_l2 = math.sqrt(difference_squared / (oracle_squared or 1.0))
     where = _place(at, y.shape)
     return Errors(worst, q999, rel_l2, worst_abs, where)
 
@@ -142,15 +144,31 @@ def _in_range(oracle: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def _row_rms(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     rows = _in_range(rows, dtype)
-    return torch.where(rows.isfinite(), rows, 0.0).square().mean(dim=-1).sqrt()
+    return _rms(torch.where(rows.isfinite(), rows, 0.0))
+
+
+def _rms(rows: torch.Tensor) -> torch.Tensor:
+    """Of each row, taken at the row's own scale: the square of a large float64 is inf, and everything is near inf."""
+    top = rows.abs().amax(dim=-1, keepdim=True).clamp_min(_LEAST)
+    return (rows / top).square().mean(dim=-1).sqrt() * top.squeeze(-1)
+
+
+def _largest(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> float:
+    """The largest magnitude that is finite in the dtype."""
+    found = _LEAST
+    for start in starts:
+        part = _in_range(oracles[start : start + starts.step], dtype)
+        found = max(found, float(torch.where(part.isfinite(), part, 0.0).abs().max()))
+    return found
 
 
 def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> torch.Tensor:
+    top = _largest(oracles, dtype, starts)
     total = torch.zeros((), dtype=torch.float64, device=oracles.device)
     for start in starts:
         part = _in_range(oracles[start : start + starts.step], dtype)
-        total += torch.where(part.isfinite(), part, 0.0).square().sum()
-    return (total / oracles.numel()).sqrt()
+        total += torch.where(part.isfinite(), part, 0.0).div(top).square().sum()
+    return (total / oracles.numel()).sqrt() * top
 
 
 def _stride(numel: int, width: int) -> int:

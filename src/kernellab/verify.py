@@ -91,7 +91,10 @@ def _asked(
         return way, [impl] if isinstance(impl, str) else list(impl)
     if reference is None:
         raise UserError("kl.check needs the reference beside the function: kl.check(mine, reference)")
-    op = Op(reference, name=getattr(reference, "__name__", "reference").strip("<>"), **declaration)
+    try:
+        op = Op(reference, name=getattr(reference, "__name__", "reference").strip("<>"), **declaration)
+    except (TypeError, ValueError):
+        raise UserError("kl.check: the reference must be a plain Python function, not a built-in one") from None
     name = getattr(way, "__name__", "way").strip("<>")
     name = name if name not in op.impls else f"{name}-checked"
     op.impl(name)(way)

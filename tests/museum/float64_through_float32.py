@@ -15,7 +15,7 @@ SOURCE = "https://github.com/flagos-ai/FlagGems/issues/2310"
 NEEDS_GPU = False
 
 
-@kl.op(cases=kl.cases(shape=[(64, 256)], dtype=["float32"]))
+@kl.op(cases=kl.cases(shape=[(64, 256)], dtype=["float32"]), dtypes=["float32", "float64"])
 def cube(x):
     """x³."""
     return x * x * x

@@ -32,7 +32,7 @@ def through_offsets(x, dtype):
     offsets = torch.arange(rows, dtype=dtype, device=x.device)[:, None] * down
     offsets = offsets + torch.arange(cols, dtype=dtype, device=x.device) * across
     reach = 1 + (rows - 1) * x.stride(0) + (cols - 1) * x.stride(1)
-    return 2 * x.as_strided((reach,), (1,))[offsets]
+    return 2 * x.detach().as_strided((reach,), (1,))[offsets]
 
 
 @double.impl("python-right")

@@ -20,7 +20,7 @@ from kernellab.checking.values import INDICES, VALUES
 from kernellab.declare import Op
 from kernellab.errors import UserError
 
-_BASE = 1 << 14  # elements of the base's largest input, at most
+_BASE, _SLOW_BASE = 1 << 14, 1 << 10  # elements of the base's largest input, at most; where each program takes long
 _SIZED = 1 << 16  # of a trial of sizes, where the other dims can be made smaller
 _MOST = 1 << 22  # of any other trial's, but the large ones
 SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 65, 97, 127, 128, 129, 255, 256, 257)
@@ -34,7 +34,7 @@ COMPILED = 10  # trials of ways that torch.compile makes: each compiles for a se
 
 
 class Battery:
-    """The trials of one op on one device. `most`: elements of an input at most, where the way is slow."""
+    """The trials of one op on one device. `most`: elements of an input at most; ways that need it get fewer trials."""
 
     def __init__(
         self, op: Op, device: str, *, dtypes: Sequence[str] = (), quick: bool = False, most: int | None = None
@@ -71,7 +71,7 @@ class Battery:
             declared = Case(sizes, self._dtypes[0], device=device)
         options = {name: values[0] for name, values in self.op.all_options().items()}
         case = declared.with_(dtype=self._dtypes[0], options=options)
-        return standin(self.op, case, min(_BASE, self._most or _BASE))
+        return standin(self.op, case, _SLOW_BASE if self._most else _BASE)
 
     def _a_little_off(self, case: Case) -> Case:
         """Every dim one less: odd where the author's sizes are even."""
@@ -108,12 +108,12 @@ class Battery:
     def _size_trials(self) -> Iterator[Trial]:
         for dim in self.op.dims:
             if dim == ELLIPSIS and len(self.op.dims) > 1:
-                leads = ((n,) for n in SIZES if n < 64 or not self._quick)
+                leads = ((n,) for n in SIZES if n < 64 or not (self._quick or self._most))
                 cases = [self._resize(ELLIPSIS, lead) for lead in leads]
             else:
                 cases = [self._resize(dim, n) for n in self._sizes(dim)]
             for case in cases:
-                for dtype in self._two_dtypes():
+                for dtype in self._two_dtypes()[: 1 if self._most else None]:
                     yield Trial("sizes", case.with_(dtype=dtype))
 
     def _sizes(self, dim: str) -> Sequence[int]:
@@ -148,7 +148,8 @@ class Battery:
 
     def _layout_trials(self) -> Iterator[Trial]:
         bases = (self._even,) if self._quick else (self._even, self._odd)
-        for base, dtype in itertools.product(bases, self._two_dtypes()):
+        pairs = itertools.product(bases, self._two_dtypes())
+        for base, dtype in zip(bases, self._two_dtypes(), strict=False) if self._most else pairs:
             case = base.with_(dtype=dtype)
             for layout in LAYOUTS:
                 for names in self._one_then_all(case, layout):
