@@ -1,17 +1,20 @@
 """A tour of the museum: what catches each exhibit. Prints JSON, one line per exhibit and way.
 
-    python tests/museum/tour.py [--device cpu] [--interpreter] [--without GUARD] [EXHIBIT …]
+    python tests/museum/tour.py [--device cpu] [--interpreter] [--quick] [EXHIBIT[:GUARD] …]
 
-Triton's interpreter needs a process of its own: with `--interpreter` its exhibits are shown, else all others.
+With a guard behind its name an exhibit is shown without that guard. Triton's interpreter needs a process of its own:
+with `--interpreter` its exhibits are shown, else all others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
+from typing import Any
+
+from kernellab.case import jsonable
 
 HERE = Path(__file__).resolve().parent
 
@@ -21,7 +24,7 @@ def main() -> None:
     parser.add_argument("exhibits", nargs="*")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--interpreter", action="store_true")
-    parser.add_argument("--without", help="a guard to leave out")
+    parser.add_argument("--quick", action="store_true", help="the small battery, where it catches the wrong way")
     args = parser.parse_args()
     if args.interpreter:
         from kernellab.checking.interpreter import prepare
@@ -29,31 +32,45 @@ def main() -> None:
         prepare()
     import torch
 
-    from kernellab import tried
     from kernellab.checking.examine import GUARDS
     from kernellab.targets import load, resolve
     from kernellab.verify import run
 
     device = torch.device(args.device)
-    for file in sorted(HERE.glob("*.py")):
-        if file.name == "tour.py" or (args.exhibits and file.stem not in args.exhibits):
-            continue
+    every = sorted(file.stem for file in HERE.glob("*.py") if file.name != "tour.py")
+    for asked in args.exhibits or every:
+        name, _, without = asked.partition(":")
         began = time.monotonic()
-        (op,) = load(resolve(str(file))).values()
-        names = [name for name in op.impls if name.endswith(("right", "wrong"))]
-        interpreted = op[names[0]].kind.interpreted_on_cpu and device.type == "cpu"
-        if interpreted is not args.interpreter or (op[names[0]].kind.obstacle(device.type) and not interpreted):
+        (op,) = load(resolve(str(HERE / f"{name}.py"))).values()
+        ways = [way for way in op.impls.values() if way.name.endswith(("right", "wrong"))]
+        interpreted = ways[0].kind.interpreted_on_cpu and device.type == "cpu"
+        impossible = ways[0].kind.obstacle(device.type) is not None and not interpreted
+        if interpreted is not args.interpreter or impossible:
             continue
-        found = run(op, [op[name] for name in names], device, guards=GUARDS - {args.without})
-        for one in tried.summaries(found):
-            kinds = sorted(
-                {f["kind"] if f["kind"] != "calls" else f["label"].rsplit(" · ", 1)[1] for f in one["failures"]}
-            )
-            said = {k: one[k] for k in ("impl", "status", "tried", "passed", "unknown")}
-            failures = [f"{f['kind']}: {f['label']}: {f['reason']}" for f in one["failures"][:3]]
-            took = round(time.monotonic() - began, 1)
-            print(json.dumps({"exhibit": file.stem, **said, "kinds": kinds, "failures": failures, "took_s": took}))
-            sys.stdout.flush()
+        found = run(op, ways, device, guards=GUARDS - {without}, quick=args.quick)
+        if args.quick and not without and not any(failed(one) for one in found):
+            found = run(op, ways, device)
+        for way in ways:
+            mine = [one for one in found if one["impl"] == way.name]
+            said = {"exhibit": name, "without": without, "way": way.name, "tried": len(mine)}
+            failures = [told(one, op) for one in mine if failed(one)]
+            took_s = round(time.monotonic() - began, 1)
+            print(json.dumps({**said, "failures": failures, "took_s": took_s}), flush=True)
+
+
+def failed(one: dict) -> bool:
+    return one["status"] in ("wrong", "error")
+
+
+def told(one: dict, op: Any) -> dict:
+    """A failure, and everything that this trial has and an ordinary one has not: without any of it, it is lost."""
+    trial = one["trial"]
+    varied = [trial["kind"], trial["call"]]
+    varied += ["gradients"] if trial["of"] != "forward" else []
+    varied += ["dtypes"] if trial["case"]["dtype"] != op.dtypes[0] else []
+    defaults = {name: jsonable(values[0]) for name, values in op.all_options().items()}
+    varied += ["options"] if trial["case"]["options"] != defaults else []
+    return {"varied": sorted(set(varied) - {"plainly", "calls"}), "label": trial["label"], "reason": one["reason"]}
 
 
 if __name__ == "__main__":

@@ -30,11 +30,10 @@ class Fence:
         padded = -(-payload // 8) * 8
         band = _BAND_BYTES if self._bands else 0
         whole = torch.empty((2 * band + padded) // 2, dtype=torch.int16, device=device)
-        if self._poison and not vast:
-            whole.fill_(_POISON)
-        else:
-            whole[: band // 2].fill_(_POISON)
-            whole[(band + payload) // 2 :].fill_(_POISON)
+        if not vast:
+            whole.fill_(_POISON if self._poison else 0)
+        whole[: band // 2].fill_(_POISON)
+        whole[(band + payload + 1) // 2 :].fill_(_POISON)
         if band:
             self._rooms.append((whole, payload))
         inside = whole.view(torch.uint8)[band : band + payload].view(dtype)

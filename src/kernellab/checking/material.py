@@ -25,7 +25,7 @@ class Material:
 def make(op: Op, trial: Trial, seed: int, device: torch.device, *, bands: bool) -> Material:
     """`bands` off leaves every tensor as torch allocates it, unless its layout is the question."""
     inputs = pass_of(trial.of).inputs(op, trial.case, seed, device)
-    fence = Fence(bands=bands)
+    fence = Fence(bands=bands, poison=bands)
     for name, x in inputs.items():
         if x is None:
             continue

@@ -1,0 +1,127 @@
+"""A museum of bugs: each exhibit is caught, its right version never accused, and no guard is there for nothing."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import HERE, klab_env
+
+MUSEUM = HERE / "museum"
+EXHIBITS = {file.stem: file for file in sorted(MUSEUM.glob("*.py")) if file.name != "tour.py"}
+CALLS = {
+    "repeat": "twice",
+    "stream": "on a side stream",
+    "graph": "in a CUDA graph",
+    "registered": "as a registered op",
+}
+# A guard, and an exhibit that is lost without it.
+LOST = {
+    "form": "float32_comes_out",
+    "special": "relu_swallows_nan",
+    "unchanged": "input_as_scratch",
+    "alias": "nothing_to_do_returns_input",
+    "poison": "workspace_never_zeroed",
+    "bands": "left_of_the_first",
+    "compiled": "compiled_in_name_only",
+}
+GPU_ONLY = {"large", "stream", "graph"}
+
+
+def label(name, what):
+    """A constant of an exhibit, read without running it."""
+    for node in ast.parse(EXHIBITS[name].read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == what:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"{name} does not say {what}")
+
+
+def tour(*options):
+    return subprocess.Popen(
+        [sys.executable, MUSEUM / "tour.py", "--quick", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=klab_env(OMP_NUM_THREADS="1"),
+    )
+
+
+def heard(process):
+    out, err = process.communicate()
+    assert process.returncode == 0, err[-2000:]
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def toured():
+    both = [tour(), tour("--interpreter")]
+    return {(one["exhibit"], one["way"].split("-")[-1]): one for process in both for one in heard(process)}
+
+
+def on_the_cpu():
+    return [name for name in EXHIBITS if not label(name, "NEEDS_GPU")]
+
+
+def test_there_are_enough_exhibits_and_sources():
+    assert len(EXHIBITS) >= 25
+    assert len(on_the_cpu()) >= 12
+    sources = [label(name, "SOURCE") for name in EXHIBITS]
+    cited = {source for source in sources if source}
+    assert len(cited) >= 10
+    assert all(re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+", source) for source in cited)
+
+
+def test_every_exhibit_without_a_gpu_is_caught_as_its_label_says(toured):
+    for name in on_the_cpu():
+        wrong, caught_by = toured[name, "wrong"], label(name, "CAUGHT_BY")
+        assert wrong["failures"], name
+        if caught_by not in LOST:
+            wanted = CALLS.get(caught_by, caught_by)
+            assert any(wanted in failure["varied"] for failure in wrong["failures"]), name
+
+
+def test_no_right_version_is_accused(toured):
+    for name in on_the_cpu():
+        right = toured[name, "right"]
+        assert not right["failures"], (name, right["failures"][:2])
+        assert right["tried"] >= 10, name
+
+
+def test_each_kind_of_trial_catches_what_no_other_does(toured):
+    kinds = {label(name, "CAUGHT_BY") for name in EXHIBITS} - set(LOST) - GPU_ONLY
+    for kind in kinds:
+        only = [
+            name
+            for name in on_the_cpu()
+            if toured[name, "wrong"]["failures"]
+            and all(CALLS.get(kind, kind) in failure["varied"] for failure in toured[name, "wrong"]["failures"])
+        ]
+        assert only, f"nothing is lost without {kind}"
+
+
+def test_each_guard_switched_off_loses_an_exhibit():
+    pairs = [f"{name}:{guard}" for guard, name in LOST.items()]
+    both = [tour(*pairs), tour("--interpreter", *pairs)]
+    seen = {(one["without"], one["way"].split("-")[-1]): one for process in both for one in heard(process)}
+    for guard, name in LOST.items():
+        assert label(name, "CAUGHT_BY") in (guard, "values"), name
+        assert not seen[guard, "wrong"]["failures"], (guard, seen[guard, "wrong"]["failures"][:1])
+
+
+def test_the_guards_are_all_there_are():
+    from kernellab.checking.examine import GUARDS
+
+    assert set(LOST) == GUARDS
+
+
+def test_the_table_in_the_docs_is_the_museum():
+    rows = re.findall(r"^\| \[(\w+)\]\(\.\./tests/museum/\w+\.py\) \|.*\| ([\w ]+) \|", _table(), flags=re.M)
+    assert {name for name, _ in rows} == set(EXHIBITS)
+
+
+def _table():
+    return (Path(__file__).parent.parent / "docs" / "museum.md").read_text()
