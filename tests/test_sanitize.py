@@ -18,7 +18,7 @@ from kernellab.machine import tools
 from kernellab.reporting import sanitized as report
 from kernellab.reporting.terminal import console
 from kernellab.running.record import Journal, load
-from kernellab.running.sanitizer import Sanitizer
+from kernellab.running.sanitizer import Sanitizer, ways
 from kernellab.running.settings import Settings
 from kernellab.targets import load as load_target
 from kernellab.targets import resolve, shipped_names
@@ -281,6 +281,50 @@ def test_a_way_that_exits_and_one_that_only_raises(standin, tmp_path):
 def test_errors_that_cannot_be_read_are_not_called_right():
     entry = {"tool": "memcheck", "findings": [], "unfinished": None, "cases": 3, "errors": 2, "raised": {}, "log": "x"}
     assert sanitized([entry])[0]["status"] == "unknown"
+
+
+# klab as a user runs it, but for the two questions whether there is a GPU.
+ANYWHERE = """
+from kernellab.machine import tools
+from kernellab.running.runner import Runner
+from kernellab.cli import main
+tools.has_gpu = lambda: True
+Runner._refuse_to_sanitize = lambda self: None
+main()
+"""
+
+
+def klab_anywhere(standin, tmp_path, *args, **env):
+    path = os.pathsep.join([str(Path(standin).parent), os.environ["PATH"]])
+    command = [sys.executable, "-c", ANYWHERE, "check", *map(str, args)]
+    env = klab_env(PATH=path, **env)
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_klab_check_sanitize(standin, tmp_path):
+    """Ways without kernels of their own are left out; a finding is shown, recorded, and fails the run."""
+    text = "\n".join(line for line in sample("racecheck").splitlines()[1:4])
+    args = (OPFILES / "sanitized.py", "--declared", "--quick", "--impl", "python-fine", "--out", "out")
+    seen = klab_anywhere(standin, tmp_path, *args, "--sanitize", "racecheck,synccheck", STANDIN_REPORT=text)
+    assert seen.returncode == 1, seen.stderr
+    assert "double · under compute-sanitizer" in seen.stdout
+    assert "python-fine  wrong: racecheck: race in race, kernels.cu:5, at trial " in seen.stdout
+    assert "1 way under racecheck, synccheck: errors in double python-fine." in seen.stdout
+    assert "double python-fine under racecheck" in seen.stderr
+    record = load(tmp_path / "out")
+    assert [one["tool"] for one in record["sanitized"]] == ["racecheck", "synccheck"]
+    assert record["complete"]
+    again = klab_anywhere(standin, tmp_path, "--resume", "out")
+    assert again.returncode == 1
+    assert "under racecheck" not in again.stderr  # it is done
+
+
+def test_which_ways_are_run():
+    kinds = {"manual": "manual", "torch": "torch", "compile": "compile", "triton-v2": "triton", "fast": "python"}
+    impls = [{"name": n, "kind": k, "obstacle": None, "interpreted": False} for n, k in kinds.items()]
+    impls.append({"name": "cpp", "kind": "cpp", "obstacle": "runs on the CPU", "interpreted": False})
+    assert ways(impls, named=False) == ["compile", "triton-v2", "fast"]
+    assert ways(impls[:2], named=True) == ["manual", "torch"]
 
 
 def test_the_process_ends_with_its_parent(standin, tmp_path):

@@ -66,6 +66,7 @@ _OPTIONS = (
     *("--strip-paths", "no"),
     *("--show-backtrace", "device"),  # how Python came to the launch is forty lines a report, and is known
     *("--print-limit", "4000"),
+    *("--launch-timeout", "180"),  # importing torch from a cold disk may take longer than the ten seconds it waits
 )
 _TOOL_OPTIONS = {
     # Only the kernel ends at a bad address, so that the next trials still run. Padding: buffers may lie side by

@@ -52,7 +52,7 @@ def _apart(one: Mapping[str, Any], verbose: bool) -> list[Text]:
     """What is no fault of the way, or none for sure."""
     head = f" {one['impl']}  {one['tool']}: "
     warned = [f for f in one["findings"] if f["own"] and f["severity"] != "error"]
-    lines = [Text(f"{head}note: {f['said']}", style="yellow") for f in warned]
+    lines = [Text(f"{head}note: {said}", style="yellow") for said in [*(f["said"] for f in warned), *one["complaints"]]]
     others = [f for f in one["findings"] if not f["own"]]
     if others and not verbose:
         said = f"{words.count(len(others), 'finding')} not in this way's kernels, but in PyTorch's or a library's"

@@ -18,7 +18,7 @@ from kernellab.machine.environment import device_identity, machine_class, run_ke
 from kernellab.machine.paths import cache_dir, file_name, replace_file
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import SERIES, Journal, result_of
-from kernellab.running.sanitizer import KINDS, Sanitizer
+from kernellab.running.sanitizer import Sanitizer, ways
 from kernellab.running.settings import Settings, needed_checks
 from kernellab.running.trials import Trials
 
@@ -346,8 +346,7 @@ class Runner:
         sanitizer = Sanitizer(path, self.settings, self.journal, self.device)
         for group in {group.op: group for group in groups}.values():
             assert group.post.target is not None
-            kinds = {impl["name"]: impl["kind"] for impl in group.impls}
-            names = [n for n in group.names(interpreted=False) if self.settings.impls or kinds[n] in KINDS]
+            names = ways(group.impls, named=bool(self.settings.impls))
             todo = [(n, tool) for n in names for tool in self.settings.sanitizers]
             for name, tool in (one for one in todo if not sanitizer.done(group.op, *one)):
                 self.progress.say(f"{group.op} {name} under {tool}")

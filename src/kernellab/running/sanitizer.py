@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,19 @@ from kernellab.running.record import Journal
 from kernellab.running.settings import Settings
 from kernellab.targets import Target
 
-KINDS = ("triton", "cuda", "python", "compile")  # ways with kernels of their own; others where they are named
+_KINDS = ("triton", "cuda", "python", "compile")  # ways with kernels of their own
 _START_S = 180.0  # importing torch under a tool, and the tool's own analysis at the end
 _SLOWER = 3  # what a trial may take, in timeouts: kernels are much slower, most of a small trial is not kernels
 _LOOK_S = 0.1
+_COMPLAINTS = 5  # of the tool about itself, kept
 
 Heard = Callable[[int, int], None]  # which trial of how many
+
+
+def ways(impls: Sequence[Mapping[str, Any]], *, named: bool) -> list[str]:
+    """Which of an op's ways to run: those with kernels of their own, and whichever the user has named."""
+    possible = [impl for impl in impls if not impl["obstacle"] and not impl["interpreted"]]
+    return [impl["name"] for impl in possible if named or impl["kind"] in _KINDS]
 
 
 class Sanitizer:
@@ -54,6 +61,7 @@ class Sanitizer:
             raised=found.raised,
             findings=found.findings,
             errors=found.errors,
+            complaints=list(dict.fromkeys(found.complaints))[:_COMPLAINTS],
             exit=code,
             unfinished=None if found.finished else over or _why(found, code, log),
             seconds=round(time.monotonic() - began, 1),
