@@ -1,9 +1,12 @@
-"""What the batteries of a record come to: per op and way, how much was tried, what passed, what did not. No torch."""
+"""What the batteries of a record come to: per op and way, how much was tried, what passed, what did not.
+
+And what each way did under the tools of compute-sanitizer. No torch."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 # The worst first: a way is called by the worst thing that happened to it.
@@ -69,3 +72,52 @@ def sentences(one: Mapping[str, Any], most: int = 12) -> list[str]:
     if len(failures) > most:
         lines.append(f"  and {len(failures) - most} more")
     return lines
+
+
+# Under compute-sanitizer ----------------------------------------------------------------------------------
+
+
+def sanitized(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One per op, way and tool: `wrong` for errors in the way's own kernels, `unknown` where the tool cannot tell."""
+    return [{**one, **_under_tool(one)} for one in entries]
+
+
+def _under_tool(one: Mapping[str, Any]) -> dict[str, Any]:
+    errors = [f for f in one["findings"] if f["own"] and f["severity"] == "error"]
+    if errors:
+        more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+        status, reason = "wrong", f"{one['tool']}: {finding(errors[0])}{more}"
+    elif one["unfinished"]:
+        status, reason = "unknown", one["unfinished"]
+    elif not one["cases"]:
+        status, reason = "unknown", f"no call returned: {next(iter(one['raised']), 'there was nothing to try')}"
+    elif one["errors"] and not one["findings"]:
+        status, reason = "unknown", f"it counts {one['errors']} errors that cannot be read here: {one['log']}"
+    else:
+        status, reason = "ok", None
+    findings = [{**f, "said": finding(f)} for f in one["findings"]]
+    return {"status": status, "reason": reason, "findings": findings}
+
+
+def finding(one: Mapping[str, Any]) -> str:
+    """`invalid read of 16 bytes in oob, san.py:7, at trial 33×129 · float32: out of bounds … (2 times)`."""
+    size = f" of {one['bytes']} bytes" if one["bytes"] else ""
+    kernel = f" in {short(one['kernel'])}" if one["kernel"] else ""
+    place = f", {PurePath(one['file']).name}:{one['line']}" if one["file"] else ""
+    trial = f", at trial {one['trial']}" if one["trial"] else ""
+    detail = f": {one['detail']}" if one["detail"] else ""
+    count = f" ({one['count']} times)" if one["count"] > 1 else ""
+    return f"{one['kind']}{size}{kernel}{place}{trial}{detail}{count}"
+
+
+def short(kernel: str) -> str:
+    """A kernel's name without its return type, arguments and what is in its angle brackets."""
+    kept, depth = "", 0
+    for c in kernel.removeprefix("void "):
+        depth += c == "<"
+        if not depth:
+            if c == "(" and kept:
+                break
+            kept += c
+        depth -= c == ">"
+    return kept.strip() or kernel

@@ -24,7 +24,7 @@ Entry = Mapping[str, Any]  # of a result's `times`
 
 
 def derive(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with `derived` on each result, and what each way made of its battery."""
+    """The record with `derived` on each result, and what each way made of its battery and the sanitizer."""
     machine = record.get("machine", {})
     derived = {}
     for results in groups(record):
@@ -32,7 +32,11 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
         for result in results:
             derived[id(result)] = group.derive(result)
     results = [{**r, "derived": derived[id(r)]} for r in record["results"]]
-    return {**record, "results": results, "batteries": tried.summaries(record.get("trials", ()))}
+    summaries = {
+        "batteries": tried.summaries(record.get("trials", ())),
+        "sanitized": tried.sanitized(record.get("sanitized", ())),
+    }
+    return {**record, "results": results, **summaries}
 
 
 def groups(record: Mapping[str, Any]) -> list[list[Result]]:
@@ -166,9 +170,10 @@ def _why_untimed(result: Result) -> dict[str, str]:
 def exit_code(record: Mapping[str, Any]) -> int:
     """0 all is well, 1 something is wrong, 3 cannot tell. Of a record with its verdicts."""
     statuses = {r["derived"]["status"] for r in record["results"]}
-    if (statuses | {one["status"] for one in record["batteries"]}) & BAD:
+    tools = {one["status"] for one in record["sanitized"]}
+    if (statuses | tools | {one["status"] for one in record["batteries"]}) & BAD:
         return 1
-    if "unknown" in statuses or not statuses & {"ok"}:
+    if "unknown" in statuses | tools or not statuses & {"ok"}:
         return 3
     return 0
 

@@ -45,10 +45,10 @@ def _examine(args: argparse.Namespace) -> int:
         return 0
     for finding in findings:
         if finding.found:
-            print(f"  {finding.name:<16} {finding.found}")
+            print(f"  {finding.name:<17} {finding.found}")
         else:
             remedy = f"; {finding.remedy}" if finding.remedy else ""
-            print(f"✗ {finding.name:<16} not found: {finding.cost}{remedy}")
+            print(f"✗ {finding.name:<17} not found: {finding.cost}{remedy}")
     return 0
 
 

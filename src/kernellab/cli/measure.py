@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.case import CaseRequest
-from kernellab.cli import debug
+from kernellab.cli import debug, sanitize
 from kernellab.cli.options import case_request, device_in, positive, project_defaults
 from kernellab.errors import UserError, nearest
 
@@ -42,6 +42,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     else:
         debug.arguments(sub)
         sub.add_argument("--declared", action="store_true", help="only the declared cases, no battery")
+        sanitize.arguments(sub)
     sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
@@ -102,6 +103,8 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
     for name, value in defaults.items():
         if getattr(args, name, None) is None:
             setattr(args, name, [value] if name == "dtype" else value)
+    # First: `--sanitize gelu` takes the op for a tool.
+    sanitizers = sanitize.asked_for(args, device_in(args.device)) if args.verb == "check" else []
     if not args.target:
         raise UserError(f"no op named: klab {args.verb} gelu, or a file of your own. klab list shows the ops")
     request = case_request(args, rest)
@@ -115,6 +118,8 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         "cells": _cells(args.cells),
         "timeout_s": positive("--timeout", args.timeout if args.timeout is not None else 60.0),
     }
+    if sanitizers:
+        found |= {"sanitizers": sanitizers, "stages": [*found["stages"], "sanitize"]}
     if args.verb != "check":
         found["refresh_ceilings"] = args.refresh_ceilings
         found |= _how_to_time(args)
@@ -254,6 +259,7 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
         "timer",
         "cache",
         "pin",
+        "sanitize",
     ]
     flags = args.quick or getattr(args, "panel", False) or getattr(args, "only_times", False)
     if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):

@@ -160,6 +160,8 @@ def include_folders() -> tuple[str, ...]:
 
 # With nvcc ---------------------------------------------------------------------------------------------
 
+_NVCC_FLAGS = ("-O3", "-lineinfo")  # source lines, for profilers and sanitizers, cost nothing at run time
+
 
 def nvcc_missing() -> str | None:
     """Why host-and-device code cannot be built here, or None when it can."""
@@ -172,7 +174,7 @@ def inline(
     cpp_sources: str | Sequence[str],
     cuda_sources: str | Sequence[str],
     functions: Sequence[str],
-    extra_cuda_cflags: Sequence[str] = ("-O3",),
+    extra_cuda_cflags: Sequence[str] = _NVCC_FLAGS,
     build_directory: str | Path | None = None,
 ) -> Any:
     """Host and device code given as text, built with torch's headers (half a minute the first time).
@@ -201,7 +203,7 @@ def inline(
 
 def load(
     *files: str | Path,
-    extra_cuda_cflags: Sequence[str] = ("-O3",),
+    extra_cuda_cflags: Sequence[str] = _NVCC_FLAGS,
     build_directory: str | Path | None = None,
 ) -> Any:
     """An author's own `.cu` and `.cpp` files with host code and a `PYBIND11_MODULE`, built as an extension."""

@@ -106,6 +106,14 @@ def _nvcc() -> Finding:
     )
 
 
+def _sanitizer() -> Finding:
+    path = tools.compute_sanitizer()
+    # The last line is the version: above it stand the name and the copyright.
+    found = f"{path}, {_first_line([path, '--version'], at=-1)}".rstrip(", ") if path else ""
+    remedy = "install the CUDA toolkit (from conda, cuda-sanitizer-api)"
+    return Finding("compute-sanitizer", found, "klab check --sanitize cannot run", remedy)
+
+
 def _tool(name: str, title: str, cost: str, remedy: str) -> Callable[[], Finding]:
     def probe() -> Finding:
         return Finding(title, shutil.which(name) or "", cost, remedy)
@@ -131,6 +139,7 @@ _PROBES: list[Callable[[], Finding]] = [
     _triton,
     _nvrtc,
     _nvcc,
+    _sanitizer,
     _tool("ncu", "Nsight Compute", "no hardware counters per kernel", "install Nsight Compute"),
     _tool("nsys", "Nsight Systems", "no system-wide timelines", "install Nsight Systems"),
 ]

@@ -9,6 +9,8 @@ import shutil
 import sysconfig
 from pathlib import Path
 
+SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")  # compute-sanitizer's tools, in the order to run them
+
 
 @functools.cache
 def has_gpu() -> bool:
@@ -30,8 +32,26 @@ def cxx() -> str | None:
 
 
 def nvcc() -> str | None:
+    return _of_the_toolkit("nvcc")
+
+
+def compute_sanitizer() -> str | None:
+    return _of_the_toolkit("compute-sanitizer")
+
+
+def compute_sanitizer_missing() -> str | None:
+    """Why nothing can be run under NVIDIA's sanitizer here, or None when it can."""
+    if compute_sanitizer() is not None:
+        return None
+    return (
+        "compute-sanitizer was not found on the PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin: "
+        "install the CUDA toolkit (from conda, cuda-sanitizer-api alone will do)"
+    )
+
+
+def _of_the_toolkit(name: str) -> str | None:
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
+    return shutil.which(name) or shutil.which(name, path=str(Path(home) / "bin"))
 
 
 def python_headers() -> bool:

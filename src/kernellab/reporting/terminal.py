@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kernellab import verdict
 from kernellab.intervals import FEWEST
-from kernellab.reporting import battery, chart, curves, details, panel, series, sweep, words
+from kernellab.reporting import battery, chart, curves, details, panel, sanitized, series, sweep, words
 
 _PIPED_WIDTH = 160
 _BAD = verdict.BAD | {"unknown"}
@@ -105,7 +105,8 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool = False) -> N
         _show_group(group, record, out, verbose=verbose)
     show_sweeps(record, out, more_than=sweep.COMPACT)
     battery.show(record, out, verbose=verbose)
-    for line in [*closing(record), *battery.closing(record)]:
+    sanitized.show(record, out, verbose=verbose)
+    for line in [*closing(record), *battery.closing(record), *sanitized.closing(record)]:
         out.print(Text(line))
 
 

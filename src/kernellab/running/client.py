@@ -60,7 +60,7 @@ class WorkerClient:
                 stderr=output,
                 pass_fds=[theirs.fileno(), lifeline],
                 start_new_session=True,
-                env=_environment(),
+                env=environment(),
             )
         theirs.close()
         os.close(lifeline)
@@ -128,7 +128,7 @@ class WorkerClient:
             self._mark.remove()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What a worker inherits: never the interpreter switch, and no compile helpers that could outlive it."""
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"

@@ -5,6 +5,7 @@ The parent process lives here. It imports neither torch nor op files.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from typing import Any, Protocol
 
 from kernellab.declare import matching
 from kernellab.errors import UserError, nearest
+from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.machine.paths import cache_dir, file_name, replace_file
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import SERIES, Journal, result_of
+from kernellab.running.sanitizer import Sanitizer, ways
 from kernellab.running.settings import Settings, needed_checks
 from kernellab.running.trials import Trials
 
@@ -64,6 +67,7 @@ class Runner:
         """Do everything the settings ask for that the journal does not have yet."""
         try:
             posts = self._load()
+            self._refuse_to_sanitize()
             self.settings.series(self.device)  # refuses timers there are not on this device
             groups = self._plan(posts)
             self._machine(groups)
@@ -77,6 +81,7 @@ class Runner:
                 self.journal.save()
                 self.progress.finished_group()
             self._battery(groups)
+            self._sanitize(groups)
             self._profile(groups)
             self.journal.write("complete")
         finally:
@@ -326,6 +331,31 @@ class Runner:
                 self.progress.trying(op, event["impl"], event["number"] + 1, total)
 
         return heard
+
+    def _refuse_to_sanitize(self) -> None:
+        if "sanitize" in self.settings.stages and not self.device.startswith("cuda"):
+            raise UserError(
+                f"--sanitize needs an NVIDIA GPU: torch sees none here (klab doctor), this is {self.device}"
+            )
+
+    def _sanitize(self, groups: list[Group]) -> None:
+        """Each op's ways under each tool, those too that have killed a worker: it may be told why."""
+        if "sanitize" not in self.settings.stages:
+            return
+        path = tools.compute_sanitizer()
+        if path is None:
+            raise UserError(f"--sanitize: {tools.compute_sanitizer_missing()}")
+        sanitizer = Sanitizer(path, self.settings, self.journal, self.device)
+        for group in {group.op: group for group in groups}.values():
+            assert group.post.target is not None
+            names = ways(group.impls, named=bool(self.settings.impls))
+            todo = [(n, tool) for n in names for tool in self.settings.sanitizers]
+            for name, tool in (one for one in todo if not sanitizer.done(group.op, *one)):
+                self.progress.say(f"{group.op} {name} under {tool}")
+                told = f"{name} under {tool}"
+                heard = functools.partial(self.progress.trying, group.op, told)
+                sanitizer.run(group.post.target, group.op, name, tool, heard)
+                self.journal.save()
 
     def _profile(self, groups: list[Group]) -> None:
         """Which kernels each right way launches and what else it does; in workers of their own, after all timing."""

@@ -27,7 +27,7 @@ def needed_checks(of: str) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Settings:
     targets: list[str]
-    stages: list[str]  # of "check", "battery", "time"
+    stages: list[str]  # of "check", "battery", "sanitize", "time"
     request: dict[str, Any]  # a CaseRequest
     impls: list[str] = field(default_factory=list)
     device: str = "auto"
@@ -43,6 +43,7 @@ class Settings:
     pins: list[dict[str, Any]] = field(default_factory=list)  # autotuners' choices to keep to
     refresh_ceilings: bool = False
     cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
+    sanitizers: list[str] = field(default_factory=list)  # tools of compute-sanitizer
     only_times: bool = False  # neither the machine's ceilings nor what a profiler knows
 
     def to_json(self) -> dict[str, Any]:
