@@ -31,12 +31,15 @@ class Checker:
         seed: int,
         device: torch.device,
         interpreted: bool = False,
+        most: int | None = None,
         running: Running = lambda impl, phase: nullcontext(),
         distrusted: frozenset[str] = frozenset(),
         of: Pass = FORWARD,
     ) -> None:
+        """`most`: elements of an input, at most; a smaller case stands in for a larger one."""
         self.op, self.interpreted, self._of = op, interpreted, of.name
-        self.case = standin(op, case, INTERPRETER_LIMIT) if interpreted else case
+        limit = INTERPRETER_LIMIT if interpreted else most
+        self.case = standin(op, case, limit) if limit else case
         self._examiner = Examiner(op, seed=seed, device=device, running=running, distrusted=distrusted, guards=_GUARDS)
 
     def truth(self) -> Truth:

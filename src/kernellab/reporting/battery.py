@@ -20,7 +20,11 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
         found = [one for one in record["batteries"] if one["op"] == op]
         out.print(Text(f"{op} · the battery", style="bold"))
         out.print(_table(found, out.width))
+        kinds = {r["impl"]: r["kind"] for r in record["results"] if r["op"] == op}
         for one in found:
+            if kinds.get(one["impl"]) == "compile":
+                why = "ten trials beside the declared cases, as each compiles anew"
+                out.print(Text(f" {one['impl']}  {why}", style="dim"))
             for line in [*_failures(one, verbose), *(_kinds(one) if verbose else ()), *_outside(one)]:
                 out.print(line, soft_wrap=not out.is_terminal)
         out.print()

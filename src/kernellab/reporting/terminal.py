@@ -246,15 +246,17 @@ def _said(result: Mapping[str, Any], timing: bool) -> Text:
     """What there is to say of a way that has no place in the table."""
     status, reason = result["derived"]["status"], result["derived"]["reason"]
     if status == "ok":
-        return Text(_right(result["check"], result["impl"], timing))
+        return Text(_right(result["check"], result["case"], result["impl"], timing))
     if status in _BAD:
         return Text.assemble((f"{'cannot tell' if status == 'unknown' else status}: ", "bold red"), str(reason))
     return Text(f"{status}: {reason}", style="dim")
 
 
-def _right(check: Mapping[str, Any], impl: str, timing: bool) -> str:
+def _right(check: Mapping[str, Any], case: Mapping[str, Any], impl: str, timing: bool) -> str:
     at, peer, error = check["checked_at"], check["peer"], check["errors"]["max"]
-    said = f"right in Triton's interpreter at {words.size(at)}" if at["interpreter"] else "right"
+    said = "right in Triton's interpreter" if at["interpreter"] else "right"
+    if at["dims"] != case["dims"]:
+        said += f" at {words.size(at)}"
     if error is not None:
         said += f", error {error:.2g}"
         if peer["impl"] != impl and peer["max"] is not None:

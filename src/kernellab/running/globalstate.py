@@ -40,6 +40,9 @@ def _output(name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     return read, lambda _: setattr(sys, name, Path(os.devnull).open("w"))
 
 
+_RECURSION = sys.getrecursionlimit()
+
+
 # What is watched: a name, how to read it, how to put it back.
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -63,7 +66,8 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "standard output": _output("stdout"),
     "standard error": _output("stderr"),
     "working folder": (os.getcwd, os.chdir),
-    "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    # Raising it hurts nobody, and importing torch's compiler does.
+    "recursion limit": (lambda: min(sys.getrecursionlimit(), _RECURSION), sys.setrecursionlimit),
     "limit on memory": (
         lambda: resource.getrlimit(resource.RLIMIT_AS),
         lambda limits: resource.setrlimit(resource.RLIMIT_AS, limits),

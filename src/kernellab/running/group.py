@@ -34,8 +34,16 @@ _OTHER_CONTENT = 1_000_003  # added to the seed for the second content of the in
 
 
 class GroupWork:
-    def __init__(self, task: Task, interpreted: bool, distrusted: frozenset[str], telemetry: Telemetry) -> None:
-        self.task, self.telemetry = task, telemetry
+    def __init__(
+        self,
+        task: Task,
+        interpreted: bool,
+        distrusted: frozenset[str],
+        telemetry: Telemetry,
+        most: int | None = None,
+    ) -> None:
+        """`most`: elements of a checked case's inputs; what is timed is checked as it is."""
+        self.task, self.telemetry, self._most = task, telemetry, most
         self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.interpreted, self._distrusted = interpreted, distrusted
         telemetry.sample(force=True)
@@ -92,6 +100,7 @@ class GroupWork:
                 seed=self.task.seed,
                 device=self.device,
                 interpreted=self.interpreted,
+                most=self._most,
                 running=self._running,
                 distrusted=self._distrusted,
                 of=pass_of(of),

@@ -22,6 +22,7 @@ from kernellab.running.sanitizer import Sanitizer, ways
 from kernellab.running.settings import Settings, needed_checks
 from kernellab.running.trials import Trials
 
+_QUICK_ELEMENTS = 1 << 18  # of an input, in a quick check
 _CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed
 _KEPT = {
     *("check", "cost", "round", "timed", "discard", "fault", "guard", "begin", "end"),
@@ -115,7 +116,8 @@ class Runner:
                 if other != target:
                     raise UserError(f"two ops are named {op['name']}: in {other} and in {target}")
                 self._void_if_changed(op)
-                groups += [Group(post, op["name"], case, op["impls"]) for case in op["cases"]]
+                impls = self._without_compile(op["impls"]) if self._quick_check else op["impls"]
+                groups += [Group(post, op["name"], case, impls) for case in op["cases"]]
         self._refuse_unknown_impls(posts)
         groups = self._own_cell(groups)
         sources = {op["name"]: op["source_hash"] for post in posts for op in post.ops}
@@ -123,6 +125,16 @@ class Runner:
         self.journal.write("plan", groups=plan, sources=sources)
         self._planned = len(groups)
         return groups
+
+    @property
+    def _quick_check(self) -> bool:
+        """Checking alone, and quickly: on smaller cases, without what takes long."""
+        return bool(self.settings.request.get("quick")) and "battery" in self.settings.stages
+
+    def _without_compile(self, impls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Compiling takes as long as everything else together; whoever names the way gets it."""
+        reason = "left out by --quick, as compiling takes long: --impl compile asks for it"
+        return [i if i["kind"] != "compile" or self.settings.impls else {**i, "obstacle": reason} for i in impls]
 
     def _own_cell(self, groups: list[Group]) -> list[Group]:
         """Neighbouring groups go to different cells, so that small and large cases are shared out evenly."""
@@ -238,6 +250,7 @@ class Runner:
                 distrusted=sorted(self._culprits_of(group)),
                 seed=self.settings.seed,
                 interpreted=post.kind == "interpreter",
+                most=_QUICK_ELEMENTS if self._quick_check else None,
             )
             if lost is not None and lost.impl is not None:
                 self._blame(group, lost)

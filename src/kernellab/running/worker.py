@@ -131,6 +131,7 @@ class Worker:
         distrusted: list[str],
         seed: int,
         interpreted: bool,
+        most: int | None = None,
     ) -> None:
         """Check the passes of ways at a case, then time those that are right, a series at a time.
 
@@ -141,7 +142,7 @@ class Worker:
         found = {of: set(names) for of, names in right.items()}
         # Checking too is done alone on the device where something is timed: it would disturb another run's timing.
         with timing_lock(self.channel, self.device) if time else contextlib.nullcontext():
-            group = GroupWork(self._task(op, case, seed), interpreted, frozenset(distrusted), self.telemetry)
+            group = GroupWork(self._task(op, case, seed), interpreted, frozenset(distrusted), self.telemetry, most)
             with contextlib.closing(group):
                 for of, names in check.items():
                     may = names if of == "forward" else [n for n in names if n in found["forward"]]
