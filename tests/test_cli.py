@@ -153,7 +153,7 @@ def test_json_is_one_document_and_nothing_else(klab):
     seen = klab("check", "square", "--impl", "manual,torch", "--shape", "32x32", "--json")
     assert seen.code == 0, seen.err
     record = seen.record
-    assert record["schema"] == 2
+    assert record["schema"] == 3
     assert record["environment"]["packages"]["torch"]
     for result in record["results"]:
         assert result["derived"]["status"] == "ok"

@@ -25,8 +25,10 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
             if kinds.get(one["impl"]) == "compile":
                 why = "ten trials beside the declared cases, as each compiles anew"
                 out.print(Text(f" {one['impl']}  {why}", style="dim"))
-            for line in [*_failures(one, verbose), *(_kinds(one) if verbose else ()), *_outside(one)]:
+            for line in [*_failures(one, verbose), *(_kinds(one) if verbose else ())]:
                 out.print(line, soft_wrap=not out.is_terminal)
+        for line in _told_once(found):
+            out.print(line, soft_wrap=not out.is_terminal)
         out.print()
 
 
@@ -43,17 +45,17 @@ def _table(found: list[dict[str, Any]], width: int) -> Table:
             Text(str(one["tried"])),
             Text(str(one["passed"]), style="" if one["passed"] == one["tried"] else "bold red"),
             Text(str(outside) if outside else ""),
-            *_worst(one["worst"]),
+            *_worst(one["impl"], one["worst"]),
         ]
         table.add_row(*cells[: len(table.columns)])
     return table
 
 
-def _worst(worst: Mapping[str, Any] | None) -> list[Text]:
+def _worst(impl: str, worst: Mapping[str, Any] | None) -> list[Text]:
     if worst is None:
         return [Text("")] * 3
     peer = worst["peer"]
-    beside = f"{peer['impl']}'s {peer['max']:.2g}" if peer["max"] is not None else ""
+    beside = f"{peer['impl']}'s {peer['max']:.2g}" if peer["max"] is not None and peer["impl"] != impl else ""
     return [Text(f"{worst['errors']['max']:.2g}"), Text(beside), Text(worst["label"], style="dim")]
 
 
@@ -80,19 +82,16 @@ def _kinds(one: Mapping[str, Any]) -> list[Text]:
     return [Text(f" {one['impl']}  passed by kind: {said}", style="dim")]
 
 
-def _outside(one: Mapping[str, Any]) -> list[Text]:
-    lines = [
-        Text(f" {one['impl']}  outside its domain, {words.count(count, 'trial')}: {reason}", style="dim")
-        for reason, count in one["outside"].items()
-    ]
-    lines += [
-        Text(f" {one['impl']}  {words.count(count, 'trial')}: {reason}", style="yellow")
-        for reason, count in one["unknown"].items()
-    ]
-    lines += [
-        Text(f" {one['impl']}  note, {words.count(count, 'trial')}: {note}", style="yellow")
-        for note, count in one["notes"].items()
-    ]
+def _told_once(found: list[dict[str, Any]]) -> list[Text]:
+    """Why trials were not made or not judged, and notes: each once, with the ways it is said of."""
+    lines = []
+    for what, style in (("outside", "dim"), ("unknown", "yellow"), ("notes", "yellow")):
+        reasons: dict[str, list[str]] = {}
+        for one in found:
+            for reason, count in one[what].items():
+                reasons.setdefault(reason, []).append(f"{one['impl']} {count}")
+        word = {"outside": "outside", "unknown": "not judged", "notes": "note"}[what]
+        lines += [Text(f" {word} ({', '.join(ways)}): {reason}", style=style) for reason, ways in reasons.items()]
     return lines
 
 
