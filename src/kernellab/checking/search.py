@@ -226,7 +226,8 @@ def _sizes(op: Op, draw: Draw, most: int) -> dict[str, Size]:
 
     for dim in op.dims:
         if dim == ELLIPSIS:
-            rank, lead = draw(_LEAD), ()
+            rank = draw(_LEAD)
+            lead: tuple[int, ...] = ()
             for at in range(_RANK):  # the unused ones too: a shorter sequence of choices would count as simpler
                 one = size(dim, lead)
                 lead = (*lead, one) if at < rank else lead
