@@ -32,7 +32,8 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
         for result in results:
             derived[id(result)] = group.derive(result)
     results = [{**r, "derived": derived[id(r)]} for r in record["results"]]
-    return {**record, "results": results, "batteries": tried.summaries(record.get("trials", ()))}
+    batteries = tried.summaries(record.get("trials", ()), record.get("searches", ()))
+    return {**record, "results": results, "batteries": batteries}
 
 
 def groups(record: Mapping[str, Any]) -> list[list[Result]]:

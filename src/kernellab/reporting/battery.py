@@ -21,7 +21,7 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
         out.print(Text(f"{op} · the battery", style="bold"))
         out.print(_table(found, out.width))
         for one in found:
-            for line in [*_failures(one, verbose), *(_kinds(one) if verbose else ()), *_outside(one)]:
+            for line in [*_failures(one, verbose), *_searched(one), *(_kinds(one) if verbose else ()), *_outside(one)]:
                 out.print(line, soft_wrap=not out.is_terminal)
         out.print()
 
@@ -71,6 +71,25 @@ def _failures(one: Mapping[str, Any], verbose: bool) -> list[Text]:
     return lines
 
 
+def _searched(one: Mapping[str, Any]) -> list[Text]:
+    """What was drawn beyond the battery, and what reproduces a failure."""
+    search, way = one.get("search"), one["impl"]
+    if search is None:
+        return []
+    said = f" {way}  {search['drawn']} drawn by search in {search['seconds']:.1f} s"
+    said += f" ({search['outside']} outside its domain)" if search["outside"] else ""
+    if not any(failure["kind"] == "search" for failure in one["failures"]):
+        return [Text(f"{said}, none failed", style="dim")]
+    if "script" not in search:
+        return [Text(f"{said}, the last one failed", style="dim")]
+    steps = words.count(search["shrinking"], "trial")
+    lines = [Text(f"{said}, one failed; made smaller with {steps} more. It is reproduced by:", style="dim")]
+    lines += [Text(f"     {line}") for line in search["script"]]
+    if "file" in search:
+        lines.append(Text(f" {way}  whole, in the run's folder: {search['file']}", style="dim"))
+    return lines
+
+
 def _kinds(one: Mapping[str, Any]) -> list[Text]:
     said = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in one["kinds"].items())
     return [Text(f" {one['impl']}  passed by kind: {said}", style="dim")]
@@ -85,6 +104,7 @@ def _outside(one: Mapping[str, Any]) -> list[Text]:
         Text(f" {one['impl']}  {words.count(count, 'trial')}: {reason}", style="yellow")
         for reason, count in one["unknown"].items()
     ]
+    lines += [Text(f" {one['impl']}  a stored failure passes now: {label}", style="dim") for label in one["mended"]]
     lines += [
         Text(f" {one['impl']}  note, {words.count(count, 'trial')}: {note}", style="yellow")
         for note, count in one["notes"].items()

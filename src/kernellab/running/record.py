@@ -144,6 +144,7 @@ def _upgraded(record: Record) -> Record:
         record |= {"spent": []}
     if record["schema"] < 3:  # there was no battery
         record |= {"trials": [], "schema": SCHEMA}
+    record.setdefault("searches", [])
     return record
 
 
@@ -170,6 +171,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> Record:
         "spent": [],
         "results": [],
         "trials": [],
+        "searches": [],
     }
     for event in events:
         apply(record, event)
@@ -324,9 +326,14 @@ def _trial(record: Record, event: Mapping[str, Any]) -> None:
     record["trials"].append({k: v for k, v in event.items() if k not in ("event", "t")})
 
 
+def _search(record: Record, event: Mapping[str, Any]) -> None:
+    """How much was drawn for a way beyond its battery; a failure is among the trials."""
+    record["searches"].append({k: v for k, v in event.items() if k not in ("event", "t")})
+
+
 def _void(record: Record, event: Mapping[str, Any]) -> None:
     """An op whose source changed since: what was observed of it no longer counts."""
-    for kept in ("results", "trials"):
+    for kept in ("results", "trials", "searches"):
         record[kept] = [one for one in record[kept] if one["op"] != event["op"]]
 
 
@@ -358,6 +365,7 @@ _HANDLERS = {
     "inside": _inside,
     "spent": _spent,
     "trial": _trial,
+    "search": _search,
     "guard": _guard,
     "void": _void,
     "complete": _complete,
