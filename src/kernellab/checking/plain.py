@@ -14,15 +14,15 @@ from kernellab.inputs import generator_for
 from kernellab.passes import is_upstream
 
 _LAY = (
-    "def lay(x, strides, offset=0):  # in the midst of NaN, or of integers that are no index",
-    "    room = torch.full((offset + 8193 + sum((n - 1) * s for n, s in zip(x.shape, strides)),), {nothing},"
-    " dtype=x.dtype, device=x.device)",
+    "def lay(x, strides, offset=0):  # in the midst of {nothing}",
+    "    reach = offset + 8193 + sum((n - 1) * s for n, s in zip(x.shape, strides))",
+    "    room = torch.full((reach,), {fill}, dtype=x.dtype, device=x.device)",
     "    return room.as_strided(x.shape, strides, offset + 4096).copy_(x)",
 )
-_SAME = "same = (got == want.to(got.dtype)) | (got.isnan() & want.isnan())"
-_WORST = (
-    'print("worst difference:",'
-    " float((got.double() - want).abs().masked_fill(same, 0).nan_to_num(torch.inf).max() if got.numel() else 0))"
+_COMPARED = (
+    "same = (got == want.to(got.dtype)) | (got.isnan() & want.isnan())",
+    "off = (got.double() - want).abs().masked_fill(same, 0).nan_to_num(torch.inf)",
+    'print("worst difference:", off.max().item())',
 )
 _FORM = 'print("got", tuple(got.shape), got.dtype, got.stride(), "should be", tuple(want.shape), {dtype})'
 _FORMS = ("shape", "dtype", "device", "strides")
@@ -46,16 +46,18 @@ class _Lines:
     def write(self) -> list[str]:
         made = [line for name in self._made for line in self._input(name)]
         called = self._backward() if self.trial.of == "backward" else self._forward()
-        head = [line.format(nothing=self._nothing()) for line in _LAY] if self._laid else []
+        head = self._helper() if self._laid else []
         if self._poisoned:
             head.append("torch.use_deterministic_algorithms(True, warn_only=True)  # torch.empty is filled with NaN")
         return [*head, *made, *called]
 
     # Inputs --------------------------------------------------------------------------------------------
 
-    def _nothing(self) -> str:
+    def _helper(self) -> list[str]:
         floats = all(t is None or t.is_floating_point() for t in self._made.values())
-        return 'float("nan")' if floats else 'float("nan") if x.is_floating_point() else 1 << 40'
+        nothing = "NaN" if floats else "NaN, or of integers that are no index"
+        fill = "torch.nan" if floats else "torch.nan if x.is_floating_point() else 1 << 40"
+        return [line.format(nothing=nothing, fill=fill) for line in _LAY]
 
     def _generator(self, *words: str) -> str:
         seed = generator_for(self.device, self.seed, *words).initial_seed()
@@ -201,7 +203,7 @@ class _Lines:
     def _compared(self) -> list[str]:
         if self.reason.split(" ")[0] in _FORMS:
             return [_FORM.format(dtype=f"torch.{self.trial.case.dtype}")]
-        return [_SAME, _WORST]
+        return list(_COMPARED)
 
     def _backward(self) -> list[str]:
         ups = [_variable(n) for n in self._made if is_upstream(n)]

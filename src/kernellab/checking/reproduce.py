@@ -73,7 +73,7 @@ class _Piece:
     text: str
     acts: bool = False  # on something that exists: to be kept where that is
     kernellab: bool = False
-    declares: bool = False
+    modules: tuple[str, ...] = ()  # what it imports
     ways: dict[tuple[str, str], str] = field(default_factory=dict)  # (op, way) → what it is called here
 
 
@@ -110,8 +110,10 @@ class _Source:
         for piece in kept:
             if piece.kernellab:
                 raise _Needed("what is called uses it")
-        lines = ["import sys", "", "import torch"]
-        lines += [f"sys.path.append({str(self._op.file.parent.resolve())!r})  # for what stands beside the op's file"]
+        lines = ["import torch"]
+        if any(self._stands_beside(name) for piece in kept for name in piece.modules):
+            folder = str(self._op.file.parent.resolve())
+            lines = ["import sys", "", *lines, "", f"sys.path.append({folder!r})  # modules beside the op's file"]
         for piece in self._pieces:
             if piece in kept and piece.text != "import torch":
                 lines += ["", *piece.text.splitlines()] if "\n" in piece.text else [piece.text]
@@ -129,6 +131,10 @@ class _Source:
                     return called
         raise _Needed("the way is not declared at the top of the op's file")
 
+    def _stands_beside(self, module: str) -> bool:
+        first = self._op.file.parent / module.split(".")[0]
+        return first.is_dir() or first.with_suffix(".py").exists()
+
     def _variable(self) -> str:
         """What the op is called in its file."""
         return getattr(self._op.reference, "__name__", "")
@@ -139,16 +145,21 @@ class _Source:
             names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 return _Piece(set(), set(), text)
-            return _Piece(names, set(), text, kernellab=bool(names & self._kernellab))
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            modules = (module,) if module else tuple(alias.name for alias in node.names)
+            return _Piece(names, set(), text, kernellab=bool(names & self._kernellab), modules=modules)
         if isinstance(node, _DEFINITIONS):
             return self._definition(node)
         if isinstance(node, ast.Expr) and (declared := _declaration(node.value)) is not None:
             op, name, value = declared
             called = f"{_identifier(op)}_{_identifier(name)}"
             text = f"{called} = {ast.get_source_segment(self._text, value)}"
-            return self._made({called}, value, text, ways={(op, name): called}, declares=True)
+            return self._made({called}, value, text, ways={(op, name): called})
         bound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        return self._made(bound, node, text, acts=not isinstance(node, (ast.Assign, ast.AnnAssign)))
+        piece = self._made(bound, node, text)
+        main = isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
+        piece.acts = not (isinstance(node, (ast.Assign, ast.AnnAssign)) or main or piece.kernellab)
+        return piece
 
     def _definition(self, node: ast.FunctionDef | ast.ClassDef) -> _Piece:
         ways, name, kept = {}, node.name, []
@@ -170,7 +181,9 @@ class _Source:
         text = "\n".join([*above, *body])
         acts = any(isinstance(d, (ast.Call, ast.Attribute)) for d in kept)
         odd = bool(renamed & self._kernellab) or self._uses_an_op(node)
-        return _Piece({name}, renamed, text, acts=acts and node.name == "_", kernellab=odd, ways=ways)
+        return _Piece(
+            {name}, renamed, text, acts=acts and node.name == "_" and not (ways or odd), kernellab=odd, ways=ways
+        )
 
     def _made(self, binds: set[str], node: ast.AST, text: str, **more: Any) -> _Piece:
         uses = _names(node) - binds

@@ -7,7 +7,7 @@ Hypothesis shrinks what comes first hardest, so that a failure ends up as plain 
 from __future__ import annotations
 
 import contextlib
-import functools
+import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +29,7 @@ from kernellab.machine.paths import cache_dir
 
 MOST = 1 << 16  # elements of an input
 _SMALL = (1 << 8, 1 << 11)  # of most inputs: many small trials find more in the same time than a few large ones
+_ROUND = 10  # after so many Hypothesis would begin to vary what it has drawn, instead of drawing anew
 _RANK = 4  # leading dims at most
 _DRAWING = 0.75  # of the time; the rest is for shrinking
 _FAILED = ("wrong", "error")
@@ -71,20 +72,25 @@ def find(
     hunt = _Hunt(op, examine, seconds)
     # Hypothesis keeps numbers it finds in source files, in the working directory unless it is told where.
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_dir("hypothesis")))
-    drawing = hypothesis.given(_trials(op, device, dtypes, min(most or MOST, MOST), hunt.look_at_the_clock))(hunt.judge)
     quiet = hypothesis.settings(
         database=None,  # failures are kept as trials, which outlive a change of the declaration
         derandomize=False,  # the seed decides
         deadline=None,
-        max_examples=1 << 40,
+        max_examples=_ROUND,
         phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
         suppress_health_check=list(hypothesis.HealthCheck),
         verbosity=hypothesis.Verbosity.quiet,
         print_blob=False,
         report_multiple_bugs=False,
     )
-    with contextlib.suppress(_Over, _Failed, hypothesis.errors.HypothesisException):  # flaky ways among them
-        hypothesis.seed(seed)(quiet(drawing))()
+    trials = _trials(op, device, dtypes, min(most or MOST, MOST), hunt.look_at_the_clock)
+    with contextlib.suppress(_Over):
+        for number in itertools.count():
+            # A flaky way, or a round in which nothing was defined.
+            with contextlib.suppress(_Failed, hypothesis.errors.HypothesisException):
+                hypothesis.seed((seed << 32) + number)(quiet(hypothesis.given(trials)(hunt.judge)))()
+            if hunt.found.trial is not None:
+                break
     if hunt.broken is not None:
         raise hunt.broken
     return hunt.end()
@@ -99,7 +105,7 @@ class _Hunt:
         self._seconds, self._until = seconds, self._began + _DRAWING * seconds
         self._known: dict[str, bool] = {}
         self._kind: tuple[str, str] | None = None  # of the first failure: another one is another story
-        self._found = Found()
+        self.found = Found()
         self.broken: Exception | None = None
 
     def look_at_the_clock(self) -> None:
@@ -121,25 +127,31 @@ class _Hunt:
         if observed is None:
             return False
         if self._kind is None:
-            self._found.drawn += 1
-            self._found.outside += observed["status"] in ("outside", "unknown")
+            self.found.drawn += 1
+            self.found.outside += observed["status"] in ("outside", "unknown")
         else:
-            self._found.shrinking += 1
+            self.found.shrinking += 1
         if observed["status"] not in _FAILED:
             return False
-        kind = observed["status"], str(observed["reason"]).split(" ")[0]
+        kind = _kind(observed)
         if self._kind is None:
             self._kind, self._until = kind, self._began + self._seconds
         if kind != self._kind:
             return False
-        best = self._found.trial
+        best = self.found.trial
         if best is None or plainness(self.op, trial) < plainness(self.op, best):
-            self._found.trial, self._found.observed = trial, observed
+            self.found.trial, self.found.observed = trial, observed
         return True
 
     def end(self) -> Found:
-        self._found.seconds = round(time.monotonic() - self._began, 2)
-        return self._found
+        self.found.seconds = round(time.monotonic() - self._began, 2)
+        return self.found
+
+
+def _kind(observed: dict[str, Any]) -> tuple[str, str]:
+    """What is wrong, whatever the numbers: wrong values are wrong values, finite or not."""
+    reason = str(observed["reason"])
+    return observed["status"], "values" if "values" in reason else reason.split(" ")[0]
 
 
 def plainness(op: Op, trial: Trial) -> tuple[Any, ...]:
@@ -153,7 +165,7 @@ def plainness(op: Op, trial: Trial) -> tuple[Any, ...]:
         *(case.dtype != "float32", case.dtype, chosen),
         [_VALUES.index(trial.values.get(name, "normal")) for name in op.args],
         [_LAYOUTS.index(trial.layouts.get(name, "contiguous")) for name in op.args],
-        *(len(lead), lead, [size for dim, size in case.dims.items() if dim != ELLIPSIS]),
+        *([size for dim, size in case.dims.items() if dim != ELLIPSIS], len(lead), lead),
     )
 
 
@@ -165,6 +177,15 @@ def _mostly(usual: str, others: Sequence[str], weight: int) -> strategies.Search
     return strategies.sampled_from([usual] * (weight * len(others)) + list(others))
 
 
+def _sizes_up_to(most: int) -> strategies.SearchStrategy[int]:
+    """Any, or a power of two or its neighbour.
+
+    A number stays what it is when Hypothesis shrinks from a later range to the first, and goes on from there.
+    """
+    powers = [1 << n for n in range(1, most.bit_length())]
+    return strategies.one_of(strategies.integers(0, most), *(strategies.integers(p - 1, p + 1) for p in powers))
+
+
 _VALUES = ["normal", *VALUES, *INDICES]
 _LAYOUTS = ["contiguous", *LAYOUTS, CHANNELS_LAST]
 _PASS = _mostly("forward", ["backward"], 3)
@@ -172,7 +193,8 @@ _CALL = _mostly("plainly", ["twice"], 7)
 _ABOVE = _mostly(UPSTREAM[0], UPSTREAM[1:], 3)
 _LAYOUT = _mostly(_LAYOUTS[0], _LAYOUTS[1:], 1)
 _FILL = {False: _mostly("normal", list(VALUES), 2), True: _mostly("normal", list(INDICES), 2)}
-_LEAD = strategies.integers(0, _RANK)
+_LEAD = strategies.sampled_from([0, 1, 1, 2, 2, 3, _RANK])
+_SIZE = _sizes_up_to(MOST)
 _FOLLOWS = strategies.sampled_from([True, False])
 
 
@@ -219,33 +241,20 @@ def _sizes(op: Op, draw: Draw, most: int) -> dict[str, Size]:
         return {**dims, dim: size, **{other: size for other, source in followed.items() if source == dim}}
 
     def size(dim: str, before: tuple[int, ...] = ()) -> int:
-        room = most
-        while room and largest(op, Case(sized(dim, (*before, room) if dim == ELLIPSIS else room), "float32")) > most:
-            room //= 2
-        return int(draw(_size(room)))
+        # Cut down, not drawn from what is left: a dim that shrinks leaves the numbers drawn for the others as they are.
+        drawn = int(draw(_SIZE))
+        while drawn and largest(op, Case(sized(dim, (*before, drawn) if dim == ELLIPSIS else drawn), "float32")) > most:
+            drawn = drawn * 3 // 4
+        return drawn
 
     for dim in op.dims:
-        if dim == ELLIPSIS:
-            rank = draw(_LEAD)
-            lead: tuple[int, ...] = ()
-            for at in range(_RANK):  # the unused ones too: a shorter sequence of choices would count as simpler
-                one = size(dim, lead)
-                lead = (*lead, one) if at < rank else lead
-            dims[dim] = lead
-        elif dim not in followed:
+        if dim != ELLIPSIS and dim not in followed:
             dims = sized(dim, size(dim))
+    if ELLIPSIS in dims:  # last: it repeats what the other dims make
+        rank = draw(_LEAD)
+        lead: tuple[int, ...] = ()
+        for at in range(_RANK):  # the unused ones too: a shorter sequence of choices would count as simpler
+            one = size(ELLIPSIS, lead)
+            lead = (*lead, one) if at < rank else lead
+        dims[ELLIPSIS] = lead
     return dims
-
-
-@functools.cache
-def _size(most: int) -> strategies.SearchStrategy[int]:
-    """Anything up to `most`, or a power of two or its neighbour.
-
-    A number stays what it is when Hypothesis shrinks from a later range to the first, and goes on from there.
-    """
-    ranges = [strategies.integers(0, most)]
-    power = 2
-    while power - 1 <= most:
-        ranges.append(strategies.integers(power - 1, min(most, power + 1)))
-        power *= 2
-    return strategies.one_of(ranges)
