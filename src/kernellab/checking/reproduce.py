@@ -57,6 +57,8 @@ def _loaded(op: Op, impl: Impl) -> list[str]:
         else f"Target({op.file.name!r}, file={str(op.file.resolve())!r})"
     )
     return [
+        "import torch",
+        "",
         "from kernellab.targets import Target, load",
         "",
         f"op = load({target})[{op.name!r}]",
