@@ -28,6 +28,7 @@ from kernellab.declare import Op
 from kernellab.machine.paths import cache_dir
 
 MOST = 1 << 16  # elements of an input
+INTERPRETED = 1 << 11  # in Triton's interpreter, where each program of a grid takes a millisecond
 _SMALL = (1 << 8, 1 << 11)  # of most inputs: many small trials find more in the same time than a few large ones
 _ROUND = 10  # after so many Hypothesis would begin to vary what it has drawn, instead of drawing anew
 _RANK = 4  # leading dims at most
@@ -104,6 +105,7 @@ class _Hunt:
         self._began = time.monotonic()
         self._seconds, self._until = seconds, self._began + _DRAWING * seconds
         self._known: dict[str, bool] = {}
+        self._forward_only = False  # learned from the first backward pass that was refused
         self._kind: tuple[str, str] | None = None  # of the first failure: another one is another story
         self.found = Found()
         self.broken: Exception | None = None
@@ -119,6 +121,8 @@ class _Hunt:
             raise _Failed
 
     def _fails(self, trial: Trial) -> bool:
+        if self._forward_only and trial.of != "forward":
+            return False
         try:
             observed = self._examine(trial)
         except Exception as error:
@@ -132,6 +136,7 @@ class _Hunt:
         else:
             self.found.shrinking += 1
         if observed["status"] not in _FAILED:
+            self._forward_only |= observed["status"] == "outside" and "not differentiable" in str(observed["reason"])
             return False
         kind = _kind(observed)
         if self._kind is None:

@@ -98,7 +98,7 @@ class BatteryWork:
     def search(self, name: str, *, number: int, seconds: float, seed: int, dtypes: Sequence[str]) -> None:
         """Draw trials for a way until one fails or time is up; numbers go on from `number`."""
         from kernellab.checking.reproduce import script
-        from kernellab.checking.search import find
+        from kernellab.checking.search import INTERPRETED, find
 
         numbers = itertools.count(number)
         found = find(
@@ -108,7 +108,7 @@ class BatteryWork:
             seed=seed,
             device=self.device.type,
             dtypes=dtypes,
-            most=INTERPRETER_LIMIT if self.interpreted else None,
+            most=INTERPRETED if self.interpreted else None,
         )
         told: dict[str, Any] = {"drawn": found.drawn, "outside": found.outside, "seconds": found.seconds}
         if found.trial is not None and found.observed is not None:
