@@ -16,12 +16,16 @@ _FAILED = frozenset(_BY_GRAVITY)
 Trial = Mapping[str, Any]
 
 
-def summaries(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def summaries(trials: Sequence[Trial], searches: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
     """One per op and way, in the order they were tried."""
+    searched = {(one["op"], one["impl"]): one for one in searches}
     ways: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         ways.setdefault((trial["op"], trial["impl"]), []).append(trial)
-    return [{"op": op, "impl": impl, **_summary(found)} for (op, impl), found in ways.items()]
+    return [
+        {"op": op, "impl": impl, **_summary(found), "search": searched.get((op, impl))}
+        for (op, impl), found in ways.items()
+    ]
 
 
 def _summary(trials: Sequence[Trial]) -> dict[str, Any]:
@@ -43,6 +47,7 @@ def _summary(trials: Sequence[Trial]) -> dict[str, Any]:
         "unknown": dict(Counter(t["reason"] for t in trials if t["status"] == "unknown").most_common()),
         "worst": _worst(tried),
         "notes": dict(Counter(note for t in tried for note in t.get("notes") or ()).most_common()),
+        "mended": [t["trial"]["label"] for t in tried if t["trial"]["kind"] == "stored" and t["status"] == "ok"],
         "failures": [
             {"kind": t["trial"]["kind"], "label": t["trial"]["label"], "status": t["status"], "reason": t["reason"]}
             for t in failures

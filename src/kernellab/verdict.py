@@ -33,7 +33,7 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
             derived[id(result)] = group.derive(result)
     results = [{**r, "derived": derived[id(r)]} for r in record["results"]]
     summaries = {
-        "batteries": tried.summaries(record.get("trials", ())),
+        "batteries": tried.summaries(record.get("trials", ()), record.get("searches", ())),
         "sanitized": tried.sanitized(record.get("sanitized", ())),
     }
     return {**record, "results": results, **summaries}

@@ -79,17 +79,11 @@ class Battery:
         for dim, size in case.dims.items():
             smaller: Size = tuple(n - (n > 2) for n in size) if isinstance(size, tuple) else size - (size > 2)
             changed = self.op.resized(odd, {dim: smaller})
-            odd = changed if self._defined(changed) else odd
+            odd = changed if defined(self.op, changed) else odd
         return odd
 
-    def _defined(self, case: Case) -> bool:
-        try:
-            return self.op.where is None or bool(self.op.where(case))
-        except Exception:  # a where= that divides by a dim of 0
-            return False
-
     def _allowed(self, trial: Trial) -> bool:
-        if not self._defined(trial.case):
+        if not defined(self.op, trial.case):
             return False
         most = self._most or (math.inf if trial.kind == "large" else _MOST)
         return largest(self.op, trial.case) <= most
@@ -229,6 +223,14 @@ class Battery:
         assert isinstance(now, int)
         rest = max(1, largest(self.op, case) // max(1, now))
         yield Trial("large", case.with_(dims={**case.dims, first: -(-LARGE // rest)}))
+
+
+def defined(op: Op, case: Case) -> bool:
+    """Whether the op's where= takes the case."""
+    try:
+        return op.where is None or bool(op.where(case))
+    except Exception:  # one that divides by a dim of 0
+        return False
 
 
 CALLS = ("twice", "on a side stream", "in a CUDA graph", "as a registered op")

@@ -131,7 +131,7 @@ class Examiner:
                 raise Wrong("torch.compile compiled nothing: it ran as plain PyTorch")
             errors, peer = self.judge_values(impl, called["outputs"], truth, trial.of)
         except Wrong as wrong:
-            return {"status": "wrong", "reason": str(wrong)}
+            return {"status": "wrong", "reason": str(wrong), "excess": wrong.excess}
         except Exception as error:  # comparing failed, not the way
             return {"status": "unknown", "reason": f"cannot check: comparing failed: {explain(error)}"}
         return {
@@ -228,7 +228,7 @@ class Examiner:
             errors = measure(got, oracle, rowwise=bool(self.op.reduces), floor=floor)
             fine = torch_passes(errors, reference, got.dtype) if impl.name == "torch" else passes(errors, reference)
             if not own and not fine:
-                raise Wrong(_wrong_values(errors, reference, got, oracle))
+                raise Wrong(_wrong_values(errors, reference, got, oracle), _excess(errors, reference))
             if worst is None or errors.max > worst[0].max:
                 worst = (errors, reference)
         return worst or (NO_ERROR, NO_ERROR)
@@ -283,6 +283,11 @@ def _spoil_free_memory(outputs: Outputs) -> None:
 
 
 # Saying what happened ----------------------------------------------------------------------------------
+
+
+def _excess(errors: Errors, peer: Errors) -> float:
+    pairs = ((errors.max, peer.max), (errors.q999, peer.q999))
+    return max(mine / (FACTOR * theirs + SLACK) for mine, theirs in pairs)
 
 
 def _wrong_values(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch.Tensor) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.case import Case
+from kernellab.declare import Op
 
 # What a trial is about; a failure is told, and a battery counted, by these.
 KINDS = (
@@ -61,6 +62,17 @@ class Trial:
             "upstream": self.upstream,
             "call": self.call,
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], op: Op) -> Trial | None:
+        """A trial that was stored, or None where the op has changed so that it means nothing any more."""
+        case = op.case(data["case"])
+        named = {*data["layouts"], *data["values"]}
+        if set(case.dims) != set(op.dims) or set(case.options) != set(op.all_options()) or not named <= set(op.args):
+            return None
+        if any(value not in op.all_options()[name] for name, value in case.options.items()):
+            return None
+        return cls(**{name: data[name] for name in ("kind", "layouts", "values", "of", "upstream", "call")}, case=case)
 
     @property
     def key(self) -> str:

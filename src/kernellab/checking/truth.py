@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -37,7 +38,11 @@ class YardstickDied(Exception):
 
 
 class Wrong(Exception):
-    """The result is not what it must be; the message says how."""
+    """The result is not what it must be; the message says how. `excess`: errors by how many times the limit."""
+
+    def __init__(self, message: str, excess: float = math.inf) -> None:
+        super().__init__(message)
+        self.excess = excess
 
 
 @dataclass

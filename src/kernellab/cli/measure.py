@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -43,6 +44,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
         debug.arguments(sub)
         sub.add_argument("--declared", action="store_true", help="only the declared cases, no battery")
         sanitize.arguments(sub)
+        sub.add_argument("--budget", type=float, metavar="S", help="search beyond the battery for S seconds in all")
     sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
@@ -120,6 +122,8 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
     }
     if sanitizers:
         found |= {"sanitizers": sanitizers, "stages": [*found["stages"], "sanitize"]}
+    if args.verb == "check" and args.budget is not None:
+        found["budget_s"] = _budget(args.budget, found["stages"])
     if args.verb != "check":
         found["refresh_ceilings"] = args.refresh_ceilings
         found |= _how_to_time(args)
@@ -137,6 +141,14 @@ def _stages(args: argparse.Namespace, request: CaseRequest) -> list[str]:
     stages = _STAGES[args.verb]
     particular = bool(request.shapes or request.dims or request.options) or getattr(args, "declared", False)
     return [stage for stage in stages if not (stage == "battery" and particular)]
+
+
+def _budget(value: float, stages: list[str]) -> float:
+    if "battery" not in stages:
+        raise UserError("--budget searches beyond the battery: it goes with no sizes, no options and no --declared")
+    if importlib.util.find_spec("hypothesis") is None:
+        raise UserError("--budget needs Hypothesis: pip install 'kernellab[search]'")
+    return positive("--budget", value) if value else 0.0
 
 
 def _seed(value: int | None) -> int:
@@ -260,6 +272,7 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
         "cache",
         "pin",
         "sanitize",
+        "budget",
     ]
     flags = args.quick or getattr(args, "panel", False) or getattr(args, "only_times", False)
     if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):

@@ -25,7 +25,7 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
             if kinds.get(one["impl"]) == "compile":
                 why = "ten trials beside the declared cases, as each compiles anew"
                 out.print(Text(f" {one['impl']}  {why}", style="dim"))
-            for line in [*_failures(one, verbose), *(_kinds(one) if verbose else ())]:
+            for line in [*_failures(one, verbose), *_searched(one), *(_kinds(one) if verbose else ())]:
                 out.print(line, soft_wrap=not out.is_terminal)
         for line in _told_once(found):
             out.print(line, soft_wrap=not out.is_terminal)
@@ -77,6 +77,25 @@ def _failures(one: Mapping[str, Any], verbose: bool) -> list[Text]:
     return lines
 
 
+def _searched(one: Mapping[str, Any]) -> list[Text]:
+    """What was drawn beyond the battery, and what reproduces a failure."""
+    search, way = one.get("search"), one["impl"]
+    if search is None:
+        return []
+    said = f" {way}  {search['drawn']} drawn by search in {search['seconds']:.1f} s"
+    said += f" ({search['outside']} outside its domain)" if search["outside"] else ""
+    if not any(failure["kind"] == "search" for failure in one["failures"]):
+        return [Text(f"{said}, none failed", style="dim")]
+    if "script" not in search:
+        return [Text(f"{said}, the last one failed", style="dim")]
+    steps = words.count(search["shrinking"], "trial")
+    lines = [Text(f"{said}, one failed; made smaller with {steps} more. It is reproduced by:", style="dim")]
+    lines += [Text(f"     {line}") for line in search["script"]]
+    if "file" in search:
+        lines.append(Text(f" {way}  whole, in the run's folder: {search['file']}", style="dim"))
+    return lines
+
+
 def _kinds(one: Mapping[str, Any]) -> list[Text]:
     said = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in one["kinds"].items())
     return [Text(f" {one['impl']}  passed by kind: {said}", style="dim")]
@@ -84,7 +103,11 @@ def _kinds(one: Mapping[str, Any]) -> list[Text]:
 
 def _told_once(found: list[dict[str, Any]]) -> list[Text]:
     """Why trials were not made or not judged, and notes: each once, with the ways it is said of."""
-    lines = []
+    lines = [
+        Text(f" {one['impl']}  a stored failure passes now: {label}", style="dim")
+        for one in found
+        for label in one["mended"]
+    ]
     for what, style in (("outside", "dim"), ("unknown", "yellow"), ("notes", "yellow")):
         reasons: dict[str, list[str]] = {}
         for one in found:

@@ -54,7 +54,8 @@ class LiveProgress:
         self._bar.update(self._task, description=description, advance=1 if new else 0)
 
     def trying(self, op: str, impl: str, number: int, of: int) -> None:
-        self._bar.update(self._task, description=f"{op}: {impl}, trial {number} of {of}", completed=number, total=of)
+        said = f"{op}: {impl}, trial {number} of {of}" if number <= of else f"{op}: {impl}, searching"
+        self._bar.update(self._task, description=said, completed=min(number, of), total=of)
 
     def finished_group(self) -> None:
         self._seen.clear()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from kernellab.checking.battery import Battery, for_compile
+from kernellab.blame import explain
+from kernellab.checking.battery import Battery, defined, for_compile
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import Examiner
 from kernellab.checking.trial import Trial
@@ -33,8 +35,14 @@ class BatteryWork:
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
         self._examiner = Examiner(op, seed=seed, device=device, running=channel.running, distrusted=distrusted)
 
-    def run(self, done: Mapping[str, int], *, dtypes: Sequence[str], quick: bool) -> None:
-        """Trial by trial, so that ways share its truth; each from where it had got to."""
+    def run(
+        self, done: Mapping[str, int], *, stored: Mapping[str, list[dict[str, Any]]], dtypes: Sequence[str], quick: bool
+    ) -> None:
+        """What failed before, then trial by trial, so that ways share its truth; each from where it had got to.
+
+        What was stored is numbered up to −1: the battery's own numbers do not depend on it.
+        """
+        again = {name: self._again(name, stored.get(name, ()), start) for name, start in done.items()}
         most = INTERPRETER_LIMIT if self.interpreted else None
         trials = Battery(self.op, self.device.type, dtypes=dtypes, quick=quick, most=most).trials()
         few = {trial.key for trial in for_compile(trials)} if not quick else set()
@@ -42,28 +50,74 @@ class BatteryWork:
         for number, trial in enumerate(trials):
             for name, start in done.items():
                 compiled = self.op[name].kind.name == "compile"
-                if number >= start and not (compiled and trial.key not in few):
+                if number >= start and trial.key not in again[name] and not (compiled and trial.key not in few):
                     self._try(name, number, trial)
             if number % 50 == 0:
                 gc.collect()
 
+    def _again(self, name: str, stored: Sequence[dict[str, Any]], start: int) -> set[str]:
+        """Try what is stored; what the op's declaration no longer allows is left out."""
+        tried = set()
+        for number, data in enumerate(stored, start=-len(stored)):
+            trial = Trial.from_json(data, self.op)
+            if trial is not None and defined(self.op, trial.case):
+                tried.add(trial.key)
+                if number >= start:
+                    self._try(name, number, trial)
+        return tried
+
     def _try(self, name: str, number: int, trial: Trial) -> None:
+        observed = self._examined(name, "try", number, trial)
+        if observed is not None:
+            self._tell(name, number, trial, observed)
+
+    def _examined(self, name: str, phase: str, number: int, trial: Trial) -> dict[str, Any] | None:
+        """What came of a trial; whatever happens meanwhile is the way's doing, and this trial's."""
         told = {"number": number, "trial": {**trial.to_json(), "label": trial.label}}
         changed: list[str] = []
         try:
-            with self.channel.running(name, "try", **told), guarded(changed.append):
+            with self.channel.running(name, phase, **told), guarded(changed.append):
                 observed = self._examiner.examine(self.op[name], trial)
         except YardstickDied as died:
             self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
             raise GpuGone from None
         if observed is None:
-            return
-        dead = observed["status"] not in ("ok", "outside") and gpu_is_dead(self.device)
-        if dead:
-            observed = {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"}
+            return None
+        if observed["status"] not in ("ok", "outside") and gpu_is_dead(self.device):
+            self._tell(name, number, trial, {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"})
+            raise GpuGone
         if changed and observed["status"] == "ok":
             observed["notes"] = [*observed.get("notes", ()), *changed]
+        return observed
+
+    def _tell(self, name: str, number: int, trial: Trial, observed: Mapping[str, Any]) -> None:
         kept: dict[str, Any] = {k: v for k, v in observed.items() if k in _TOLD}
+        told = {"number": number, "trial": {**trial.to_json(), "label": trial.label}}
         self.channel.send("trial", impl=name, interpreter=self.interpreted, **told, **kept)
-        if dead:
-            raise GpuGone
+
+    def search(self, name: str, *, number: int, seconds: float, seed: int, dtypes: Sequence[str]) -> None:
+        """Draw trials for a way until one fails or time is up; numbers go on from `number`."""
+        from kernellab.checking.reproduce import script
+        from kernellab.checking.search import INTERPRETED, find
+
+        numbers = itertools.count(number)
+        found = find(
+            self.op,
+            lambda trial: self._examined(name, "search", next(numbers), trial),
+            seconds=seconds,
+            seed=seed,
+            device=self.device.type,
+            dtypes=dtypes,
+            most=INTERPRETED if self.interpreted else None,
+        )
+        told: dict[str, Any] = {"drawn": found.drawn, "outside": found.outside, "seconds": found.seconds}
+        if found.trial is not None and found.observed is not None:
+            self._tell(name, next(numbers), found.trial, found.observed)
+            told["shrinking"] = found.shrinking
+            try:
+                failing = self.op, self.op[name], found.trial, found.observed
+                made = script(*failing, seed=seed, interpreted=self.interpreted)
+                told |= {"script": made.lines, "whole": made.text}
+            except Exception as error:  # a failure without its script is a failure still
+                told["script"] = [f"# no script: {explain(error)}"]
+        self.channel.send("search", impl=name, **told)

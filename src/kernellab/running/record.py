@@ -145,6 +145,7 @@ def _upgraded(record: Record) -> Record:
     if record["schema"] < 3:  # there was no battery
         record |= {"trials": [], "schema": SCHEMA}
     record.setdefault("sanitized", [])
+    record.setdefault("searches", [])
     return record
 
 
@@ -172,6 +173,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> Record:
         "results": [],
         "trials": [],
         "sanitized": [],
+        "searches": [],
     }
     for event in events:
         apply(record, event)
@@ -331,9 +333,14 @@ def _sanitized(record: Record, event: Mapping[str, Any]) -> None:
     record["sanitized"].append({k: v for k, v in event.items() if k not in ("event", "t")})
 
 
+def _search(record: Record, event: Mapping[str, Any]) -> None:
+    """How much was drawn for a way beyond its battery; a failure is among the trials."""
+    record["searches"].append({k: v for k, v in event.items() if k not in ("event", "t")})
+
+
 def _void(record: Record, event: Mapping[str, Any]) -> None:
     """An op whose source changed since: what was observed of it no longer counts."""
-    for kept in ("results", "trials", "sanitized"):
+    for kept in ("results", "trials", "searches", "sanitized"):
         record[kept] = [one for one in record[kept] if one["op"] != event["op"]]
 
 
@@ -366,6 +373,7 @@ _HANDLERS = {
     "spent": _spent,
     "trial": _trial,
     "sanitized": _sanitized,
+    "search": _search,
     "guard": _guard,
     "void": _void,
     "complete": _complete,

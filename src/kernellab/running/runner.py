@@ -16,6 +16,7 @@ from kernellab.errors import UserError, nearest
 from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.machine.paths import cache_dir, file_name, replace_file
+from kernellab.running.failures import Failures
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import SERIES, Journal, result_of
 from kernellab.running.sanitizer import Sanitizer, ways
@@ -322,16 +323,32 @@ class Runner:
         """Each op's ways tried with all that its declaration gives rise to; not those that have killed a worker."""
         if "battery" not in self.settings.stages:
             return
+        done = []
         for group in {group.op: group for group in groups}.values():
             killed = {name for (op, _), names in self._culprits.items() if op == group.op for name in names}
+            file = next(op["file"] for op in group.post.ops if op["name"] == group.op)
             for interpreted in (False, True):
                 names = [n for n in group.names(interpreted=interpreted) if n not in killed]
                 if names:
                     post = self._interpreter_for(group.post) if interpreted else group.post
                     where = " in Triton's interpreter" if interpreted else ""
                     self.progress.say(f"the battery of {group.op}{where}")
-                    Trials(group.op, post, self.settings, self.journal).run(names, self._trying(group.op))
+                    trials = Trials(group.op, post, self.settings, self.journal, Failures(group.op, file))
+                    trials.run(names, self._trying(group.op))
+                    done.append((trials, names))
             self.journal.save()
+        self._search(done)
+
+    def _search(self, done: list[tuple[Trials, list[str]]]) -> None:
+        """Trials beyond the battery for the ways that passed it; the manual way, being the definition, cannot fail."""
+        if not self.settings.budget_s:
+            return
+        todo = [(trials, n) for trials, names in done for n in names if n != "manual" and not trials.has_failed(n)]
+        for trials, name in todo:
+            if not trials.searched(name):
+                self.progress.say(f"searching: {trials.op} {name}")
+                trials.search(name, self.settings.budget_s / len(todo), self._trying(trials.op))
+                self.journal.save()
 
     def _trying(self, op: str) -> Callable[[Event], None]:
         total = 0
@@ -340,8 +357,8 @@ class Runner:
             nonlocal total
             if event["event"] == "battery":
                 total = event["trials"]
-            if event["event"] == "begin" and event["phase"] == "try":
-                self.progress.trying(op, event["impl"], event["number"] + 1, total)
+            if event["event"] == "begin" and event["phase"] in ("try", "search"):
+                self.progress.trying(op, event["impl"], max(0, event["number"]) + 1, total)
 
         return heard
 

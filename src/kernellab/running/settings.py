@@ -33,6 +33,7 @@ class Settings:
     device: str = "auto"
     seed: int = 0
     timeout_s: float = 60.0
+    budget_s: float = 0.0  # of searching beyond the battery, all ways together
     seconds: float | None = None  # timing budget per way; None: by device
     rounds: int = 10  # at least
     precision: float = PRECISION

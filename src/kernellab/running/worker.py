@@ -24,6 +24,7 @@ from kernellab.running.settings import needed_checks
 from kernellab.targets import Target
 
 if TYPE_CHECKING:
+    from kernellab.running.battery import BatteryWork
     from kernellab.running.task import Task
 
 _PR_SET_PDEATHSIG = 1
@@ -153,6 +154,7 @@ class Worker:
         self,
         op: str,
         done: dict[str, int],
+        stored: dict[str, list[dict[str, Any]]],
         dtypes: list[str],
         quick: bool,
         distrusted: list[str],
@@ -160,10 +162,27 @@ class Worker:
         interpreted: bool,
     ) -> None:
         """Try ways with everything the op's declaration gives rise to; `done` says how far each has come."""
+        self._battery(op, seed, interpreted, distrusted).run(done, stored=stored, dtypes=dtypes, quick=quick)
+
+    def do_search(
+        self,
+        op: str,
+        impl: str,
+        number: int,
+        seconds: float,
+        dtypes: list[str],
+        distrusted: list[str],
+        seed: int,
+        interpreted: bool,
+    ) -> None:
+        """Draw trials beyond the battery for one way."""
+        work = self._battery(op, seed, interpreted, distrusted)
+        work.search(impl, number=number, seconds=seconds, seed=seed, dtypes=dtypes)
+
+    def _battery(self, op: str, seed: int, interpreted: bool, distrusted: list[str]) -> BatteryWork:
         from kernellab.running.battery import BatteryWork
 
-        work = BatteryWork(self.channel, self.ops[op], self.device, seed, interpreted, frozenset(distrusted))
-        work.run(done, dtypes=dtypes, quick=quick)
+        return BatteryWork(self.channel, self.ops[op], self.device, seed, interpreted, frozenset(distrusted))
 
     def do_profile(
         self, op: str, case: dict[str, Any], impls: list[str], series: list[dict[str, Any]], seed: int, rounds: int
