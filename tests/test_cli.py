@@ -207,9 +207,9 @@ def test_doctor_reports_what_is_here(klab):
 
 def test_files_may_hold_several_ops_and_one_can_be_named(klab):
     path = OPFILES / "sketches.py"
-    both = klab("check", path, "--impl", "torch", "--device", "cpu", "--json")
+    both = klab("check", path, "--declared", "--impl", "torch", "--device", "cpu", "--json")
     assert {r["op"] for r in both.record["results"]} == {"cross_entropy", "attention"}
-    one = klab("check", f"{path}:attention", "--impl", "torch", "--device", "cpu", "--json")
+    one = klab("check", f"{path}:attention", "--declared", "--impl", "torch", "--device", "cpu", "--json")
     assert {r["op"] for r in one.record["results"]} == {"attention"}
 
 

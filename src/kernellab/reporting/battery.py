@@ -98,7 +98,13 @@ def _searched(one: Mapping[str, Any]) -> list[Text]:
 
 def _kinds(one: Mapping[str, Any]) -> list[Text]:
     said = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in one["kinds"].items())
-    return [Text(f" {one['impl']}  passed by kind: {said}", style="dim")]
+    lines = [Text(f" {one['impl']}  passed by kind: {said}", style="dim")]
+    if one["worst"]:
+        mine, peer = one["worst"]["errors"], one["worst"]["peer"]
+        place = ", ".join(map(str, mine["at"]))
+        beside = f"; {peer['impl']}'s {words.errors(peer)}" if peer["impl"] != one["impl"] else ""
+        lines.append(Text(f" {one['impl']}  worst error: {words.errors(mine)} at [{place}]{beside}", style="dim"))
+    return lines
 
 
 def _told_once(found: list[dict[str, Any]]) -> list[Text]:

@@ -71,6 +71,12 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
+def errors(found: Mapping[str, Any]) -> str:
+    """A result's distance from the oracle, in every measure taken."""
+    names = {"max": "largest", "q999": "99.9 %", "rel_l2": "relative L2", "max_abs": "absolute"}
+    return ", ".join(f"{name} {found[key]:.2g}" for key, name in names.items() if found[key] is not None)
+
+
 def provenance(record: Mapping[str, Any]) -> str:
     """Where, when and with what a record was measured, on one line."""
     environment, name = record["environment"], str(record["machine"].get("name", ""))
