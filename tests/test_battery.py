@@ -17,6 +17,8 @@ from kernellab.checking.truth import CannotCheck, Wrong
 from kernellab.checking.values import VALUES
 from kernellab.errors import UserError
 
+pytestmark = pytest.mark.untimed
+
 CPU = torch.device("cpu")
 SHIPPED = ("gelu", "softmax", "square", "add", "matmul")
 
@@ -217,10 +219,11 @@ def test_zeros_the_mean_and_a_permutation_are_called_wrong(name):
     op = getattr(kl.ops, name)
     examiner = Examiner(op, seed=0, device=CPU)
     op_way = op["torch"]
-    judged = collections.Counter()
+    judged, tried = collections.Counter(), collections.Counter()
     missed = []
     for trial in trials(op):
-        if trial.call != "plainly" or trial.kind in ("large", "strides"):
+        tried[trial.kind, trial.case.dtype] += 1
+        if trial.call != "plainly" or trial.kind in ("large", "strides") or tried[trial.kind, trial.case.dtype] > 12:
             continue
         try:
             truth = examiner.truth(trial)

@@ -1,9 +1,11 @@
 """`klab check --break`: sessions as a person has them, and every sentence that ends one before it begins."""
 
+import functools
 import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +19,8 @@ from conftest import OPFILES, SRC, klab_command, klab_env
 from kernellab.case import CaseRequest
 from kernellab.errors import UserError
 from kernellab.running.debug import _case, _op, _way
+
+pytestmark = pytest.mark.untimed
 
 PROMPT = "(klab) "
 OPS = SRC / "kernellab" / "ops"
@@ -155,7 +159,11 @@ def test_on_a_terminal_interrupts_and_the_end_of_input_are_taken_quietly(tmp_pat
     parent, child = pty.openpty()
     command = klab_command("check", DEBUGGED, "--impl", "triton", "--break", "--shape", "30000x4")
     env = klab_env(TERM="dumb", HOME=str(tmp_path))
-    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, cwd=tmp_path, env=env)
+    # Whoever runs tests in the background has SIGINT ignored, and so has what they start.
+    listening = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(
+        command, stdin=child, stdout=child, stderr=child, cwd=tmp_path, env=env, preexec_fn=listening
+    )
     os.close(child)
     seen = ""
 

@@ -20,6 +20,16 @@ from kernellab.checking.trial import Trial
 from kernellab.running.failures import KEPT, Failures
 from kernellab.targets import Target, load
 
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Small trials by the hundred: two threads on two busy cores would wait for each other most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 CPU = torch.device("cpu")
 FILE = OPFILES / "searched.py"
 

@@ -62,6 +62,11 @@ _FILLED = frozenset(
 class Fenced(TorchDispatchMode):
     """What is allocated while this is in force lies between bands."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: saying yes imports torch's compiler at the first allocation, which takes seconds."""
+        return False
+
     def __init__(self, fence: Fence) -> None:
         super().__init__()
         self._fence = fence
