@@ -182,6 +182,7 @@ def test_on_a_terminal_interrupts_and_the_end_of_input_are_taken_quietly(tmp_pat
     assert "program 0" in until(PROMPT)
     os.write(parent, b"n\n")
     assert "-> " in until(PROMPT)
+    time.sleep(0.5)  # a person takes a moment to see the prompt; it is shown just before it is read from
     process.send_signal(2)  # what Ctrl-C does
     assert "--KeyboardInterrupt--" in until(PROMPT)
     os.write(parent, b"c\n")
