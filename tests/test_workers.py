@@ -346,6 +346,8 @@ def test_a_slow_oracle_is_cannot_tell_and_code_3(klab, tmp_path):
     assert seen.code == 3
     assert seen.result("good")["derived"]["status"] == "unknown"
     assert "the reference" in seen.result("good")["derived"]["reason"]
+    reasons = [trial["reason"] for trial in seen.record["trials"]]  # the battery does not wait for each of its trials
+    assert len(reasons) == 3 and "the rest of the battery is not tried" in reasons[-1]
 
 
 def test_a_file_beside_the_op_does_not_hide_an_installed_module(klab, tmp_path):

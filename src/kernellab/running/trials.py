@@ -13,6 +13,7 @@ from kernellab.running.record import Journal
 from kernellab.running.settings import Settings
 
 _FATAL = ("crashed", "timeout", "oom")
+_PATIENCE = 3  # workers a reference may take down: one large trial may be too much for it, each costs a new worker
 
 
 class Trials:
@@ -22,6 +23,7 @@ class Trials:
         self.op, self.post, self.settings, self.journal, self.failures = op, post, settings, journal, failures
         self._trying: Event | None = None
         self._blamed: set[str] = set()  # the yardstick, when it took a worker down
+        self._unanswered = 0  # workers the reference took down
 
     def run(self, names: Sequence[str], heard: Callable[[Event], None]) -> None:
         """`heard` is told what goes on."""
@@ -42,7 +44,7 @@ class Trials:
             if lost is not None:
                 self._lost(lost, left)
             whole = lost is None and not any(self._stopped(n) for n in left)
-            if whole or not any(self._done(n, -len(stored[n])) > before[n] for n in left):
+            if whole or self._unanswered == _PATIENCE or not any(self._done(n, -len(stored[n])) > before[n] for n in left):
                 return
 
     def search(self, name: str, seconds: float, heard: Callable[[Event], None]) -> None:
@@ -96,7 +98,12 @@ class Trials:
         if lost.impl is not None:
             self._write({**told, "status": lost.status, "reason": lost.reason})
             return
-        reason = f"cannot check: the reference: {lost.reason}" if lost.phase == "oracle" else lost.reason
+        reason = lost.reason
+        if lost.phase == "oracle":
+            self._unanswered += 1
+            reason = f"cannot check: the reference: {lost.reason}"
+            if self._unanswered == _PATIENCE:
+                reason += f"; for the {_PATIENCE}rd time, so the rest of the battery is not tried"
         for name in names:
             if self._done(name, told["number"]) <= told["number"]:
                 self._write({**told, "impl": name, "status": "unknown", "reason": reason})
