@@ -30,8 +30,8 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -m "not gpu and not untimed"
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "untimed and not gpu" -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2 --dist worksteal
+	$(BIN)/pytest -m "clocked and not gpu"
 	$(MAKE) --no-print-directory bare
 
 # Users have no CUDA toolkit: the tests marked `bare` pass again with every trace of one hidden.

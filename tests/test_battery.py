@@ -17,8 +17,6 @@ from kernellab.checking.truth import CannotCheck, Wrong
 from kernellab.checking.values import VALUES
 from kernellab.errors import UserError
 
-pytestmark = pytest.mark.untimed
-
 CPU = torch.device("cpu")
 SHIPPED = ("gelu", "softmax", "square", "add", "matmul")
 

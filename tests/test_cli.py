@@ -11,6 +11,7 @@ import pytest
 from conftest import OPFILES, klab_command, klab_env
 
 
+@pytest.mark.clocked
 @pytest.mark.parametrize("args", [["--help"], ["list"], ["run", "--help"]])
 def test_help_and_listings_answer_at_once(args, tmp_path):
     best = 9.0

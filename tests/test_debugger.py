@@ -20,8 +20,6 @@ from kernellab.case import CaseRequest
 from kernellab.errors import UserError
 from kernellab.running.debug import _case, _op, _way
 
-pytestmark = pytest.mark.untimed
-
 PROMPT = "(klab) "
 OPS = SRC / "kernellab" / "ops"
 DEBUGGED = OPFILES / "debugged.py"

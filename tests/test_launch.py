@@ -34,6 +34,7 @@ def test_a_cpp_function_is_built_and_called(source):
     assert y.tolist() == [1.5] * 5
 
 
+@pytest.mark.clocked
 def test_a_shipped_cpp_function_builds_in_a_fraction_of_a_second(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path))
     from kernellab.launch.cpp import build

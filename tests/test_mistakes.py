@@ -14,8 +14,6 @@ import pytest
 import mistakes
 from conftest import HERE
 
-pytestmark = pytest.mark.untimed
-
 _spec = importlib.util.spec_from_file_location("benchmark_mistakes", HERE.parent / "benchmarks" / "mistakes.py")
 benchmark = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(benchmark)

@@ -11,8 +11,6 @@ import pytest
 
 from conftest import HERE, klab_env
 
-pytestmark = pytest.mark.untimed
-
 MUSEUM = HERE / "museum"
 EXHIBITS = {file.stem: file for file in sorted(MUSEUM.glob("*.py")) if file.name != "tour.py"}
 CALLS = {

@@ -24,8 +24,6 @@ from kernellab.targets import load as load_target
 from kernellab.targets import resolve, shipped_names
 from kernellab.tried import finding, sanitized, short
 
-pytestmark = pytest.mark.untimed
-
 SAMPLES = HERE / "samples"
 
 

@@ -20,6 +20,8 @@ from kernellab.checking.trial import Trial
 from kernellab.running.failures import KEPT, Failures
 from kernellab.targets import Target, load
 
+pytestmark = pytest.mark.clocked  # a search has its seconds
+
 
 @pytest.fixture(autouse=True)
 def _one_thread():
@@ -40,12 +42,10 @@ def blend():
 
 
 def search(op, name, seconds=8.0, seed=0, seen=None, **more):
-    examiner = Examiner(op, seed=0, device=CPU)
-
-    def examine(trial):
+    def examine(trial, draw):
         if seen is not None:
             seen.append(trial.key)
-        return examiner.examine(op[name], trial)
+        return Examiner(op, seed=draw, device=CPU).examine(op[name], trial)
 
     return find(op, examine, seconds=seconds, seed=seed, device="cpu", **more)
 
@@ -112,7 +112,7 @@ def test_what_is_drawn_is_defined_and_small_enough():
     mixed.impl("same")(mixed.reference)
     trials = []
 
-    def examine(trial):
+    def examine(trial, draw):
         trials.append(trial)
         return {"status": "ok", "reason": None}
 
@@ -123,17 +123,26 @@ def test_what_is_drawn_is_defined_and_small_enough():
     assert not any("bias" in t.layouts for t in trials if not t.case.bias)
 
 
+@pytest.mark.parametrize(("values", "fails"), [("all", True), ("its own", False)])
+def test_a_little_above_the_limit_counts_when_other_values_fail_too(blend, values, fails):
+    def examine(trial, draw):
+        wrong = values == "all" or draw == 0
+        return {"status": "wrong", "reason": "values", "excess": 1.5} if wrong else {"status": "ok", "reason": None}
+
+    assert (find(blend, examine, seconds=0.5, seed=0, device="cpu").trial is not None) is fails
+
+
 def test_an_op_defined_nowhere_ends_with_its_time():
     @kl.op(where=lambda case: False)
     def nowhere(x):
         return x
 
-    found = find(nowhere, lambda trial: None, seconds=0.5, seed=0, device="cpu")
+    found = find(nowhere, lambda trial, draw: None, seconds=0.5, seed=0, device="cpu")
     assert (found.drawn, found.trial) == (0, None)
 
 
 def test_what_goes_wrong_while_examining_is_passed_on(blend):
-    def examine(trial):
+    def examine(trial, draw):
         raise ConnectionError("gone")
 
     with pytest.raises(ConnectionError):

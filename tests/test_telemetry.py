@@ -18,6 +18,8 @@ from kernellab import trust
 from kernellab.machine import telemetry
 from kernellab.machine.telemetry import Family, own_pids, telemetry_for
 
+pytestmark = pytest.mark.clocked
+
 GPU_KEYS = {"sm_mhz", "mem_mhz", "power_w", "temp_c", "throttle", "notes", "util", "others"}
 
 

@@ -18,6 +18,8 @@ from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import Burst, ClockTimer, HostTimer, NotApplicable, timer_for
 from kernellab.timing.work import Work
 
+pytestmark = pytest.mark.clocked
+
 CPU = torch.device("cpu")
 
 

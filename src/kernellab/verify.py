@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernellab import tried
-from kernellab.checking.battery import Battery, for_compile
+from kernellab.checking.battery import Battery, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import GUARDS, Examiner
 from kernellab.declare import Impl, Op
@@ -65,17 +65,13 @@ def run(
     interpreted = _interpreting(device)
     most = INTERPRETER_LIMIT if interpreted else None
     trials = Battery(op, device.type, dtypes=dtypes, quick=quick, most=most).trials()
-    few = {trial.key for trial in for_compile(trials)}
     examiner = Examiner(op, seed=seed, device=device, guards=guards)
     found: Trials = []
-    for number, trial in enumerate(trials):
-        for way in ways:
-            if way.kind.name == "compile" and trial.key not in few:
-                continue
-            observed = examiner.examine(way, trial)
-            if observed is not None:
-                told = {"trial": {**trial.to_json(), "label": trial.label}, "interpreter": interpreted}
-                found.append({"op": op.name, "impl": way.name, "number": number, **told, **observed})
+    for number, trial, way in for_ways(trials, ways):
+        observed = examiner.examine(way, trial)
+        if observed is not None:
+            told = {"trial": {**trial.to_json(), "label": trial.label}, "interpreter": interpreted}
+            found.append({"op": op.name, "impl": way.name, "number": number, **told, **observed})
     return found
 
 

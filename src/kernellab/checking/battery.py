@@ -17,7 +17,7 @@ from kernellab.checking.material import UPSTREAM
 from kernellab.checking.standin import largest, standin
 from kernellab.checking.trial import Trial
 from kernellab.checking.values import INDICES, VALUES
-from kernellab.declare import Op
+from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
 
 _BASE, _SLOW_BASE = 1 << 14, 1 << 10  # elements of the base's largest input, at most; where each program takes long
@@ -265,6 +265,15 @@ def pairwise(options: dict[str, list[Any]]) -> list[dict[str, Any]]:
         wanted -= covers
         chosen.append(best)
     return chosen
+
+
+def for_ways(trials: Sequence[Trial], ways: Sequence[Impl]) -> Iterator[tuple[int, Trial, Impl]]:
+    """Numbered trials with the ways to try, which share a trial's truth; compiled ways get ten."""
+    few = {trial.key for trial in for_compile(trials)}
+    for number, trial in enumerate(trials):
+        for way in ways:
+            if way.kind.name != "compile" or trial.key in few:
+                yield number, trial, way
 
 
 def for_compile(trials: Sequence[Trial]) -> list[Trial]:

@@ -36,9 +36,11 @@ _ROUND = 10  # after so many Hypothesis would begin to vary what it has drawn, i
 _RANK = 4  # leading dims at most
 _DRAWING = 0.75  # of the time; the rest is for shrinking
 _FAILED = ("wrong", "error")
-_EXCESS = 8.0  # times the limit: of hundreds that are drawn, the yardstick is lucky in some
+# Of hundreds of trials the yardstick is lucky in some, and a right way then above the limit. Below so many times
+# the limit, a failure must come again with other values of the same kind.
+_CLEAR, _AGAIN = 8.0, 3
 
-Examine = Callable[[Trial], "dict[str, Any] | None"]
+Examine = Callable[[Trial, int], "dict[str, Any] | None"]  # with the run's own values, or with other ones: 1, 2 …
 Draw = Callable[[strategies.SearchStrategy[Any]], Any]
 
 
@@ -113,6 +115,11 @@ class _Hunt:
         self.found = Found()
         self.broken: Exception | None = None
 
+    def _again(self, trial: Trial) -> bool:
+        """Whether a trial fails with other values too."""
+        others = (self._examine(trial, draw) for draw in range(1, _AGAIN + 1))
+        return all(other is not None and other["status"] in _FAILED for other in others)
+
     def look_at_the_clock(self) -> None:
         if time.monotonic() > self._until:
             raise _Over
@@ -127,7 +134,8 @@ class _Hunt:
         if self._forward_only and trial.of != "forward":
             return False
         try:
-            observed = self._examine(trial)
+            observed = self._examine(trial, 0)
+            lucky = observed is not None and observed.get("excess", _CLEAR) < _CLEAR and not self._again(trial)
         except Exception as error:
             self.broken = error
             raise _Over from error
@@ -138,7 +146,7 @@ class _Hunt:
             self.found.outside += observed["status"] in ("outside", "unknown")
         else:
             self.found.shrinking += 1
-        if observed["status"] not in _FAILED or observed.get("excess", _EXCESS) < _EXCESS:
+        if observed["status"] not in _FAILED or lucky:
             self._forward_only |= observed["status"] == "outside" and "not differentiable" in str(observed["reason"])
             return False
         kind = _kind(observed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from kernellab.blame import explain
-from kernellab.checking.battery import Battery, defined, for_compile
+from kernellab.checking.battery import Battery, defined, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import Examiner
 from kernellab.checking.trial import Trial
@@ -33,7 +34,18 @@ class BatteryWork:
         distrusted: frozenset[str],
     ) -> None:
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
-        self._examiner = Examiner(op, seed=seed, device=device, running=channel.running, distrusted=distrusted)
+        self._seed, self._distrusted = seed, distrusted
+        self._examiner = self._drawing(0)
+
+    def _drawing(self, draw: int) -> Examiner:
+        """One whose inputs are the run's own, or with `draw` others of the same kind."""
+        return Examiner(
+            self.op,
+            seed=self._seed + draw,
+            device=self.device,
+            running=self.channel.running,
+            distrusted=self._distrusted,
+        )
 
     def run(
         self, done: Mapping[str, int], *, stored: Mapping[str, list[dict[str, Any]]], dtypes: Sequence[str], quick: bool
@@ -45,14 +57,11 @@ class BatteryWork:
         again = {name: self._again(name, stored.get(name, ()), start) for name, start in done.items()}
         most = INTERPRETER_LIMIT if self.interpreted else None
         trials = Battery(self.op, self.device.type, dtypes=dtypes, quick=quick, most=most).trials()
-        few = {trial.key for trial in for_compile(trials)} if not quick else set()
         self.channel.send("battery", trials=len(trials))
-        for number, trial in enumerate(trials):
-            for name, start in done.items():
-                compiled = self.op[name].kind.name == "compile"
-                if number >= start and trial.key not in again[name] and not (compiled and trial.key not in few):
-                    self._try(name, number, trial)
-            if number % 50 == 0:
+        for tries, (number, trial, way) in enumerate(for_ways(trials, [self.op[name] for name in done])):
+            if number >= done[way.name] and trial.key not in again[way.name]:
+                self._try(way.name, number, trial)
+            if tries % 250 == 0:
                 gc.collect()
 
     def _again(self, name: str, stored: Sequence[dict[str, Any]], start: int) -> set[str]:
@@ -67,17 +76,17 @@ class BatteryWork:
         return tried
 
     def _try(self, name: str, number: int, trial: Trial) -> None:
-        observed = self._examined(name, "try", number, trial)
+        observed = self._examined(name, "try", number, trial, self._examiner)
         if observed is not None:
             self._tell(name, number, trial, observed)
 
-    def _examined(self, name: str, phase: str, number: int, trial: Trial) -> dict[str, Any] | None:
+    def _examined(self, name: str, phase: str, number: int, trial: Trial, examiner: Examiner) -> dict[str, Any] | None:
         """What came of a trial; whatever happens meanwhile is the way's doing, and this trial's."""
         told = {"number": number, "trial": {**trial.to_json(), "label": trial.label}}
         changed: list[str] = []
         try:
             with self.channel.running(name, phase, **told), guarded(changed.append):
-                observed = self._examiner.examine(self.op[name], trial)
+                observed = examiner.examine(self.op[name], trial)
         except YardstickDied as died:
             self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
             raise GpuGone from None
@@ -101,9 +110,10 @@ class BatteryWork:
         from kernellab.checking.search import INTERPRETED, find
 
         numbers = itertools.count(number)
+        examiner = functools.cache(lambda draw: self._drawing(draw) if draw else self._examiner)
         found = find(
             self.op,
-            lambda trial: self._examined(name, "search", next(numbers), trial),
+            lambda trial, draw: self._examined(name, "search", next(numbers), trial, examiner(draw)),
             seconds=seconds,
             seed=seed,
             device=self.device.type,
