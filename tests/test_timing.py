@@ -333,8 +333,9 @@ def test_ways_that_cheat_while_timed_are_caught_and_honest_ones_are_not(klab):
     for impl in ("manual", "honest", "compile", "caches-by-version"):
         assert seen.result(impl)["derived"]["status"] == "ok", impl
         assert seen.result(impl)["derived"]["time"]["rounds"] >= 10
-    honest, by_version = (seen.result(n)["derived"]["time"]["median_us"] for n in ("honest", "caches-by-version"))
-    assert by_version > honest / 2  # a cache keyed by version finds nothing
+    # A cache keyed by version finds nothing. The least of each: whatever else this machine does comes on top.
+    least = {n: min(seen.result(n)["times"][0]["samples_us"]) for n in ("honest", "caches-by-version")}
+    assert least["caches-by-version"] > least["honest"] / 2
 
 
 PASSES = """
