@@ -55,6 +55,11 @@ class Settings:
         known = {f.name for f in fields(cls)}
         return cls(**{k: v for k, v in data.items() if k in known})
 
+    @property
+    def quick_check(self) -> bool:
+        """Checking alone, and quickly: on smaller cases, without what takes long."""
+        return bool(self.request.get("quick")) and "battery" in self.stages
+
     def checked_passes(self) -> list[str]:
         """Gradients are checked where a pass that makes them is timed."""
         return list(dict.fromkeys(part for of in self.passes for part in needed_checks(of)))
