@@ -19,7 +19,6 @@ from kernellab.machine.chips import Chip
 
 # In the order in which they are named when several hold at once: what can be changed without changing the block first.
 _RESOURCES = ("registers", "shared", "barriers", "threads", "blocks")
-_WORDS = {"registers": "registers", "shared": "shared memory", "barriers": "named barriers"}
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,8 @@ def occupancy(
 ) -> Occupancy:
     """`registers` per thread, `shared_bytes` per block (static and dynamic together), `barriers` of bar.sync."""
     _plausible(chip, threads, registers, shared_bytes, cluster, barriers)
-    warps = -(-threads // chip.warp_threads)
-    limits: dict[str, int | None] = {
-        "threads": chip.warps_per_sm // warps if threads <= chip.threads_per_block else 0,
-        "blocks": chip.blocks_per_sm,
-        "registers": _by_registers(chip, warps, registers),
-        "shared": _by_shared(chip, shared_bytes),
-        "barriers": None if chip.barriers_per_sm is None else chip.barriers_per_sm // max(barriers, 1),
-    }
+    limits = _limits(chip, threads, registers, shared_bytes, barriers)
+    warps = _warps(chip, threads)
     allowed = {name: limit for name, limit in limits.items() if limit is not None}
     blocks = min(allowed.values())
     limiters = [name for name in _RESOURCES if allowed.get(name) == blocks]
@@ -61,7 +54,7 @@ def occupancy(
         # A full SM is full, whatever else would not have let another block in either.
         limiter="threads" if blocks * warps == chip.warps_per_sm else limiters[0],
         limits=limits,
-        remedy=_remedy(chip, threads, registers, shared_bytes, blocks, limiters),
+        remedy=_remedy(chip, threads, registers, shared_bytes, barriers, blocks, limiters),
         warps_per_block=warps,
         shared_split_bytes=split,
         l1_bytes=chip.l1_and_shared_bytes - split,
@@ -78,6 +71,21 @@ def _plausible(chip: Chip, threads: int, registers: int, shared_bytes: int, clus
     if not 1 <= cluster <= chip.max_cluster:
         most = f"up to {chip.max_cluster} blocks" if chip.max_cluster > 1 else "no clusters: they come with sm_90"
         raise UserError(f"a cluster of {cluster}: {chip.arch} has {most}")
+
+
+def _limits(chip: Chip, threads: int, registers: int, shared_bytes: int, barriers: int) -> dict[str, int | None]:
+    warps = _warps(chip, threads)
+    return {
+        "threads": chip.warps_per_sm // warps if threads <= chip.threads_per_block else 0,
+        "blocks": chip.blocks_per_sm,
+        "registers": _by_registers(chip, warps, registers),
+        "shared": _by_shared(chip, shared_bytes),
+        "barriers": None if chip.barriers_per_sm is None else chip.barriers_per_sm // max(barriers, 1),
+    }
+
+
+def _warps(chip: Chip, threads: int) -> int:
+    return -(-threads // chip.warp_threads)
 
 
 def _by_registers(chip: Chip, warps: int, registers: int) -> int | None:
@@ -113,19 +121,21 @@ def _up(value: int, unit: int) -> int:
 # What would lift it ------------------------------------------------------------------------------------
 
 
-def _remedy(chip: Chip, threads: int, registers: int, shared_bytes: int, blocks: int, limiters: list[str]) -> str:
+def _remedy(
+    chip: Chip, threads: int, registers: int, shared_bytes: int, barriers: int, blocks: int, limiters: list[str]
+) -> str:
     """One sentence; where several resources hold at the same number of blocks, all of them must give way."""
-    warps = -(-threads // chip.warp_threads)
+    warps = _warps(chip, threads)
     if blocks * warps == chip.warps_per_sm:
         return "nothing to lift: every warp slot is taken"
     if threads > chip.threads_per_block:
         return f"a block has at most {chip.threads_per_block} threads: launch smaller ones"
-    if blocks and "threads" in limiters:
-        return _other_size(chip, threads, blocks * warps)
     if "blocks" in limiters:
         least = chip.threads_per_sm // chip.blocks_per_sm
         return f"an SM holds {chip.blocks_per_sm} blocks whatever their size: use blocks of {least} threads or more"
     needs = []
+    if "threads" in limiters:
+        needs.append(_other_size(chip, threads, registers, shared_bytes, barriers))
     if "registers" in limiters:
         fewer = _most(registers, lambda r: (_by_registers(chip, warps, r) or 0) > blocks)
         needs.append(f"{fewer} registers per thread or fewer" if fewer else "smaller blocks")
@@ -135,23 +145,32 @@ def _remedy(chip: Chip, threads: int, registers: int, shared_bytes: int, blocks:
         needs.append(f"{less} bytes of shared memory per block or less")
     if "barriers" in limiters:
         needs.append("fewer named barriers")
-    after = (blocks + 1) * warps
-    room_for = f"a block be launched at all ({_of(chip, after)})" if not blocks else f"{blocks + 1} blocks fit"
-    gain = "" if not blocks else f" ({_of(chip, blocks * warps)} → {_of(chip, after)})"
-    return f"{' and '.join(needs)} would let {room_for}{gain}"
+    if "threads" in limiters:
+        # Another size of block may be all it takes: the others were counted at this size.
+        return needs[0] if needs[0] or len(needs) == 1 else f"smaller blocks with {' and '.join(needs[1:])}"
+    now, after = (f"{100 * n * warps / chip.warps_per_sm:.0f} %" for n in (blocks, blocks + 1))
+    if not blocks:
+        return f"{' and '.join(needs)} would let a block be launched at all"
+    return f"{' and '.join(needs)} would let {blocks + 1} blocks fit ({now} → {after} of the warps)"
 
 
-def _other_size(chip: Chip, threads: int, warps_now: int) -> str:
-    """Blocks that leave warp slots over: the largest smaller size that leaves none."""
-    sizes = range(threads - 1, 0, -1)
-    full = next(s for s in sizes if s % chip.warp_threads == 0 and chip.threads_per_sm % s == 0)
-    over = chip.warps_per_sm - warps_now
-    return f"blocks of this size leave {over} of {chip.warps_per_sm} warp slots over: {full} threads leave none"
+def _other_size(chip: Chip, threads: int, registers: int, shared_bytes: int, barriers: int) -> str:
+    """The size of block that would fill most warp slots, everything else as it is; empty where none does better."""
+
+    def warps_at(size: int) -> int:
+        limits = _limits(chip, size, registers, shared_bytes, barriers).values()
+        return min(limit for limit in limits if limit is not None) * _warps(chip, size)
+
+    sizes = range(chip.warp_threads, chip.threads_per_block + 1, chip.warp_threads)
+    best = max(sizes, key=lambda size: (warps_at(size), -abs(size - threads)))
+    over = chip.warps_per_sm - warps_at(threads)
+    left = chip.warps_per_sm - warps_at(best)
+    if left >= over:
+        return ""
+    say = "none" if left == 0 else str(left)
+    return f"blocks of this size leave {over} of {chip.warps_per_sm} warp slots over: {best} threads leave {say}"
 
 
 def _most(value: int, good: Callable[[int], bool]) -> int:
     return next((v for v in range(value, 0, -1) if good(v)), 0)
 
-
-def _of(chip: Chip, warps: int) -> str:
-    return f"{100 * warps / chip.warps_per_sm:.0f} % of the warps"
