@@ -34,14 +34,15 @@ ALLOWED = {
     "targets": GROUND,
     "catalogue": GROUND | {"targets"},
     "launch": GROUND,
+    "machinecode": GROUND,
     "checking": TENSORS,
     "timing": GROUND | PURE | {"inputs", "launch", "memory"},
     "verify": TENSORS | {"checking", "tried"},
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | PURE | {"checking", "timing", "targets", "running"},
-    "reporting": {"errors", "case", "verdict", "scaling", "intervals", "reporting"},
+    "reporting": {"errors", "case", "verdict", "scaling", "intervals", "machinecode", "reporting"},
     "validation": GROUND | {"running", "verdict", "validation"},
-    "cli": GROUND | {"targets", "catalogue", "running", "reporting", "validation", "verdict", "cli"},
+    "cli": GROUND | {"targets", "catalogue", "machinecode", "running", "reporting", "validation", "verdict", "cli"},
 }
 
 
