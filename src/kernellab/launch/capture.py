@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kernellab.errors import UserError
 from kernellab.launch import cuda
 from kernellab.launch.launches import Dims, Launch, Parameter, Source
 from kernellab.launch.pretend import pretending
 from kernellab.launch.sources import with_includes
 from kernellab.launch.standin_gpu import StandinGpu, standin_gpu
 from kernellab.machine.tools import has_module
+from kernellab.machinecode.cubin import read_cubin
 
 _C_TYPES = {bool: "bool", int: "long long", float: "double"}
 
@@ -37,6 +39,7 @@ def capturing(arch: str) -> Iterator[list[Launch]]:
     launches: list[Launch] = []
 
     def note(launch: Launch) -> None:
+        _verify(launch)
         for at, known in enumerate(launches):
             if _same(known, launch):
                 launches[at] = dataclasses.replace(known, times=known.times + 1)
@@ -55,6 +58,14 @@ def capturing(arch: str) -> Iterator[list[Launch]]:
 
 def _same(a: Launch, b: Launch) -> bool:
     return dataclasses.replace(a, times=1, build_s=0.0) == dataclasses.replace(b, times=1, build_s=0.0)
+
+
+def _verify(launch: Launch) -> None:
+    """A cache keyed by something else than the architecture would hand out another one's code."""
+    if "cubin" in launch.code:
+        found = read_cubin(launch.code["cubin"]).arch.rstrip("af")  # type: ignore[arg-type]
+        if found != launch.arch:
+            raise UserError(f"kernel {launch.kernel} was asked for {launch.arch} and came as {found}: clear its cache")
 
 
 # CUDA C++ ----------------------------------------------------------------------------------------------
@@ -78,6 +89,7 @@ def _cuda_launches(gpu: StandinGpu, note: Callable[[Launch], None]) -> Iterator[
                 kernel=kernel.name,
                 symbol=built.symbol,
                 arch=gpu.arch,
+                gpu=gpu.name,
                 grid=(blocks[0], blocks[1], blocks[2]),
                 block=_three(block),
                 cluster=together,

@@ -42,6 +42,7 @@ class Launch:
     kernel: str
     symbol: str  # the kernel's name in the binary
     arch: str
+    gpu: str  # the one that answered what the author's code asked of its device
     grid: Dims
     block: Dims
     cluster: Dims
@@ -67,8 +68,3 @@ class Launch:
         """Everything but the code, whose place is in files."""
         return {k: v for k, v in asdict(self).items() if k != "code"}
 
-
-def capability(arch: str) -> tuple[int, int]:
-    """`sm_90` → (9, 0), `sm_121` → (12, 1)."""
-    digits = arch.removeprefix("sm_").rstrip("af")
-    return int(digits[:-1]), int(digits[-1])

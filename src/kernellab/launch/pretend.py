@@ -73,9 +73,15 @@ def _real_custom_ops(gpu: StandinGpu) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for op in list(OPDEFS.values()):
             real = op._backend_fns.get("cuda") or op._backend_fns.get(None)
-            if real is not None:
+            if real is not None and not _of_torch(op):
                 stack.enter_context(_replaced(op, "_abstract_fn", functools.partial(_on_gpu, gpu, real)))
         yield
+
+
+def _of_torch(op: Any) -> bool:
+    """Torch defines operators of its own in the same way, which compute nothing on meta tensors."""
+    home = str(op._init_fn.__module__)
+    return home.startswith("torch.") and home != "torch._library.triton"  # where everybody's triton_op is wrapped
 
 
 def _on_gpu(gpu: StandinGpu, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -87,18 +93,18 @@ def _answers(gpu: StandinGpu) -> dict[str, Any]:
     """What stands in for functions of torch.cuda."""
     properties = SimpleNamespace(
         name=gpu.name,
-        major=gpu.capability[0],
-        minor=gpu.capability[1],
+        major=gpu.chip.capability[0],
+        minor=gpu.chip.capability[1],
         multi_processor_count=gpu.sms,
         total_memory=gpu.memory_bytes,
         L2_cache_size=gpu.l2_bytes,
         warp_size=32,
-        regs_per_multiprocessor=gpu.registers_per_sm,
-        max_threads_per_multi_processor=gpu.threads_per_sm,
-        max_threads_per_block=1024,
-        shared_memory_per_block=48 * 1024,
-        shared_memory_per_block_optin=gpu.shared_per_block_bytes,
-        shared_memory_per_multiprocessor=gpu.shared_per_sm_bytes,
+        regs_per_multiprocessor=gpu.chip.registers_per_sm,
+        max_threads_per_multi_processor=gpu.chip.threads_per_sm,
+        max_threads_per_block=gpu.chip.threads_per_block,
+        shared_memory_per_block=gpu.chip.shared_static_bytes,
+        shared_memory_per_block_optin=gpu.chip.shared_per_block_bytes,
+        shared_memory_per_multiprocessor=gpu.chip.shared_per_sm_bytes,
         is_integrated=False,
         is_multi_gpu_board=False,
     )
@@ -113,10 +119,10 @@ def _answers(gpu: StandinGpu) -> dict[str, Any]:
         "device": _nothing,
         "device_of": _nothing,
         "synchronize": lambda device=None: None,
-        "get_device_capability": lambda device=None: gpu.capability,
+        "get_device_capability": lambda device=None: gpu.chip.capability,
         "get_device_name": lambda device=None: gpu.name,
         "get_device_properties": lambda device=None: properties,
-        "is_bf16_supported": lambda including_emulation=True: gpu.capability >= (8, 0),
+        "is_bf16_supported": lambda including_emulation=True: gpu.chip.capability >= (8, 0),
         "is_current_stream_capturing": lambda: False,
         "mem_get_info": lambda device=None: (gpu.memory_bytes, gpu.memory_bytes),
         "Stream": _Stream,

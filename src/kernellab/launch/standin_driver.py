@@ -23,6 +23,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from kernellab.launch.described import OPTIONS, config_of, name_of, parameters_of, plain, sources_of
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import StandinGpu
+from kernellab.machinecode.cubin import read_cubin
 
 Note = Callable[[Launch], None]
 _LEVELS = ("ttir", "ttgir", "llir", "ptx", "cubin")
@@ -89,7 +90,7 @@ class _Driver(DriverBase):
         return 0
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        return self._gpu.capability
+        return self._gpu.chip.capability
 
     def get_active_torch_device(self) -> torch.device:
         return torch.device("cuda", self._gpu.index)
@@ -113,14 +114,16 @@ class _Utils:
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         return {
-            "max_shared_mem": self._gpu.shared_per_block_bytes,
-            "max_num_regs": self._gpu.registers_per_sm,
+            "max_shared_mem": self._gpu.chip.shared_per_block_bytes,
+            "max_num_regs": self._gpu.chip.registers_per_sm,
             "multiprocessor_count": self._gpu.sms,
             "warpSize": 32,
         }
 
     def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[object, object, int, int, int]:
-        return object(), object(), 0, 0, 1024  # module, function, registers, spills, most threads
+        """Module, function, registers, spills, most threads. Some authors compute their grid from the registers."""
+        kernel = read_cubin(code).kernels[0]
+        return object(), object(), kernel.registers, kernel.stack_bytes // 4, self._gpu.chip.threads_per_block
 
 
 class _Launcher:
@@ -140,6 +143,7 @@ class _Launcher:
                 kernel=name_of(src),
                 symbol=metadata.name,
                 arch=recorder.gpu.arch,
+                gpu=recorder.gpu.name,
                 grid=(x * metadata.num_ctas, y, z),
                 block=(32 * metadata.num_warps, 1, 1),
                 cluster=cluster,
@@ -200,6 +204,7 @@ def _refused(tuner: Any, recorder: _Recorder, chosen: dict[str, Any], error: Exc
         kernel=tuner.base_fn.__name__,
         symbol=tuner.base_fn.__name__,
         arch=recorder.gpu.arch,
+        gpu=recorder.gpu.name,
         grid=(0, 0, 0),
         block=(32 * chosen.get("num_warps", 4), 1, 1),
         cluster=(1, 1, 1),
