@@ -22,9 +22,10 @@ _BYTE, _HALF, _SIZED = 2, 3, 4
 # Attributes, named as `cuobjdump -elf` names them (EIATTR_…).
 _MAX_THREADS, _REQNTID, _FRAME_SIZE, _MIN_STACK_SIZE, _KPARAM_INFO = 0x05, 0x10, 0x11, 0x12, 0x17
 _REGCOUNT, _NUM_BARRIERS = 0x2F, 0x4C
-# In .nv.compat, of cubins made by CUDA 12.9 and later: whether code is for this one architecture alone (the a of sm_90a).
+# In .nv.compat, where the flags no longer tell: whether code is for one architecture alone (the a of sm_90a).
 _COMPAT_EXACT_ARCH = 0x09
 _ENTRY = 0x10  # st_other of a kernel, as against a function that kernels call
+_SYSTEM_BYTES = 1024
 _SECONDS = 120.0
 
 
@@ -59,6 +60,8 @@ def read_cubin(data: bytes) -> Cubin:
         if kind in of_function and len(value) >= 8:
             function, amount = struct.unpack_from("<II", value)
             of_function[kind][function] = amount
+    # From sm_90 on, a block's first KiB is the system's: it counts towards the section but not as the kernel's own.
+    reserved = _SYSTEM_BYTES if elf.section(".nv.shared.reserved.0") is not None else 0
     kernels = []
     for index, symbol in enumerate(elf.symbols):
         text = elf.section(f".text.{symbol.name}") if symbol.name else None
@@ -73,7 +76,7 @@ def read_cubin(data: bytes) -> Cubin:
             CubinKernel(
                 symbol.name,
                 registers,
-                shared.size if shared else 0,
+                max(0, shared.size - reserved) if shared else 0,
                 max(of_function[kind].get(index, 0) for kind in (_FRAME_SIZE, _MIN_STACK_SIZE)),
                 barriers,
                 threads,
