@@ -33,12 +33,13 @@ def capture(
 
 
 @contextlib.contextmanager
-def capturing(arch: str) -> Iterator[list[Launch]]:
-    """Collects the launches of the body, each kind once: `times` says how often. They are there as they come."""
+def capturing(arch: str, heard: Callable[[Launch], None] = lambda launch: None) -> Iterator[list[Launch]]:
+    """Collects the launches of the body, each kind once: `times` says how often. `heard` is told as they come."""
     gpu = standin_gpu(arch)
     launches: list[Launch] = []
 
     def note(launch: Launch) -> None:
+        heard(launch)
         _verify(launch)
         for at, known in enumerate(launches):
             if _same(known, launch):
@@ -76,7 +77,12 @@ def _cuda_launches(gpu: StandinGpu, note: Callable[[Launch], None]) -> Iterator[
     before = cuda.interceptor
 
     def hear(
-        kernel: cuda.Kernel, grid: cuda.Dim, block: cuda.Dim, args: tuple[Any, ...], shared: int, cluster: cuda.Dim | None
+        kernel: cuda.Kernel,
+        grid: cuda.Dim,
+        block: cuda.Dim,
+        args: tuple[Any, ...],
+        shared: int,
+        cluster: cuda.Dim | None,
     ) -> None:
         began = time.perf_counter()
         built = kernel.compile(gpu.arch)
@@ -94,7 +100,11 @@ def _cuda_launches(gpu: StandinGpu, note: Callable[[Launch], None]) -> Iterator[
                 block=_three(block),
                 cluster=together,
                 shared_bytes=shared,
-                config={"template": kernel.name, "defines": list(kernel.defines), "options": ["-std=c++17", "-lineinfo"]},
+                config={
+                    "template": kernel.name,
+                    "defines": list(kernel.defines),
+                    "options": ["-std=c++17", "-lineinfo"],
+                },
                 parameters=tuple(_parameter(at, value) for at, value in enumerate(args)),
                 sources=tuple(Source(f.name, str(f), 1, f.read_text()) for f in with_includes(kernel.path)),
                 code={"ptx": built.ptx, "cubin": built.code},

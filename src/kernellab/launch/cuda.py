@@ -253,6 +253,11 @@ def _require_nvcc() -> None:
     reason = nvcc_missing()
     if reason is not None:
         raise UserError(f"building CUDA host code {reason}")
+    if interceptor is not None:
+        raise UserError(
+            "host code built by nvcc launches its kernels itself, out of sight: "
+            "its machine code is in the module it builds, on a machine with nvcc and a GPU"
+        )
 
 
 def _list(sources: str | Sequence[str]) -> list[str]:

@@ -67,4 +67,3 @@ class Launch:
     def to_json(self) -> dict[str, Any]:
         """Everything but the code, whose place is in files."""
         return {k: v for k, v in asdict(self).items() if k != "code"}
-

@@ -38,7 +38,7 @@ class _OnGpu(TorchFunctionMode):
         super().__init__()
         device = torch.device("cuda", gpu.index)
         self._claims: dict[Any, Any] = {
-            torch.Tensor.device.__get__: device,  # type: ignore[attr-defined]
+            torch.Tensor.device.__get__: device,
             torch.Tensor.is_cuda.__get__: True,  # type: ignore[attr-defined]
             torch.Tensor.is_meta.__get__: False,  # type: ignore[attr-defined]
             torch.Tensor.get_device: gpu.index,

@@ -15,7 +15,6 @@ import torch
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources, PTXASError
@@ -62,7 +61,7 @@ class _Recorder:
 _recorders: list[_Recorder] = []
 
 
-class _Driver(DriverBase):
+class _Driver:
     """Names a target, a device and a stream; loads nothing.
 
     The device's number is the architecture's: Triton caches compiled kernels by it.
@@ -72,10 +71,6 @@ class _Driver(DriverBase):
         self._gpu = gpu
         self.utils = _Utils(gpu)
         self.launcher_cls = _Launcher
-
-    @classmethod
-    def is_active(cls) -> bool:
-        return False
 
     def get_current_target(self) -> Any:
         return GPUTarget("cuda", self._gpu.index, 32)
@@ -159,7 +154,9 @@ class _Launcher:
         src.kernellab_seconds = 0.0  # of the next launch: it is compiled
 
 
-def _keep_code(heard: Any, *, src: Any, metadata_group: dict[str, str], times: Any, cache_hit: bool, **more: Any) -> None:
+def _keep_code(
+    heard: Any, *, src: Any, metadata_group: dict[str, str], times: Any, cache_hit: bool, **more: Any
+) -> None:
     """Triton's listener: the launcher is given what was compiled, but not what came of it."""
     files = {path.suffix[1:]: path for path in map(Path, metadata_group.values())}
     src.kernellab_code = {

@@ -44,7 +44,11 @@ class Trials:
             if lost is not None:
                 self._lost(lost, left)
             whole = lost is None and not any(self._stopped(n) for n in left)
-            if whole or self._unanswered == _PATIENCE or not any(self._done(n, -len(stored[n])) > before[n] for n in left):
+            if (
+                whole
+                or self._unanswered == _PATIENCE
+                or not any(self._done(n, -len(stored[n])) > before[n] for n in left)
+            ):
                 return
 
     def search(self, name: str, seconds: float, heard: Callable[[Event], None]) -> None:

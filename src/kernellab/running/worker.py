@@ -193,6 +193,14 @@ class Worker:
         with timing_lock(self.channel, self.device):
             profile_group(self._task(op, case, seed), impls, series, rounds)
 
+    def do_inspect(
+        self, op: str, request: dict[str, Any], impls: list[str], arch: str, passes: list[str], folder: str
+    ) -> None:
+        """What ways compile to for an architecture: their own launches, captured and read. `arch` empty: this GPU's."""
+        from kernellab.running.inspected import Inspector
+
+        Inspector(self.channel, self.ops[op], self.device, arch, Path(folder)).run(impls, request, passes)
+
     def _task(self, op: str, case: dict[str, Any], seed: int) -> Task:
         from kernellab.running.task import Task
 

@@ -1,0 +1,213 @@
+"""Inside a worker: what each way of an op compiles to for one architecture, read and written to files.
+
+Nothing runs on a GPU. One architecture per process: an author's code may remember what it asked of its device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernellab.blame import explain
+from kernellab.case import Case, CaseRequest
+from kernellab.declare import Impl, Op
+from kernellab.errors import UserError
+from kernellab.explaining.occupancy import occupancy
+from kernellab.launch import cpp
+from kernellab.launch.capture import capturing
+from kernellab.launch.launches import Launch
+from kernellab.launch.standin_gpu import standin_gpu
+from kernellab.machine.paths import file_name
+from kernellab.machinecode.cubin import disassemble, read_cubin
+from kernellab.machinecode.facts import facts
+from kernellab.passes import NotDifferentiable, gradients, pass_of
+from kernellab.running.channel import Channel
+
+_UNARMED = {
+    "manual": "calls PyTorch's own kernels: nothing of its own is compiled",
+    "torch": "calls PyTorch's own kernels: nothing of its own is compiled",
+}
+Entry = dict[str, Any]
+
+
+class Inspector:
+    """`arch` empty is the GPU present, or sm_90 where there is none."""
+
+    def __init__(self, channel: Channel, op: Op, device: torch.device, arch: str, folder: Path) -> None:
+        self.channel, self.op, self.device, self.folder = channel, op, device, folder
+        if not arch and device.type == "cuda":
+            arch = "sm_{}{}".format(*torch.cuda.get_device_capability(device))
+        self.gpu = standin_gpu(arch or "sm_90")
+
+    def run(self, names: list[str], request: dict[str, Any], passes: list[str]) -> None:
+        asked = CaseRequest(**request)
+        for name in names:
+            impl = self.op[name]
+            with self.channel.running(None, "load"):  # where= and supports= are the file's own
+                cases = self.op.expand(asked, "cpu" if impl.kind.name == "cpp" else "cuda")
+            for case in cases:
+                for of in passes:
+                    self._inspect(impl, case, of)
+
+    def _inspect(self, impl: Impl, case: Case, of: str) -> None:
+        began = time.perf_counter()
+        found: Entry = {"status": "ok", "reason": "", "kernels": []}
+        with self.channel.running(impl.name, "inspect"):
+            try:
+                found["kernels"] = self._kernels(impl, case, of)
+                if not found["kernels"]:
+                    found |= {"status": "none", "reason": self._why_none(impl)}
+            except NotDifferentiable as no:
+                found |= {"status": "skipped", "reason": f"no backward pass: {no}"}
+            except _Outside as outside:
+                found |= {"status": "skipped", "reason": str(outside)}
+            except Exception as error:
+                found |= {"status": "error", "reason": _told(error)}
+        self.channel.send(
+            "code",
+            op=self.op.name,
+            impl=impl.name,
+            kind=impl.kind.name,
+            case=case.to_json(),
+            arch=self.gpu.arch,
+            gpu=self.gpu.name,
+            **{"pass": of},
+            seconds=round(time.perf_counter() - began, 3),
+            **found,
+        )
+
+    def _why_none(self, impl: Impl) -> str:
+        return _UNARMED.get(impl.kind.name, "launched no Triton kernel and none of kl.cuda.kernel: nothing to read")
+
+    def _kernels(self, impl: Impl, case: Case, of: str) -> list[Entry]:
+        refusal = impl.refusal(case)
+        if refusal is not None:
+            raise _Outside(refusal)
+        if impl.kind.name == "cpp":
+            return self._cpp(impl, case, of)
+        if impl.kind.name in _UNARMED:
+            return []
+        return [self._read(impl, launch, number) for number, launch in enumerate(self._captured(impl, case, of))]
+
+    def _captured(self, impl: Impl, case: Case, of: str) -> list[Launch]:
+        with capturing(self.gpu.arch, self._heard) as launches:
+            self._call(impl, case, of, launches)
+        return launches
+
+    def _heard(self, launch: Launch) -> None:
+        """Each launch is a sign of life: an autotuned kernel may take minutes in all."""
+        number, count = launch.tuned or (0, 1)
+        which = f", configuration {number + 1} of {count}" if launch.tuned else ""
+        self.channel.send("launch", arch=self.gpu.arch, said=f"{launch.kernel}{which}")
+
+    def _call(self, impl: Impl, case: Case, of: str, launches: list[Launch]) -> None:
+        """The pass on meta tensors. What the forward pass launches before a backward one is not the backward's."""
+        inputs = {name: _meta(self.op, name, case) for name in self.op.args}
+        if of == "forward":
+            pass_of(of).compute(self.op, impl, inputs, case)
+            return
+        results, leaves, _ = pass_of(of).graph(self.op, impl, inputs, case)
+        if of == "backward":
+            launches.clear()
+        above = [torch.empty(r.shape, dtype=r.dtype, device="meta") for r in results if r.is_floating_point()]
+        gradients(results, leaves, above)
+
+    # Reading -------------------------------------------------------------------------------------------
+
+    def _read(self, impl: Impl, launch: Launch, number: int) -> Entry:
+        """A launch with the facts of its binary; its code goes into files."""
+        entry = {"name": launch.kernel, **launch.to_json()}
+        entry.pop("kernel")
+        entry["sources"] = [{k: v for k, v in source.items() if k != "text"} for source in entry["sources"]]
+        if launch.refusal:
+            return {**entry, "facts": None, "occupancy": None, "files": {}}
+        stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-{_short(launch.kernel)}"
+        cubin = launch.code["cubin"]
+        assert isinstance(cubin, bytes)
+        with self._reading():
+            sass = disassemble(cubin)
+            told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
+        shared = told.shared_bytes + launch.shared_bytes
+        fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
+        entry |= {
+            "facts": asdict(told),
+            "shared_total_bytes": shared,
+            "occupancy": asdict(fits),
+            "cubin_arch": read_cubin(cubin).arch,
+            "files": self._write(f"{stem}-{number}" if number else stem, launch, sass),
+        }
+        return entry
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Not the way's doing any more."""
+        with self.channel.running(None, "read"):
+            yield
+
+    def _write(self, stem: str, launch: Launch, sass: str) -> dict[str, str]:
+        texts: dict[str, str | bytes] = {**launch.code, "sass": sass}
+        if launch.sources:
+            ending = "cu" if launch.kind == "cuda" else "py"
+            texts[ending] = "\n\n".join(source.text.strip("\n") for source in launch.sources) + "\n"
+        return {level: self._file(f"{stem}.{level}", text) for level, text in texts.items()}
+
+    def _file(self, name: str, content: str | bytes) -> str:
+        path = self.folder / "artifacts" / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return f"artifacts/{name}"
+
+    # For the CPU ---------------------------------------------------------------------------------------
+
+    def _cpp(self, impl: Impl, case: Case, of: str) -> list[Entry]:
+        called: dict[tuple[Path, str, tuple[str, ...]], None] = {}
+        before = cpp.interceptor
+        cpp.interceptor = lambda f: called.setdefault((f.path, f.name, f.flags))
+        try:
+            inputs = {name: _meta(self.op, name, case) for name in self.op.args}
+            pass_of(of).compute(self.op, impl, inputs, case)
+        finally:
+            cpp.interceptor = before
+        return [self._assembly(impl, *one) for one in called]
+
+    def _assembly(self, impl: Impl, path: Path, name: str, flags: tuple[str, ...]) -> Entry:
+        stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{name}"
+        files = {
+            "s": self._file(f"{stem}.s", cpp.assembly(path, flags)),
+            "cpp": self._file(f"{stem}.cpp", path.read_text()),
+        }
+        config = {"flags": [*cpp.FLAGS, *flags]}
+        source = {"name": path.name, "file": str(path), "first_line": 1}
+        nothing: Entry = {"facts": None, "occupancy": None, "parameters": [], "refusal": "", "tuned": None}
+        return {"kind": "cpp", "name": name, "config": config, "sources": [source], "files": files, **nothing}
+
+
+class _Outside(Exception):
+    """A case the way does not take."""
+
+
+def _meta(op: Op, name: str, case: Case) -> torch.Tensor | None:
+    arg = op.args[name]
+    if arg.optional and not case.options.get(name, False):
+        return None
+    dtype = torch.int64 if arg.is_index else getattr(torch, case.dtype)
+    return torch.empty(op.sizes(arg, case), dtype=dtype, device="meta")
+
+
+def _told(error: Exception) -> str:
+    said = explain(error)
+    if isinstance(error, UserError):
+        return said
+    if "meta tensor" in str(error):
+        return f"looks at values, which are not there without a GPU: {said}"
+    return said
+
+
+def _short(kernel: str) -> str:
+    """`softmax_warp<float, 4, 8, 32>` as part of a file's name."""
+    return "-".join(filter(None, "".join(c if c.isalnum() or c == "_" else " " for c in kernel).split()))[:80]
