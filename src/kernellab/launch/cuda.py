@@ -48,6 +48,10 @@ class Cubin:
     ptx: str
 
 
+class OutOfSight(UserError):
+    """Launches that cannot be heard of while capturing."""
+
+
 # Hears of each launch in place of the GPU while somebody is capturing: (kernel, grid, block, args, shared, cluster).
 interceptor: Callable[..., None] | None = None
 
@@ -254,9 +258,9 @@ def _require_nvcc() -> None:
     if reason is not None:
         raise UserError(f"building CUDA host code {reason}")
     if interceptor is not None:
-        raise UserError(
-            "host code built by nvcc launches its kernels itself, out of sight: "
-            "its machine code is in the module it builds, on a machine with nvcc and a GPU"
+        raise OutOfSight(
+            "host code built by nvcc launches its kernels itself, out of sight: it needs nvcc and a GPU, and its machine "
+            "code is in the module it builds there (kl.cuda.kernel would show it here)"
         )
 
 

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from triton.runtime.jit import JITFunction
 
-from kernellab.launch.launches import Parameter, Source
+from kernellab.launch.launches import Dims, Launch, Parameter, Source
 from kernellab.launch.pointers import pointer
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
+LEVELS = ("ttir", "ttgir", "llir", "ptx", "cubin")
 _WORDS = {"tt.divisibility": "divisible by"}
 
 
-def name_of(src: Any) -> str:
-    """`src` is what was compiled: a jitted function with its types and constants, or a file."""
-    return str(src.fn.__name__ if hasattr(src, "fn") else src.name)
+def launch_of(
+    src: Any, metadata: Any, grid: Dims, arguments: tuple[Any, ...], code: Mapping[str, Any], *, arch: str
+) -> Launch:
+    """`src` is what was compiled: a jitted function with its types and constants, or a file. `grid` counts programs."""
+    x, y, z = grid
+    across, down, deep = getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1)
+    return Launch(
+        kind="triton",
+        kernel=str(src.fn.__name__ if hasattr(src, "fn") else src.name),
+        symbol=metadata.name,
+        arch=arch,
+        gpu="",
+        grid=(x * metadata.num_ctas, y, z),
+        block=(32 * metadata.num_warps, 1, 1),
+        cluster=(across, down, deep),
+        shared_bytes=metadata.shared,
+        config=_config_of(src, metadata),
+        parameters=_parameters_of(src, arguments),
+        sources=sources_of(src),
+        code={level: code[level] for level in LEVELS if level in code},
+        build_s=0.0,
+    )
 
 
-def config_of(src: Any, metadata: Any) -> dict[str, Any]:
+def _config_of(src: Any, metadata: Any) -> dict[str, Any]:
     """Options that are set, and the constants the author declared as such."""
     chosen = {name: getattr(metadata, name, None) for name in OPTIONS}
     options = {name: value for name, value in chosen.items() if value not in (None, False)}
@@ -33,7 +53,7 @@ def config_of(src: Any, metadata: Any) -> dict[str, Any]:
     return {**options, "constexprs": constants}
 
 
-def parameters_of(src: Any, arguments: tuple[Any, ...]) -> tuple[Parameter, ...]:
+def _parameters_of(src: Any, arguments: tuple[Any, ...]) -> tuple[Parameter, ...]:
     """The arguments that are not declared constants, and what Triton made of each."""
     if not hasattr(src, "fn"):
         return ()

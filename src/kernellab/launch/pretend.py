@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +25,8 @@ _META = torch.device("meta")
 def pretending(gpu: StandinGpu) -> Iterator[None]:
     """In the body torch sees one GPU of this kind, and custom operators run what they would run on it."""
     with contextlib.ExitStack() as stack:
-        for name, answer in _answers(gpu).items():
-            stack.enter_context(_replaced(torch.cuda, name, answer))
+        for name, answer in answers(gpu).items():
+            stack.enter_context(replaced(torch.cuda, name, answer))
         stack.enter_context(_real_custom_ops(gpu))
         stack.enter_context(_OnGpu(gpu))
         yield
@@ -74,7 +75,7 @@ def _real_custom_ops(gpu: StandinGpu) -> Iterator[None]:
         for op in list(OPDEFS.values()):
             real = op._backend_fns.get("cuda") or op._backend_fns.get(None)
             if real is not None and not _of_torch(op):
-                stack.enter_context(_replaced(op, "_abstract_fn", functools.partial(_on_gpu, gpu, real)))
+                stack.enter_context(replaced(op, "_abstract_fn", functools.partial(_on_gpu, gpu, real)))
         yield
 
 
@@ -89,8 +90,8 @@ def _on_gpu(gpu: StandinGpu, real: Callable[..., Any], *args: Any, **kwargs: Any
         return real(*args, **kwargs)
 
 
-def _answers(gpu: StandinGpu) -> dict[str, Any]:
-    """What stands in for functions of torch.cuda."""
+def answers(gpu: StandinGpu) -> dict[str, Any]:
+    """What stands in for functions of torch.cuda, by name."""
     properties = SimpleNamespace(
         name=gpu.name,
         major=gpu.chip.capability[0],
@@ -116,8 +117,8 @@ def _answers(gpu: StandinGpu) -> dict[str, Any]:
         "device_count": lambda: 1,
         "current_device": lambda: gpu.index,
         "set_device": lambda device: None,
-        "device": _nothing,
-        "device_of": _nothing,
+        "device": Nothing,
+        "device_of": Nothing,
         "synchronize": lambda device=None: None,
         "get_device_capability": lambda device=None: gpu.chip.capability,
         "get_device_name": lambda device=None: gpu.name,
@@ -128,7 +129,7 @@ def _answers(gpu: StandinGpu) -> dict[str, Any]:
         "Stream": _Stream,
         "current_stream": _Stream,
         "default_stream": _Stream,
-        "stream": _nothing,
+        "stream": Nothing,
     }
 
 
@@ -147,16 +148,26 @@ class _Stream:
         pass
 
 
-@contextlib.contextmanager
-def _nothing(*args: Any) -> Iterator[None]:
-    yield
+class Nothing:
+    """Stands in for contexts that choose a device or a stream; a class, as people ask for instances of them."""
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute with another value in the body, one that is not there made for it."""
+    there = hasattr(owner, name)
+    before = inspect.getattr_static(owner, name, None)  # a static method stays one
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        setattr(owner, name, before) if there else delattr(owner, name)

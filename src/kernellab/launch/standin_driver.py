@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from kernellab.launch.described import OPTIONS, config_of, name_of, parameters_of, plain, sources_of
+from kernellab.launch.described import LEVELS, OPTIONS, launch_of, plain, sources_of
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import StandinGpu
 from kernellab.machinecode.cubin import read_cubin
 
 Note = Callable[[Launch], None]
-_LEVELS = ("ttir", "ttgir", "llir", "ptx", "cubin")
 
 
 @contextlib.contextmanager
@@ -59,6 +59,17 @@ class _Recorder:
 
 # A compiled kernel keeps its launcher for good, so a launcher asks at each launch who is listening.
 _recorders: list[_Recorder] = []
+
+
+@contextlib.contextmanager
+def configuration(number: int, count: int) -> Iterator[None]:
+    """Launches of the body are of one configuration of several; with a single one there is no choice."""
+    recorder = _recorders[-1]
+    recorder.tuned = (number, count) if count > 1 else None
+    try:
+        yield
+    finally:
+        recorder.tuned = None
 
 
 class _Driver:
@@ -129,28 +140,9 @@ class _Launcher:
 
     def __call__(self, x: int, y: int, z: int, *more: Any) -> None:
         # stream, function, metadata twice and two hooks come before the kernel's own arguments
-        recorder, src, metadata = _recorders[-1], self._src, self._metadata
-        arguments = more[6:]
-        cluster = tuple(getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1))
-        recorder.note(
-            Launch(
-                kind="triton",
-                kernel=name_of(src),
-                symbol=metadata.name,
-                arch=recorder.gpu.arch,
-                gpu=recorder.gpu.name,
-                grid=(x * metadata.num_ctas, y, z),
-                block=(32 * metadata.num_warps, 1, 1),
-                cluster=cluster,
-                shared_bytes=metadata.shared,
-                config=config_of(src, metadata),
-                parameters=parameters_of(src, arguments),
-                sources=sources_of(src),
-                code=dict(src.kernellab_code),
-                build_s=src.kernellab_seconds,
-                tuned=recorder.tuned,
-            )
-        )
+        recorder, src = _recorders[-1], self._src
+        made = launch_of(src, self._metadata, (x, y, z), more[6:], src.kernellab_code, arch=recorder.gpu.arch)
+        recorder.note(replace(made, gpu=recorder.gpu.name, build_s=src.kernellab_seconds, tuned=recorder.tuned))
         src.kernellab_seconds = 0.0  # of the next launch: it is compiled
 
 
@@ -161,7 +153,7 @@ def _keep_code(
     files = {path.suffix[1:]: path for path in map(Path, metadata_group.values())}
     src.kernellab_code = {
         level: files[level].read_bytes() if level == "cubin" else files[level].read_text()
-        for level in _LEVELS
+        for level in LEVELS
         if level in files
     }
     src.kernellab_seconds = 0.0 if cache_hit else times.total / 1e6
@@ -175,20 +167,18 @@ def _every_config(tuner: Any, *args: Any, **kwargs: Any) -> Any:
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
     for number, config in enumerate(configs):
-        recorder.tuned = (number, len(configs)) if len(configs) > 1 else None
         chosen = config.all_kwargs()
         named = {**tuner.nargs, **kwargs, **chosen}
-        try:
-            for hook in (config.pre_hook, tuner.pre_hook):
-                if hook is not None:
-                    hook(named)
-            kernel = tuner.fn.run(*args, **kwargs, **chosen)
-        except (OutOfResources, CompileTimeAssertionFailure, PTXASError) as error:
-            if len(configs) == 1:
-                raise
-            recorder.note(_refused(tuner, recorder, chosen, error))
-        finally:
-            recorder.tuned = None
+        with configuration(number, len(configs)):
+            try:
+                for hook in (config.pre_hook, tuner.pre_hook):
+                    if hook is not None:
+                        hook(named)
+                kernel = tuner.fn.run(*args, **kwargs, **chosen)
+            except (OutOfResources, CompileTimeAssertionFailure, PTXASError) as error:
+                if len(configs) == 1:
+                    raise
+                recorder.note(_refused(tuner, recorder, chosen, error))
     tuner.nargs = None
     return kernel
 

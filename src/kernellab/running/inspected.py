@@ -16,11 +16,15 @@ import torch
 
 from kernellab.blame import explain
 from kernellab.case import Case, CaseRequest
+from kernellab.checking.standin import standin
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
 from kernellab.explaining.occupancy import occupancy
+from kernellab.inputs import make
 from kernellab.launch import cpp
 from kernellab.launch.capture import capturing
+from kernellab.launch.cuda import OutOfSight
+from kernellab.launch.generated import generated, generated_here, written
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import standin_gpu
 from kernellab.machine.paths import file_name
@@ -33,22 +37,25 @@ _UNARMED = {
     "manual": "calls PyTorch's own kernels: nothing of its own is compiled",
     "torch": "calls PyTorch's own kernels: nothing of its own is compiled",
 }
+_SMALL = 4096  # elements of the largest input, for what must run on the CPU to be seen
 Entry = dict[str, Any]
 
 
 class Inspector:
-    """`arch` empty is the GPU present, or sm_90 where there is none."""
+    """`arch` empty is the GPU present, or sm_90 where there is none. `cpu`: code for the CPU is read too."""
 
-    def __init__(self, channel: Channel, op: Op, device: torch.device, arch: str, folder: Path) -> None:
-        self.channel, self.op, self.device, self.folder = channel, op, device, folder
-        if not arch and device.type == "cuda":
-            arch = "sm_{}{}".format(*torch.cuda.get_device_capability(device))
-        self.gpu = standin_gpu(arch or "sm_90")
+    def __init__(self, channel: Channel, op: Op, device: torch.device, arch: str, folder: Path, *, cpu: bool) -> None:
+        self.channel, self.op, self.device, self.folder, self.cpu = channel, op, device, folder, cpu
+        here = "sm_{}{}".format(*torch.cuda.get_device_capability(device)) if device.type == "cuda" else None
+        self.gpu = standin_gpu(arch or here or "sm_90")
+        self.present = self.gpu.arch == here
 
     def run(self, names: list[str], request: dict[str, Any], passes: list[str]) -> None:
         asked = CaseRequest(**request)
         for name in names:
             impl = self.op[name]
+            if impl.kind.name == "cpp" and not self.cpu:
+                continue
             with self.channel.running(None, "load"):  # where= and supports= are the file's own
                 cases = self.op.expand(asked, "cpu" if impl.kind.name == "cpp" else "cuda")
             for case in cases:
@@ -65,7 +72,7 @@ class Inspector:
                     found |= {"status": "none", "reason": self._why_none(impl)}
             except NotDifferentiable as no:
                 found |= {"status": "skipped", "reason": f"no backward pass: {no}"}
-            except _Outside as outside:
+            except (_Outside, OutOfSight) as outside:
                 found |= {"status": "skipped", "reason": str(outside)}
             except Exception as error:
                 found |= {"status": "error", "reason": _told(error)}
@@ -93,6 +100,8 @@ class Inspector:
             return self._cpp(impl, case, of)
         if impl.kind.name in _UNARMED:
             return []
+        if impl.kind.name == "compile":
+            return self._compiled(impl, case, of)
         return [self._read(impl, launch, number) for number, launch in enumerate(self._captured(impl, case, of))]
 
     def _captured(self, impl: Impl, case: Case, of: str) -> list[Launch]:
@@ -162,6 +171,44 @@ class Inspector:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return f"artifacts/{name}"
 
+    # torch.compile -------------------------------------------------------------------------------------
+
+    def _compiled(self, impl: Impl, case: Case, of: str) -> list[Entry]:
+        """On the GPU asked for, what ran there; otherwise what would be written for it, and what is for this CPU."""
+        options = self.op.call_options(case)
+        if self.present:
+            found = generated_here(*self._on_gpu(impl, case, of), options)
+            entries: list[Entry] = []
+        else:
+            if of != "forward":
+                raise UserError(
+                    "torch.compile's backward pass can be followed on a GPU only: --pass forward works here"
+                )
+            entries = [self._for_cpu(impl, case)] if self.cpu else []
+            tensors = [_meta(self.op, name, case) for name in self.op.args]
+            found = generated(impl.fn, tensors, options, self.gpu, self._heard)
+        stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-generated.py"
+        whole = self._file(stem, found.source)
+        for number, launch in enumerate(found.launches):
+            entries.append(self._read(impl, launch, number))
+            entries[-1]["files"]["generated"] = whole
+        return entries
+
+    def _on_gpu(self, impl: Impl, case: Case, of: str) -> tuple[Any, list[Any]]:
+        made = pass_of(of).inputs(self.op, case, 0, self.device)
+        if of == "forward":
+            return impl.fn, [made[name] for name in self.op.args]
+        return lambda **options: pass_of(of).compute(self.op, impl, made, case), []
+
+    def _for_cpu(self, impl: Impl, case: Case) -> Entry:
+        """C++, written at a size that runs in no time: the code is the same but for its sizes."""
+        small = standin(self.op, case, _SMALL).with_(device="cpu")
+        inputs = make(self.op, small, 0, "cpu")
+        with torch.no_grad():
+            text = written(impl.fn, list(inputs.values()), self.op.call_options(small))
+        name = f"{file_name(self.op.name)}-{file_name(impl.name)}-cpu-generated.py"
+        return _on_cpu("C++ by inductor", {"case": small.label}, [], {"cpp": self._file(name, text)})
+
     # For the CPU ---------------------------------------------------------------------------------------
 
     def _cpp(self, impl: Impl, case: Case, of: str) -> list[Entry]:
@@ -181,10 +228,13 @@ class Inspector:
             "s": self._file(f"{stem}.s", cpp.assembly(path, flags)),
             "cpp": self._file(f"{stem}.cpp", path.read_text()),
         }
-        config = {"flags": [*cpp.FLAGS, *flags]}
         source = {"name": path.name, "file": str(path), "first_line": 1}
-        nothing: Entry = {"facts": None, "occupancy": None, "parameters": [], "refusal": "", "tuned": None}
-        return {"kind": "cpp", "name": name, "config": config, "sources": [source], "files": files, **nothing}
+        return _on_cpu(name, {"flags": [*cpp.FLAGS, *flags]}, [source], files)
+
+
+def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict[str, str]) -> Entry:
+    nothing: Entry = {"facts": None, "occupancy": None, "parameters": [], "refusal": "", "tuned": None}
+    return {"kind": "cpp", "name": name, "config": config, "sources": sources, "files": files, **nothing}
 
 
 class _Outside(Exception):

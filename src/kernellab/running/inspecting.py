@@ -63,6 +63,7 @@ class Inspection:
                 arch=arch,
                 passes=self.settings.passes,
                 folder=str(self.journal.folder.resolve()),
+                cpu=arch in ("", *self.settings.archs[:1]),  # once is enough
             )
             if lost is None:
                 return
