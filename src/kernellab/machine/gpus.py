@@ -72,7 +72,7 @@ def gpu(name: str) -> Gpu:
     """
     wanted = _plain(name)
     for known in gpus():
-        if wanted in {_plain(text) for text in (known.name, *known.aliases)}:
+        if wanted in _names(known):
             return known
     for known in gpus():
         if wanted == _plain(known.family):
@@ -91,9 +91,16 @@ def gpus() -> list[Gpu]:
     return list(_database())
 
 
-def variants(of: Gpu) -> list[Gpu]:
-    """The other products of the same family."""
-    return [other for other in gpus() if other.family == of.family and other.name != of.name]
+def variants(name: str) -> list[Gpu]:
+    """The other products that `name` could mean: none where it names one exactly."""
+    found = gpu(name)
+    if _plain(name) in _names(found):
+        return []
+    return [other for other in gpus() if other.family == found.family and other.name != found.name]
+
+
+def _names(of: Gpu) -> set[str]:
+    return {_plain(text) for text in (of.name, *of.aliases)}
 
 
 def _plain(name: str) -> str:
