@@ -81,7 +81,7 @@ def gpu(name: str) -> Gpu:
     if begins and len({known.family for known in begins}) == 1:
         return begins[0]
     names = {_plain(text): text for known in gpus() for text in (known.name, known.family)}
-    close = [names[plain] for plain in difflib.get_close_matches(wanted, names, n=3, cutoff=0.55)]
+    close = [names[plain] for plain in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
     hint = f"did you mean {' or '.join(close)}?" if close else "klab device --list shows those that are"
     raise UserError(f"no GPU {name!r} in the database: {hint}")
 

@@ -178,11 +178,12 @@ def _useful(grid: Mapping[str, Any]) -> float:
 
 
 def _extremes(entry: Entry) -> list[str]:
-    curve, what = _curve(entry), "size" if entry["grids"][0]["tiling"] else "blocks"
-    sizes = sorted(curve)
+    curve = _curve(entry)
+    sizes, where = sorted(curve), "size {}" if entry["grids"][0]["tiling"] else "{} blocks"
     drops = [(a, b) for a, b in itertools.pairwise(sizes) if curve[b] < 0.95 * curve[a]]
     worst, best = min(sizes, key=lambda s: (curve[s], -s)), max(sizes, key=lambda s: (curve[s], -s))
-    lines = [f"best {curve[best]:.0f} % at {best} {what}, worst {curve[worst]:.0f} % at {worst}"]
+    ends = (f"{word} {curve[size]:.0f} % at {where.format(size)}" for word, size in (("best", best), ("worst", worst)))
+    lines = [", ".join(ends)]
     if drops:
         deepest = sorted(sorted(drops, key=lambda d: curve[d[1]] / curve[d[0]])[:4])
         told = ", ".join(f"{a} → {b} ({curve[a]:.0f} → {curve[b]:.0f} %)" for a, b in deepest)
