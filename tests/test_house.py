@@ -40,9 +40,11 @@ ALLOWED = {
     "verify": TENSORS | {"checking", "tried"},
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | PURE | {"checking", "timing", "launch", "machinecode", "explaining", "targets", "running"},
-    "reporting": {"errors", "case", "verdict", "scaling", "intervals", "machinecode", "reporting"},
+    "explaining": {"errors", "machine"},
+    "reporting": {"explaining", "errors", "case", "verdict", "scaling", "intervals", "machinecode", "reporting"},
     "validation": GROUND | {"running", "verdict", "validation"},
-    "cli": GROUND | {"targets", "catalogue", "machinecode", "running", "reporting", "validation", "verdict", "cli"},
+    "cli": GROUND
+    | {"targets", "catalogue", "machinecode", "running", "explaining", "reporting", "validation", "verdict", "cli"},
 }
 
 
@@ -74,6 +76,8 @@ def test_the_parent_imports_neither_torch_nor_ops():
         "import sys\nimport kernellab.cli.measure, kernellab.running.runner, kernellab.reporting.terminal\n"
         "import kernellab.reporting.progress, kernellab.reporting.curves\n"
         "import kernellab.running.merge, kernellab.catalogue\n"
+        "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.present\n"
+        "import kernellab.reporting.device, kernellab.reporting.waves\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())

@@ -85,7 +85,14 @@ def test_it_agrees_with_nvidias_own_calculator(nvidia):
             shared = draw.choice([0, draw.randint(0, most), 1024 * draw.randint(0, most // 1024), most])
             asked.append((known, threads, registers, shared, draw.choice([1, 1, 1, draw.randint(1, 16)])))
     theirs = nvidia(
-        (*k.capability, k.threads_per_sm, k.shared_per_sm_bytes, k.shared_per_block_bytes, k.shared_reserved_bytes, *rest)
+        (
+            *k.capability,
+            k.threads_per_sm,
+            k.shared_per_sm_bytes,
+            k.shared_per_block_bytes,
+            k.shared_reserved_bytes,
+            *rest,
+        )
         for k, *rest in asked
     )
     assert len(theirs) == len(asked)
@@ -157,7 +164,11 @@ def test_what_is_allocated_fits_the_sm(known, threads, registers, shared):
 
 @pytest.mark.parametrize(
     ("arch", "threads", "registers", "shared"),
-    list(itertools.product(["sm_80", "sm_89", "sm_90"], [64, 128, 256, 384, 768], [24, 40, 64, 128, 200], [0, 20000, 60000])),
+    list(
+        itertools.product(
+            ["sm_80", "sm_89", "sm_90"], [64, 128, 256, 384, 768], [24, 40, 64, 128, 200], [0, 20000, 60000]
+        )
+    ),
 )
 def test_the_remedy_holds(arch, threads, registers, shared):
     """Whoever follows it gets more warps."""

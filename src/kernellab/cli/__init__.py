@@ -26,6 +26,8 @@ VERBS = {
     "inspect": "show what ways compile to, for any GPU",
     "curves": "draw the sweeps of a run again",
     "merge": "join runs of one kind of machine into one",
+    "device": "describe the GPU as a table: its own, or any of the database",
+    "waves": "say how a grid fills a GPU, and what its last round costs",
     "new": "write an op file to start from",
     "list": "show the ops, their ways, and which can run here",
     "doctor": "show what was found on this machine and what is missing",

@@ -173,4 +173,3 @@ def _other_size(chip: Chip, threads: int, registers: int, shared_bytes: int, bar
 
 def _most(value: int, good: Callable[[int], bool]) -> int:
     return next((v for v in range(value, 0, -1) if good(v)), 0)
-

@@ -72,10 +72,8 @@ def waves(blocks: int, sms: int, held: Occupancy, chip: Chip, *, bound: str = "c
         raise UserError(f"no block of this kernel fits on an SM of {chip.arch}: {held.remedy}")
     k = busy_blocks(held, chip, bound=bound, ilp=ilp)
     full, rest = divmod(blocks, sms * b)
-    if bound == "memory":
-        time = max(blocks / sms, 1.0)
-    else:
-        time = full * b + (max(-(-rest // sms), k) if rest else 0)
+    last = max(-(-rest // sms), k) if rest else 0
+    time = max(blocks / sms, 1.0) if bound == "memory" else full * b + last
     rounds = -(-blocks // sms)
     resident = blocks / (sms * b)
     governs = _governs(bound, b, k, -(-rest // sms))
@@ -127,10 +125,10 @@ def _why(governs: str, blocks: int, sms: int, b: int, k: int) -> str:
     if governs == "both":
         return "an SM holds one block at a time: the two counts are the same"
     if governs == "bandwidth":
-        return "blocks that wait for memory share its bandwidth, wherever they run: the tail costs little"
+        return "all blocks share the bandwidth, wherever they run: a tail costs little"
     if governs == "resident waves":
-        few = f"{k} blocks" if k < b else f"all {b} blocks an SM can hold"
-        return f"it takes {few} to keep an SM busy: up to so many run in the time of one"
+        few = f"{k} blocks" if k < b else f"only all {b} blocks that fit"
+        return f"{few} keep an SM busy: up to so many take as long as one"
     one = "one block keeps" if k == 1 else f"{k} blocks keep"
     shared = f"; {b} fit, but share it" if b > k else ""
     even = "" if blocks % sms else ", and every SM gets as many"

@@ -72,7 +72,7 @@ def gpu(name: str) -> Gpu:
     """
     wanted = _plain(name)
     for known in gpus():
-        if wanted in {_plain(text) for text in (known.name, *known.aliases)}:
+        if wanted in _names(known):
             return known
     for known in gpus():
         if wanted == _plain(known.family):
@@ -81,7 +81,7 @@ def gpu(name: str) -> Gpu:
     if begins and len({known.family for known in begins}) == 1:
         return begins[0]
     names = {_plain(text): text for known in gpus() for text in (known.name, known.family)}
-    close = [names[plain] for plain in difflib.get_close_matches(wanted, names, n=3, cutoff=0.55)]
+    close = [names[plain] for plain in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
     hint = f"did you mean {' or '.join(close)}?" if close else "klab device --list shows those that are"
     raise UserError(f"no GPU {name!r} in the database: {hint}")
 
@@ -91,9 +91,16 @@ def gpus() -> list[Gpu]:
     return list(_database())
 
 
-def variants(of: Gpu) -> list[Gpu]:
-    """The other products of the same family."""
-    return [other for other in gpus() if other.family == of.family and other.name != of.name]
+def variants(name: str) -> list[Gpu]:
+    """The other products that `name` could mean: none where it names one exactly."""
+    found = gpu(name)
+    if _plain(name) in _names(found):
+        return []
+    return [other for other in gpus() if other.family == found.family and other.name != found.name]
+
+
+def _names(of: Gpu) -> set[str]:
+    return {_plain(text) for text in (of.name, *of.aliases)}
 
 
 def _plain(name: str) -> str:

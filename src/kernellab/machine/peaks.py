@@ -11,6 +11,7 @@ from kernellab.errors import UserError
 from kernellab.machine.chips import chip
 from kernellab.machine.nvml import Nvml
 
+
 def peaks(device_id: str, sm_count: int, capability: tuple[int, int], l2_bytes: int) -> dict[str, Any] | None:
     """`pin_gbps`, `l2_bytes` and `tflops` of a GPU, `device_id` its UUID; None on the CPU and without NVML.
 

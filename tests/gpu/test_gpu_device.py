@@ -1,0 +1,61 @@
+"""The GPU present: described as its driver does, held to the tables, measured; occupancy as the driver counts it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernellab.explaining.occupancy import occupancy
+from kernellab.launch.cuda import kernel
+from kernellab.machine.chips import chip
+
+pytestmark = pytest.mark.gpu
+
+WORK = Path(__file__).parents[2] / "benchmarks" / "waves.cu"
+
+
+@pytest.fixture
+def facts():
+    return torch.cuda.get_device_properties(torch.cuda.current_device())
+
+
+def test_the_table_is_the_drivers(klab, facts):
+    found = json.loads(klab("device", "--json").out)
+    assert (found["name"], found["gpu"]["sms"]) == (facts.name, facts.multi_processor_count)
+    assert found["gpu"]["l2_bytes"] == facts.L2_cache_size
+    known = chip(f"{facts.major}.{facts.minor}")
+    assert known.threads_per_sm == facts.max_threads_per_multi_processor
+    assert known.registers_per_sm == facts.regs_per_multiprocessor
+    assert known.shared_per_sm_bytes == facts.shared_memory_per_multiprocessor
+    assert known.shared_per_block_bytes == facts.shared_memory_per_block_optin
+    assert known.shared_static_bytes == facts.shared_memory_per_block
+
+
+def test_waves_are_told_of_the_gpu_present(klab, facts):
+    (entry,) = json.loads(klab("waves", "--blocks", "1000", "--json").out)
+    assert entry["sms"] == facts.multi_processor_count
+
+
+def test_measured_rates_are_below_the_vendors_and_l2_above_memory(klab):
+    found = json.loads(klab("device", "--measure", "--quick", "--json").out)
+    print(json.dumps(found, indent=1))
+    rates = {rate["name"]: rate["value"] for rate in found["rates"]}
+    pins = found["gpu"]["pin_gbps"]
+    for name in ("copy", "read", "write"):
+        assert 0.4 * pins < rates[name] < 1.02 * pins, name
+    assert rates["L2 read"] > 1.2 * rates["read"]
+    assert rates["matmul bfloat16"] > 2 * rates["matmul float32"]
+    assert found["clock_mhz"] is not None
+
+
+@pytest.mark.parametrize("threads", [32, 64, 128, 160, 256])
+@pytest.mark.parametrize("shared", [0, 1000, 20000, 48 * 1024])
+def test_occupancy_is_the_drivers(facts, threads, shared):
+    known = chip(f"{facts.major}.{facts.minor}")
+    work = kernel(WORK, "work")
+    work(1, 32, torch.zeros(1, device="cuda"), 1)
+    loaded = work._load(torch.cuda.current_device())
+    theirs = loaded.occupancy.max_active_blocks_per_multiprocessor(threads, shared)
+    ours = occupancy(known, threads, loaded.attributes.num_regs, loaded.attributes.shared_size_bytes + shared)
+    assert ours.blocks_per_sm == theirs
