@@ -127,6 +127,13 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + (names[-1] if names else "nothing")
 
 
+def groups_left(pending: str) -> str:
+    """What a wait for asynchronous work waits for, from how many groups may be left."""
+    if pending == "0":
+        return "all groups"
+    return "all groups but the last" if pending == "1" else f"all groups but the last {pending}"
+
+
 def precision(line: Instruction) -> str:
     """What an opcode says about rounding: ", rounded to nearest even, subnormal numbers taken for 0"."""
     said = [f"rounded {ROUNDING[m]}" for m in line.modifiers if m in ROUNDING and m != "rs"]

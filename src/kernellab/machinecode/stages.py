@@ -56,6 +56,8 @@ def _stage(line: Instruction) -> str:
         return "stores"
     if kind.endswith("_load"):
         return "loads"
+    if line.base == "tensormap":
+        return "addresses"
     if kind in ("async_copy", "bulk_copy"):
         return "stores" if _writes_global(line) else "loads"
     if kind in ("control", "synchronisation") or line.base in ("setp", "elect") or line.has("pred"):

@@ -165,7 +165,7 @@ def shift(line: Instruction, known: Known) -> str:
     if line.base == "shl":
         return f"shifts {said[1]} left by {said[2]} bits into {said[0]}{power}"
     fill = "repeating the sign" if types(line) and types(line)[-1][:1] == "s" else "filling with zeros"
-    divided = f": / {1 << by}" if power and isinstance(by, int) else ""
+    divided = f": / {1 << by}" if power and isinstance(by, int) and fill == "filling with zeros" else ""
     return f"shifts {said[1]} right by {said[2]} bits into {said[0]}, {fill}{divided}"
 
 
@@ -186,7 +186,8 @@ def field(line: Instruction, known: Known) -> str:
             return ""
         return f"puts the low {said[4]} bits of {said[1]} into {said[2]} at bit {said[3]}, result in {said[0]}"
     fill = ", repeating their sign" if types(line) and types(line)[-1][:1] == "s" else ""
-    return f"takes {said[3]} bits of {said[1]} from bit {said[2]} on into {said[0]}{fill}"
+    length = "1 bit" if said[3] == "1" else f"{said[3]} bits"
+    return f"takes {length} of {said[1]} from bit {said[2]} on into {said[0]}{fill}"
 
 
 def logic3(line: Instruction, known: Known) -> str:

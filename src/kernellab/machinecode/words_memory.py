@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernellab.machinecode.classes import classify
 from kernellab.machinecode.instructions import Instruction
 from kernellab.machinecode.known import Known
-from kernellab.machinecode.phrases import bits, count, listed, place, show, type_words, types
+from kernellab.machinecode.phrases import bits, count, groups_left, listed, place, show, type_words, types
 from kernellab.machinecode.words_arithmetic import Words
 
 _SPACES = {
@@ -123,10 +123,8 @@ def atomic(line: Instruction, known: Known) -> str:
     said = _ATOMICS[how].format(v=show(values[0], known), w=show(values[-1], known))
     old = "" if line.base == "red" else f"; what was there before goes into {ops[0].text}"
     kind = f" ({type_words(types(line)[-1])})" if types(line) else ""
-    return (
-        f"atomically, for all threads at once: {said} the value in {_space(line)} at {place(at, known)}{kind}{old}"
-        f"{_manner(line)}"
-    )
+    value = f"the value in {_space(line)} at {place(at, known)}{kind}"
+    return f"in one step that no other thread can come between: {said} {value}{old}{_manner(line)}"
 
 
 def matrix(line: Instruction, known: Known) -> str:
@@ -157,8 +155,7 @@ def copy(line: Instruction, known: Known) -> str:
         return f"closes a group of the {bulk} begun so far, to be waited for together"
     if line.has("wait_group"):
         state = "have read their source" if line.has("read") else "are done"
-        left = "all" if first == "0" else f"all but the last {first}"
-        return f"waits until {left} groups of {bulk} {state}"
+        return f"waits until {groups_left(first)} of {bulk} {state}"
     if line.has("wait_all"):
         return "waits until all copies begun so far are done"
     if line.has("mbarrier"):

@@ -6,13 +6,13 @@ import re
 
 from kernellab.machinecode.instructions import Instruction
 from kernellab.machinecode.known import Known
-from kernellab.machinecode.phrases import count, place, show, type_words, types
+from kernellab.machinecode.phrases import count, groups_left, place, show, type_words, types
 from kernellab.machinecode.words_arithmetic import Words
 
 _SHUFFLES = {
     "bfly": "the thread whose index in the warp differs by exclusive or with {b}",
-    "up": "the thread {b} places before it in the warp",
-    "down": "the thread {b} places after it in the warp",
+    "up": "the thread that stands {b} before it in the warp",
+    "down": "the thread that stands {b} after it in the warp",
     "idx": "thread {b} of the warp",
 }
 _VOTES = {
@@ -107,8 +107,8 @@ def mbarrier(line: Instruction, known: Known) -> str:
     if line.has("inval"):
         return f"gives up {name}"
     if line.has("expect_tx"):
-        also = "arrives at it and " if line.has("arrive") else ""
-        return f"{also}tells {name} to expect {last} bytes more from copies"
+        expect = f"to expect {last} bytes more from copies"
+        return f"arrives at {name} and tells it {expect}" if line.has("arrive") else f"tells {name} {expect}"
     if line.has("arrive", "arrive_drop"):
         return f"arrives at {name}"
     if line.has("try_wait", "test_wait"):
@@ -150,7 +150,7 @@ def multiply(line: Instruction, known: Known) -> str:
     m, n, k = shape.groups()
     of = type_words(kinds[1]) if len(kinds) > 1 else type_words(kinds[0])
     who = "four warps have the tensor core begin" if line.base == "wgmma" else "the warp has the tensor core compute"
-    where = " (B, and A or its registers, lie in shared memory)" if line.base == "wgmma" else ""
+    where = " (A in registers or shared memory, B in shared memory)" if line.base == "wgmma" else ""
     registers = show(line.operands[0], known) if line.operands else "registers"
     return (
         f"{who} D = A × B + C on a {m}×{k} and a {k}×{n} matrix of {of}{where}: "
@@ -164,8 +164,7 @@ def _wgmma_order(line: Instruction) -> str:
     if line.has("commit_group"):
         return "closes a group of the wgmma begun so far, to be waited for together"
     first = line.operands[0].text if line.operands else "0"
-    left = "all" if first == "0" else f"all but the last {first}"
-    return f"waits until {left} groups of wgmma are done"
+    return f"waits until {groups_left(first)} of wgmma are done"
 
 
 def tcgen05(line: Instruction, known: Known) -> str:
@@ -175,8 +174,8 @@ def tcgen05(line: Instruction, known: Known) -> str:
     if kind in _TCGEN05:
         return _TCGEN05[kind]
     if kind == "alloc" and len(ops) > 1:
-        columns, at = show(ops[1], known), place(ops[0], known)
-        return f"takes {columns} columns of tensor memory; their address goes to shared memory at {at}"
+        columns, kept_at = show(ops[1], known), place(ops[0], known)
+        return f"takes {columns} columns of tensor memory; their address goes to shared memory at {kept_at}"
     if kind == "dealloc" and len(ops) > 1:
         return f"gives {show(ops[1], known)} columns of tensor memory at {show(ops[0], known)} back"
     if kind in ("ld", "st") and len(ops) > 1:
