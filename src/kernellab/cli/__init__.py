@@ -23,6 +23,7 @@ VERBS = {
     "run": "check every way of an op, time the right ones, say which to use",
     "check": "say which ways are right",
     "bench": "time the right ways",
+    "inspect": "read machine code: facts, PTX in words, differences",
     "curves": "draw the sweeps of a run again",
     "merge": "join runs of one kind of machine into one",
     "new": "write an op file to start from",
