@@ -23,7 +23,7 @@ VERBS = {
     "run": "check every way of an op, time the right ones, say which to use",
     "check": "say which ways are right",
     "bench": "time the right ways",
-    "inspect": "show what ways compile to, for any GPU",
+    "inspect": "read machine code, of an op's ways or of files: facts, PTX in words, differences",
     "curves": "draw the sweeps of a run again",
     "merge": "join runs of one kind of machine into one",
     "device": "describe the GPU as a table: its own, or any of the database",

@@ -18,7 +18,7 @@ from kernellab.machinecode.graph import Loop, find_loops, hottest
 from kernellab.machinecode.instructions import Instruction, Line, instructions
 from kernellab.machinecode.ptx import Entry, PtxModule, parse_ptx
 from kernellab.machinecode.remarks import remarks
-from kernellab.machinecode.sass import parse_sass
+from kernellab.machinecode.sass import SassModule, parse_sass
 
 _GLOBAL = ("global_load", "global_store", "async_copy")
 # What a kernel makes use of, by the opcodes that show it, in SASS and in PTX.
@@ -70,7 +70,7 @@ class Facts:
     spill_bytes: int | None  # stored and loaded because registers ran out
     spill_known_by: str
     stack_bytes: int | None
-    shared_bytes: int  # static; a launch may add dynamic
+    shared_bytes: int | None  # static; a launch may add dynamic
     barriers: int | None
     threads: tuple[int, ...]  # the block it must have, or the largest it may have
     threads_required: bool
@@ -115,6 +115,28 @@ def facts(cubin: bytes, ptx: str = "", kernel: str | None = None, spill_log: str
 def facts_of_ptx(module: PtxModule) -> list[Facts]:
     """What PTX alone tells: its own instructions, and nothing of registers, spills or the stack."""
     return [_facts_of_entry(module, entry) for entry in module.kernels]
+
+
+def facts_of_sass(module: SassModule) -> list[Facts]:
+    """What a disassembly alone tells: its instructions."""
+    return [
+        _filled(
+            function.body,
+            name=function.name,
+            arch=module.arch,
+            registers=None,
+            spill_bytes=None,
+            spill_known_by="not known from a disassembly",
+            stack_bytes=None,
+            shared_bytes=None,
+            barriers=None,
+            threads=(),
+            threads_required=False,
+            counted_in="SASS",
+        )
+        for function in module.functions
+        if function.body
+    ]
 
 
 def _facts_of_kernel(arch: str, one: CubinKernel, body: list[Line], spilled: int | None, known_by: str) -> Facts:
@@ -162,7 +184,7 @@ def _filled(
     spill_bytes: int | None,
     spill_known_by: str,
     stack_bytes: int | None,
-    shared_bytes: int,
+    shared_bytes: int | None,
     barriers: int | None,
     threads: tuple[int, ...],
     threads_required: bool,
