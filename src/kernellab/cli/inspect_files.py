@@ -54,7 +54,7 @@ def _show(args: argparse.Namespace, listings: list[Listing]) -> int:
         if what == "facts":
             code.show_facts(listing.facts, [*listing.notes, *problems(listing)], out)
         elif what == "explain":
-            code.showexplained(explained(listing), out)
+            code.show_explained(explained(listing), out)
         else:
             _print_text(listing, what)
     return 0
@@ -108,6 +108,7 @@ def _write_page(listings: list[Listing], path: Path) -> None:
 
 
 def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
+    """Two listings kernel by kernel, as PTX where both have it."""
     from kernellab.machinecode.diff import diff
     from kernellab.reporting import code, terminal
 

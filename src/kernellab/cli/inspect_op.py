@@ -6,14 +6,18 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_request, positive
 from kernellab.errors import UserError, nearest
 
+if TYPE_CHECKING:
+    from kernellab.machinecode.files import Listing
+    from kernellab.running.settings import Settings
+
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
-SHOWN = ("facts", *LEVELS)
+SHOWN = ("facts", "explain", *LEVELS)
 _BAD = ("error", "crashed", "timeout", "oom")
 _SOURCES = ("py", "cu", "cpp")
 
@@ -29,17 +33,39 @@ def arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
     sub.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds without a sign of life (60)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-inspect-NAME)")
+    sub.add_argument("--timings", metavar="RUN", help="with --diff: how long the two took in an earlier run")
     sub.epilog = "Named dims are options too: --N 1024. No GPU is needed, nor a CUDA toolkit."
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.reporting import inspected, terminal
-    from kernellab.running.inspecting import Inspection
-
     show = args.show or "facts"
     if show not in SHOWN:
         raise UserError(f"--show {show}: {nearest(show, SHOWN)}")
-    settings = _settings(args, rest)
+    if args.diff is not None:
+        from kernellab.cli import inspect_diff
+
+        return inspect_diff.run(args, lambda impls, archs: _inspected(args, _settings(args, rest, impls, archs)))
+    record, folder = _inspected(args, _settings(args, rest))
+    if args.kernel is not None:
+        _keep(record, args.kernel)
+    if args.html:
+        _write_page(record, folder, Path(args.html))
+    if args.json:
+        json.dump(_document(record, folder), sys.stdout, indent=1, allow_nan=False)
+        print()
+    elif show == "explain":
+        _explain(record, folder)
+    elif show in LEVELS:
+        _print_level(record, folder, show)
+    else:
+        _print_facts(record, folder)
+    return 1 if any(entry["status"] in _BAD for entry in record["code"]) else 0
+
+
+def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[dict[str, Any], Path]:
+    """The record of one inspection, and the folder its files are in."""
+    from kernellab.running.inspecting import Inspection
+
     journal = begun(args.out, settings, "inspect-")
     progress = progress_bar()
     try:
@@ -52,23 +78,17 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         progress.stop()
     journal.save()
     journal.close()
-    record, folder = journal.record, journal.folder
-    out = terminal.console()
-    if args.json:
-        json.dump(_document(record, folder), sys.stdout, indent=1, allow_nan=False)
-        print()
-    elif show in LEVELS:
-        _print_level(record, folder, show)
-    else:
-        inspected.show(record, out)
-        out.print(f"files: {shown(folder / 'artifacts')}", style="dim")
-    return 1 if any(entry["status"] in _BAD for entry in record["code"]) else 0
+    return journal.record, journal.folder
 
 
-def _settings(args: argparse.Namespace, rest: list[str]) -> Any:
+def _settings(
+    args: argparse.Namespace, rest: list[str], impls: list[str] | None = None, archs: list[str] | None = None
+) -> Settings:
     from kernellab.running.settings import Settings
     from kernellab.targets import resolve
 
+    if not args.target:
+        raise UserError("no op named: klab inspect gelu --diff triton cuda")
     if len(args.target) > 1:
         raise UserError(f"klab inspect takes one op at a time, not {len(args.target)}: {' '.join(args.target)}")
     resolve(args.target[0])
@@ -79,8 +99,8 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> Any:
         stages=["inspect"],
         # Without sizes the first case is meant: every further one is another compilation.
         request={**request.to_json(), "quick": not (request.shapes or request.dims)},
-        impls=[name.strip() for name in args.impl.split(",")] if args.impl else [],
-        archs=_archs(args.arch),
+        impls=impls or ([name.strip() for name in args.impl.split(",")] if args.impl else []),
+        archs=archs or _archs(args.arch),
         passes=_passes(args.passes),
         timeout_s=positive("--timeout", args.timeout),
     )
@@ -108,6 +128,75 @@ def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**head, "folder": shown(folder), "kernels": kernels(record), "others": others(record)}
 
 
+def _keep(record: dict[str, Any], name: str) -> None:
+    """Only the kernels of one name, as its author or as the linker knows it."""
+    known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
+    for entry in record["code"]:
+        entry["kernels"] = [
+            k for k in entry["kernels"] if name in (k["name"], k["name"].split("<")[0], k.get("symbol"))
+        ]
+    if not any(entry["kernels"] for entry in record["code"]):
+        raise UserError(f"no kernel {name!r}: {nearest(name, known)}")
+
+
+def _print_facts(record: dict[str, Any], folder: Path) -> None:
+    from kernellab.reporting import inspected, terminal
+
+    out = terminal.console()
+    inspected.show(record, out)
+    out.print(f"files: {shown(folder / 'artifacts')}", style="dim")
+
+
+def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
+    """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
+    from kernellab.machinecode.files import listing_of_cubin
+    from kernellab.reporting.inspected import configuration
+
+    if "cubin" not in kernel["files"]:
+        raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code of a GPU")
+    files = {level: folder / file for level, file in kernel["files"].items()}
+    ptx = files["ptx"].read_text() if "ptx" in files else ""
+    name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], configuration(kernel))))
+    found = listing_of_cubin(name, files["cubin"].read_bytes(), ptx)
+    found.facts = [one for one in found.facts if one.name == kernel["symbol"]]
+    return found
+
+
+def _read(record: dict[str, Any], folder: Path) -> list[Listing]:
+    from kernellab.reporting.inspected import kernels
+
+    found = [listing_of(k, folder) for k in kernels(record) if "cubin" in k["files"]]
+    if not found:
+        raise UserError(f"no PTX to explain: {_reasons(record)}")
+    return found
+
+
+def _explain(record: dict[str, Any], folder: Path) -> None:
+    from kernellab.cli.inspect_files import explained
+    from kernellab.reporting import code, terminal
+
+    out = terminal.console()
+    for listing in _read(record, folder):
+        out.print(listing.name, style="bold")
+        code.show_explained(explained(listing), out)
+
+
+def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
+    from kernellab.cli.inspect_files import explained, problems
+    from kernellab.reporting.code_html import page
+
+    found = _read(record, folder)
+    if len(found) != 1:
+        raise UserError(f"--html writes one kernel's page, {len(found)} were read: --impl, --arch and --kernel choose")
+    (one,) = found
+    path.write_text(page(one.name, explained(one), one.facts, [*one.notes, *problems(one)]))
+
+
+def _reasons(record: dict[str, Any]) -> str:
+    said = dict.fromkeys(f"{entry['impl']}: {entry['reason']}" for entry in record["code"] if entry["reason"])
+    return "; ".join(said) or "the ways asked for have none"
+
+
 def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
     """The text itself, to be read or piped; between kernels a line that is a comment in each of these languages."""
     from kernellab.reporting.inspected import configuration, kernels
@@ -122,5 +211,4 @@ def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
         head = " ".join(filter(None, (k["impl"], k["name"], k["arch"], configuration(k))))
         print(f"// {head}\n{(folder / file).read_text().rstrip()}\n")
     if not found:
-        reasons = "; ".join(f"{entry['impl']}: {entry['reason']}" for entry in record["code"] if entry["reason"])
-        raise UserError(f"no {level} to show{': ' + reasons if reasons else ' for the ways asked for'}")
+        raise UserError(f"no {level} to show: {_reasons(record)}")
