@@ -129,12 +129,10 @@ def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _keep(record: dict[str, Any], name: str) -> None:
-    """Only the kernels of one name, as its author or as the linker knows it."""
+    """Only the kernels of one name, with or without the arguments of a template."""
     known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
     for entry in record["code"]:
-        entry["kernels"] = [
-            k for k in entry["kernels"] if name in (k["name"], k["name"].split("<")[0], k.get("symbol"))
-        ]
+        entry["kernels"] = [k for k in entry["kernels"] if name in (k["name"], k["name"].partition("<")[0])]
     if not any(entry["kernels"] for entry in record["code"]):
         raise UserError(f"no kernel {name!r}: {nearest(name, known)}")
 

@@ -97,6 +97,8 @@ def configuration(k: Kernel) -> str:
         return ""
     chosen = dict(k["config"])
     constants = chosen.pop("constexprs", {})
+    if chosen.get("num_ctas") == 1:  # no clusters
+        del chosen["num_ctas"]
     return " ".join(f"{name}={value}" for name, value in {**constants, **chosen}.items())
 
 

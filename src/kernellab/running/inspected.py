@@ -142,7 +142,7 @@ class Inspector:
         with self._reading():
             sass = disassemble(cubin)
             told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
-        shared = told.shared_bytes + launch.shared_bytes
+        shared = (told.shared_bytes or 0) + launch.shared_bytes
         fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
         entry |= {
             "facts": asdict(told),
