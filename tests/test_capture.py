@@ -153,26 +153,42 @@ def test_an_unknown_architecture_is_a_sentence():
 
 
 GENERATED = """
-import json, torch
+import json, sys, torch
+from pathlib import Path
 import kernellab as kl
+from kernellab.launch.capture import capture
+from kernellab.launch.exported import exported
 from kernellab.launch.generated import generated, written
 from kernellab.launch.standin_gpu import standin_gpu
-fn = kl.ops.square["compile"].fn
-there = generated(fn, [torch.empty(64, 256, device="meta")], {}, standin_gpu("sm_80"), lambda launch: None)
-here = written(fn, [torch.randn(8, 8)], {})
+from kernellab.targets import load, resolve
+
+square = kl.ops.square
+case = square.case({"dims": {"...": [64], "N": 256}, "dtype": "float32", "options": {}, "layout": "contiguous",
+                    "device": "cuda"})
+x = torch.empty(64, 256, device="meta")
+there = generated(square["compile"].fn, [x], {}, standin_gpu("sm_80"), lambda launch: None)
+file = Path(sys.argv[1])
+file.write_text(exported(square, case, there, ran=False))
+again = capture(load(resolve(str(file)))["square"]["triton-generated"], [x], arch="sm_80")
+here = written(square["compile"].fn, [torch.randn(8, 8)], {})
 print(json.dumps({"source": there.source, "cpu": here, "archs": [one.arch for one in there.launches],
-                  "kernels": [one.kernel for one in there.launches], "ptx": there.launches[0].code["ptx"]}))
+                  "ptx": there.launches[0].code["ptx"], "launches": [[one.kernel, one.grid] for one in there.launches],
+                  "again": [[one.kernel, one.grid] for one in again]}))
 """
 
 
-def test_what_torch_compile_writes_for_a_gpu_that_is_not_there():
-    done = subprocess.run(
-        [sys.executable, "-c", GENERATED], env=klab_env(), capture_output=True, text=True, timeout=300
-    )
+def test_what_torch_compile_writes_for_a_gpu_that_is_not_there(tmp_path):
+    """Its Triton, compiled; as an op file that launches the same; and the process is as it was: it writes C++ after."""
+    command = [sys.executable, "-c", GENERATED, str(tmp_path / "mine.py")]
+    done = subprocess.run(command, env=klab_env(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert "@triton.jit" in found["source"]
     assert set(found["archs"]) == {"sm_80"}
-    assert all(name.startswith("triton_poi_fused") for name in found["kernels"])
     assert ".target sm_80" in found["ptx"]
-    assert 'extern "C"' in found["cpu"]  # and the process is as it was: on the CPU it writes C++
+    assert all(kernel.startswith("triton_poi_fused") for kernel, _ in found["launches"])
+    assert found["again"] == found["launches"][:1]
+    text = (tmp_path / "mine.py").read_text()
+    assert "# XBLOCK = " in text
+    assert "configurations inductor would time" in text
+    assert 'extern "C"' in found["cpu"]

@@ -19,7 +19,7 @@ _OF_FACTS = (
 )
 _KEPT = (
     *("kind", "symbol", "cubin_arch", "grid", "block", "cluster", "config", "tuned", "times", "parameters", "sources"),
-    *("build_s", "refusal", "files"),
+    *("build_s", "refusal", "files", "not_exported"),
 )
 
 
