@@ -24,7 +24,7 @@ from kernellab.timing.work import Work
 SAMPLES = 15
 BUFFER_BYTES = {"cuda": 4 << 30, "cpu": 512 << 20}
 _QUICK_BYTES = {"cuda": 1 << 30, "cpu": 128 << 20}
-_QUICK_SAMPLES = 5
+_QUICK_SAMPLES = 3
 _WARM_UPS = 3
 # Products of this size and these dtypes; `tf32` is float32 with its products rounded to 10 bits.
 _MATMULS = {
