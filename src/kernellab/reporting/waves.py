@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.errors import UserError
-from kernellab.reporting import chart, words
+from kernellab.reporting import chart, curves, words
 
 Entry = Mapping[str, Any]
 
@@ -31,8 +31,11 @@ def show(entries: Sequence[Entry], asked: Mapping[str, Any], out: Console) -> No
         Text(f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_kernel(asked)}", style="bold")
     )
     chart.lines(_curves(entries), out)
+    if absent := curves.missing():
+        out.print(Text(absent))
     for entry in entries:
-        _held(entry, out, head=f"{entry['name']}, {entry['sms']} SMs")
+        out.print(Text(f"{entry['name']}, {entry['sms']} SMs: an SM holds {_fits(entry)}"))
+        _variants(entry, out)
         for line in [*_extremes(entry), *_agreement(entry)]:
             out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
         out.print()
@@ -52,8 +55,7 @@ def plot(entries: Sequence[Entry], path: Path) -> None:
 def _show_one(entry: Entry, grid: Mapping[str, Any], asked: Mapping[str, Any], out: Console) -> None:
     compute = grid["compute"]
     out.print(Text(f"{entry['name']}: {_answer(compute)}", style="bold"))
-    if entry["variants"]:
-        out.print(Text(f" {entry['asked']} is taken for the common variant; others: {', '.join(entry['variants'])}"))
+    _variants(entry, out)
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column()
@@ -140,8 +142,10 @@ def _fits(entry: Entry) -> str:
     return f"{blocks}, {warps} ({words.percent(held['fraction'])}), limited by {limiter}; {split}"
 
 
-def _held(entry: Entry, out: Console, *, head: str) -> None:
-    out.print(Text(f"{head}: an SM holds {_fits(entry)}"))
+def _variants(entry: Entry, out: Console) -> None:
+    if entry["variants"]:
+        others = ", ".join(entry["variants"])
+        out.print(Text(f" {entry['asked']} is taken for the common variant; others: {others}", style="dim"))
 
 
 def _kernel(asked: Mapping[str, Any]) -> str:
