@@ -105,10 +105,10 @@ def _function(entry: Entry) -> list[Explained]:
         Explained(param.line, param.text, _parameter(param, known), "entry", kernel=entry.name)
         for param in entry.params
     ]
-    found += [
-        Explained(one.line, one.text, _limit(one, entry), "entry", known=bool(_limit(one, entry)), kernel=entry.name)
-        for one in entry.directives
-    ]
+    for one in entry.directives:
+        said = _limit(one, entry)
+        words = said or f"unknown: {one.name} is not explained here"
+        found.append(Explained(one.line, one.text, words, "entry", known=bool(said), kernel=entry.name))
     code = instructions(entry.body)
     stage_of = {id(line): stage for line, stage in zip(code, stages(code), strict=True)}
     registers = {one.line: one for one in entry.registers}
