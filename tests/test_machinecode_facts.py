@@ -148,7 +148,7 @@ def test_spills_are_told_by_the_assembler_and_from_the_sass_alike():
     assert "local array" in without_ptx.spill_known_by
     assert by_log.stack_bytes > 0
     (remark,) = [r for r in by_log.remarks if r.startswith("local memory")]
-    assert str(by_log.instructions["local_store"]) in remark
+    assert f"by {by_log.instructions['local_store']} instructions" in remark
     assert "registers did not suffice" in remark
 
 

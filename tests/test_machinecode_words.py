@@ -3,6 +3,7 @@
 import pytest
 
 from conftest import HERE
+from kernellab.machinecode.names import short_name
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.machinecode.words import explain_ptx
 
@@ -75,6 +76,20 @@ def test_pointers_are_told_from_integers_even_where_undeclared(tiny):
         "parameter 2: an integer of 32 bits",
         "parameter 3: a number (fp32)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z13softmax_blockIfLi4ELi8ELb0EEvPKT_PS0_xxx", "softmax_block<…>"),
+        ("_Z6squarePKfPfi", "square"),
+        ("map_flat", "map_flat"),
+        ("_ZN2at6native6squareEv", "_ZN2at6native6squareEv"),
+        ("_Z99short", "_Z99short"),
+    ],
+)
+def test_mangled_names_are_shortened_where_that_is_safe(symbol, name):
+    assert short_name(symbol) == name
 
 
 def test_a_masked_wide_load_says_what_it_moves_where_and_when(tiny):

@@ -95,7 +95,8 @@ def facts(
     """Facts about every kernel of a cubin, or about one.
 
     `ptx` is what the cubin was made from and `spill_log` what `ptxas -v` said: with either, spills are told
-    from arrays in local memory. A `disassembly` at hand saves making one. Raises `UserError` where the cubin is damaged or nothing can disassemble it.
+    from arrays in local memory. A `disassembly` at hand saves making one. Raises `UserError` where the cubin is
+    damaged or nothing can disassemble it.
     """
     read = read_cubin(cubin)
     names = [found.name for found in read.kernels]
