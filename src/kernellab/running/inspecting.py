@@ -5,10 +5,11 @@ A worker that dies names its culprit; the ways after it go to another.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from kernellab.declare import matching
@@ -32,10 +33,14 @@ class Inspection:
         archs = self.settings.archs or [""]
         try:
             with ThreadPoolExecutor(max_workers=min(len(archs), os.cpu_count() or 1)) as pool:
-                # The first failure is the one worth telling; the other workers come to their end by themselves.
-                for done in [pool.submit(self._architecture, arch) for arch in archs]:
-                    done.result()
-            self.journal.record["code"].sort(key=self._order)
+                futures = [pool.submit(self._architecture, number, arch) for number, arch in enumerate(archs)]
+                try:
+                    for done in as_completed(futures):
+                        done.result()
+                except BaseException:  # the first failure, or the user's interrupt: nobody works on
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    self.close()
+                    raise
             self.journal.write("complete")
         finally:
             self.close()
@@ -44,7 +49,7 @@ class Inspection:
         for post in self._posts:
             post.close()
 
-    def _architecture(self, arch: str) -> None:
+    def _architecture(self, number: int, arch: str) -> None:
         log = self.journal.folder / "artifacts" / f"worker-{arch or 'here'}.log"
         post = Post(self.settings.targets[0], "native", self.settings, log)
         with self._lock:
@@ -53,10 +58,11 @@ class Inspection:
         post.ready()
         op = self._op(post)
         names = self._ways(op)
+        heard = functools.partial(self._observe, number)
         while names:
             lost = post.work(
                 "inspect",
-                self._observe,
+                heard,
                 op=op["name"],
                 request=self.settings.request,
                 impls=names,
@@ -67,7 +73,7 @@ class Inspection:
             )
             if lost is None:
                 return
-            names = self._blamed(lost, op, names, arch)
+            names = self._blamed(lost, op, names, arch, number)
 
     def _op(self, post: Post) -> Event:
         if len(post.ops) > 1:
@@ -82,14 +88,20 @@ class Inspection:
         named = bool(self.settings.impls)
         return [impl["name"] for impl in op["impls"] if named or impl["kind"] not in _SLOW]
 
-    def _observe(self, event: Event) -> None:
+    def _observe(self, number: int, event: Event) -> None:
         with self._lock:
             if event["event"] == "launch":
                 self.say(f"{event['arch']}: {event['said']}")
             elif event["event"] == "code":
-                self.journal.write("code", **{k: v for k, v in event.items() if k != "event"})
+                self._write(number, **{k: v for k, v in event.items() if k != "event"})
 
-    def _blamed(self, lost: Lost, op: Event, names: list[str], arch: str) -> list[str]:
+    def _write(self, number: int, **code: Any) -> None:
+        """`order` is the place asked for, however the workers come along: by way, then by architecture."""
+        asked = self.settings.impls
+        place = asked.index(code["impl"]) if code["impl"] in asked else len(asked)
+        self.journal.write("code", order=[place, number], **code)
+
+    def _blamed(self, lost: Lost, op: Event, names: list[str], arch: str, number: int) -> list[str]:
         """The ways left after the one that took the worker down; none where nobody is to blame."""
         if lost.impl is None:
             raise UserError(f"reading {op['name']} for {arch} failed: {lost.reason}")
@@ -104,11 +116,5 @@ class Inspection:
         with self._lock:
             of = {"pass": ", ".join(self.settings.passes)}
             what = {"op": op["name"], "impl": lost.impl, "kind": kind, "case": None, "arch": arch}
-            self.journal.write("code", **what, **of, **fault)
+            self._write(number, **what, **of, **fault)
         return names[names.index(lost.impl) + 1 :]
-
-    def _order(self, entry: dict[str, Any]) -> tuple[int, int]:
-        """Ways as they were asked for, architectures as they were asked for, however the workers came along."""
-        archs, impls = self.settings.archs, self.settings.impls
-        arch = archs.index(entry["arch"]) if entry["arch"] in archs else 0
-        return impls.index(entry["impl"]) if entry["impl"] in impls else 0, arch
