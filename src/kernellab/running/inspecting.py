@@ -18,6 +18,8 @@ from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import Journal
 from kernellab.running.settings import Settings
 
+Places = dict[str, list[int]]  # of ways in what is shown, however the workers come along: by way, then by architecture
+
 _SLOW = ("compile",)  # kinds that take as long as all others together: whoever names them gets them
 
 
@@ -58,7 +60,8 @@ class Inspection:
         post.ready()
         op = self._op(post)
         names = self._ways(op)
-        heard = functools.partial(self._observe, number)
+        places = {name: [place, number] for place, name in enumerate(self.settings.impls or names)}
+        heard = functools.partial(self._observe, places)
         while names:
             lost = post.work(
                 "inspect",
@@ -73,7 +76,7 @@ class Inspection:
             )
             if lost is None:
                 return
-            names = self._blamed(lost, op, names, arch, number)
+            names = self._blamed(lost, op, names, arch, places)
 
     def _op(self, post: Post) -> Event:
         if len(post.ops) > 1:
@@ -88,20 +91,18 @@ class Inspection:
         named = bool(self.settings.impls)
         return [impl["name"] for impl in op["impls"] if named or impl["kind"] not in _SLOW]
 
-    def _observe(self, number: int, event: Event) -> None:
+    def _observe(self, places: Places, event: Event) -> None:
         with self._lock:
             if event["event"] == "launch":
                 self.say(f"{event['arch']}: {event['said']}")
             elif event["event"] == "code":
-                self._write(number, **{k: v for k, v in event.items() if k != "event"})
+                self._write(places, **{k: v for k, v in event.items() if k != "event"})
 
-    def _write(self, number: int, **code: Any) -> None:
-        """`order` is the place asked for, however the workers come along: by way, then by architecture."""
-        asked = self.settings.impls
-        place = asked.index(code["impl"]) if code["impl"] in asked else len(asked)
-        self.journal.write("code", order=[place, number], **code)
+    def _write(self, places: Places, **code: Any) -> None:
+        last = [len(places), *next(iter(places.values()))[1:]]  # a way that a pattern meant
+        self.journal.write("code", order=places.get(code["impl"], last), **code)
 
-    def _blamed(self, lost: Lost, op: Event, names: list[str], arch: str, number: int) -> list[str]:
+    def _blamed(self, lost: Lost, op: Event, names: list[str], arch: str, places: Places) -> list[str]:
         """The ways left after the one that took the worker down; none where nobody is to blame."""
         if lost.impl is None:
             raise UserError(f"reading {op['name']} for {arch} failed: {lost.reason}")
@@ -116,5 +117,5 @@ class Inspection:
         with self._lock:
             of = {"pass": ", ".join(self.settings.passes)}
             what = {"op": op["name"], "impl": lost.impl, "kind": kind, "case": None, "arch": arch}
-            self._write(number, **what, **of, **fault)
+            self._write(places, **what, **of, **fault)
         return names[names.index(lost.impl) + 1 :]
