@@ -1,6 +1,6 @@
 """Inside a worker: what each way of an op compiles to for one architecture, read and written to files.
 
-Nothing runs on a GPU. One architecture per process: an author's code may remember what it asked of its device.
+One architecture per process: an author's code may remember what it asked of its device.
 """
 
 from __future__ import annotations
