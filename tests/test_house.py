@@ -74,6 +74,7 @@ def test_the_parent_imports_neither_torch_nor_ops():
         "import sys\nimport kernellab.cli.measure, kernellab.running.runner, kernellab.reporting.terminal\n"
         "import kernellab.reporting.progress, kernellab.reporting.curves\n"
         "import kernellab.running.merge, kernellab.catalogue\n"
+        "import kernellab.cli.inspect, kernellab.machinecode.files, kernellab.machinecode.words\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())
