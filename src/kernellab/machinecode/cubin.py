@@ -134,7 +134,8 @@ def disassemble(data: bytes) -> str:
         file.write_bytes(data)
         try:
             done = subprocess.run(
-                [tools.require("nvdisasm"), "-c", "-g", str(file)],
+                # Dataflow analysis is for the branches of GPUs before Volta, and a quarter of the time.
+                [tools.require("nvdisasm"), "-c", "-g", "-ndf", str(file)],
                 capture_output=True,
                 timeout=_SECONDS,
                 check=False,
