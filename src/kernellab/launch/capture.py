@@ -43,7 +43,7 @@ def capturing(on: str | StandinGpu, heard: Callable[[Launch], None] = lambda lau
 
     def note(launch: Launch) -> None:
         heard(launch)
-        _verify(launch)
+        verify(launch)
         for at, known in enumerate(launches):
             if _same(known, launch):
                 launches[at] = dataclasses.replace(known, times=known.times + 1)
@@ -64,7 +64,7 @@ def _same(a: Launch, b: Launch) -> bool:
     return dataclasses.replace(a, times=1, build_s=0.0) == dataclasses.replace(b, times=1, build_s=0.0)
 
 
-def _verify(launch: Launch) -> None:
+def verify(launch: Launch) -> None:
     """A cache keyed by something else than the architecture would hand out another one's code."""
     if "cubin" in launch.code:
         found = read_cubin(launch.code["cubin"]).arch.rstrip("af")  # type: ignore[arg-type]
