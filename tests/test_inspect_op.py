@@ -145,7 +145,7 @@ def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatc
 
 
 def test_levels_and_code_for_the_cpu(klab, tmp_path):
-    args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--out", "run")
+    args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--dtype", "float32,bfloat16", "--out", "run")
     seen = klab("inspect", "square", *args, "--show", "source")
     assert seen.code == 0, seen.err
     assert "// triton map_flat sm_90\n@triton.jit\ndef map_flat" in seen.out  # the GPU's where there is one
@@ -157,6 +157,8 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
     assert "ret" in assembly
     assert told["cuda-inline"]["status"] == "skipped"
     assert "nvcc" in told["cuda-inline"]["reason"]
+    files = [file for kernel in kernels(load(tmp_path / "run")) for file in kernel["files"].values()]
+    assert len(files) == len(set(files)) == 2 * (7 + 2)  # no case overwrites another's
 
 
 @pytest.mark.parametrize(

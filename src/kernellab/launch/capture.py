@@ -103,11 +103,7 @@ def _cuda_launches(gpu: StandinGpu, note: Callable[[Launch], None]) -> Iterator[
                 block=_three(block),
                 cluster=together,
                 shared_bytes=shared,
-                config={
-                    "template": kernel.name,
-                    "defines": list(kernel.defines),
-                    "options": ["-std=c++17", "-lineinfo"],
-                },
+                config={"template": kernel.name, "defines": list(kernel.defines), **cuda.NVRTC_OPTIONS},
                 parameters=tuple(_parameter(at, value) for at, value in enumerate(args)),
                 sources=tuple(Source(f.name, str(f), 1, f.read_text()) for f in with_includes(kernel.path)),
                 code={"ptx": built.ptx, "cubin": built.code},
