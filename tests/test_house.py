@@ -33,15 +33,19 @@ ALLOWED = {
     "helpers": {"case", "compare"},
     "targets": GROUND,
     "catalogue": GROUND | {"targets"},
-    "launch": GROUND,
+    "launch": GROUND | {"machinecode"},
+    "code": GROUND | {"launch"},
+    "machinecode": GROUND,
     "checking": TENSORS,
     "timing": GROUND | PURE | {"inputs", "launch", "memory"},
     "verify": TENSORS | {"checking", "tried"},
     "ops": GROUND | {"launch", "ops"},
-    "running": TENSORS | PURE | {"checking", "timing", "targets", "running"},
-    "reporting": {"errors", "case", "verdict", "scaling", "intervals", "reporting"},
+    "running": TENSORS | PURE | {"checking", "timing", "launch", "machinecode", "explaining", "targets", "running"},
+    "explaining": {"errors", "machine"},
+    "reporting": {"explaining", "errors", "case", "verdict", "scaling", "intervals", "machinecode", "reporting"},
     "validation": GROUND | {"running", "verdict", "validation"},
-    "cli": GROUND | {"targets", "catalogue", "running", "reporting", "validation", "verdict", "cli"},
+    "cli": GROUND
+    | {"targets", "catalogue", "machinecode", "running", "explaining", "reporting", "validation", "verdict", "cli"},
 }
 
 
@@ -73,6 +77,10 @@ def test_the_parent_imports_neither_torch_nor_ops():
         "import sys\nimport kernellab.cli.measure, kernellab.running.runner, kernellab.reporting.terminal\n"
         "import kernellab.reporting.progress, kernellab.reporting.curves\n"
         "import kernellab.running.merge, kernellab.catalogue\n"
+        "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.present\n"
+        "import kernellab.reporting.device, kernellab.reporting.waves\n"
+        "import kernellab.cli.inspect, kernellab.machinecode.files, kernellab.machinecode.words\n"
+        "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.inspecting\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())

@@ -8,12 +8,12 @@ import json
 import os
 import re
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from kernellab.case import CaseRequest
 from kernellab.cli import debug, sanitize
+from kernellab.cli.begin import absolute, begun, progress_bar, refuse_unknown_targets, shown
 from kernellab.cli.options import case_request, device_in, positive, project_defaults
 from kernellab.errors import UserError, nearest
 
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         journal, settings = _resumed(Path(args.resume), args, rest)
     else:
         settings = Settings(**_settings(args, rest))
-        _refuse_unknown_targets(settings.targets)
-        journal = _begun(args, settings)
-    progress = _progress()
+        refuse_unknown_targets(settings.targets)
+        journal = begun(args.out, settings)
+    progress = progress_bar()
     if os.environ.get("TRITON_INTERPRET"):
         progress.say("TRITON_INTERPRET is set: ignored, timings are never taken in the interpreter")
     runner = Runner(settings, journal, progress)
@@ -92,10 +92,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     else:
         out = terminal.console()
         terminal.show(record, out, verbose=args.verbose)
-        terminal.show_files(curves.write(record, journal.folder), _shown(journal.folder), out)
-        out.print(f"record: {_shown(journal.folder)}", style="dim")
+        terminal.show_files(curves.write(record, journal.folder), shown(journal.folder), out)
+        out.print(f"record: {shown(journal.folder)}", style="dim")
         if interrupted:
-            out.print(f"interrupted; klab {args.verb} --resume {_shown(journal.folder)} goes on", style="yellow")
+            out.print(f"interrupted; klab {args.verb} --resume {shown(journal.folder)} goes on", style="yellow")
     journal.close()
     return 130 if interrupted else verdict.exit_code(record)
 
@@ -111,7 +111,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
         raise UserError(f"no op named: klab {args.verb} gelu, or a file of your own. klab list shows the ops")
     request = case_request(args, rest)
     found: dict[str, Any] = {
-        "targets": [_absolute(target) for target in args.target],
+        "targets": [absolute(target) for target in args.target],
         "stages": _stages(args, request),
         "request": request.to_json(),
         "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
@@ -196,12 +196,6 @@ def _precision(text: str) -> float:
     return positive("--precision", value, 1.0)
 
 
-def _absolute(target: str) -> str:
-    """A file is remembered by its full path, so that a run can be resumed from anywhere."""
-    path, colon, op = target.partition(":")
-    return f"{Path(path).resolve()}{colon}{op}" if path.endswith(".py") and Path(path).is_file() else target
-
-
 def _cells(text: str | None) -> list[int] | None:
     if text is None:
         return None
@@ -209,44 +203,6 @@ def _cells(text: str | None) -> list[int] | None:
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise UserError(f"cannot read --cells {text!r}: write 2/4 for the second of four parts")
     return [int(found[1]), int(found[2])]
-
-
-def _refuse_unknown_targets(targets: list[str]) -> None:
-    from kernellab.targets import resolve
-
-    for target in targets:
-        resolve(target)
-
-
-def _begun(args: argparse.Namespace, settings: Any) -> Any:
-    from kernellab.machine.environment import environment
-    from kernellab.running.record import JOURNAL, SCHEMA, Journal
-
-    folder = Path(args.out) if args.out else _fresh_folder(project_defaults().get("runs", "runs"), settings.targets)
-    if (folder / JOURNAL).exists():
-        raise UserError(f"{folder} already holds a run: --resume {folder} goes on with it, or name another folder")
-    journal = Journal(folder)
-    journal.write(
-        "run",
-        schema=SCHEMA,
-        command=["klab", *sys.argv[1:]],
-        seed=settings.seed,
-        environment=environment(),
-        settings=settings.to_json(),
-        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    )
-    return journal
-
-
-def _fresh_folder(runs: str, targets: list[str]) -> Path:
-    when = time.strftime("%Y%m%d-%H%M%S")
-    name = "-".join(re.sub(r"\W+", "-", Path(t).stem if t.endswith(".py") else t) for t in targets)[:40]
-    folder = Path(runs) / f"{when}-{name}"
-    number = 2
-    while folder.exists():
-        folder = Path(runs) / f"{when}-{name}-{number}"
-        number += 1
-    return folder
 
 
 def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[Any, Any]:
@@ -283,19 +239,3 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     settings = Settings.from_json(events[0]["settings"])
     events[0]["environment"] = environment()  # compared with the run's own before anything is measured
     return Journal(folder, events), settings
-
-
-def _progress() -> Any:
-    from kernellab.reporting.progress import LiveProgress, PlainProgress
-    from kernellab.reporting.terminal import console
-
-    if sys.stderr.isatty():
-        return LiveProgress(console(stderr=True))
-    return PlainProgress()
-
-
-def _shown(folder: Path) -> str:
-    try:
-        return str(folder.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(folder)

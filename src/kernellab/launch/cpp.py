@@ -24,6 +24,10 @@ from kernellab.machine.paths import cache_dir
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
 
 
+# Hears of each call in place of the function while somebody is capturing.
+interceptor: Callable[[CppFunction], None] | None = None
+
+
 def function(file: str | Path, name: str, *, flags: Sequence[str] = ()) -> Callable[..., None]:
     """The `extern "C"` function `name` of a C++ file, built at the first call.
 
@@ -48,6 +52,9 @@ class CppFunction:
         return entry
 
     def __call__(self, *args: Any) -> None:
+        if interceptor is not None:
+            interceptor(self)
+            return
         self._entry(*map(_to_c, args))
 
 
@@ -67,9 +74,7 @@ def _load(path: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
 
 def build(path: Path, flags: tuple[str, ...] = ()) -> Path:
     """Compile to a shared library, or find it already compiled for this CPU and compiler."""
-    cxx = tools.cxx()
-    if cxx is None:
-        raise UserError("no C++ compiler: install one (Debian, Ubuntu: apt-get install g++) or set CXX")
+    cxx = _compiler()
     command = [cxx, *FLAGS, *flags]
     target = cache_dir("cpp") / f"{path.parent.name}-{fingerprint(path, *command, _cpu(), _version(cxx))}.so"
     if not target.exists():
@@ -79,6 +84,23 @@ def build(path: Path, flags: tuple[str, ...] = ()) -> Path:
             raise UserError(f"{path.name} does not compile", done.stderr.strip())
         scratch.replace(target)
     return target
+
+
+def assembly(path: Path, flags: tuple[str, ...] = ()) -> str:
+    """The compiler's own assembly of a file, with the flags it is built with."""
+    plain = [flag for flag in FLAGS if flag != "-shared"]
+    command = [_compiler(), *plain, *flags, "-S", "-fverbose-asm", str(path), "-o", "-"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise UserError(f"{path.name} does not compile", done.stderr.strip())
+    return done.stdout
+
+
+def _compiler() -> str:
+    cxx = tools.cxx()
+    if cxx is None:
+        raise UserError("no C++ compiler: install one (Debian, Ubuntu: apt-get install g++) or set CXX")
+    return cxx
 
 
 @functools.cache

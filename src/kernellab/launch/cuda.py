@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import torch
 
 Dim = int | tuple[int, ...]
+# Source lines, for profilers, sanitizers and readers of machine code, change nothing about the code.
+NVRTC_OPTIONS = {"std": "c++17", "lineinfo": True}
 
 
 def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kernel:
@@ -41,10 +43,19 @@ def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kerne
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code for one architecture, and the kernel's name in it as the linker knows it."""
+    """Machine code for one architecture, the PTX it was made from, and the kernel's name as the linker knows it."""
 
     code: bytes
     symbol: str
+    ptx: str
+
+
+class OutOfSight(UserError):
+    """Launches that cannot be heard of while capturing."""
+
+
+# Hears of each launch in place of the GPU while somebody is capturing: (kernel, grid, block, args, shared, cluster).
+interceptor: Callable[..., None] | None = None
 
 
 class Kernel:
@@ -59,6 +70,9 @@ class Kernel:
         self._loaded: dict[int, Any] = {}
 
     def __call__(self, grid: Dim, block: Dim, *args: Any, shared: int = 0, cluster: Dim | None = None) -> None:
+        if interceptor is not None:
+            interceptor(self, grid, block, args, shared, cluster)
+            return
         import torch
         from cuda.core import launch
 
@@ -91,12 +105,13 @@ class Kernel:
     def compile(self, arch: str) -> Cubin:
         """The kernel's machine code for an architecture such as `sm_90`, from disk if built before. No GPU needed."""
         stem = fingerprint(self.path, self.name, arch, *self.defines, _nvrtc_version())
-        code, symbol = (cache_dir("nvrtc") / f"{stem}.{end}" for end in ("cubin", "symbol"))
-        if not (code.exists() and symbol.exists()):
+        code, symbol, ptx = (cache_dir("nvrtc") / f"{stem}.{end}" for end in ("cubin", "symbol", "ptx"))
+        if not (code.exists() and symbol.exists() and ptx.exists()):
             built = self._compile(arch)
             replace_file(code, built.code)
             replace_file(symbol, built.symbol.encode())
-        return Cubin(code.read_bytes(), symbol.read_text())
+            replace_file(ptx, built.ptx.encode())
+        return Cubin(code.read_bytes(), symbol.read_text(), ptx.read_text())
 
     def _compile(self, arch: str) -> Cubin:
         from cuda.core import Program, ProgramOptions
@@ -104,17 +119,18 @@ class Kernel:
         settings = ProgramOptions(
             name=str(self.path),
             arch=arch,
-            std="c++17",
-            lineinfo=True,
+            **NVRTC_OPTIONS,
             include_path=[str(self.path.parent), *include_folders()],
             define_macro=list(self.defines) or None,
         )
         try:
-            built = Program(self.path.read_text(), "c++", settings).compile("cubin", name_expressions=(self.name,))
+            program = Program(self.path.read_text(), "c++", settings)
+            built = program.compile("cubin", name_expressions=(self.name,))
         except Exception as error:  # NVRTC's log is the message
             raise UserError(f"{self.path.name} does not compile for {arch}", str(error).strip()) from None
         symbol = built.symbol_mapping[self.name]
-        return Cubin(bytes(built.code), symbol.decode() if isinstance(symbol, bytes) else symbol)
+        name = symbol.decode() if isinstance(symbol, bytes) else symbol
+        return Cubin(bytes(built.code), name, _ptx_of(program))
 
 
 def _allow_shared(loaded: Any, shared: int) -> None:
@@ -134,6 +150,16 @@ def _stream(handle: int) -> Any:
     from cuda.core import Stream
 
     return Stream.from_handle(handle)
+
+
+def _ptx_of(program: Any) -> str:
+    """NVRTC keeps the PTX it made the machine code from: no second compilation."""
+    from cuda.bindings import nvrtc
+
+    _, size = nvrtc.nvrtcGetPTXSize(program.handle)
+    text = bytearray(size)
+    nvrtc.nvrtcGetPTX(program.handle, text)
+    return text.rstrip(b"\0").decode()
 
 
 def _nvrtc_version() -> str:
@@ -232,6 +258,11 @@ def _require_nvcc() -> None:
     reason = nvcc_missing()
     if reason is not None:
         raise UserError(f"building CUDA host code {reason}")
+    if interceptor is not None:
+        raise OutOfSight(
+            "host code built by nvcc launches its kernels itself, out of sight: it needs nvcc and a GPU, and its "
+            "machine code is in the module it builds there (kl.cuda.kernel would show it here)"
+        )
 
 
 def _list(sources: str | Sequence[str]) -> list[str]:

@@ -32,11 +32,11 @@ def cxx() -> str | None:
 
 
 def nvcc() -> str | None:
-    return _of_the_toolkit("nvcc")
+    return of_the_toolkit("nvcc")
 
 
 def compute_sanitizer() -> str | None:
-    return _of_the_toolkit("compute-sanitizer")
+    return of_the_toolkit("compute-sanitizer")
 
 
 def compute_sanitizer_missing() -> str | None:
@@ -49,7 +49,7 @@ def compute_sanitizer_missing() -> str | None:
     )
 
 
-def _of_the_toolkit(name: str) -> str | None:
+def of_the_toolkit(name: str) -> str | None:
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     return shutil.which(name) or shutil.which(name, path=str(Path(home) / "bin"))
 

@@ -1,10 +1,11 @@
-"""A sweep's curves as characters, where plotext is installed."""
+"""Curves as characters, where plotext is installed: a sweep's with their bands, or plain ones."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -22,15 +23,11 @@ def show(sweep: Sweep, out: Console) -> None:
         import plotext
     except ImportError:
         return
-    colours = out.is_terminal and not out.no_color
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.plotsize(min(out.width, _WIDEST) if out.is_terminal else _PIPED_WIDTH, _HEIGHT)
+    colours = _begin(plotext, out)
     curves = {way: curve for way in sweep.ways if (curve := sweep.curve(way))}
     looks = {}
     for number, way in enumerate(curves):
-        letter = _LETTERS[number % len(_LETTERS)]
-        looks[way] = {"color": _COLOURS[number % len(_COLOURS)], "marker": "braille"} if colours else {"marker": letter}
+        looks[way] = _look(number, colours)
         for size, point in curves[way].items():
             bar = {**looks[way], "marker": "│"}
             plotext.plot([_x(sweep, size)] * 2, [point.low, point.high], **bar)
@@ -44,6 +41,37 @@ def show(sweep: Sweep, out: Console) -> None:
     plotext.title(f"{sweep.op} {sweep.label}, {sweep.unit}")
     ticks = _ticks(sweep.sizes)
     plotext.xticks([_x(sweep, size) for size in ticks], [str(size) for size in ticks])
+    _end(plotext, out, colours)
+
+
+def lines(curves: Mapping[str, Mapping[int, float]], out: Console) -> None:
+    """Curves of plain numbers, by name; nothing where plotext is missing."""
+    try:
+        import plotext
+    except ImportError:
+        return
+    colours = _begin(plotext, out)
+    for number, (name, curve) in enumerate(curves.items()):
+        plotext.plot(list(curve), list(curve.values()), label=name, **_look(number, colours))
+    plotext.ylim(0, None)
+    _end(plotext, out, colours)
+
+
+def _begin(plotext: Any, out: Console) -> bool:
+    """An empty chart as wide as the screen; whether it may be coloured."""
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plotsize(min(out.width, _WIDEST) if out.is_terminal else _PIPED_WIDTH, _HEIGHT)
+    return out.is_terminal and not out.no_color
+
+
+def _look(number: int, colours: bool) -> dict[str, str]:
+    if colours:
+        return {"color": _COLOURS[number % len(_COLOURS)], "marker": "braille"}
+    return {"marker": _LETTERS[number % len(_LETTERS)]}
+
+
+def _end(plotext: Any, out: Console, colours: bool) -> None:
     drawn = plotext.build()
     plotext.clear_figure()
     out.print(Text.from_ansi((drawn if colours else plotext.uncolorize(drawn)).rstrip("\n")))

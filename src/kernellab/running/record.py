@@ -146,6 +146,7 @@ def _upgraded(record: Record) -> Record:
         record |= {"trials": [], "schema": SCHEMA}
     record.setdefault("sanitized", [])
     record.setdefault("searches", [])
+    record.setdefault("code", [])
     return record
 
 
@@ -174,6 +175,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> Record:
         "trials": [],
         "sanitized": [],
         "searches": [],
+        "code": [],
     }
     for event in events:
         apply(record, event)
@@ -338,9 +340,15 @@ def _search(record: Record, event: Mapping[str, Any]) -> None:
     record["searches"].append({k: v for k, v in event.items() if k not in ("event", "t")})
 
 
+def _code(record: Record, event: Mapping[str, Any]) -> None:
+    """What a way compiled to at a case, for one architecture: its kernels, or why there are none."""
+    record["code"].append({k: v for k, v in event.items() if k not in ("event", "t")})
+    record["code"].sort(key=lambda entry: entry["order"])
+
+
 def _void(record: Record, event: Mapping[str, Any]) -> None:
     """An op whose source changed since: what was observed of it no longer counts."""
-    for kept in ("results", "trials", "searches", "sanitized"):
+    for kept in ("results", "trials", "searches", "sanitized", "code"):
         record[kept] = [one for one in record[kept] if one["op"] != event["op"]]
 
 
@@ -374,6 +382,7 @@ _HANDLERS = {
     "trial": _trial,
     "sanitized": _sanitized,
     "search": _search,
+    "code": _code,
     "guard": _guard,
     "void": _void,
     "complete": _complete,

@@ -27,7 +27,7 @@ def needed_checks(of: str) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Settings:
     targets: list[str]
-    stages: list[str]  # of "check", "battery", "sanitize", "time"
+    stages: list[str]  # of "check", "battery", "sanitize", "time", "inspect"
     request: dict[str, Any]  # a CaseRequest
     impls: list[str] = field(default_factory=list)
     device: str = "auto"
@@ -45,6 +45,7 @@ class Settings:
     refresh_ceilings: bool = False
     cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
     sanitizers: list[str] = field(default_factory=list)  # tools of compute-sanitizer
+    archs: list[str] = field(default_factory=list)  # to read the machine code for
     only_times: bool = False  # neither the machine's ceilings nor what a profiler knows
 
     def to_json(self) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,11 +84,20 @@ class Worker:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         uuid = device_id(self.device)
-        facts: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": uuid, "peaks": None}
+        facts: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "uuid": uuid}
+        facts |= {"peaks": None, "gpu": None}
         if self.device.type == "cuda":
             load_kernels(self.device)
             gpu = torch.cuda.get_device_properties(self.device)
             facts["peaks"] = peaks(uuid, gpu.multi_processor_count, (gpu.major, gpu.minor), gpu.L2_cache_size)
+            facts["gpu"] = {
+                "name": gpu.name,
+                "arch": f"sm_{gpu.major}{gpu.minor}",
+                "sms": gpu.multi_processor_count,
+                "l2_bytes": gpu.L2_cache_size,
+                "memory_bytes": gpu.total_memory,
+                "pin_gbps": (facts["peaks"] or {}).get("pin_gbps"),
+            }
         # From the start: who else uses a GPU is known only after a while.
         self.telemetry = telemetry_for(uuid, threads=torch.get_num_threads())
         self.channel.send("device", device=str(self.device), **facts)
@@ -110,17 +121,46 @@ class Worker:
                 self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
     def do_ceilings(self) -> None:
-        from kernellab import trust
         from kernellab.timing import ceilings
+
+        measured, _, doubts = self._watched(lambda: ceilings.measure(self.device))
+        self.channel.send("ceilings", **measured, doubts=doubts)
+
+    def do_rates(self, quick: bool) -> None:
+        """Every bandwidth and matmul rate of the device, with the clock it held meanwhile."""
+        from kernellab.timing.rates import all_rates
+
+        rates, columns, doubts = self._watched(lambda: all_rates(self.device, quick=quick, between=self._sample))
+        clocks = [mhz for mhz in columns.get("sm_mhz" if self.device.type == "cuda" else "mhz", []) if mhz]
+        span = [min(clocks), max(clocks)] if clocks else None
+        self.channel.send("rates", rates=rates, clock_mhz=span, doubts=doubts)
+
+    def do_fill(self, grids: list[int], threads: int, shared_bytes: int, rounds: int) -> None:
+        """How long grids of equal blocks take."""
+        from kernellab.timing import filling
+
+        measured, _, doubts = self._watched(
+            lambda: filling.measure(
+                self.device, grids, threads, shared_bytes, rounds=rounds, between=self.telemetry.sample
+            )
+        )
+        self.channel.send("fill", **measured, doubts=doubts)
+
+    def _sample(self) -> None:
+        self.telemetry.sample(force=True)
+
+    def _watched(self, measure: Callable[[], Any]) -> tuple[Any, dict[str, list[Any]], list[str]]:
+        """What was measured, alone on the device; what the machine did meanwhile; what speaks against it."""
+        from kernellab import trust
 
         with timing_lock(self.channel, self.device):
             began = self.telemetry.now
             self.telemetry.sample(force=True)
-            measured = ceilings.measure(self.device)
+            measured = measure()
             self.telemetry.sample(force=True)
         columns = self.telemetry.columns(since=began)
         doubts = trust.reasons(columns, [], device=self.device.type, steady=None, interval=None)
-        self.channel.send("ceilings", **measured, doubts=[f"{d['name']}: {d['detail']}" for d in doubts])
+        return measured, columns, [f"{d['name']}: {d['detail']}" for d in doubts]
 
     def do_group(
         self,
@@ -192,6 +232,21 @@ class Worker:
 
         with timing_lock(self.channel, self.device):
             profile_group(self._task(op, case, seed), impls, series, rounds)
+
+    def do_inspect(
+        self, op: str, request: dict[str, Any], work: list[dict[str, Any]], passes: list[str], folder: str, apart: bool
+    ) -> None:
+        """What ways compile to, architecture by architecture: their own launches, captured and read.
+
+        `apart`: each in a fork of this process, as an author's code may remember what it asked of its device.
+        """
+        from kernellab.running.inspected import Inspector
+
+        for one in work:
+            inspector = Inspector(self.channel, self.ops[op], self.device, one["arch"], Path(folder), cpu=one["cpu"])
+            do = functools.partial(inspector.run, one["impls"], request, passes)
+            self.channel.send("architecture", arch=one["arch"])
+            self.channel.lend(do) if apart else do()
 
     def _task(self, op: str, case: dict[str, Any], seed: int) -> Task:
         from kernellab.running.task import Task

@@ -1,0 +1,78 @@
+"""Beginning a run: what is named, the folder it is kept in, and where its progress is told."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernellab.cli.options import project_defaults
+from kernellab.errors import UserError
+
+if TYPE_CHECKING:
+    from kernellab.running.record import Journal
+    from kernellab.running.settings import Settings
+
+
+def absolute(target: str) -> str:
+    """A file is remembered by its full path, so that a run can be resumed from anywhere."""
+    path, colon, op = target.partition(":")
+    return f"{Path(path).resolve()}{colon}{op}" if path.endswith(".py") and Path(path).is_file() else target
+
+
+def refuse_unknown_targets(targets: list[str]) -> None:
+    from kernellab.targets import resolve
+
+    for target in targets:
+        resolve(target)
+
+
+def begun(out: str | None, settings: Settings, prefix: str = "") -> Journal:
+    """A journal in a folder of its own: the one asked for, or runs/WHEN-NAME."""
+    from kernellab.machine.environment import environment
+    from kernellab.running.record import JOURNAL, SCHEMA, Journal
+
+    runs = project_defaults().get("runs", "runs")
+    folder = Path(out) if out else _fresh_folder(runs, prefix, settings.targets)
+    if (folder / JOURNAL).exists():
+        raise UserError(f"{folder} already holds a run: --resume {folder} goes on with it, or name another folder")
+    journal = Journal(folder)
+    journal.write(
+        "run",
+        schema=SCHEMA,
+        command=["klab", *sys.argv[1:]],
+        seed=settings.seed,
+        environment=environment(),
+        settings=settings.to_json(),
+        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    )
+    return journal
+
+
+def _fresh_folder(runs: str, prefix: str, targets: list[str]) -> Path:
+    when = time.strftime("%Y%m%d-%H%M%S")
+    name = prefix + "-".join(re.sub(r"\W+", "-", Path(t).stem if t.endswith(".py") else t) for t in targets)[:40]
+    folder = Path(runs) / f"{when}-{name}"
+    number = 2
+    while folder.exists():
+        folder = Path(runs) / f"{when}-{name}-{number}"
+        number += 1
+    return folder
+
+
+def progress_bar() -> Any:
+    from kernellab.reporting.progress import LiveProgress, PlainProgress
+    from kernellab.reporting.terminal import console
+
+    if sys.stderr.isatty():
+        return LiveProgress(console(stderr=True))
+    return PlainProgress()
+
+
+def shown(folder: Path) -> str:
+    try:
+        return str(folder.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)

@@ -1,0 +1,33 @@
+"""`klab inspect`: machine code, of an op's ways or of files that hold it."""
+
+from __future__ import annotations
+
+import argparse
+
+from kernellab.cli import inspect_files, inspect_op
+from kernellab.errors import UserError
+
+
+def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
+    sub.add_argument("target", nargs="*", help="an op, as for other verbs, or files: .ptx, .cubin, .sass")
+    sub.add_argument("--show", metavar="WHAT", help="facts (default), explain, source, sass; of an op ptx, ttgir… too")
+    sub.add_argument("--kernel", metavar="NAME", help="only this kernel")
+    sub.add_argument("--diff", nargs="*", metavar="A", help="compare two files, or two of triton@sm_90, cuda, RUN")
+    sub.add_argument("--html", metavar="FILE", help="write the explained PTX as a page")
+    sub.add_argument("--json", action="store_true", help="print one JSON document")
+    inspect_op.arguments(sub)
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    from kernellab.machinecode.files import is_code
+
+    if args.diff and any(is_code(name) for name in args.diff):  # `--diff a.ptx b.ptx` takes the files for its own
+        args.target, args.diff = [*args.target, *args.diff], []
+    if not args.target and not args.diff:
+        raise UserError("nothing to inspect: klab inspect gelu, or a file: kernel.ptx, a .cubin or .sass")
+    if not args.target or not any(is_code(target) for target in args.target):
+        return inspect_op.run(args, rest)
+    for target in args.target:
+        if not is_code(target):
+            raise UserError(f"{target!r} is no file of machine code, and the others are: name an op alone")
+    return inspect_files.run(args, rest)

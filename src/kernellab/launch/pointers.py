@@ -1,0 +1,16 @@
+"""A tensor as a kernel sees it: where its pointer points, and how well it is aligned."""
+
+from __future__ import annotations
+
+import torch
+from torch._subclasses import FakeTensor
+
+
+def pointer(tensor: torch.Tensor) -> str:
+    """`pointer to float32, 4096×1024, aligned to 16`. A meta tensor's address is its offset."""
+    address = (
+        0 if isinstance(tensor, FakeTensor) else tensor.data_ptr()
+    )  # a fake one has none, and is taken for aligned
+    aligned = next(n for n in (16, 8, 4, 2, 1) if address % n == 0)
+    sizes = "×".join(map(str, tensor.shape)) or "one element"
+    return f"pointer to {str(tensor.dtype).removeprefix('torch.')}, {sizes}, aligned to {aligned}"

@@ -1,0 +1,129 @@
+"""NVIDIA's GPUs by product: SMs, clocks, memory and caches, each with the document it comes from (gpus.toml).
+
+A GPU that is present is described by its driver; this is for the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernellab.errors import UserError
+from kernellab.machine.chips import Chip, chip
+
+
+@dataclass(frozen=True)
+class Source:
+    title: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One product. `stated_*` is what the vendor says; `pin_gbps` and `fp32_tflops` follow from the other facts."""
+
+    name: str
+    family: str
+    arch: str
+    sms: int
+    boost_mhz: int
+    memory_gb: float
+    memory_kind: str
+    bus_bits: int
+    pin_gbit: float  # Gbit/s of one data pin
+    stated_gbps: float
+    stated_fp32_tflops: float
+    sources: tuple[Source, ...]
+    aliases: tuple[str, ...] = ()
+    l2_bytes: int | None = None
+    tdp_w: int | None = None
+    note: str = ""
+    second: dict[str, Any] = field(default_factory=dict, hash=False)  # what another source says, by the names used here
+    second_source: Source | None = None
+
+    @property
+    def chip(self) -> Chip:
+        return chip(self.arch)
+
+    @property
+    def pin_gbps(self) -> float:
+        """Memory bandwidth in GB/s: every pin of the bus at its rate."""
+        return self.bus_bits * self.pin_gbit / 8
+
+    @property
+    def fp32_tflops(self) -> float:
+        return self.sms * self.chip.fp32_per_clock * self.boost_mhz / 1e6
+
+    def tensor_tflops(self, dtype: str) -> float | None:
+        """Dense products on the tensor cores at the boost clock; None where the architecture has none of the dtype."""
+        rate = self.chip.tensor_per_clock.get(dtype)
+        return None if rate is None else self.sms * rate * self.boost_mhz / 1e6
+
+
+def gpu(name: str) -> Gpu:
+    """The product of this name, as people write it: `a100`, `A100-SXM4-80GB`, `rtx 4090`, `NVIDIA H200`.
+
+    A family's name means its common variant; `variants` tells the others.
+    """
+    wanted = _plain(name)
+    for known in gpus():
+        if wanted in _names(known):
+            return known
+    for known in gpus():
+        if wanted == _plain(known.family):
+            return known
+    begins = [known for known in gpus() if wanted and _plain(known.name).startswith(wanted)]
+    if begins and len({known.family for known in begins}) == 1:
+        return begins[0]
+    names = {_plain(text): text for known in gpus() for text in (known.name, known.family)}
+    close = [names[plain] for plain in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
+    hint = f"did you mean {' or '.join(close)}?" if close else "klab device --list shows those that are"
+    raise UserError(f"no GPU {name!r} in the database: {hint}")
+
+
+def gpus() -> list[Gpu]:
+    """Every product known, oldest architecture first."""
+    return list(_database())
+
+
+def variants(name: str) -> list[Gpu]:
+    """The other products that `name` could mean: none where it names one exactly."""
+    found = gpu(name)
+    if _plain(name) in _names(found):
+        return []
+    return [other for other in gpus() if other.family == found.family and other.name != found.name]
+
+
+def _names(of: Gpu) -> set[str]:
+    return {_plain(text) for text in (of.name, *of.aliases)}
+
+
+def _plain(name: str) -> str:
+    """Letters and digits alone, without the brand: what differs in `NVIDIA A100-SXM4-80GB` and `a100 sxm4 80gb`."""
+    return re.sub(r"nvidia|geforce|quadro|tesla|rtx|[^a-z0-9]", "", name.lower())
+
+
+@functools.cache
+def _database() -> tuple[Gpu, ...]:
+    tables = tomllib.loads((Path(__file__).parent / "gpus.toml").read_text())
+    sources = {key: Source(**value) for key, value in tables["sources"].items()}
+    return tuple(_gpu(dict(entry), sources) for entry in tables["gpu"])
+
+
+def _gpu(entry: dict[str, Any], sources: dict[str, Source]) -> Gpu:
+    second = dict(entry.pop("second", {}))
+    origin = second.pop("source", None)
+    l2_mb = entry.pop("l2_mb", None)
+    entry["sources"] = tuple(sources[key] for key in entry["sources"])
+    entry["aliases"] = tuple(entry.get("aliases", ()))
+    return Gpu(
+        **entry,
+        l2_bytes=None if l2_mb is None else int(l2_mb * 2**20),
+        second=second,
+        second_source=sources[origin] if origin else None,
+    )

@@ -1,0 +1,202 @@
+"""Occupancy by CUDA's rules: held to NVIDIA's own calculator, to documented values, and to common sense."""
+
+import itertools
+import json
+import random
+import subprocess
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernellab.errors import UserError
+from kernellab.explaining.occupancy import occupancy, shared_for
+from kernellab.launch.cuda import include_folders
+from kernellab.machine import tools
+from kernellab.machine.chips import chip, chips
+
+# Reads one kernel per line, answers with the blocks that fit and what limits them: NVIDIA's header does the thinking.
+CALCULATOR = r"""
+#include <cstdio>
+#include "cuda_occupancy.h"
+int main() {
+  int major, minor, threads_sm, threads, registers, barriers;
+  size_t shared_sm, optin, reserved, shared;
+  while (scanf("%d %d %d %zu %zu %zu %d %d %zu %d", &major, &minor, &threads_sm, &shared_sm, &optin, &reserved,
+               &threads, &registers, &shared, &barriers) == 10) {
+    cudaOccDeviceProp device;
+    device.computeMajor = major;
+    device.computeMinor = minor;
+    device.maxThreadsPerBlock = 1024;
+    device.maxThreadsPerMultiprocessor = threads_sm;
+    device.regsPerBlock = device.regsPerMultiprocessor = 65536;
+    device.warpSize = 32;
+    device.sharedMemPerBlock = 48 << 10;
+    device.sharedMemPerMultiprocessor = shared_sm;
+    device.numSms = 1;
+    device.sharedMemPerBlockOptin = optin;
+    device.reservedSharedMemPerBlock = reserved;
+    cudaOccFuncAttributes kernel;
+    kernel.maxThreadsPerBlock = 1024;
+    kernel.numRegs = registers;
+    kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+    kernel.maxDynamicSharedSizeBytes = shared;
+    kernel.numBlockBarriers = barriers;
+    cudaOccDeviceState state;
+    cudaOccResult result;
+    cudaOccError error =
+        cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, threads, shared);
+    printf("%d\n", error ? -error : result.activeBlocksPerMultiprocessor);
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def nvidia(tmp_path_factory):
+    """NVIDIA's calculator, built from the header that comes with the CUDA runtime's package."""
+    compiler, folder = tools.cxx(), tmp_path_factory.mktemp("calculator")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    (folder / "main.cpp").write_text(CALCULATOR)
+    flags = [f"-I{path}" for path in include_folders()]
+    subprocess.run([compiler, "-w", "-O1", "main.cpp", "-o", "calculator", *flags], cwd=folder, check=True)
+
+    def ask(kernels):
+        lines = "\n".join(" ".join(map(str, line)) for line in kernels)
+        done = subprocess.run([folder / "calculator"], input=lines, capture_output=True, text=True, check=True)
+        return [int(line) for line in done.stdout.split()]
+
+    return ask
+
+
+def test_it_agrees_with_nvidias_own_calculator(nvidia):
+    """Every architecture; sizes on, beside and between the steps; 3000 kernels each."""
+    draw = random.Random(5)
+    asked = []
+    for known in chips():
+        for _ in range(3000):
+            threads = draw.choice([draw.randint(1, 1024), 32 * draw.randint(1, 32), 2 ** draw.randint(5, 10)])
+            registers = draw.choice([draw.randint(1, 255), 8 * draw.randint(1, 31)])
+            most = known.shared_per_block_bytes
+            shared = draw.choice([0, draw.randint(0, most), 1024 * draw.randint(0, most // 1024), most])
+            asked.append((known, threads, registers, shared, draw.choice([1, 1, 1, draw.randint(1, 16)])))
+    theirs = nvidia(
+        (
+            *k.capability,
+            k.threads_per_sm,
+            k.shared_per_sm_bytes,
+            k.shared_per_block_bytes,
+            k.shared_reserved_bytes,
+            *rest,
+        )
+        for k, *rest in asked
+    )
+    assert len(theirs) == len(asked)
+    for (known, threads, registers, shared, barriers), blocks in zip(asked, theirs, strict=True):
+        ours = occupancy(known, threads, registers, shared, barriers=barriers)
+        assert ours.blocks_per_sm == blocks, (known.arch, threads, registers, shared, barriers, ours)
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared", "blocks", "limiter"),
+    [
+        ("sm_80", 256, 64, 0, 4, "registers"),  # 64 × 256 × 4 is all 65536 registers
+        ("sm_90", 256, 40, 0, 6, "registers"),
+        ("sm_90", 1024, 32, 0, 2, "threads"),
+        ("sm_75", 1024, 32, 0, 1, "threads"),  # Turing holds 1024 threads
+        ("sm_86", 1024, 32, 0, 1, "threads"),  # 1536: a second block does not fit
+        ("sm_90", 32, 32, 0, 32, "blocks"),
+        ("sm_89", 32, 32, 0, 24, "blocks"),
+        ("sm_80", 128, 32, 163 * 1024, 1, "shared"),
+        ("sm_90", 128, 32, 113 * 1024, 2, "shared"),  # with the driver's kilobyte, exactly half of 228 KB
+        ("sm_90", 128, 32, 113 * 1024 + 1, 1, "shared"),
+    ],
+)
+def test_known_values(arch, threads, registers, shared, blocks, limiter):
+    found = occupancy(chip(arch), threads, registers, shared)
+    assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
+
+
+def test_what_cannot_be_launched_fits_no_block_and_says_why():
+    hopper = chip("sm_90")
+    assert occupancy(hopper, 1025, 16).remedy.startswith("a block has at most 1024 threads")
+    assert occupancy(hopper, 1024, 65).remedy == "64 registers per thread or fewer would let a block be launched at all"
+    shared = occupancy(hopper, 128, 32, 228 * 1024)
+    assert shared.blocks_per_sm == 0
+    assert "232448 bytes of shared memory per block or less" in shared.remedy
+    with pytest.raises(UserError, match="256 registers per thread: sm_90 has up to 255"):
+        occupancy(hopper, 128, 256)
+    with pytest.raises(UserError, match="sm_80 has no clusters"):
+        occupancy(chip("sm_80"), 128, 32, cluster=2)
+
+
+KERNELS = {
+    "known": st.sampled_from(chips()),
+    "threads": st.integers(1, 1024),
+    "registers": st.integers(1, 255),
+    "shared": st.integers(0, 64 * 1024),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(**KERNELS, more=st.integers(1, 64))
+def test_more_of_anything_never_fits_more_blocks(known, threads, registers, shared, more):
+    blocks = occupancy(known, threads, registers, shared).blocks_per_sm
+    assert occupancy(known, threads, min(registers + more, 255), shared).blocks_per_sm <= blocks
+    assert occupancy(known, threads, registers, shared + 64 * more).blocks_per_sm <= blocks
+    assert occupancy(known, threads + more, registers, shared).blocks_per_sm <= blocks
+
+
+@settings(max_examples=300, deadline=None)
+@given(**KERNELS)
+def test_what_is_allocated_fits_the_sm(known, threads, registers, shared):
+    found = occupancy(known, threads, registers, shared)
+    assert 0 <= found.fraction <= 1
+    assert found.warps_per_sm <= known.warps_per_sm
+    assert found.shared_split_bytes + found.l1_bytes == known.l1_and_shared_bytes
+    assert found.shared_split_bytes >= found.blocks_per_sm * (shared + known.shared_reserved_bytes)
+    assert found.limits[found.limiter] == found.blocks_per_sm
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared"),
+    list(
+        itertools.product(
+            ["sm_80", "sm_89", "sm_90"], [64, 128, 256, 384, 768], [24, 40, 64, 128, 200], [0, 20000, 60000]
+        )
+    ),
+)
+def test_the_remedy_holds(arch, threads, registers, shared):
+    """Whoever follows it gets more warps."""
+    known = chip(arch)
+    before = occupancy(known, threads, registers, shared)
+    words = before.remedy.replace(":", "").split()
+    if "fit" in words or "launched" in words:
+        number = {after: int(word) for word, after in itertools.pairwise(words) if word.isdigit()}
+        after = occupancy(known, threads, number.get("registers", registers), number.get("bytes", shared))
+        assert after.blocks_per_sm > before.blocks_per_sm
+    elif "over" in words:
+        size = int(words[words.index("over") + 1])
+        assert occupancy(known, size, registers, shared).warps_per_sm > before.warps_per_sm
+    elif before.limiter == "blocks":
+        size = int(words[words.index("threads") - 1])
+        assert occupancy(known, size, registers, shared).warps_per_sm > before.warps_per_sm
+    else:
+        assert before.fraction == 1 or words[0] == "smaller", before.remedy
+
+
+def test_an_occupancy_is_plain_data():
+    assert json.loads(json.dumps(asdict(occupancy(chip("sm_90"), 256, 64))))["limits"]["registers"] == 4
+
+
+@pytest.mark.parametrize("known", chips(), ids=lambda c: c.arch)
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4])
+def test_shared_memory_can_be_asked_for_so_that_exactly_so_many_blocks_fit(known, blocks):
+    assert occupancy(known, 256, 32, shared_for(known, 256, 32, blocks)).blocks_per_sm == blocks
+
+
+def test_more_blocks_than_fit_cannot_be_had():
+    with pytest.raises(UserError, match="9 blocks of 256 threads cannot be had on an SM of sm_90: 8 fit"):
+        shared_for(chip("sm_90"), 256, 32, 9)
