@@ -36,4 +36,4 @@ test: lint
 
 # Users have no CUDA toolkit: the tests marked `bare` pass again with every trace of one hidden.
 bare: $(READY)
-	tests/without_cuda_toolkit.sh $(BIN)/pytest -m "bare and not gpu"
+	OMP_NUM_THREADS=1 tests/without_cuda_toolkit.sh $(BIN)/pytest -m "bare and not gpu" -n 2

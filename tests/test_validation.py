@@ -10,8 +10,6 @@ from kernellab.machine.environment import device_identity, machine_class
 from kernellab.validation import repeat
 from kernellab.validation.summary import WAYS, summarise, variations
 
-pytestmark = pytest.mark.clocked
-
 CASE = {"dims": {"R": 105, "N": 8}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
 WOBBLE = [0.999, 1.001, 1.0, 1.0005, 0.9995, 1.0, 1.001, 0.999] * 4
 
