@@ -23,7 +23,7 @@ ALLOWED = {
     "machine": GROUND | {"launch"},  # the doctor tries a build
     "inputs": GROUND,
     "compare": set(),
-    "verdict": PURE,
+    "verdict": PURE | {"explaining"},
     "intervals": set(),
     "memory": set(),
     "passes": GROUND | {"inputs"},

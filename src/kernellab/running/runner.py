@@ -27,7 +27,7 @@ _QUICK_ELEMENTS = 1 << 18  # of an input, in a quick check
 _CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed
 _KEPT = {
     *("check", "cost", "round", "timed", "discard", "fault", "guard", "begin", "end"),
-    *("kernels", "inside", "built", "memory", "spent"),
+    *("kernels", "inside", "traffic", "built", "memory", "spent"),
 }
 
 
@@ -175,7 +175,7 @@ class Runner:
             )
         wanted = "time" in self.settings.stages and not self.settings.only_times and groups
         ceilings = self._ceilings(identity) if wanted else None
-        facts = {k: self._posts[0].device[k] for k in ("device", "torch", "cuda", "peaks")}
+        facts = {k: self._posts[0].device[k] for k in ("device", "torch", "cuda", "peaks", "gpu")}
         named = {"name": identity, "class": kind, "key": key}
         self.journal.write("machine", machine={**facts, **named, "ceilings": ceilings})
 
