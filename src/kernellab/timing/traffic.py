@@ -23,7 +23,8 @@ _FRESH = ("empty", "new_empty", "resize", "set", "detach", "lift", "alias")
 
 def traffic(call: Callable[[], Any]) -> list[Moved]:
     """The operators of one call, in order: `op`, `read_bytes`, `write_bytes`."""
-    with _Seen() as seen, torch.no_grad():
+    seen = _Seen()
+    with seen, torch.no_grad():
         call()
     return seen.moved
 
