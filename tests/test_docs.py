@@ -44,6 +44,15 @@ def test_the_recorded_session_goes_as_written(tmp_path):
     assert f"{command}\n{first}{shown}" == recorded
 
 
+@pytest.mark.parametrize("page", ["device.md", "waves.md"])
+def test_what_the_database_and_the_model_say_is_what_is_printed_today(page, klab):
+    shown = [block for block in blocks(ROOT / "docs" / page, "") if block.startswith("$ klab")]
+    assert len(shown) >= 2
+    for command, _, printed in (block.partition("\n") for block in shown):
+        told = klab(*command.removeprefix("$ klab ").split()).out
+        assert sorted(told.split()) == sorted(printed.split()), command  # lines are broken to fit the page
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)

@@ -34,6 +34,7 @@ ALLOWED = {
     "targets": GROUND,
     "catalogue": GROUND | {"targets"},
     "launch": GROUND | {"machinecode"},
+    "code": GROUND | {"launch"},
     "machinecode": GROUND,
     "checking": TENSORS,
     "timing": GROUND | PURE | {"inputs", "launch", "memory"},

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import occupancy
+from kernellab.explaining.occupancy import occupancy, shared_for
 from kernellab.launch.cuda import include_folders
 from kernellab.machine import tools
 from kernellab.machine.chips import chip, chips
@@ -191,3 +191,14 @@ def test_the_remedy_holds(arch, threads, registers, shared):
 
 def test_an_occupancy_is_plain_data():
     assert json.loads(json.dumps(asdict(occupancy(chip("sm_90"), 256, 64))))["limits"]["registers"] == 4
+
+
+@pytest.mark.parametrize("known", chips(), ids=lambda c: c.arch)
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4])
+def test_shared_memory_can_be_asked_for_so_that_exactly_so_many_blocks_fit(known, blocks):
+    assert occupancy(known, 256, 32, shared_for(known, 256, 32, blocks)).blocks_per_sm == blocks
+
+
+def test_more_blocks_than_fit_cannot_be_had():
+    with pytest.raises(UserError, match="9 blocks of 256 threads cannot be had on an SM of sm_90: 8 fit"):
+        shared_for(chip("sm_90"), 256, 32, 9)

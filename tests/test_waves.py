@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import SRC
+from kernellab.cli import run
 from kernellab.errors import UserError
 from kernellab.explaining.occupancy import occupancy
 from kernellab.explaining.waves import BOUNDS, Tiling, sweep, waves
+from kernellab.launch.cuda import kernel
 from kernellab.machine.chips import chip
 
 pytestmark = pytest.mark.untimed
@@ -94,6 +97,30 @@ def test_no_grid_is_better_than_perfect_and_more_neighbours_needed_is_never_bett
         assert low - 1e-12 <= found.efficiency <= high + 1e-12
 
 
+def simulated(blocks, sms, b, k):
+    """The time of a grid, step by step: blocks go to the SM with most room, `n` on an SM each run at 1/max(n, k)."""
+    waiting, now = blocks, 0.0
+    left = [[] for _ in range(sms)]  # what remains of the blocks on each SM
+    while waiting or any(left):
+        while waiting and len(emptiest := min(left, key=len)) < b:
+            emptiest.append(1.0)
+            waiting -= 1
+        step = min(min(sm) * max(len(sm), k) for sm in left if sm)
+        now += step
+        left = [[rest for work in sm if (rest := work - step / max(len(sm), k)) > 1e-9] for sm in left]
+    return now
+
+
+@settings(max_examples=150, deadline=None)
+@given(blocks=st.integers(1, 80), sms=st.integers(1, 9), ilp=st.integers(1, 4), threads=st.sampled_from([64, 128, 256]))
+def test_the_formula_is_what_blocks_handed_out_one_by_one_come_to(blocks, sms, ilp, threads):
+    held = occupancy(AMPERE, threads, 128)
+    for bound in ("compute", "latency"):
+        found = waves(blocks, sms, held, AMPERE, bound=bound, ilp=ilp)
+        time = simulated(blocks, sms, found.blocks_per_sm, found.busy_blocks)
+        assert found.efficiency == pytest.approx(blocks / sms / time)
+
+
 def test_the_tiles_of_a_product_are_a_grid():
     whole = Tiling(4096, 4096, 128, 256)
     assert (whole.blocks, whole.useful) == (512, 1)
@@ -152,7 +179,7 @@ def test_a_range_is_drawn(klab, tmp_path):
     assert "108 → 112 (100 → 52 %)" in seen.out
     drawn = (tmp_path / "saw.svg").read_text()
     assert "A100 SXM4 80GB" in drawn
-    assert "predicted efficiency" in drawn
+    assert "efficiency, %" in drawn
 
 
 def test_products_in_tiles(klab):
@@ -161,6 +188,38 @@ def test_products_in_tiles(klab):
     many = klab("waves", "--gpu", "h100", "--matmul", "512:8192:256", "--tile", "128x256", "--json")
     grids = json.loads(many.out)[0]["grids"]
     assert [g["tiling"]["m"] for g in grids] == list(range(512, 8193, 256))
+
+
+@pytest.fixture
+def gpu_present(monkeypatch):
+    """A stand-in for a GPU of 108 SMs that behaves as predicted, but for one grid."""
+
+    def fill(grids, threads, shared_bytes, *, rounds):
+        found = [
+            {"blocks": blocks, "ms": float(-(-blocks // 108)) * (1.25 if blocks == 218 else 1)} for blocks in grids
+        ]
+        return {"block_ms": 1.0, "grids": found, "doubts": ["clock-moved: it did"]}
+
+    here = {"name": "NVIDIA Stand-in", "arch": "sm_80", "sms": 108}
+    monkeypatch.setattr("kernellab.running.present.present", lambda: here)
+    monkeypatch.setattr("kernellab.running.present.fill", fill)
+
+
+def test_what_is_measured_stands_beside_what_is_predicted(gpu_present, capsys):
+    assert run(["waves", "--blocks", "216,217,218", "--regs", "64", "--measure"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "NVIDIA Stand-in, measured" in said
+    assert "within 10 % of the prediction at 2 of 3 grids; at 218 blocks 67 % were predicted and 54 % measured" in said
+    assert "not to be trusted: clock-moved: it did" in said
+    assert run(["waves", "--blocks", "216", "--regs", "64", "--measure", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["grids"][0]["measured"]["efficiency"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_the_kernels_that_measure_compile(arch):
+    for file, name in (("busy.cu", "busy"), ("reading.cu", "read_all")):
+        assert kernel(SRC / "kernellab" / "timing" / file, name).compile(arch).code
 
 
 @pytest.mark.parametrize(
@@ -178,6 +237,7 @@ def test_products_in_tiles(klab):
         (("--blocks", "0"), "at least 1"),
         (("--blocks", "8", "--plot", "saw.png"), "draws a range"),
         (("--blocks", "1:9", "--plot", "saw.pdf"), ".png or .svg"),
+        (("--blocks", "8", "--measure"), "leave out --gpu"),
     ],
 )
 def test_a_bad_request_is_one_sentence(klab, args, said):

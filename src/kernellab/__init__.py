@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernellab import ops as ops
+    from kernellab.code import ptx as ptx
     from kernellab.declare import Cost as Cost
     from kernellab.declare import cases as cases
     from kernellab.declare import index as index
@@ -40,6 +41,7 @@ _FUNCTIONS = {
     "check": "kernellab.verify",
     "check_equal": "kernellab.helpers",
     "get_device": "kernellab.helpers",
+    "ptx": "kernellab.code",
     "run_operation1": "kernellab.helpers",
     "run_operation2": "kernellab.helpers",
 }

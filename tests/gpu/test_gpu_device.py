@@ -1,18 +1,15 @@
 """The GPU present: described as its driver does, held to the tables, measured; occupancy as the driver counts it."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
 
 from kernellab.explaining.occupancy import occupancy
-from kernellab.launch.cuda import kernel
 from kernellab.machine.chips import chip
+from kernellab.timing.filling import _BUSY
 
 pytestmark = pytest.mark.gpu
-
-WORK = Path(__file__).parents[2] / "benchmarks" / "waves.cu"
 
 
 @pytest.fixture
@@ -53,9 +50,23 @@ def test_measured_rates_are_below_the_vendors_and_l2_above_memory(klab):
 @pytest.mark.parametrize("shared", [0, 1000, 20000, 48 * 1024])
 def test_occupancy_is_the_drivers(facts, threads, shared):
     known = chip(f"{facts.major}.{facts.minor}")
-    work = kernel(WORK, "work")
-    work(1, 32, torch.zeros(1, device="cuda"), 1)
-    loaded = work._load(torch.cuda.current_device())
+    _BUSY(1, 32, torch.zeros(1, device="cuda"), 1)
+    loaded = _BUSY._load(torch.cuda.current_device())
     theirs = loaded.occupancy.max_active_blocks_per_multiprocessor(threads, shared)
     ours = occupancy(known, threads, loaded.attributes.num_regs, loaded.attributes.shared_size_bytes + shared)
     assert ours.blocks_per_sm == theirs
+
+
+def test_the_kernel_that_fills_sms_leaves_residency_to_shared_memory():
+    _BUSY(1, 32, torch.zeros(1, device="cuda"), 1)
+    assert _BUSY._load(torch.cuda.current_device()).attributes.num_regs <= 32
+
+
+def test_a_tail_costs_what_was_predicted(klab, facts):
+    sms = facts.multi_processor_count
+    grids = [sms, sms + 1, 2 * sms, 2 * sms + 1]
+    asked = ["--blocks", ",".join(map(str, grids)), "--threads", "256", "--shared", "100000"]
+    (entry,) = json.loads(klab("waves", *asked, "--measure", "--json").out)
+    for grid in entry["grids"]:
+        print(grid["blocks"], grid["compute"]["efficiency"], grid["measured"]["efficiency"])
+        assert grid["measured"]["efficiency"] == pytest.approx(grid["compute"]["efficiency"], rel=0.10)

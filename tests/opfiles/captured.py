@@ -55,8 +55,14 @@ def _(x):
     return Doubled.apply(x)
 
 
-CONFIGS = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((128, 2), (256, 4), (1 << 21, 4))]
-tuned = triton.autotune(CONFIGS, key=["n"])(twice)
+@triton.autotune(
+    [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((128, 2), (256, 4), (4096, 4))], key=["n"]
+)
+@triton.jit
+def tuned(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK <= 1024, "too wide")
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
 
 
 @double.impl("triton-tuned")

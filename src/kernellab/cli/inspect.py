@@ -10,9 +10,7 @@ from kernellab.errors import UserError
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("target", nargs="*", help="an op, as for other verbs, or files: .ptx, .cubin, .sass")
-    sub.add_argument(
-        "--show", metavar="WHAT", help="facts (default), explain, source, sass; of an op any level too: ptx"
-    )
+    sub.add_argument("--show", metavar="WHAT", help="facts (default), explain, source, sass; of an op ptx, ttgir… too")
     sub.add_argument("--kernel", metavar="NAME", help="only this kernel")
     sub.add_argument("--diff", nargs="*", metavar="A", help="compare two files, or two of triton@sm_90, cuda, RUN")
     sub.add_argument("--html", metavar="FILE", help="write the explained PTX as a page")

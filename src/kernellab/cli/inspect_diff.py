@@ -39,14 +39,12 @@ class Side:
 
 
 def side(text: str) -> Side:
-    path, colon, rest = text.rpartition(":")
+    path, _, rest = text.rpartition(":")
     run = next((Path(p) for p in (text, path) if p and Path(p).is_dir()), None)
     spec = "" if run is not None and str(run) == text.rstrip("/") else rest if run is not None else text
     found = re.fullmatch(r"([^@#]*)(?:@([^@#]+))?(?:#(\d+))?", spec)
     if not found or (run is None and not found[1]):
-        raise UserError(
-            f"cannot read --diff {text!r}: a way, triton@sm_90, a configuration, triton#2, or a run's folder"
-        )
+        raise UserError(f"cannot read --diff {text!r}: write a way, triton@sm_90, triton#2, or a run's folder")
     return Side(text, run, found[1], chip(found[2]).arch if found[2] else "", int(found[3]) if found[3] else None)
 
 
@@ -105,9 +103,8 @@ def _paired(sides: list[Side], found: list[list[Found]]) -> list[tuple[Found, Fo
     others = {key(kernel): (kernel, folder) for kernel, folder in right}
     pairs = [(one, others[key(one[0])]) for one in left if key(one[0]) in others]
     if not pairs:
-        raise UserError(
-            f"--diff: {len(left)} kernels of {sides[0].text} and {len(right)} of {sides[1].text}: name one each"
-        )
+        counts = " and ".join(f"{len(some)} of {one.text}" for some, one in zip(found, sides, strict=True))
+        raise UserError(f"--diff: kernels that do not pair up, {counts}: name one each, triton@sm_90#2")
     return pairs
 
 

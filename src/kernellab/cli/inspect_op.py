@@ -33,6 +33,7 @@ def arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
     sub.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds without a sign of life (60)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-inspect-NAME)")
+    sub.add_argument("--export", metavar="FILE", help="write an op file of the Triton that torch.compile generates")
     sub.add_argument("--timings", metavar="RUN", help="with --diff: how long the two took in an earlier run")
     sub.epilog = "Named dims are options too: --N 1024. No GPU is needed, nor a CUDA toolkit."
 
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     record, folder = _inspected(args, _settings(args, rest))
     if args.kernel is not None:
         _keep(record, args.kernel)
+    if args.export:
+        _export(record, folder, Path(args.export))
     if args.html:
         _write_page(record, folder, Path(args.html))
     if args.json:
@@ -129,12 +132,10 @@ def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _keep(record: dict[str, Any], name: str) -> None:
-    """Only the kernels of one name, as its author or as the linker knows it."""
+    """Only the kernels of one name, with or without the arguments of a template."""
     known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
     for entry in record["code"]:
-        entry["kernels"] = [
-            k for k in entry["kernels"] if name in (k["name"], k["name"].split("<")[0], k.get("symbol"))
-        ]
+        entry["kernels"] = [k for k in entry["kernels"] if name in (k["name"], k["name"].partition("<")[0])]
     if not any(entry["kernels"] for entry in record["code"]):
         raise UserError(f"no kernel {name!r}: {nearest(name, known)}")
 
@@ -190,6 +191,21 @@ def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
         raise UserError(f"--html writes one kernel's page, {len(found)} were read: --impl, --arch and --kernel choose")
     (one,) = found
     path.write_text(page(one.name, explained(one), one.facts, [*one.notes, *problems(one)]))
+
+
+def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
+    from kernellab.reporting.inspected import kernels
+
+    found = kernels(record)
+    files = list(dict.fromkeys(k["files"]["export"] for k in found if "export" in k["files"]))
+    if len(files) != 1:
+        why = next((k["not_exported"] for k in found if k.get("not_exported")), None) or _reasons(record)
+        several = f"{len(files)} could be written: --impl, --arch and one case choose" if files else why
+        raise UserError(f"--export writes one op file of a way of torch.compile: {several}")
+    if path.exists():
+        raise UserError(f"--export {path}: there is such a file already; name another")
+    path.write_text((folder / files[0]).read_text())
+    print(f"wrote {path}: klab run {path} checks and times it", file=sys.stderr)
 
 
 def _reasons(record: dict[str, Any]) -> str:

@@ -109,5 +109,5 @@ def options_in(texts: list[str]) -> dict[str, list[str]]:
 
 KNOWN = (
     *("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "cells", "out", "quick"),
-    *("debug", "json", "resume", "refresh-ceilings", "break", "arch", "show"),
+    *("debug", "json", "resume", "refresh-ceilings", "break", "arch", "show", "diff", "export"),
 )

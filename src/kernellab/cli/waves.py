@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kernellab.machine.chips import Chip
 
 _THREADS, _REGISTERS = 256, 32
+_ROUNDS = 9  # of --measure
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
@@ -28,6 +29,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--matmul", metavar="MxN", help="a product in tiles: 4096x4096, or squares 512:8192:256")
     sub.add_argument("--tile", metavar="MxN", help="the tile of a block, with --matmul: 128x256")
     sub.add_argument("--ilp", type=int, default=4, metavar="N", help="independent instructions of a warp (default 4)")
+    sub.add_argument("--measure", action="store_true", help="time such grids on the GPU present, beside the prediction")
     sub.add_argument("--plot", metavar="FILE", help="draw a range to FILE.png or FILE.svg")
     sub.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -41,10 +43,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     grids = _grids(args)
     if args.plot and (Path(args.plot).suffix not in (".png", ".svg") or len(grids) < 2):
         raise UserError(f"--plot {args.plot}: draws a range (--blocks 64:1024:4) to a file .png or .svg")
+    if args.measure and args.gpu is not None:
+        raise UserError("--measure times the GPU present: leave out --gpu")
     asked, found = _asked(args), []
     for gpu in _gpus(args.gpu):
         held = _held(asked, gpu["chip"], args.cluster)
-        found.append(_plain({**gpu, "occupancy": held, "grids": [_grid(g, gpu, held, args.ilp) for g in grids]}))
+        told = [_grid(g, gpu, held, args.ilp) for g in grids]
+        doubts = _measure(told, asked["threads"], gpu, held) if args.measure else []
+        found.append(_plain({**gpu, "occupancy": held, "grids": told, "doubts": doubts}))
     if args.json:
         print(json.dumps(found, indent=1))
     else:
@@ -123,7 +129,23 @@ def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int) ->
     blocks = grid if isinstance(grid, int) else grid.blocks
     by = {bound: waves(blocks, gpu["sms"], held, gpu["chip"], bound=bound, ilp=ilp) for bound in BOUNDS}
     tiling = None if isinstance(grid, int) else {**asdict(grid), "useful": grid.useful}
-    return {"blocks": blocks, "tiling": tiling, **{bound: asdict(found) for bound, found in by.items()}}
+    told = {bound: asdict(found) for bound, found in by.items()}
+    return {"blocks": blocks, "tiling": tiling, "measured": None, **told}
+
+
+def _measure(grids: list[dict[str, Any]], threads: int, gpu: dict[str, Any], held: Occupancy) -> list[str]:
+    """Adds `measured` to each grid: compute-bound blocks of which as many fit. Returns what speaks against it."""
+    from kernellab.explaining.occupancy import shared_for
+    from kernellab.running.present import fill
+
+    # The kernel that is timed has few registers: shared memory is asked for so that as many of its blocks fit.
+    shared = shared_for(gpu["chip"], threads, _REGISTERS, held.blocks_per_sm)
+    found = fill([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
+    for grid, timed in zip(grids, found["grids"], strict=True):
+        ideal_ms = timed["blocks"] / gpu["sms"] * found["block_ms"]
+        grid["measured"] = {"ms": timed["ms"], "block_ms": found["block_ms"], "efficiency": ideal_ms / timed["ms"]}
+    doubts: list[str] = found["doubts"]
+    return doubts
 
 
 def _plain(entry: dict[str, Any]) -> dict[str, Any]:

@@ -61,6 +61,18 @@ def occupancy(
     )
 
 
+def shared_for(chip: Chip, threads: int, registers: int, blocks: int) -> int:
+    """The shared memory per block, in bytes, with which exactly so many blocks fit."""
+    if blocks < 1:
+        raise UserError(f"{blocks} blocks on an SM: at least 1")
+    room = chip.shared_per_sm_bytes // blocks // chip.shared_unit_bytes * chip.shared_unit_bytes
+    asked = max(0, min(room - chip.shared_reserved_bytes, chip.shared_per_block_bytes))
+    found = occupancy(chip, threads, registers, asked).blocks_per_sm
+    if found != blocks:
+        raise UserError(f"{blocks} blocks of {threads} threads cannot be had on an SM of {chip.arch}: {found} fit")
+    return asked
+
+
 def _plausible(chip: Chip, threads: int, registers: int, shared_bytes: int, cluster: int, barriers: int) -> None:
     if threads < 1:
         raise UserError(f"a block of {threads} threads: it has at least 1")

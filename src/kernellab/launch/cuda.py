@@ -259,8 +259,8 @@ def _require_nvcc() -> None:
         raise UserError(f"building CUDA host code {reason}")
     if interceptor is not None:
         raise OutOfSight(
-            "host code built by nvcc launches its kernels itself, out of sight: it needs nvcc and a GPU, and its machine "
-            "code is in the module it builds there (kl.cuda.kernel would show it here)"
+            "host code built by nvcc launches its kernels itself, out of sight: it needs nvcc and a GPU, and its "
+            "machine code is in the module it builds there (kl.cuda.kernel would show it here)"
         )
 
 

@@ -202,5 +202,5 @@ def _refused(tuner: Any, recorder: _Recorder, chosen: dict[str, Any], error: Exc
         code={},
         build_s=0.0,
         tuned=recorder.tuned,
-        refusal=str(error).strip().splitlines()[0],
+        refusal=str(error).strip().splitlines()[-1],
     )

@@ -34,7 +34,7 @@ class Chip:
     shared_splits: tuple[int, ...]  # bytes of it that may be shared memory
     fp32_per_clock: int
     fp64_per_clock: int | None
-    tensor_per_clock: Mapping[str, int] = field(hash=False)  # by dtype; a dtype that is missing has no tensor cores
+    tensor_per_clock: Mapping[str, int] = field(hash=False)  # by dtype; one that is missing has none, or is not known
     shared_reserved_bytes: int = 1 * _KB  # per block, for the driver
     shared_unit_bytes: int = 128
     special_per_clock: int = 16  # results of exp2, log2, rsqrt, sin, tanh
@@ -214,6 +214,7 @@ _CHIPS = {
             fp32_per_clock=256,
             fp64_per_clock=None,  # cut down, and int8 with it: by how much no table of NVIDIA's says
             tensor_per_clock={"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp8": 16384},  # B300: as B200, more in fp4
+            special_per_clock=32,  # NVIDIA's account of Blackwell Ultra: 10.7 T exponentials/s, twice Blackwell's
             max_cluster=16,
             barriers_per_sm=64,
         ),

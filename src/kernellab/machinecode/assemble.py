@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import tempfile
@@ -65,6 +66,7 @@ def _try(tool: str, ptx: str, target: str) -> Assembled | str:
         return Assembled(result.read_bytes(), log, f"{Path(tool).name} {release(tool)}".strip())
 
 
+@functools.cache
 def release(tool: str) -> str:
     """`12.8`, as the tool tells it."""
     said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout

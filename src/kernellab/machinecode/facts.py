@@ -91,11 +91,14 @@ class Facts:
         return sum(self.instructions.values())
 
 
-def facts(cubin: bytes, ptx: str = "", kernel: str | None = None, spill_log: str = "") -> list[Facts]:
+def facts(
+    cubin: bytes, ptx: str = "", kernel: str | None = None, spill_log: str = "", disassembly: str = ""
+) -> list[Facts]:
     """Facts about every kernel of a cubin, or about one.
 
     `ptx` is what the cubin was made from and `spill_log` what `ptxas -v` said: with either, spills are told
-    from arrays in local memory. Raises `UserError` where the cubin is damaged or nothing can disassemble it.
+    from arrays in local memory. A `disassembly` at hand saves making one. Raises `UserError` where the cubin is
+    damaged or nothing can disassemble it.
     """
     read = read_cubin(cubin)
     names = [found.name for found in read.kernels]
@@ -103,7 +106,7 @@ def facts(cubin: bytes, ptx: str = "", kernel: str | None = None, spill_log: str
         raise UserError(f"no kernel {kernel!r} in this cubin: {nearest(kernel, names)}")
     module = parse_ptx(ptx) if ptx else PtxModule()
     entries = {entry.name: entry for entry in module.kernels}
-    sass = parse_sass(disassemble(cubin))
+    sass = parse_sass(disassembly or disassemble(cubin))
     bodies = {function.name: function.body for function in sass.functions}
     found = []
     for one in read.kernels:

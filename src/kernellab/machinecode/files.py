@@ -60,10 +60,10 @@ def open_code(path: Path) -> Listing:
 
 
 def listing_of_cubin(name: str, cubin: bytes, ptx: str = "") -> Listing:
-    found = facts(cubin, ptx)
+    text = disassemble(cubin)
+    found = facts(cubin, ptx, disassembly=text)
     if not found:
         raise UserError(f"{name} holds no kernel")
-    text = disassemble(cubin)
     module = parse_sass(text)
     return Listing(name, text, found, parse_ptx(ptx) if ptx else None, module, text, [], module.problems)
 
@@ -77,8 +77,8 @@ def listing_of_ptx(name: str, text: str) -> Listing:
     found = Listing(name, text, [], module, problems=module.problems)
     try:
         built = assemble(text, module.target)
-        found.facts = facts(built.cubin, text, spill_log=built.log)
         found.sass_text = disassemble(built.cubin)
+        found.facts = facts(built.cubin, text, spill_log=built.log, disassembly=found.sass_text)
     except UserError as error:
         found.facts = facts_of_ptx(module)
         found.notes.append(f"{error.message}: facts from the PTX alone, whose registers are virtual")

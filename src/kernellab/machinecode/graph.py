@@ -14,6 +14,7 @@ _ENDS = {"ret", "exit", "RET", "EXIT", "trap", "KILL"}
 _JUMPS = {"bra", "BRA", "JMP"}
 _INDIRECT = {"brx", "BRX", "JMX", "BRXU", "JMXU"}
 _CALLS = {"CALL"}
+_MOST_LOOPS = 500
 
 
 @dataclass
@@ -50,19 +51,20 @@ def hottest(loops: list[Loop]) -> Loop | None:
 
 
 def find_loops(body: list[Line]) -> list[Loop]:
-    """Every natural loop, outer before inner."""
+    """Every natural loop, outer before inner; the first few hundred of damaged code that has thousands."""
     blocks = build_blocks(body)
     order = _reachable(blocks)
-    above = _dominators(blocks, order)
-    members: dict[int, set[int]] = {}
     before: list[list[int]] = [[] for _ in blocks]
     for i in order:
         for j in blocks[i].leads_to:
             before[j].append(i)
+    dominates = _Dominance(order, before)
+    ends: dict[int, list[int]] = {}
     for i in order:
         for header in blocks[i].leads_to:
-            if _dominates(header, i, above):
-                members.setdefault(header, {header}).update(_natural(header, i, before))
+            if dominates(header, i):
+                ends.setdefault(header, []).append(i)
+    members = {header: _natural(header, ends[header], before) for header in list(ends)[:_MOST_LOOPS]}
     found = []
     for header, inside in members.items():
         depth = sum(header in other for other in members.values())
@@ -162,53 +164,62 @@ def _reachable(blocks: list[Block]) -> list[int]:
     return done[::-1]
 
 
-def _dominators(blocks: list[Block], order: list[int]) -> dict[int, int]:
-    """Each reachable block's immediate dominator (Cooper, Harvey and Kennedy, 2001)."""
-    rank = {block: i for i, block in enumerate(order)}
-    before: dict[int, list[int]] = {block: [] for block in order}
-    for block in order:
-        for to in blocks[block].leads_to:
-            before[to].append(block)
-    above = {0: 0}
-    changed = True
-    while changed:
-        changed = False
+class _Dominance:
+    """Whether all ways to one block lead through another (dominators after Cooper, Harvey and Kennedy, 2001)."""
+
+    def __init__(self, order: list[int], before: list[list[int]]) -> None:
+        rank = {block: i for i, block in enumerate(order)}
+        above = {0: 0}
+        changed = True
+        while changed:
+            changed = False
+            for block in order[1:]:
+                known = [b for b in before[block] if b in above]
+                new = known[0]
+                for other in known[1:]:
+                    new = _meet(other, new, above, rank)
+                if above.get(block) != new:
+                    above[block] = new
+                    changed = True
+        # A block's place among those below it, as an interval: one comparison answers instead of a walk upwards.
+        below: dict[int, list[int]] = {block: [] for block in order}
         for block in order[1:]:
-            known = [b for b in before[block] if b in above]
-            new = known[0]
-            for other in known[1:]:
-                a, b = other, new
-                while a != b:
-                    while rank[a] > rank[b]:
-                        a = above[a]
-                    while rank[b] > rank[a]:
-                        b = above[b]
-                new = a
-            if above.get(block) != new:
-                above[block] = new
-                changed = True
-    return above
+            below[above[block]].append(block)
+        self._first: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        stack = [(0, iter(below[0]))]
+        self._first[0] = 0
+        while stack:
+            block, rest = stack[-1]
+            child = next(rest, None)
+            if child is None:
+                self._last[block] = len(self._first)
+                stack.pop()
+            else:
+                self._first[child] = len(self._first)
+                stack.append((child, iter(below[child])))
+
+    def __call__(self, header: int, block: int) -> bool:
+        return self._first[header] <= self._first[block] < self._last[header]
 
 
-def _dominates(header: int, block: int, above: dict[int, int]) -> bool:
-    while block != header:
-        if block == 0:
-            return False
-        block = above[block]
-    return True
+def _meet(a: int, b: int, above: dict[int, int], rank: dict[int, int]) -> int:
+    while a != b:
+        while rank[a] > rank[b]:
+            a = above[a]
+        while rank[b] > rank[a]:
+            b = above[b]
+    return a
 
 
-def _natural(header: int, end: int, before: list[list[int]]) -> set[int]:
-    """Every block from which the loop's end is reached without passing its header."""
-    inside, todo = {header, end}, [end]
+def _natural(header: int, ends: list[int], before: list[list[int]]) -> set[int]:
+    """Every block from which one of the loop's ends is reached without passing its header."""
+    inside, todo = {header, *ends}, [end for end in ends if end != header]
     while todo:
-        block = todo.pop()
-        if block == header:
-            continue
-        for b in before[block]:
-            if b not in inside:
-                inside.add(b)
-                todo.append(b)
+        for block in before[todo.pop()]:
+            if block not in inside:
+                inside.add(block)
+                todo.append(block)
     return inside
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kernellab.machinecode.classes import classify
 from kernellab.machinecode.instructions import Instruction
 
+_LOCAL = ("local_store", "local_load")
 # How many fp32 results an SM gives for each fp64 one, by compute capability.
 # CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions".
 _FP32_PER_FP64 = {75: 32, 80: 2, 86: 64, 89: 64, 90: 2, 100: 2, 120: 64}
@@ -31,9 +32,9 @@ def _doubles(arch: str, code: Sequence[Instruction], mix: dict[str, int]) -> str
         return ""
     number = re.search(r"\d+", arch)
     ratio = _FP32_PER_FP64.get(int(number.group())) if number else None
-    rate = f"; {arch} gives one fp64 result in the time of {ratio} in fp32" if ratio else ""
+    rate = f" {arch} gives one fp64 result in the time of {ratio} in fp32" if ratio else ""
     where = _where(code, "fp64")
-    return f"{doubles} fp64 instructions beside {floats} in fp32 or fp16{where}: a double constant or a cast?{rate}"
+    return f"{_count(doubles, 'fp64 instruction')} beside {floats} in fp32 or fp16{where}: a double constant or a cast?{rate}"
 
 
 def _local(code: Sequence[Instruction], mix: dict[str, int], spill_bytes: int | None) -> str:
@@ -44,13 +45,8 @@ def _local(code: Sequence[Instruction], mix: dict[str, int], spill_bytes: int | 
     cause = "an array the registers cannot index" if spill_bytes == 0 else "registers did not suffice"
     if spill_bytes is None:
         cause = "registers did not suffice, or an array is indexed at run time"
-    return (
-        f"local memory: {stores} stores of {moved['local_store']} bytes and {loads} loads of {moved['local_load']} "
-        f"bytes per thread{_where(code, *_LOCAL)}: {cause}"
-    )
-
-
-_LOCAL = ("local_store", "local_load")
+    each = [f"{moved[kind]} bytes by {_count(mix.get(kind, 0), 'instruction')}" for kind in _LOCAL]
+    return f"local memory: a thread stores {each[0]} and loads {each[1]}{_where(code, *_LOCAL)}: {cause}"
 
 
 def _narrow(code: Sequence[Instruction], mix: dict[str, int]) -> str:
@@ -73,6 +69,10 @@ def _unknown(code: Sequence[Instruction], mix: dict[str, int]) -> str:
         return ""
     names = sorted({line.base for line in code if classify(line).name == "unknown"})
     return f"{mix['unknown']} instructions are of no known class: {', '.join(names[:8])}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
 def _where(code: Sequence[Instruction], *classes: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kernellab.machinecode import words_arithmetic, words_memory, words_together
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Source, instructions
 from kernellab.machinecode.known import Known, know
+from kernellab.machinecode.names import short_name
 from kernellab.machinecode.phrases import type_words
 from kernellab.machinecode.ptx import Entry, Param, PtxModule, Registers, Variable
 from kernellab.machinecode.stages import stages
@@ -100,15 +101,15 @@ def _bits(name: str) -> int:
 def _function(entry: Entry) -> list[Explained]:
     known = know(entry)
     kind = "a kernel: it is launched from the CPU" if entry.kernel else "a function that kernels call"
-    found = [Explained(entry.line, entry.text, f"{entry.name} is {kind}", "entry", kernel=entry.name)]
+    found = [Explained(entry.line, entry.text, f"{short_name(entry.name)}: {kind}", "entry", kernel=entry.name)]
     found += [
         Explained(param.line, param.text, _parameter(param, known), "entry", kernel=entry.name)
         for param in entry.params
     ]
-    found += [
-        Explained(one.line, one.text, _limit(one, entry), "entry", known=bool(_limit(one, entry)), kernel=entry.name)
-        for one in entry.directives
-    ]
+    for one in entry.directives:
+        said = _limit(one, entry)
+        words = said or f"unknown: {one.name} is not explained here"
+        found.append(Explained(one.line, one.text, words, "entry", known=bool(said), kernel=entry.name))
     code = instructions(entry.body)
     stage_of = {id(line): stage for line, stage in zip(code, stages(code), strict=True)}
     registers = {one.line: one for one in entry.registers}
@@ -149,7 +150,7 @@ def _parameter(param: Param, known: Known) -> str:
         return f"parameter {order}: a pointer{space}{how}"
     if param.type[:1] == "f":
         return f"parameter {order}: a number ({type_words(param.type)})"
-    # Compilers declare a 64-bit integer and a pointer alike; nothing here uses this one as an address.
+    # NVRTC declares a 64-bit integer and a pointer alike; nothing uses this one as an address.
     return f"parameter {order}: an integer of {_bits(param.type)} bits"
 
 

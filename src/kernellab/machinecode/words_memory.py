@@ -93,14 +93,20 @@ def load(line: Instruction, known: Known) -> str:
     to, of = line.operands[0], line.operands[1]
     values = [part.text for part in to.parts] or [to.text]
     if line.has("param", "param::entry") and of.name in known.order:
-        kind = "a pointer" if of.name in known.pointers else type_words(types(line)[-1] if types(line) else "")
-        kind = kind.replace("values", "number").replace("integers", "integer")
+        kind = "a pointer" if of.name in known.pointers else _one(types(line)[-1] if types(line) else "")
         offset = f", {of.value} bytes into it" if of.value else ""
         return f"loads parameter {known.order[of.name]} ({kind}) into {listed(values)}{offset}"
     named = f"from {_space(line)} at {place(of, known)}"
     wide = bits(types(line)[-1]) if types(line) else 0
     grown = f", widened {'with its sign' if types(line)[-1][:1] == 's' else 'with zeros'}" if 0 < wide < 32 else ""
     return f"loads {_amount(line, values)} {named} into {listed(values)}{grown}{_manner(line)}"
+
+
+def _one(name: str) -> str:
+    """A parameter's type: whether a plain integer is signed is not known, where it is widened it is."""
+    if name[:1] in ("u", "b"):
+        return f"{bits(name)} bits"
+    return type_words(name).replace("integers", "integer")
 
 
 def store(line: Instruction, known: Known) -> str:

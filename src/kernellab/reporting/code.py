@@ -12,6 +12,7 @@ from rich.text import Text
 from kernellab.machinecode.classes import CLASSES
 from kernellab.machinecode.diff import CountPair, Diff, Row
 from kernellab.machinecode.facts import Facts, LoopFacts
+from kernellab.machinecode.names import short_name
 from kernellab.machinecode.stages import STAGES
 from kernellab.machinecode.words import Explained
 from kernellab.reporting.words import count
@@ -19,6 +20,7 @@ from kernellab.reporting.words import count
 _CONTEXT = 2  # lines of equal code shown around a difference
 _LONGEST = 100  # characters of an instruction; a wgmma names 64 registers
 _MOST_OPCODES = 12
+_MOST_LOOPS = 4
 _STYLES = {"same": "dim", "values": "cyan", "changed": "yellow", "left": "red", "right": "green"}
 
 
@@ -27,13 +29,15 @@ def show_facts(found: Sequence[Facts], notes: Iterable[str], out: Console) -> No
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="bold")
     table.add_column("")
     for one in found:
-        table.add_column(one.name, overflow="fold")
+        table.add_column(short_name(one.name), overflow="fold")
     for title, values in _facts_rows(found):
         table.add_row(Text(title, style="dim"), *map(Text, values))
     out.print(table)
     for one in found:
-        for said in [*map(_loop, one.loops), *one.remarks]:
-            _say(f" {said}", out, "yellow" if said in one.remarks else "")
+        for said in _loops(one.loops):
+            _say(f" {said}", out)
+        for remark in one.remarks:
+            _say(f" {remark}", out, "yellow")
     for note in notes:
         _say(f" {note}", out, "dim")
 
@@ -85,6 +89,14 @@ def _mix(one: Facts, name: str) -> str:
         return "–"
     widths = [f"{a.bytes} B × {a.count}" for a in one.accesses if a.kind == name and name != "constant_load"]
     return f"{total} ({', '.join(reversed(widths))})" if widths else str(total)
+
+
+def _loops(loops: Sequence[LoopFacts]) -> list[str]:
+    """The hottest first, then the largest."""
+    told = sorted(loops, key=lambda loop: (not loop.hottest, loop.waits, -loop.size))
+    rest = told[_MOST_LOOPS:]
+    more = [f"and {count(len(rest), 'smaller loop')}"] if rest else []
+    return [*map(_loop, told[:_MOST_LOOPS]), *more]
 
 
 def _loop(loop: LoopFacts) -> str:
@@ -149,6 +161,8 @@ def show_diff(found: Diff, names: tuple[str, str], kind: str, out: Console) -> N
 def _value(value: Any) -> str:
     if value is None:
         return "not known"
+    if isinstance(value, str):
+        return short_name(value)
     return ", ".join(map(str, value)) or "–" if isinstance(value, (list, tuple)) else str(value)
 
 

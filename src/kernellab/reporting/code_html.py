@@ -1,4 +1,4 @@
-"""Explained PTX as one HTML page that needs nothing else: no network, no scripts; readable on a phone, light or dark."""
+"""Explained PTX as one HTML page that needs nothing else: no network, no script; readable on a phone, light or dark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from kernellab.machinecode.facts import Facts
+from kernellab.machinecode.names import short_name
 from kernellab.machinecode.stages import STAGES
 from kernellab.machinecode.words import Explained
 from kernellab.reporting.code import shortened, threads
@@ -72,7 +73,7 @@ def _facts(one: Facts) -> str:
         for name, value in rows.items()
     )
     remarks = "".join(f'<p class="warn">{escape(remark)}</p>' for remark in one.remarks)
-    return f"<h2>{escape(one.name)}</h2><dl>{listed}</dl>{remarks}"
+    return f"<h2>{escape(short_name(one.name))}</h2><dl>{listed}</dl>{remarks}"
 
 
 def _lines(lines: Sequence[Explained]) -> str:
@@ -84,7 +85,7 @@ def _lines(lines: Sequence[Explained]) -> str:
             if before is not None:
                 parts.append("</ol>")
             if before is None or before[2] != one.kernel:
-                parts.append(f"<h2>{escape(one.kernel or 'the module')}</h2>")
+                parts.append(f"<h2>{escape(short_name(one.kernel) or 'the module')}</h2>")
             source = f"<span>{escape(one.source_line)}</span>" if one.source_line else ""
             parts.append(f"<h3>{escape(STAGES[one.stage])}{source}</h3><ol>")
             before = now

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kernellab.reporting import words
 
+_FROM = "From:"
 _ROOMY = 110  # columns from which a row's last cell stands beside the others instead of below
 
 
@@ -39,7 +40,7 @@ def show(described: Mapping[str, Any], out: Console) -> None:
             out.print(Text.assemble((f"{row['name']}: ", "dim"), row["matters"]))
         out.print()
     for line in _closing(described):
-        out.print(Text(line))
+        out.print(Text(line), soft_wrap=line.startswith(_FROM))  # an address that is cut cannot be followed
 
 
 def _heading(described: Mapping[str, Any]) -> str:
@@ -67,7 +68,7 @@ def _closing(described: Mapping[str, Any]) -> list[str]:
     ]
     if gpu["note"]:
         lines.append(gpu["note"])
-    lines += [f"From: {source['title']} {source['url']}".rstrip() for source in gpu["sources"]]
+    lines += [f"{_FROM} {source['title']} {source['url']}".rstrip() for source in gpu["sources"]]
     return lines
 
 

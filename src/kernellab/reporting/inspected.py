@@ -19,7 +19,7 @@ _OF_FACTS = (
 )
 _KEPT = (
     *("kind", "symbol", "cubin_arch", "grid", "block", "cluster", "config", "tuned", "times", "parameters", "sources"),
-    *("build_s", "refusal", "files"),
+    *("build_s", "refusal", "files", "not_exported"),
 )
 
 
@@ -97,6 +97,8 @@ def configuration(k: Kernel) -> str:
         return ""
     chosen = dict(k["config"])
     constants = chosen.pop("constexprs", {})
+    if chosen.get("num_ctas") == 1:  # no clusters
+        del chosen["num_ctas"]
     return " ".join(f"{name}={value}" for name, value in {**constants, **chosen}.items())
 
 

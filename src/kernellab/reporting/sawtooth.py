@@ -18,8 +18,10 @@ def save(curves: Mapping[str, Mapping[int, float]], axis: str, path: Path) -> No
         axes.plot(list(curve), list(curve.values()), linewidth=1.2, label=name)
     axes.set_ylim(0, 105)
     axes.set_xlabel(axis)
-    axes.set_ylabel("predicted efficiency, %")
+    axes.set_ylabel("efficiency, %")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    figure.supxlabel("Predicted, not measured: blocks of equal work that keep their SM busy.", fontsize=7, color="0.35")
+    figure.supxlabel(
+        "Predicted, unless it says measured: blocks of equal work that keep their SM busy.", fontsize=7, color="0.35"
+    )
     picture.save(figure, path)

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.errors import UserError
-from kernellab.reporting import chart, words
+from kernellab.reporting import chart, curves, words
 
 Entry = Mapping[str, Any]
 
 _BOUNDS = ("compute", "latency", "memory")
+_CLOSE = 0.1
 
 
 def show(entries: Sequence[Entry], asked: Mapping[str, Any], out: Console) -> None:
@@ -29,10 +30,13 @@ def show(entries: Sequence[Entry], asked: Mapping[str, Any], out: Console) -> No
     out.print(
         Text(f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_kernel(asked)}", style="bold")
     )
-    chart.lines({entry["name"]: _curve(entry) for entry in entries}, out)
+    chart.lines(_curves(entries), out)
+    if absent := curves.missing():
+        out.print(Text(absent))
     for entry in entries:
-        _held(entry, out, head=f"{entry['name']}, {entry['sms']} SMs")
-        for line in _extremes(entry):
+        out.print(Text(f"{entry['name']}, {entry['sms']} SMs: an SM holds {_fits(entry)}"))
+        _variants(entry, out)
+        for line in [*_extremes(entry), *_agreement(entry)]:
             out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
         out.print()
 
@@ -42,9 +46,8 @@ def plot(entries: Sequence[Entry], path: Path) -> None:
         from kernellab.reporting import sawtooth
     except ImportError:
         raise UserError("--plot needs matplotlib: pip install 'kernellab[plots]'") from None
-    curves = {entry["name"]: _curve(entry) for entry in entries}
     try:
-        sawtooth.save(curves, _axis(entries[0]), path)
+        sawtooth.save(_curves(entries), _axis(entries[0]), path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
 
@@ -52,8 +55,7 @@ def plot(entries: Sequence[Entry], path: Path) -> None:
 def _show_one(entry: Entry, grid: Mapping[str, Any], asked: Mapping[str, Any], out: Console) -> None:
     compute = grid["compute"]
     out.print(Text(f"{entry['name']}: {_answer(compute)}", style="bold"))
-    if entry["variants"]:
-        out.print(Text(f" {entry['asked']} is taken for the common variant; others: {', '.join(entry['variants'])}"))
+    _variants(entry, out)
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column()
@@ -78,7 +80,7 @@ def _show_one(entry: Entry, grid: Mapping[str, Any], asked: Mapping[str, Any], o
     out.print()
     out.print(Padding(table, (0, 0, 0, 1), expand=False))
     out.print()
-    for line in (_tail(compute), _better(compute)):
+    for line in (*_agreement({**entry, "grids": [grid]}), _tail(compute), _better(compute)):
         out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
     out.print()
 
@@ -140,8 +142,10 @@ def _fits(entry: Entry) -> str:
     return f"{blocks}, {warps} ({words.percent(held['fraction'])}), limited by {limiter}; {split}"
 
 
-def _held(entry: Entry, out: Console, *, head: str) -> None:
-    out.print(Text(f"{head}: an SM holds {_fits(entry)}"))
+def _variants(entry: Entry, out: Console) -> None:
+    if entry["variants"]:
+        others = ", ".join(entry["variants"])
+        out.print(Text(f" {entry['asked']} is taken for the common variant; others: {others}", style="dim"))
 
 
 def _kernel(asked: Mapping[str, Any]) -> str:
@@ -164,9 +168,15 @@ def _axis(entry: Entry) -> str:
     return "size of a square product" if entry["grids"][0]["tiling"] else "blocks"
 
 
-def _curve(entry: Entry) -> dict[int, float]:
+def _curves(entries: Sequence[Entry]) -> dict[str, dict[int, float]]:
+    curves = {entry["name"]: _curve(entry) for entry in entries}
+    measured = [entry for entry in entries if entry["grids"][0]["measured"]]
+    return curves | {f"{entry['name']}, measured": _curve(entry, "measured") for entry in measured}
+
+
+def _curve(entry: Entry, which: str = "compute") -> dict[int, float]:
     """Efficiency in per cent, by blocks or by the size of a product; of a product the useful part."""
-    return {_x(g): 100 * g["compute"]["efficiency"] * _useful(g) for g in entry["grids"]}
+    return {_x(g): 100 * g[which]["efficiency"] * _useful(g) for g in entry["grids"]}
 
 
 def _x(grid: Mapping[str, Any]) -> int:
@@ -189,3 +199,21 @@ def _extremes(entry: Entry) -> list[str]:
         told = ", ".join(f"{a} → {b} ({curve[a]:.0f} → {curve[b]:.0f} %)" for a, b in deepest)
         lines.append(f"{words.count(len(drops), 'drop')} by more than a twentieth; the deepest: {told}")
     return lines
+
+
+def _agreement(entry: Entry) -> list[str]:
+    """How near what was measured came to the prediction, where something was."""
+    timed = [grid for grid in entry["grids"] if grid["measured"]]
+    if not timed:
+        return []
+
+    def off(grid: Mapping[str, Any]) -> float:
+        return float(grid["compute"]["efficiency"] / grid["measured"]["efficiency"] - 1)
+
+    close, far = sum(abs(off(grid)) <= _CLOSE for grid in timed), max(timed, key=lambda grid: abs(off(grid)))
+    shares = [words.percent(far[which]["efficiency"]) for which in ("compute", "measured")]
+    farthest = f"at {words.count(far['blocks'], 'block')} {shares[0]} were predicted and {shares[1]} measured"
+    within = f"within {words.percent(_CLOSE)} of the prediction at {close} of {words.count(len(timed), 'grid')}; "
+    block = f"measured with compute-bound blocks of {timed[0]['measured']['block_ms']:.2f} ms: "
+    doubts = [f"not to be trusted: {doubt}" for doubt in entry["doubts"]]
+    return [block + (within if len(timed) > 1 else "") + farthest, *doubts]

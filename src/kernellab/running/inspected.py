@@ -24,7 +24,8 @@ from kernellab.inputs import make
 from kernellab.launch import cpp
 from kernellab.launch.capture import capturing
 from kernellab.launch.cuda import OutOfSight
-from kernellab.launch.generated import generated, generated_here, written
+from kernellab.launch.exported import exported
+from kernellab.launch.generated import Generated, generated, generated_here, written
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import standin_gpu
 from kernellab.machine.paths import file_name
@@ -142,7 +143,7 @@ class Inspector:
         with self._reading():
             sass = disassemble(cubin)
             told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
-        shared = told.shared_bytes + launch.shared_bytes
+        shared = (told.shared_bytes or 0) + launch.shared_bytes
         fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
         entry |= {
             "facts": asdict(told),
@@ -189,10 +190,21 @@ class Inspector:
             found = generated(impl.fn, tensors, options, self.gpu, self._heard)
         stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-generated.py"
         whole = self._file(stem, found.source)
+        file, refusal = self._export(impl, case, found)
         for number, launch in enumerate(found.launches):
             entries.append(self._read(impl, launch, number))
-            entries[-1]["files"]["generated"] = whole
+            entries[-1]["files"] |= {"generated": whole, **file}
+            entries[-1]["not_exported"] = refusal
         return entries
+
+    def _export(self, impl: Impl, case: Case, found: Generated) -> tuple[dict[str, str], str]:
+        """An op file of the generated kernels, or why there is none."""
+        try:
+            text = exported(self.op, case, found, ran=self.present)
+        except UserError as error:
+            return {}, error.message
+        name = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-export.py"
+        return {"export": self._file(name, text)}, ""
 
     def _on_gpu(self, impl: Impl, case: Case, of: str) -> tuple[Any, list[Any]]:
         made = pass_of(of).inputs(self.op, case, 0, self.device)

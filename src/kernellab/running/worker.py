@@ -129,12 +129,24 @@ class Worker:
         """Every bandwidth and matmul rate of the device, with the clock it held meanwhile."""
         from kernellab.timing.rates import all_rates
 
-        rates, columns, doubts = self._watched(
-            lambda: all_rates(self.device, quick=quick, between=lambda: self.telemetry.sample(force=True))
-        )
+        rates, columns, doubts = self._watched(lambda: all_rates(self.device, quick=quick, between=self._sample))
         clocks = [mhz for mhz in columns.get("sm_mhz" if self.device.type == "cuda" else "mhz", []) if mhz]
         span = [min(clocks), max(clocks)] if clocks else None
         self.channel.send("rates", rates=rates, clock_mhz=span, doubts=doubts)
+
+    def do_fill(self, grids: list[int], threads: int, shared_bytes: int, rounds: int) -> None:
+        """How long grids of equal blocks take."""
+        from kernellab.timing import filling
+
+        measured, _, doubts = self._watched(
+            lambda: filling.measure(
+                self.device, grids, threads, shared_bytes, rounds=rounds, between=self.telemetry.sample
+            )
+        )
+        self.channel.send("fill", **measured, doubts=doubts)
+
+    def _sample(self) -> None:
+        self.telemetry.sample(force=True)
 
     def _watched(self, measure: Callable[[], Any]) -> tuple[Any, dict[str, list[Any]], list[str]]:
         """What was measured, alone on the device; what the machine did meanwhile; what speaks against it."""

@@ -24,7 +24,7 @@ from kernellab.timing.work import Work
 SAMPLES = 15
 BUFFER_BYTES = {"cuda": 4 << 30, "cpu": 512 << 20}
 _QUICK_BYTES = {"cuda": 1 << 30, "cpu": 128 << 20}
-_QUICK_SAMPLES = 5
+_QUICK_SAMPLES = 3
 _WARM_UPS = 3
 # Products of this size and these dtypes; `tf32` is float32 with its products rounded to 10 bits.
 _MATMULS = {
@@ -35,6 +35,7 @@ _FLOAT64_SIZE = 4096  # a GPU without units for it would take seconds
 _CACHE_PASSES = {"cuda": 400, "cpu": 40}  # so that the first, which finds the cache empty, does not count
 
 _READ = kernel("reading.cu", "read_all")
+_IN_FLIGHT = 4  # as in reading.cu
 
 Rate = dict[str, Any]
 
@@ -94,24 +95,32 @@ def read_gbps(
 ) -> float | None:
     """The whole buffer, `passes` times in one call; None on a GPU where no CUDA C++ can be built."""
     data = torch.randn(size_bytes // 16 * 4, device=device)
-    call = _reader_on_gpu(data, passes) if device.type == "cuda" else functools.partial(_sums, data, passes)
+    if device.type == "cpu":
+        us = median_us(timer, functools.partial(_sums, data, passes), samples)
+        return data.numel() * 4 * passes / us / 1e3
     try:
-        us = median_us(timer, call, samples)
+        call, read_bytes = _reader(data, passes)
     except UserError:
         return None
-    return data.numel() * 4 * passes / us / 1e3
+    return read_bytes / median_us(timer, call, samples) / 1e3
 
 
 def _sums(data: torch.Tensor, passes: int) -> torch.Tensor:
     return functools.reduce(torch.add, (data.sum() for _ in range(passes)))
 
 
-def _reader_on_gpu(data: torch.Tensor, passes: int) -> Callable[[], None]:
+def _reader(data: torch.Tensor, passes: int) -> tuple[Callable[[], None], int]:
+    """A launch that reads the buffer so often, or a little more, and how many bytes it reads."""
     facts = torch.cuda.get_device_properties(data.device)
-    block = 512
+    count, block = data.numel() // 4, 512
     grid = facts.multi_processor_count * (facts.max_threads_per_multi_processor // block)
+    grid = min(grid, count // block)
+    loads = -(-count * passes // (grid * block * _IN_FLIGHT)) * _IN_FLIGHT
     out = torch.zeros(1, device=data.device)
-    return functools.partial(_READ, grid, block, data, data.numel() // 4, passes, out)
+    call = functools.partial(_READ, grid, block, data, count, loads, out)
+    call()  # builds and loads it, which must not happen in a timed window
+    torch.cuda.synchronize(data.device)
+    return call, loads * grid * block * 16
 
 
 def matmul_tflops(timer: Timer, device: torch.device, dtype: str, n: int, samples: int = SAMPLES) -> float:

@@ -1,0 +1,154 @@
+"""`klab inspect` on files: what it prints, writes and refuses."""
+
+import html.parser
+import json
+import re
+
+import pytest
+
+from conftest import HERE
+from kernellab.machinecode.assemble import assemble
+from kernellab.machinecode.cubin import disassemble
+
+pytestmark = pytest.mark.untimed
+TINY = HERE / "samples" / "tiny.ptx"
+
+
+@pytest.mark.bare
+def test_a_ptx_file_is_assembled_and_its_facts_shown(klab):
+    seen = klab("inspect", TINY)
+    assert (seen.code, seen.err) == (0, "")
+    for part in (
+        r"registers per thread +\d+",
+        r"shared bytes, static +256",
+        "hottest loop",
+        "assembled for sm_75 by ptxas",
+    ):
+        assert re.search(part, seen.out), part
+
+
+def test_json_gives_the_kernels(klab):
+    document = json.loads(klab("inspect", TINY, "--json").out)
+    (kernel,) = document["kernels"]
+    assert (kernel["file"], kernel["name"], kernel["arch"]) == ("tiny.ptx", "tiny", "sm_75")
+    assert kernel["registers"] > 0
+    for key in ("spill_bytes", "stack_bytes", "shared_bytes", "widest_global_bytes", "narrowest_global_bytes"):
+        assert isinstance(kernel[key], int)
+    assert document["problems"] == []
+
+
+def test_cubins_and_disassemblies_are_read_too(klab, tmp_path):
+    cubin = assemble(TINY.read_text(), "sm_75").cubin
+    (tmp_path / "tiny.cubin").write_bytes(cubin)
+    (tmp_path / "tiny.sass").write_text(disassemble(cubin))
+    by_cubin, by_sass = (json.loads(klab("inspect", f"tiny.{end}", "--json").out) for end in ("cubin", "sass"))
+    assert by_cubin["kernels"][0]["instructions"] == by_sass["kernels"][0]["instructions"]
+    assert by_cubin["kernels"][0]["registers"] > 0
+    assert by_sass["kernels"][0]["registers"] is None
+    assert "/*0000*/" in klab("inspect", "tiny.cubin", "--show", "sass").out
+
+
+def test_ptx_is_explained_in_the_terminal(klab):
+    seen = klab("inspect", TINY, "--show", "explain")
+    assert seen.code == 0
+    assert "thread and block index  tiny.cu:11" in seen.out
+    assert "only where %p1 is true: loads 16 bytes" in seen.out
+    assert "unknown" not in seen.out
+
+
+class Reader(html.parser.HTMLParser):
+    """The page's text and tags; open tags must be closed in order."""
+
+    VOID = ("meta", "!doctype", "br")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text, self.tags, self.attributes = [], "", [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_is_whole_escaped_and_needs_nothing_else(klab, tmp_path):
+    nasty = TINY.read_text().replace("tiny.cu", "<script>alert(1)</script>&.cu").replace("dynamic", "$L<b>")
+    (tmp_path / "a<i>b.ptx").write_text(nasty)
+    seen = klab("inspect", "a<i>b.ptx", "--html", "out.html")
+    assert seen.code == 0
+    page = (tmp_path / "out.html").read_text()
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert not {"script", "i", "link", "img"} & set(reader.tags)
+    assert not [name for name, _ in reader.attributes if name in ("src", "href", "onload")]
+    assert "http" not in page
+    assert "width=device-width" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "only where %p1 is true: loads 16 bytes" in reader.text
+    assert "a<i>b.ptx" in reader.text
+
+
+def test_two_files_are_compared(klab, tmp_path):
+    (tmp_path / "other.ptx").write_text(TINY.read_text().replace("ex2.approx.ftz.f32", "sin.approx.ftz.f32"))
+    seen = klab("inspect", TINY, "other.ptx", "--diff")
+    assert seen.code == 0
+    for part in (
+        "- ex2.approx.ftz.f32 %f7, %f6",
+        "+ sin.approx.ftz.f32 %f7, %f6",
+        "instructions the same",
+        "PTX, aligned",
+    ):
+        assert part in seen.out
+    told = json.loads(klab("inspect", TINY, "other.ptx", "--diff", "--show", "sass", "--json").out)
+    assert {row["kind"] for row in told[0]["rows"]} > {"same"}
+
+
+def test_a_target_the_assembler_does_not_know_leaves_the_ptx(klab, tmp_path):
+    (tmp_path / "new.ptx").write_text(TINY.read_text().replace("sm_75", "sm_999"))
+    seen = klab("inspect", "new.ptx")
+    assert seen.code == 0
+    assert "no ptxas here assembles this for sm_999" in seen.out
+    assert re.search(r"registers per thread +not known", seen.out)
+    assert "PTX instructions" in seen.out
+
+
+def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
+    (tmp_path / "bad.ptx").write_text(TINY.read_text().replace("mov.u32 %r8, 0;", "mov.u32 %r8, [;"))
+    seen = klab("inspect", "bad.ptx")
+    assert seen.code == 0
+    assert re.search(r"line \d+ could not be read: 'mov.u32 %r8, \[", seen.out)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "nothing to inspect"),
+        (["nowhere.ptx"], "No such file"),
+        (["empty.ptx"], "holds no kernel"),
+        (["text.cubin"], "does not begin like an ELF file"),
+        (["empty.sass"], "holds no SASS"),
+        (["library.so"], "cuobjdump -xelf"),
+        (["gelu"], "no file of machine code"),
+        (["tiny.ptx", "--show", "exlain"], "did you mean explain"),
+        (["tiny.ptx", "--kernel", "tinny"], "did you mean tiny"),
+        (["tiny.ptx", "--diff"], "two files"),
+        (["tiny.sass", "--show", "explain"], "no PTX to explain"),
+    ],
+)
+def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
+    for name, text in {"empty.ptx": "", "empty.sass": "", "text.cubin": "hello"}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "tiny.ptx").write_text(TINY.read_text())
+    (tmp_path / "tiny.sass").write_text("Function : k\n/*0000*/ EXIT ;\n")
+    seen = klab("inspect", *args)
+    assert (seen.code, seen.out) == (2, "")
+    assert said in seen.err
+    assert "Traceback" not in seen.err

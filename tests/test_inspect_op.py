@@ -1,0 +1,132 @@
+"""`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
+
+import json
+
+import pytest
+import torch
+
+import kernellab as kl
+from conftest import OPFILES
+from kernellab.errors import UserError
+from kernellab.reporting.inspected import kernels
+from kernellab.running.record import load
+from kernellab.targets import load as load_ops
+from kernellab.targets import resolve
+
+pytestmark = pytest.mark.untimed
+SOURCE = (OPFILES / "captured.py").read_text()
+FACTS = (
+    *("impl", "name", "arch", "registers", "spill_bytes", "stack_bytes", "shared_bytes", "instructions"),
+    *("widest_global_bytes", "narrowest_global_bytes", "occupancy", "grid", "block", "case", "config", "files"),
+)
+
+
+@pytest.mark.bare
+def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
+    """As JSON; then the same run read again: shown, and its kernels compared with each other."""
+    seen = klab("inspect", "softmax", "--impl", "triton,cuda", "--arch", "sm_80,sm_100", "--json", "--out", "run")
+    assert seen.code == 0, seen.err
+    found = json.loads(seen.out)["kernels"]
+    assert [(k["impl"], k["arch"]) for k in found] == [
+        *(("triton", "sm_80"), ("triton", "sm_100"), ("cuda", "sm_80"), ("cuda", "sm_100"))
+    ]
+    for k in found:
+        assert all(k[name] is not None for name in FACTS)
+        assert k["cubin_arch"].rstrip("af") == k["arch"]
+        assert k["widest_global_bytes"] == 16
+        assert k["registers"] > 8
+        assert sum(k["instructions"].values()) > 50
+        assert 0 < k["occupancy"]["fraction"] <= 1
+        assert k["occupancy"]["limiter"] in ("registers", "threads", "blocks", "shared")
+        for file in k["files"].values():
+            assert (tmp_path / "run" / file).stat().st_size > 100
+    assert {"ttir", "ttgir", "llir", "ptx", "cubin", "sass", "py"} == set(found[0]["files"])
+    assert {"ptx", "cubin", "sass", "cu"} == set(found[2]["files"])
+    assert kernels(load(tmp_path / "run")) == found  # the record holds what was printed
+
+    differs = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_100")
+    assert differs.code == 0, differs.err
+    assert "registers" in differs.out
+    assert "opcodes that differ" in differs.out
+    wrong = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_90")
+    assert wrong.code == 2
+    assert "no machine code" in wrong.err
+
+
+def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
+    impls = "triton-autograd,triton-looks,triton-dies,triton-too-much,triton-tuned,manual"
+    args = ("--impl", impls, "--arch", "sm_86", "--pass", "forward,backward", "--out", "run")
+    seen = klab("inspect", OPFILES / "captured.py", *args)
+    assert seen.code == 1
+    told = {(e["impl"], e["pass"]): e for e in load(tmp_path / "run")["code"]}
+    assert told["triton-dies", "forward, backward"]["status"] == "crashed"
+    assert "aborted (SIGABRT)" in told["triton-dies", "forward, backward"]["reason"]
+    looks = told["triton-looks", "forward"]
+    assert looks["status"] == "error"
+    assert looks["reason"].startswith("looks at values, which are not there without a GPU: RuntimeError: Tensor.item()")
+    line = next(n for n, text in enumerate(SOURCE.splitlines(), 1) if ".item()" in text)
+    assert looks["reason"].endswith(f"(captured.py:{line})")
+    assert "shared memory, Required: 131072, Hardware limit: 101376" in told["triton-too-much", "forward"]["reason"]
+    assert told["manual", "forward"]["status"] == "none"
+    assert told["triton-tuned", "backward"]["status"] == "skipped"
+    # The backward pass is its own launch alone, not the forward's before it.
+    for of, block in (("forward", 256), ("backward", 512)):
+        (kernel,) = told["triton-autograd", of]["kernels"]
+        assert kernel["config"]["constexprs"] == {"BLOCK": block}
+    assert len(told["triton-tuned", "forward"]["kernels"]) == 3
+    assert "BLOCK=128 num_warps=2" in seen.out
+    assert "too wide" in seen.out
+    assert "manual  none: calls PyTorch's own kernels" in seen.out
+
+
+def test_levels_and_code_for_the_cpu(klab, tmp_path):
+    args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--out", "run")
+    seen = klab("inspect", "square", *args, "--show", "source")
+    assert seen.code == 0, seen.err
+    assert "// triton map_flat sm_90\n@triton.jit\ndef map_flat" in seen.out  # the GPU's where there is one
+    assert "def square_of" in seen.out  # what the kernel is given is part of it
+    assert "// cpp square sm_90\n" in seen.out
+    told = {entry["impl"]: entry for entry in load(tmp_path / "run")["code"]}
+    assembly = (tmp_path / "run" / told["cpp"]["kernels"][0]["files"]["s"]).read_text()
+    assert "square:" in assembly
+    assert "ret" in assembly
+    assert told["cuda-inline"]["status"] == "skipped"
+    assert "nvcc" in told["cuda-inline"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("softmax", "--arch", "sm_42"), "no architecture 'sm_42'"),
+        (("softmax", "--show", "sas"), "--show sas: did you mean sass"),
+        (("softmax", "--impl", "tritn"), "no implementation 'tritn' of softmax: did you mean triton?"),
+        (("softmax", "--diff", "triton"), "--diff compares two"),
+        (("softmax", "gelu"), "one op at a time"),
+        ((), "nothing to inspect"),
+    ],
+)
+def test_requests_that_cannot_be_carried_out(klab, args, said, tmp_path):
+    seen = klab("inspect", *args)
+    assert seen.code == 2
+    assert said in seen.err
+    assert not list((tmp_path / "runs").glob("*")) if (tmp_path / "runs").exists() else True
+
+
+def test_ptx_of_a_way_and_of_a_kernel():
+    assert ".target sm_80" in kl.ptx(kl.ops.square["triton"], arch="sm_80")
+    assert "st.global" in kl.ptx(kl.ops.gelu["cuda"], torch.empty(64, 64), approximate="none")
+    double = load_ops(resolve(str(OPFILES / "captured.py")))["double"]
+    twice = double["triton"].fn.__globals__["twice"]
+    text = kl.ptx(twice, torch.float16, torch.float16, 4096, BLOCK=1024, num_warps=8)
+    assert ".reqntid 256" in text
+    assert "f16" in text
+
+
+def test_ptx_of_what_has_none():
+    for what, said in (
+        (kl.ops.square, "has several ways"),
+        (kl.ops.square["torch"], "launched no Triton kernel"),
+        (len, "has no PTX"),
+    ):
+        with pytest.raises(UserError, match=said):
+            kl.ptx(what)

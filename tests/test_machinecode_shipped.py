@@ -1,0 +1,48 @@
+"""Every shipped kernel's machine code is known, word for word: one of each here, all of them by shipped_code.py."""
+
+import pytest
+
+import shipped_code
+from kernellab.machinecode.classes import CLASSES
+from kernellab.machinecode.facts import facts
+from kernellab.machinecode.ptx import parse_ptx
+from kernellab.machinecode.stages import STAGES
+from kernellab.machinecode.words import explain_ptx
+
+pytestmark = pytest.mark.untimed
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return dict(shipped_code.some())
+
+
+def test_every_line_of_ptx_is_put_into_words(compiled):
+    for name, code in compiled.items():
+        module = parse_ptx(code.ptx)
+        assert module.problems == [], name
+        unknown = [one.text for one in explain_ptx(module) if not one.known]
+        assert unknown == [], name
+
+
+def test_every_kernel_goes_through_all_stages_but_the_optional(compiled):
+    for name, code in compiled.items():
+        seen = {one.stage for one in explain_ptx(parse_ptx(code.ptx))}
+        assert seen == set(STAGES), name
+
+
+def test_every_pointer_is_told_from_the_integers(compiled):
+    for name, code in compiled.items():
+        said = [one.words for one in explain_ptx(parse_ptx(code.ptx)) if one.words.startswith("parameter")]
+        assert all("a pointer" in words for words in said[:2]), name  # x and y
+        assert "an integer" in said[2], name  # a size
+
+
+def test_every_instruction_of_the_binary_is_of_a_known_class(compiled):
+    for name, code in compiled.items():
+        for found in facts(code.cubin, code.ptx):
+            assert set(found.instructions) <= set(CLASSES) - {"unknown"}, name
+            assert found.arch.rstrip("a") == name.rpartition(" ")[2]
+            assert found.registers > 0
+            assert found.widest_global_bytes > 0, name
+            assert not any("fp64" in remark for remark in found.remarks), name
