@@ -44,7 +44,7 @@ class Prices:
 
     @property
     def time_us(self) -> float:
-        return max(getattr(self, f.name) for f in fields(self))
+        return max(float(getattr(self, f.name)) for f in fields(self))
 
     @property
     def dearest(self) -> str:

@@ -28,10 +28,12 @@ from kernellab.launch.exported import exported
 from kernellab.launch.generated import Generated, generated, generated_here, written
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import standin_gpu
+from kernellab.launch.written import c_lines, python_lines
 from kernellab.machine.paths import file_name
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.facts import facts
 from kernellab.passes import NotDifferentiable, gradients, pass_of
+from kernellab.running.accounts import account, cost_of, kernel_lines
 from kernellab.running.channel import Channel
 
 _UNARMED = {
@@ -43,10 +45,24 @@ Entry = dict[str, Any]
 
 
 class Inspector:
-    """`arch` empty is the GPU present, or sm_90 where there is none. `cpu`: code for the CPU is read too."""
+    """`arch` empty is the GPU present, or sm_90 where there is none. `cpu`: code for the CPU is read too.
 
-    def __init__(self, channel: Channel, op: Op, device: torch.device, arch: str, folder: Path, *, cpu: bool) -> None:
+    `accounts`: the bytes each way's operators move and its lines of source are counted besides.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        op: Op,
+        device: torch.device,
+        arch: str,
+        folder: Path,
+        *,
+        cpu: bool,
+        accounts: bool = False,
+    ) -> None:
         self.channel, self.op, self.device, self.folder, self.cpu = channel, op, device, folder, cpu
+        self.accounts = accounts
         here = "sm_{}{}".format(*torch.cuda.get_device_capability(device)) if device.type == "cuda" else None
         self.gpu = standin_gpu(arch or here or "sm_90")
         self.present = self.gpu.arch == here
@@ -77,6 +93,9 @@ class Inspector:
                 found |= {"status": "skipped", "reason": str(outside)}
             except Exception as error:
                 found |= {"status": "error", "reason": _told(error)}
+        if self.accounts and of == "forward" and found["status"] in ("ok", "none"):
+            with self.channel.running(impl.name, "inspect"):
+                found |= self._account(impl, case, found["kernels"])
         self.channel.send(
             "code",
             op=self.op.name,
@@ -89,6 +108,17 @@ class Inspector:
             seconds=round(time.perf_counter() - began, 3),
             **found,
         )
+
+    def _account(self, impl: Impl, case: Case, kernels: list[Entry]) -> Entry:
+        """Its cost, its operators' traffic and its lines; the kernels are compiled by now."""
+        inputs = {name: _meta(self.op, name, case) for name in self.op.args}
+        cpp.interceptor = lambda f: None
+        try:
+            with capturing(self.gpu.arch) as launches:
+                found = account(impl, lambda: self._call(impl, case, "forward", launches))
+        finally:
+            cpp.interceptor = None
+        return {"cost": cost_of(self.op, case, inputs), **found, "kernel_lines": kernel_lines(kernels)}
 
     def _why_none(self, impl: Impl) -> str:
         return _UNARMED.get(impl.kind.name, "launched no Triton kernel and none of kl.cuda.kernel: nothing to read")
@@ -134,7 +164,11 @@ class Inspector:
         """A launch with the facts of its binary; its code goes into files."""
         entry = {"name": launch.kernel, **launch.to_json()}
         entry.pop("kernel")
-        entry["sources"] = [{k: v for k, v in source.items() if k != "text"} for source in entry["sources"]]
+        count = c_lines if launch.kind == "cuda" else python_lines
+        entry["sources"] = [
+            {**{k: v for k, v in vars(source).items() if k != "text"}, "lines": count(source.text)}
+            for source in launch.sources
+        ]
         if launch.refusal:
             return {**entry, "facts": None, "occupancy": None, "files": {}}
         stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-{_short(launch.kernel)}"
@@ -240,7 +274,7 @@ class Inspector:
             "s": self._file(f"{stem}.s", cpp.assembly(path, flags)),
             "cpp": self._file(f"{stem}.cpp", path.read_text()),
         }
-        source = {"name": path.name, "file": str(path), "first_line": 1}
+        source = {"name": path.name, "file": str(path), "first_line": 1, "lines": c_lines(path.read_text())}
         return _on_cpu(name, {"flags": [*cpp.FLAGS, *flags]}, [source], files)
 
 

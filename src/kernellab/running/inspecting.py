@@ -64,6 +64,7 @@ class Inspection:
                 passes=self.settings.passes,
                 folder=str(self.journal.folder.resolve()),
                 cpu=arch in ("", *self.settings.archs[:1]),  # once is enough
+                accounts="explain" in self.settings.stages,
             )
             if lost is None:
                 return

@@ -233,12 +233,21 @@ class Worker:
             profile_group(self._task(op, case, seed), impls, series, rounds)
 
     def do_inspect(
-        self, op: str, request: dict[str, Any], impls: list[str], arch: str, passes: list[str], folder: str, cpu: bool
+        self,
+        op: str,
+        request: dict[str, Any],
+        impls: list[str],
+        arch: str,
+        passes: list[str],
+        folder: str,
+        cpu: bool,
+        accounts: bool = False,
     ) -> None:
         """What ways compile to for an architecture: their own launches, captured and read. `arch` empty: this GPU's."""
         from kernellab.running.inspected import Inspector
 
-        Inspector(self.channel, self.ops[op], self.device, arch, Path(folder), cpu=cpu).run(impls, request, passes)
+        inspector = Inspector(self.channel, self.ops[op], self.device, arch, Path(folder), cpu=cpu, accounts=accounts)
+        inspector.run(impls, request, passes)
 
     def _task(self, op: str, case: dict[str, Any], seed: int) -> Task:
         from kernellab.running.task import Task
