@@ -11,10 +11,12 @@ from dataclasses import asdict
 from typing import Any
 
 from kernellab import tried, trust
+from kernellab.explaining.findings import findings
 from kernellab.explaining.roofline import roofline
+from kernellab.explaining.subject import subject
 from kernellab.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 
-RULES = 2
+RULES = 3
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 BAD = frozenset({"wrong", "error", "crashed", "timeout", "oom"})
 
@@ -34,11 +36,21 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
         for result in results:
             derived[id(result)] = group.derive(result)
     results = [{**r, "derived": derived[id(r)]} for r in record["results"]]
+    for result in results:
+        result["derived"]["findings"] = _findings(record, result)
     summaries = {
         "batteries": tried.summaries(record.get("trials", ()), record.get("searches", ())),
         "sanitized": tried.sanitized(record.get("sanitized", ())),
     }
     return {**record, "results": results, **summaries}
+
+
+def _findings(record: Mapping[str, Any], result: Result) -> list[dict[str, Any]]:
+    """Why a way that is right is as fast as it is; nothing of what was not timed."""
+    time = result["derived"]["time"]
+    if result["derived"]["status"] != "ok" or time is None or time["timer"] == _NO_DURATION:
+        return []
+    return [asdict(one) for one in findings(subject(record, result))]
 
 
 def groups(record: Mapping[str, Any]) -> list[list[Result]]:

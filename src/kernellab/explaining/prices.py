@@ -131,7 +131,7 @@ def _local(kernel: Kernel, device: Device, once: float) -> float:
         return 0.0
     per_thread = kernel.spill_bytes * inside / whole
     moved = per_thread * max(once, 1.0) * kernel.all_threads * kernel.times
-    kept = (kernel.blocks_per_sm or 1) * kernel.threads * kernel.spill_bytes / 2  # stored once, loaded once
+    kept = (kernel.blocks_per_sm or 1) * kernel.threads * kernel.stack_bytes
     l1 = min(device.sms, kernel.blocks) * device.clock_mhz * _L1_BYTES_PER_CLOCK
     return moved / (l1 if kept <= kernel.l1_bytes else L2_OVER_MEMORY * device.gbps * 1e3)
 

@@ -1,7 +1,8 @@
 """How much code a way takes: lines of its kernels, and of the Python that gets them launched.
 
 Counted are the functions a call really goes through, its author's and not those of torch, Triton or this package's
-machinery; without blank lines, comments, docstrings and decorators. CUDA C++ and C++ are counted by the file, headers included.
+machinery; without blank lines, comments, docstrings and decorators. CUDA C++ and C++ are counted by the file, headers
+included.
 """
 
 from __future__ import annotations

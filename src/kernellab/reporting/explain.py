@@ -19,7 +19,7 @@ Explained = Mapping[str, Any]
 _SURE = {
     "measured": "measured",
     "computed": "counted, not timed",
-    "likely": "by a model of the GPU",
+    "likely": "by a model of the machine",
     "possible": "nothing else explains it",
 }
 

@@ -32,6 +32,8 @@ from kernellab.launch.written import c_lines, python_lines
 from kernellab.machine.paths import file_name
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.facts import facts
+from kernellab.machinecode.lanes import spread
+from kernellab.machinecode.ptx import parse_ptx
 from kernellab.passes import NotDifferentiable, gradients, pass_of
 from kernellab.running.accounts import account, cost_of, kernel_lines
 from kernellab.running.channel import Channel
@@ -181,6 +183,7 @@ class Inspector:
         fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
         entry |= {
             "facts": asdict(told),
+            "sectors": _sectors(launch),
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
@@ -281,6 +284,19 @@ class Inspector:
 def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict[str, str]) -> Entry:
     nothing: Entry = {"facts": None, "occupancy": None, "parameters": [], "refusal": "", "tuned": None}
     return {"kind": "cpp", "name": name, "config": config, "sources": sources, "files": files, **nothing}
+
+
+def _sectors(launch: Launch) -> float | None:
+    """How far a warp's loads are spread; None where the code does not tell."""
+    kernels = [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
+    # Triton compiles an argument that is 1 in, and passes it no more.
+    passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
+    values = [None if p.bytes is not None else _integer(p.value) for p in passed]
+    return spread(kernels[0], values, launch.block) if kernels else None
+
+
+def _integer(text: str) -> int:
+    return int(text) if text.lstrip("-").isdigit() else 0
 
 
 class _Outside(Exception):

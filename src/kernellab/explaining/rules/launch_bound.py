@@ -18,7 +18,6 @@ from __future__ import annotations
 from kernellab.explaining.finding import Evidence, Finding
 from kernellab.explaining.subject import Subject
 
-_FLOOR_US = 2.0  # of a kernel in a row of them, where it was not measured
 _TWICE = 2.0
 
 
@@ -32,12 +31,14 @@ def _many(subject: Subject) -> Finding | None:
         count = len(subject.traffic or ())
     if count < 2 or not subject.fewest_bytes or not subject.gbps or subject.device is None:
         return None
-    floor = subject.floor_us or _FLOOR_US
+    floor = subject.row_floor_us
     least = max(subject.fewest_bytes / subject.gbps / 1e3, floor)
     starting = count * floor
     time = subject.time_us or max(starting, least)
     moving = _moving_us(subject)
-    if starting < 0.5 * time or moving > starting or time / least < 1.3:
+    # Either starting them is most of the time, or the GPU stands idle for most of it, waiting for the next launch.
+    waits = subject.gpu_us is not None and subject.gpu_us < 0.5 * time
+    if not (starting >= 0.5 * time or waits) or moving > starting or time / least < 1.3:
         return None
     return Finding(
         rule="launch-bound",
@@ -47,7 +48,7 @@ def _many(subject: Subject) -> Finding | None:
         sure="measured" if subject.measured and subject.launched else "likely",
         evidence=[
             Evidence("kernels per call", count, "", "profiler" if subject.launched else "launch"),
-            Evidence("a kernel that does nothing", floor, "µs", "timing" if subject.floor_us else "model"),
+            Evidence("a kernel that does nothing, in a row", floor, "µs", "model"),
             Evidence("fewest bytes at the copy bandwidth", least, "µs", "model"),
         ],
     )

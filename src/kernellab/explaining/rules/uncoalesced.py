@@ -1,9 +1,9 @@
 """Uncoalesced access: a warp's addresses lie so far apart that memory moves far more than is asked for.
 
-Memory is moved in sectors of 32 bytes. Where the addresses of a warp's loads could be worked out from the code, the
+Memory is moved in sectors of 32 bytes. Where the addresses of a warp's accesses could be worked out from the code, the
 sectors they touch over the fewest that hold as many bytes is what is moved over what is needed:
 
-    gain = (sectors · read + written) / (read + written), no more than the distance to the roof
+    gain = sectors touched / fewest sectors, no more than the distance to the roof
 
 Caches may still serve the rest of a sector to a neighbour, so that the gain is likely, not certain. Where nothing could
 be worked out, and the measured time is far beyond what the model of everything else says, this is the usual cause:
@@ -23,15 +23,13 @@ _UNEXPLAINED = 2.5
 
 def look(subject: Subject) -> Finding | None:
     found = main_kernel(subject)
-    if found is None or not subject.cost:
+    if found is None:
         return None
     kernel, priced = found
-    moved = subject.cost["bytes_read"] + subject.cost["bytes_written"]
     if kernel.sectors is not None and kernel.sectors > _SPREAD:
-        estimate = (kernel.sectors * subject.cost["bytes_read"] + subject.cost["bytes_written"]) / moved
         return _finding(
-            f"a warp's loads touch {kernel.sectors:.3g} times the sectors their bytes would fill",
-            settled(estimate, subject.headroom),
+            f"a warp's accesses touch {kernel.sectors:.3g} times the sectors their bytes would fill",
+            settled(kernel.sectors, subject.headroom),
             "likely",
             [
                 Evidence("sectors touched, over the fewest", kernel.sectors, "", "machine code"),

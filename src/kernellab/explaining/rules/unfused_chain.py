@@ -20,14 +20,14 @@ def chain(subject: Subject) -> Fusion | None:
     if not subject.gbps:
         return None
     l2 = subject.device.l2_bytes if subject.device else None
-    return fusion(subject.traffic, subject.fewest_bytes, subject.gbps, floor_us=subject.floor_us or 0.0, l2_bytes=l2)
+    return fusion(subject.traffic, subject.fewest_bytes, subject.gbps, floor_us=subject.row_floor_us, l2_bytes=l2)
 
 
 def look(subject: Subject) -> Finding | None:
     found = chain(subject)
     if found is None or len(found.steps) < 2 or found.gain < _LEAST or subject.kernels:
         return None
-    if (subject.floor_us or 0.0) * found.kernels > 0.5 * found.chain_us:
+    if subject.row_floor_us * found.kernels > 0.5 * found.chain_us:
         return None
     many = f"{len(found.steps)} operators" if subject.device is None else f"{found.kernels} kernels"
     tensors, fewest = _in_tensors(subject, found)
