@@ -136,7 +136,7 @@ def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
         (["text.cubin"], "does not begin like an ELF file"),
         (["empty.sass"], "holds no SASS"),
         (["library.so"], "cuobjdump -xelf"),
-        (["gelu"], "no file of machine code"),
+        (["gelu", "tiny.ptx"], "no file of machine code"),
         (["tiny.ptx", "--show", "exlain"], "did you mean explain"),
         (["tiny.ptx", "--kernel", "tinny"], "did you mean tiny"),
         (["tiny.ptx", "--diff"], "two files"),

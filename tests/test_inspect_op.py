@@ -1,12 +1,16 @@
 """`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
 
 import json
+import signal
+import socket
+import subprocess
+import sys
 
 import pytest
 import torch
 
 import kernellab as kl
-from conftest import OPFILES
+from conftest import OPFILES, klab_env
 from kernellab.errors import UserError
 from kernellab.reporting.inspected import kernels
 from kernellab.running.record import load
@@ -77,6 +81,38 @@ def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
     assert "BLOCK=128 num_warps=2" in seen.out
     assert "too wide" in seen.out
     assert "manual  none: calls PyTorch's own kernels" in seen.out
+
+
+def test_architectures_know_nothing_of_each_other(klab, tmp_path):
+    """Not even what an author's code remembers, although two of the three share a worker."""
+    args = ("--impl", "triton-persistent", "--arch", "sm_80,sm_86,sm_90", "--out", "run")
+    seen = klab("inspect", OPFILES / "captured.py", *args)
+    assert seen.code == 0, seen.err
+    told = {entry["arch"]: entry["kernels"][0]["grid"][0] for entry in load(tmp_path / "run")["code"]}
+    assert told == {"sm_80": 108, "sm_86": 84, "sm_90": 132}
+
+
+LENT = """
+import os, socket, sys
+from kernellab.running.channel import Channel
+channel = Channel(int(sys.argv[1]))
+channel.lend(lambda: channel.send("first"))
+with channel.running("culprit", "inspect"):
+    channel.lend(os.abort)
+"""
+
+
+def test_a_death_in_a_fork_is_the_workers_own():
+    """The parent sees who was running, and how it ended."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", LENT, str(theirs.fileno())]
+    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=klab_env())
+    theirs.close()
+    with ours, ours.makefile() as lines:
+        events = [json.loads(line) for line in lines]
+    assert [event["event"] for event in events] == ["first", "begin"]  # and no end
+    assert events[-1]["impl"] == "culprit"
+    assert process.wait() == -signal.SIGABRT
 
 
 def test_levels_and_code_for_the_cpu(klab, tmp_path):

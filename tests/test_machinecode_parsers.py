@@ -184,6 +184,15 @@ def test_sass_is_taken_apart():
     assert move.source == Source("/a/k.py", 7)
 
 
+def test_scheduling_after_the_operands_is_passed_over():
+    text = (
+        "Function : k\n/*0250*/ @P0 BRA `(.L_x_1) &req={0,1} ?trans5;\n/*0260*/ LDC R1, c[0x0][0x37c] &wr=0x0 ?WAIT4;"
+    )
+    branch, load = instructions(parse_sass(text).functions[0].body)
+    assert (branch.operands[0].name, branch.text) == (".L_x_1", "@P0 BRA `(.L_x_1)")
+    assert (len(load.operands), load.operands[1].value) == (2, 0x37C)
+
+
 def test_both_of_nvidias_disassemblers_tell_the_same_story(tmp_path):
     cubin = shipped_code.triton_kernel("tanh_flat", "fp32", 90).cubin
     by_nvdisasm = parse_sass(disassemble(cubin))

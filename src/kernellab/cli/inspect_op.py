@@ -163,10 +163,10 @@ def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     return found
 
 
-def _read(record: dict[str, Any], folder: Path) -> list[Listing]:
+def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Listing]]:
     from kernellab.reporting.inspected import kernels
 
-    found = [listing_of(k, folder) for k in kernels(record) if "cubin" in k["files"]]
+    found = [(k, listing_of(k, folder)) for k in kernels(record) if "cubin" in k["files"]]
     if not found:
         raise UserError(f"no PTX to explain: {_reasons(record)}")
     return found
@@ -174,23 +174,26 @@ def _read(record: dict[str, Any], folder: Path) -> list[Listing]:
 
 def _explain(record: dict[str, Any], folder: Path) -> None:
     from kernellab.cli.inspect_files import explained
-    from kernellab.reporting import code, terminal
+    from kernellab.reporting import code, inspected, terminal
 
     out = terminal.console()
-    for listing in _read(record, folder):
+    for kernel, listing in _read(record, folder):
         out.print(listing.name, style="bold")
+        for line in inspected.parameters(kernel):
+            out.print(f" {line}", soft_wrap=True)
         code.show_explained(explained(listing), out)
 
 
 def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     from kernellab.cli.inspect_files import explained, problems
     from kernellab.reporting.code_html import page
+    from kernellab.reporting.inspected import parameters
 
     found = _read(record, folder)
     if len(found) != 1:
         raise UserError(f"--html writes one kernel's page, {len(found)} were read: --impl, --arch and --kernel choose")
-    (one,) = found
-    path.write_text(page(one.name, explained(one), one.facts, [*one.notes, *problems(one)]))
+    ((kernel, one),) = found
+    path.write_text(page(one.name, explained(one), one.facts, [*parameters(kernel), *one.notes, *problems(one)]))
 
 
 def _export(record: dict[str, Any], folder: Path, path: Path) -> None:

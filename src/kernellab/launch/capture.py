@@ -33,9 +33,12 @@ def capture(
 
 
 @contextlib.contextmanager
-def capturing(arch: str, heard: Callable[[Launch], None] = lambda launch: None) -> Iterator[list[Launch]]:
-    """Collects the launches of the body, each kind once: `times` says how often. `heard` is told as they come."""
-    gpu = standin_gpu(arch)
+def capturing(on: str | StandinGpu, heard: Callable[[Launch], None] = lambda launch: None) -> Iterator[list[Launch]]:
+    """Collects the launches of the body on an architecture, each kind once: `times` says how often.
+
+    `heard` is told of them as they come.
+    """
+    gpu = standin_gpu(on) if isinstance(on, str) else on
     launches: list[Launch] = []
 
     def note(launch: Launch) -> None:

@@ -5,6 +5,7 @@ An opcode nobody listed is "unknown", and counted as that.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from kernellab.machinecode.instructions import Instruction
@@ -88,6 +89,7 @@ _SPACES = {
     "const": "constant",
 }
 _REGISTER_BYTES = 4
+_TYPE = re.compile(r"(?:[bsuf]|bf)(\d{1,3})(x2)?")
 
 
 def _ptx(instruction: Instruction) -> Class:
@@ -133,10 +135,8 @@ def _ptx_bytes(modifiers: tuple[str, ...]) -> int:
     for modifier in modifiers:
         if modifier in ("v2", "v4", "v8"):
             count = int(modifier[1])
-        elif modifier[:1] in "bsuf" and modifier[1:].rstrip("x2").isdigit() and "::" not in modifier:
-            bits = int(modifier[1:].partition("x")[0]) * (2 if modifier.endswith("x2") else 1)
-        elif modifier.startswith("bf16"):
-            bits = 32 if modifier.endswith("x2") else 16
+        elif found := _TYPE.fullmatch(modifier):
+            bits = int(found[1]) * (2 if found[2] else 1)
     return bits * count // 8
 
 

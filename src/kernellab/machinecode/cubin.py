@@ -89,15 +89,13 @@ def read_cubin(data: bytes) -> Cubin:
 
 
 def _arch(elf: Elf) -> str:
-    """The header's flags were laid out anew with ABI 8, and `a` moved out of them into .nv.compat."""
-    if elf.abi >= 8:
-        compat = elf.section(".nv.compat")
-        exact = any(
-            kind == _COMPAT_EXACT_ARCH and value[:1] == b"\x01"
-            for kind, value in _attributes(compat.data if compat else b"")
-        )
-        return f"sm_{elf.flags >> 8 & 0xFF}{'a' if exact else ''}"
-    return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & 0x800 else ''}"
+    """ABI 8 lays the header's flags out anew: CUDA 12.9 keeps the `a` in them, CUDA 13 in .nv.compat."""
+    if elf.abi < 8:
+        return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & 0x800 else ''}"
+    compat = elf.section(".nv.compat")
+    told = _attributes(compat.data if compat else b"")
+    exact = elf.flags & 0x8 or any(kind == _COMPAT_EXACT_ARCH and value[:1] == b"\x01" for kind, value in told)
+    return f"sm_{elf.flags >> 8 & 0xFF}{'a' if exact else ''}"
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -136,7 +134,8 @@ def disassemble(data: bytes) -> str:
         file.write_bytes(data)
         try:
             done = subprocess.run(
-                [tools.require("nvdisasm"), "-c", "-g", str(file)],
+                # Dataflow analysis is for the branches of GPUs before Volta, and a quarter of the time.
+                [tools.require("nvdisasm"), "-c", "-g", "-ndf", str(file)],
                 capture_output=True,
                 timeout=_SECONDS,
                 check=False,

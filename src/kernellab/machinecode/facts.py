@@ -278,4 +278,4 @@ def _spilled(
 
 def _type_bytes(name: str) -> int:
     digits = "".join(c for c in name.partition("x")[0] if c.isdigit())
-    return int(digits) // 8 if digits else 1
+    return int(digits) // 8 if digits and len(digits) < 4 else 1

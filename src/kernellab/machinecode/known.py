@@ -37,7 +37,8 @@ class Known:
 
     holds: dict[str, str] = field(default_factory=dict)
     pointers: set[str] = field(default_factory=set)
-    order: dict[str, int] = field(default_factory=dict)
+    order: dict[str, int] = field(default_factory=dict)  # of the parameters
+    read: set[str] = field(default_factory=set)  # parameters that are
 
 
 def results(line: Instruction) -> list[str]:
@@ -57,6 +58,7 @@ def know(entry: Entry) -> Known:
     code = instructions(entry.body)
     known = Known(order={param.name: i for i, param in enumerate(entry.params)})
     known.pointers = {param.name for param in entry.params if param.pointer} | _pointers(entry, code)
+    known.read = {operand.name for line in code for operand in line.operands} & set(known.order)
     times_set = Counter(name for line in code for name in results(line))
     for line in code:
         held = _held(line, known)

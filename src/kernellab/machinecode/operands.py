@@ -79,11 +79,8 @@ def _address(text: str, tokens: Sequence[Token], shown: str, depth: int) -> Oper
     base, offset = list(parts[0]), 0
     if len(base) >= 3 and base[-1].kind == "number" and base[-2].text in ("+", "-"):
         amount = number(base[-1].text)
-        offset = int(amount) if isinstance(amount, int) else 0
-        sign = -1 if base[-2].text == "-" else 1
-        if base[-2].text == "+" and base[-3].text == "-":  # never written, but harmless
-            sign = -1
-        offset, base = sign * offset, base[:-2]
+        offset = (-1 if base[-2].text == "-" else 1) * (amount if isinstance(amount, int) else 0)
+        base = base[:-2]
         if base[-1].text == "+":  # [%r1 + -8] is written with both signs
             base = base[:-1]
     head = _operand(text, base, depth + 1)

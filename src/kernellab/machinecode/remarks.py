@@ -34,7 +34,8 @@ def _doubles(arch: str, code: Sequence[Instruction], mix: dict[str, int]) -> str
     ratio = _FP32_PER_FP64.get(int(number.group())) if number else None
     rate = f" {arch} gives one fp64 result in the time of {ratio} in fp32" if ratio else ""
     where = _where(code, "fp64")
-    return f"{_count(doubles, 'fp64 instruction')} beside {floats} in fp32 or fp16{where}: a double constant or a cast?{rate}"
+    many = _count(doubles, "fp64 instruction")
+    return f"{many} beside {floats} in fp32 or fp16{where}: a double constant or a cast?{rate}"
 
 
 def _local(code: Sequence[Instruction], mix: dict[str, int], spill_bytes: int | None) -> str:

@@ -22,6 +22,8 @@ _SECTION = re.compile(r'\s*\.section\s+"?\.text\.([^\s,"]+)')
 _FUNCTION = re.compile(r"\s*Function\s*:\s*(\S+)")
 _ARCH = re.compile(r"(?:code for |\.target\s+)(sm_\d+[a-z]?)|EF_CUDA_SM(\d+)\b")
 _SOURCE = re.compile(r'\s*//## File "([^"]*)", line (\d{1,9})')
+# Some releases of nvdisasm write scheduling after the operands: "&req={0,1} &wr=0x2 ?trans5".
+_SCHEDULING = re.compile(r"\s+[&?][A-Za-z][^;]*")
 _GUARD = re.compile(r"@(!?)(U?P(?:T|\d{1,2}))\s+")
 _OPCODE = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 # Registers of all kinds: general, uniform, predicate, uniform predicate, barrier, special.
@@ -80,7 +82,7 @@ def _problem(module: SassModule, line: int, what: str) -> None:
 
 def _add(module: SassModule, function: SassFunction, found: re.Match[str], line: int, source: Source | None) -> None:
     # Braces join two instructions issued together; each has its own line.
-    text = found[2].strip().strip("{}").strip()
+    text = _SCHEDULING.sub("", found[2]).strip().strip("{}").strip()
     if not text:
         return
     guard = None

@@ -11,7 +11,7 @@ _TOKEN = re.compile(
       |(?P<newline>\n)
       |(?P<comment>/\*)
       |(?P<string>"[^"\n]*"?)
-      |(?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?U?)
+      |(?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]{1,32}U?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?U?)
       |(?P<word>[A-Za-z_$%.][A-Za-z0-9_$.%]*(?:::[A-Za-z0-9_$.]+)*)
       |(?P<mark>.)""",
     re.VERBOSE | re.ASCII,

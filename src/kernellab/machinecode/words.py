@@ -100,8 +100,8 @@ def _bits(name: str) -> int:
 
 def _function(entry: Entry) -> list[Explained]:
     known = know(entry)
-    kind = "a kernel: it is launched from the CPU" if entry.kernel else "a function that kernels call"
-    found = [Explained(entry.line, entry.text, f"{short_name(entry.name)}: {kind}", "entry", kernel=entry.name)]
+    kind = "a kernel, launched from the CPU" if entry.kernel else "a function that kernels call"
+    found = [Explained(entry.line, entry.text, f"{short_name(entry.name)} is {kind}", "entry", kernel=entry.name)]
     found += [
         Explained(param.line, param.text, _parameter(param, known), "entry", kernel=entry.name)
         for param in entry.params
@@ -142,16 +142,21 @@ def _source(source: Source | None) -> str | None:
 
 def _parameter(param: Param, known: Known) -> str:
     order = known.order[param.name]
+    unread = "" if param.name in known.read else ", never read here"
+    return f"parameter {order}: {_kind(param, known)}{unread}"
+
+
+def _kind(param: Param, known: Known) -> str:
     if param.count != 1:
-        return f"parameter {order}: {param.count * max(1, _bits(param.type) // 8)} bytes, a struct passed by value"
+        return f"{param.count * max(1, _bits(param.type) // 8)} bytes, a struct passed by value"
     if param.name in known.pointers:
         how = "" if param.pointer else " (it is used as an address)"
         space = f" to {param.space} memory" if param.space else ""
-        return f"parameter {order}: a pointer{space}{how}"
+        return f"a pointer{space}{how}"
     if param.type[:1] == "f":
-        return f"parameter {order}: a number ({type_words(param.type)})"
+        return f"a number ({type_words(param.type)})"
     # NVRTC declares a 64-bit integer and a pointer alike; nothing uses this one as an address.
-    return f"parameter {order}: an integer of {_bits(param.type)} bits"
+    return f"an integer of {_bits(param.type)} bits"
 
 
 def _limit(one: Directive, entry: Entry) -> str:
@@ -185,7 +190,7 @@ def _limit(one: Directive, entry: Entry) -> str:
 def _directive(line: Directive, registers: dict[int, Registers], entry: Entry) -> Explained:
     stage, said = "control", ""
     if line.name == ".reg":
-        stage, said = "registers", _registers(registers.get(line.line), line)
+        stage, said = "registers", _registers(registers.get(line.line), line.line == min(registers, default=0))
     elif line.name in ("{", "}"):
         said = "begins a block with names of its own" if line.name == "{" else "ends the block"
     elif line.name == ".pragma":
@@ -210,9 +215,10 @@ def _directive(line: Directive, registers: dict[int, Registers], entry: Entry) -
     )
 
 
-def _registers(found: Registers | None, line: Directive) -> str:
+def _registers(found: Registers | None, first: bool) -> str:
     if found is None:
         return ""
+    many = f"{found.count} names" if found.count > 1 else "a name"
     names = f"{found.prefix}0…{found.prefix}{found.count - 1}" if found.count > 1 else found.prefix
-    virtual = "virtual: how many the GPU really uses stands in the cubin"
-    return f"{found.count} names for {type_words(found.type)}, {names} ({virtual})"
+    virtual = "virtual: how many registers the GPU really uses stands in the cubin" if first else "virtual"
+    return f"{many} for {type_words(found.type)}, {names} ({virtual})"

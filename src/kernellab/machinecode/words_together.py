@@ -90,7 +90,10 @@ def barrier(line: Instruction, known: Known) -> str:
     if line.has("arrive"):
         return f"tells barrier {first} that this thread has arrived, and goes on{some}"
     if line.has("red"):
-        return f"waits for the block at barrier {line.text.split(',')[1].strip()} and joins a predicate of all threads"
+        if len(line.operands) < 3:
+            return ""
+        to, name, *_, of = (show(operand, known) for operand in line.operands)
+        return f"waits for the block at barrier {name}; {of} of all its threads, joined, goes into {to}"
     who = f"the threads at barrier {first}" if some or first != "0" else "all threads of the block"
     return f"waits for {who}{some}, and sees what they wrote (barrier {first})"
 
@@ -120,8 +123,8 @@ def mbarrier(line: Instruction, known: Known) -> str:
 
 
 def fence(line: Instruction, known: Known) -> str:
-    proxy = line.modifiers[line.modifiers.index("proxy") + 1] if line.has("proxy") and len(line.modifiers) > 1 else ""
-    if proxy:
+    if line.has("proxy"):
+        proxy = "".join(line.modifiers[line.modifiers.index("proxy") + 1 :][:1])
         return f"makes what this thread wrote visible to {_PROXIES.get(proxy, proxy)}, and the other way round"
     if line.has("mbarrier_init"):
         return "makes the barriers just set up visible to the cluster"
@@ -140,7 +143,7 @@ def multiply(line: Instruction, known: Known) -> str:
     """mma, wmma and wgmma: m×n×k, and the types of the result, A, B and the sum."""
     if line.base == "wgmma" and not line.has("mma_async"):
         return _wgmma_order(line)
-    shape = re.search(r"\.m(\d+)n(\d+)k(\d+)", line.opcode)
+    shape = re.search(r"\.m(\d{1,4})n(\d{1,4})k(\d{1,4})", line.opcode)
     kinds = types(line)
     if line.base == "wmma" and not line.has("mma"):
         action = "loads a piece of a matrix for" if line.has("load") else "stores a piece of a result of"

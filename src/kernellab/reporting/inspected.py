@@ -102,6 +102,19 @@ def configuration(k: Kernel) -> str:
     return " ".join(f"{name}={value}" for name, value in {**constants, **chosen}.items())
 
 
+def parameters(k: Kernel) -> Iterator[str]:
+    """What the kernel was launched with, as its PTX numbers it, and what the compiler made of it."""
+    number = 0
+    for one in k["parameters"]:
+        if one["special"].endswith("a constant"):
+            yield f"{one['name']} is no parameter: {one['special']}"
+            continue
+        named = f" is {one['name']}" if not one["name"].startswith("argument ") else ""
+        told = one["value"] if one["value"].startswith(("pointer", "descriptor")) else f"{one['type']}, {one['value']}"
+        yield f"parameter {number}{named}: {told}" + (f"; {one['special']}" if one["special"] else "")
+        number += 1
+
+
 def _size(dims: list[int]) -> str:
     x, y, z = dims
     return f"{x}×{y}×{z}" if z > 1 else f"{x}×{y}" if y > 1 else str(x)

@@ -8,9 +8,12 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from kernellab.blame import explain
+from kernellab.errors import UserError
 from kernellab.machine.paths import cache_dir
 
 
@@ -23,6 +26,7 @@ class Channel:
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
+        self._lent = False
         os.register_at_fork(after_in_child=self._leave)
         self._lock = threading.Lock()
         self._commands: list[dict[str, Any]] = []
@@ -31,6 +35,8 @@ class Channel:
 
     def _leave(self) -> None:
         """A child an implementation forks must not keep the line open when this process is gone, nor speak on it."""
+        if self._lent:
+            return
         # `close` would wait for the listener's file, whose thread is not in the child.
         with contextlib.suppress(OSError):
             os.close(self._socket.detach())
@@ -54,6 +60,30 @@ class Channel:
             os._exit(1)  # a forked child that went on as if it were the worker: one is enough
         with self._lock:
             self._socket.sendall(json.dumps({"event": event, **fields}).encode() + b"\n")
+
+    def lend(self, work: Callable[[], None]) -> None:
+        """Work in a fork of this process, which has the line meanwhile: what it remembers ends with it.
+
+        How it ends is how this process ends, so that the parent blames whoever was running.
+        """
+        self._lent = True
+        child = os.fork()
+        self._lent = False
+        if child == 0:
+            try:
+                work()
+                os._exit(0)
+            except UserError as error:
+                self.send("refused", message=error.message, detail=error.detail)
+            except BaseException as error:
+                traceback.print_exc()
+                self.send("broken", reason=explain(error))
+            os._exit(1)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            os.kill(os.getpid(), os.WTERMSIG(status))
+        if os.WEXITSTATUS(status):
+            os._exit(os.WEXITSTATUS(status))
 
     @contextlib.contextmanager
     def running(self, impl: str | None, phase: str, **what: Any) -> Iterator[None]:

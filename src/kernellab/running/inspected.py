@@ -1,6 +1,6 @@
 """Inside a worker: what each way of an op compiles to for one architecture, read and written to files.
 
-Nothing runs on a GPU. One architecture per process: an author's code may remember what it asked of its device.
+One architecture per process: an author's code may remember what it asked of its device.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from kernellab.launch.cuda import OutOfSight
 from kernellab.launch.exported import exported
 from kernellab.launch.generated import Generated, generated, generated_here, written
 from kernellab.launch.launches import Launch
-from kernellab.launch.standin_gpu import standin_gpu
+from kernellab.launch.standin_gpu import StandinGpu, standin_gpu
 from kernellab.launch.written import c_lines, python_lines
+from kernellab.machine.chips import chip
 from kernellab.machine.paths import file_name
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.facts import facts
@@ -65,9 +66,9 @@ class Inspector:
     ) -> None:
         self.channel, self.op, self.device, self.folder, self.cpu = channel, op, device, folder, cpu
         self.accounts = accounts
-        here = "sm_{}{}".format(*torch.cuda.get_device_capability(device)) if device.type == "cuda" else None
-        self.gpu = standin_gpu(arch or here or "sm_90")
-        self.present = self.gpu.arch == here
+        here = _present(device) if device.type == "cuda" else None
+        self.present = here is not None and arch in ("", here.arch)
+        self.gpu = here if here is not None and self.present else standin_gpu(arch or "sm_90")
 
     def run(self, names: list[str], request: dict[str, Any], passes: list[str]) -> None:
         asked = CaseRequest(**request)
@@ -138,7 +139,7 @@ class Inspector:
         return [self._read(impl, launch, number) for number, launch in enumerate(self._captured(impl, case, of))]
 
     def _captured(self, impl: Impl, case: Case, of: str) -> list[Launch]:
-        with capturing(self.gpu.arch, self._heard) as launches:
+        with capturing(self.gpu, self._heard) as launches:
             self._call(impl, case, of, launches)
         return launches
 
@@ -297,6 +298,13 @@ def _sectors(launch: Launch) -> float | None:
 
 def _integer(text: str) -> int:
     return int(text) if text.lstrip("-").isdigit() else 0
+
+
+def _present(device: torch.device) -> StandinGpu:
+    """The GPU that is there, to answer for itself."""
+    told = torch.cuda.get_device_properties(device)
+    known = chip(f"{told.major}.{told.minor}")
+    return StandinGpu(told.name, known, told.multi_processor_count, told.L2_cache_size, told.total_memory)
 
 
 class _Outside(Exception):

@@ -1,4 +1,4 @@
-"""Reading machine code, as the parent sees it: one worker per architecture, several at a time.
+"""Reading machine code, as the parent sees it: architectures shared out over a few workers.
 
 A worker that dies names its culprit; the ways after it go to another.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from kernellab.declare import matching
 from kernellab.errors import UserError, nearest
+from kernellab.machine import tools
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import Journal
 from kernellab.running.settings import Settings
@@ -30,12 +31,20 @@ class Inspection:
 
     def run(self) -> None:
         archs = self.settings.archs or [""]
+        # Starting a worker takes longer than most kernels take to compile: few workers, each with its share.
+        # A process that has seen a GPU cannot be forked, so that there each architecture has a worker.
+        workers = len(archs) if tools.has_gpu() else min(len(archs), os.cpu_count() or 1)
+        shares = [list(enumerate(archs))[first::workers] for first in range(workers)]
         try:
-            with ThreadPoolExecutor(max_workers=min(len(archs), os.cpu_count() or 1)) as pool:
-                # The first failure is the one worth telling; the other workers come to their end by themselves.
-                for done in [pool.submit(self._architecture, arch) for arch in archs]:
-                    done.result()
-            self.journal.record["code"].sort(key=self._order)
+            with ThreadPoolExecutor(max_workers=workers) as pool:
+                futures = [pool.submit(self._share, dict(share)) for share in shares]
+                try:
+                    for done in as_completed(futures):
+                        done.result()
+                except BaseException:  # the first failure, or the user's interrupt: nobody works on
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    self.close()
+                    raise
             self.journal.write("complete")
         finally:
             self.close()
@@ -44,31 +53,37 @@ class Inspection:
         for post in self._posts:
             post.close()
 
-    def _architecture(self, arch: str) -> None:
-        log = self.journal.folder / "artifacts" / f"worker-{arch or 'here'}.log"
+    def _share(self, archs: dict[int, str]) -> None:
+        """Some of the architectures, by their numbers, in one worker after the other until all is read."""
+        told = ", ".join(archs.values()) or "the GPU here, or sm_90"
+        log = self.journal.folder / "artifacts" / f"worker-{min(archs)}.log"
         post = Post(self.settings.targets[0], "native", self.settings, log)
         with self._lock:
             self._posts.append(post)
-            self.say(f"loading {self.settings.targets[0]} for {arch or 'the GPU here, or sm_90'}")
+            self.say(f"loading {self.settings.targets[0]} for {told}")
         post.ready()
         op = self._op(post)
-        names = self._ways(op)
-        while names:
+        everyone = self._ways(op)
+        todo = {number: list(everyone) for number in archs}
+        while todo:
+            share = _Share(self, archs, everyone, next(iter(todo)))
             lost = post.work(
                 "inspect",
-                self._observe,
+                share.observe,
                 op=op["name"],
                 request=self.settings.request,
-                impls=names,
-                arch=arch,
+                work=[{"arch": archs[n], "impls": names, "cpu": n == 0} for n, names in todo.items()],
                 passes=self.settings.passes,
                 folder=str(self.journal.folder.resolve()),
-                cpu=arch in ("", *self.settings.archs[:1]),  # once is enough
+                apart=len(todo) > 1,
                 accounts="explain" in self.settings.stages,
             )
             if lost is None:
                 return
-            names = self._blamed(lost, op, names, arch)
+            left = self._blamed(lost, op, todo[share.number], share)
+            todo = {n: names for n, names in todo.items() if n > share.number}
+            if left:
+                todo = {share.number: left, **todo}
 
     def _op(self, post: Post) -> Event:
         if len(post.ops) > 1:
@@ -83,33 +98,40 @@ class Inspection:
         named = bool(self.settings.impls)
         return [impl["name"] for impl in op["impls"] if named or impl["kind"] not in _SLOW]
 
-    def _observe(self, event: Event) -> None:
-        with self._lock:
-            if event["event"] == "launch":
-                self.say(f"{event['arch']}: {event['said']}")
-            elif event["event"] == "code":
-                self.journal.write("code", **{k: v for k, v in event.items() if k != "event"})
-
-    def _blamed(self, lost: Lost, op: Event, names: list[str], arch: str) -> list[str]:
+    def _blamed(self, lost: Lost, op: Event, names: list[str], share: _Share) -> list[str]:
         """The ways left after the one that took the worker down; none where nobody is to blame."""
         if lost.impl is None:
-            raise UserError(f"reading {op['name']} for {arch} failed: {lost.reason}")
-        fault: dict[str, Any] = {
-            "status": lost.status,
-            "reason": lost.reason,
-            "kernels": [],
-            "seconds": None,
-            "gpu": None,
-        }
+            raise UserError(f"reading {op['name']} for {share.arch or 'this GPU'} failed: {lost.reason}")
         kind = next(impl["kind"] for impl in op["impls"] if impl["name"] == lost.impl)
-        with self._lock:
-            of = {"pass": ", ".join(self.settings.passes)}
-            what = {"op": op["name"], "impl": lost.impl, "kind": kind, "case": None, "arch": arch}
-            self.journal.write("code", **what, **of, **fault)
+        what = {"op": op["name"], "impl": lost.impl, "kind": kind, "case": None, "arch": share.arch, "gpu": None}
+        of = {"pass": ", ".join(self.settings.passes)}
+        share.write(**what, **of, status=lost.status, reason=lost.reason, kernels=[], seconds=None)
         return names[names.index(lost.impl) + 1 :]
 
-    def _order(self, entry: dict[str, Any]) -> tuple[int, int]:
-        """Ways as they were asked for, architectures as they were asked for, however the workers came along."""
-        archs, impls = self.settings.archs, self.settings.impls
-        arch = archs.index(entry["arch"]) if entry["arch"] in archs else 0
-        return impls.index(entry["impl"]) if entry["impl"] in impls else 0, arch
+
+class _Share:
+    """What one worker says, and which architecture it is at."""
+
+    def __init__(self, whole: Inspection, archs: dict[int, str], names: list[str], number: int) -> None:
+        self._whole, self._archs, self.number = whole, archs, number
+        self._places = {name: place for place, name in enumerate(whole.settings.impls or names)}
+
+    @property
+    def arch(self) -> str:
+        return self._archs[self.number]
+
+    def observe(self, event: Event) -> None:
+        fields = {k: v for k, v in event.items() if k != "event"}
+        if event["event"] == "architecture":
+            self.number = next(number for number, arch in self._archs.items() if arch == event["arch"])
+        elif event["event"] == "launch":
+            with self._whole._lock:
+                self._whole.say(f"{event['arch']}: {event['said']}")
+        elif event["event"] == "code":
+            self.write(**fields)
+
+    def write(self, **code: Any) -> None:
+        """`order` is the place of a way and an architecture as asked for, however the workers come along."""
+        place = self._places.get(code["impl"], len(self._places))  # a way that a pattern meant
+        with self._whole._lock:
+            self._whole.journal.write("code", order=[place, self.number], **code)

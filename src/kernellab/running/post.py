@@ -126,6 +126,6 @@ class Post:
             return ""
 
     def close(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
+        worker, self._worker = self._worker, None  # once, whichever thread comes first
+        if worker is not None:
+            worker.kill()

@@ -350,6 +350,7 @@ def _search(record: Record, event: Mapping[str, Any]) -> None:
 def _code(record: Record, event: Mapping[str, Any]) -> None:
     """What a way compiled to at a case, for one architecture: its kernels, or why there are none."""
     record["code"].append({k: v for k, v in event.items() if k not in ("event", "t")})
+    record["code"].sort(key=lambda entry: entry["order"])
 
 
 def _void(record: Record, event: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -236,18 +237,25 @@ class Worker:
         self,
         op: str,
         request: dict[str, Any],
-        impls: list[str],
-        arch: str,
+        work: list[dict[str, Any]],
         passes: list[str],
         folder: str,
-        cpu: bool,
-        accounts: bool = False,
+        apart: bool,
+        accounts: bool,
     ) -> None:
-        """What ways compile to for an architecture: their own launches, captured and read. `arch` empty: this GPU's."""
+        """What ways compile to, architecture by architecture: their own launches, captured and read.
+
+        `apart`: each in a fork of this process, as an author's code may remember what it asked of its device.
+        `accounts`: bytes and lines are counted besides.
+        """
         from kernellab.running.inspected import Inspector
 
-        inspector = Inspector(self.channel, self.ops[op], self.device, arch, Path(folder), cpu=cpu, accounts=accounts)
-        inspector.run(impls, request, passes)
+        for one in work:
+            where = (self.device, one["arch"], Path(folder))
+            inspector = Inspector(self.channel, self.ops[op], *where, cpu=one["cpu"], accounts=accounts)
+            do = functools.partial(inspector.run, one["impls"], request, passes)
+            self.channel.send("architecture", arch=one["arch"])
+            self.channel.lend(do) if apart else do()
 
     def _task(self, op: str, case: dict[str, Any], seed: int) -> Task:
         from kernellab.running.task import Task
