@@ -4,8 +4,8 @@
 
 For each file of benchmarks/flawed: both ways are checked and timed, the flawed one is explained, and its first finding
 and the gain it promises are held against the flaw that was put there and the gain that fixing it gave. Writes
-flawed.csv and flawed.md to OUT. Promised: every first finding right, every gain within a factor of 1.5; exit code 0 when
-at least 12 are. `--static` times nothing and needs no GPU: findings from the machine code, for an H200.
+flawed.csv and flawed.md to OUT. Promised: every first finding right, every gain within a factor of 1.5; exit code 0
+when at least 12 are. `--static` times nothing and needs no GPU: findings from the machine code, for an H200.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def write(args: argparse.Namespace, rows: list[dict], document: dict, took_s: fl
         f"versions: torch {machine.get('torch', 'not used')}  ",
         "script: benchmarks/flawed.py" + (" --static" if args.static else ""),
         "",
-        "| file | expected | found first | sure | predicted gain | measured gain | within 1.5 | the fixed one's first | also |",
+        "| file | expected | found first | sure | predicted gain | measured gain | within 1.5 "
+        "| the fixed one's first | also |",
         "|---|---|---|---|---:|---:|---|---|---|",
         *(
             f"| {r['file']} | {r['expected']} | {r['found']} | {r['sure']} | {number(r['predicted_gain'])} "

@@ -1,4 +1,4 @@
-"""Flaw: a block asks for shared memory it does not need, so that one of four warps fits on an SM. Fixed: it does not."""
+"""Flaw: shared memory a block does not need, so that one block of four warps fits on an SM. Fixed: none."""
 
 import torch
 
