@@ -51,21 +51,29 @@ def choices(group: Sequence[Mapping[str, Any]], code: Sequence[Mapping[str, Any]
     return rows
 
 
+def untimed_choices(code: Sequence[Mapping[str, Any]]) -> list[Choice]:
+    """The ways of one op and case that were compiled where nothing was timed."""
+    entries = {entry["impl"]: entry for entry in reversed(code) if entry["status"] in ("ok", "none")}
+    return [_choice(impl, entry["kind"], entries, {}) for impl, entry in reversed(entries.items())]
+
+
 def _row(result: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> Choice:
-    derived, kind = result["derived"], result.get("kind") or "python"
+    return _choice(result["impl"], result.get("kind") or "python", entries, result["derived"])
+
+
+def _choice(impl: str, kind: str, entries: Mapping[str, Mapping[str, Any]], derived: Mapping[str, Any]) -> Choice:
     # What torch.compile is given is the reference: whoever wrote that has written all there is to write.
-    entry = entries.get(result["impl"]) or (entries.get("manual") if kind == "compile" else None) or {}
-    limit = derived["limit"]
-    build = derived["build_s"]
+    entry = entries.get(impl) or (entries.get("manual") if kind == "compile" else None) or {}
+    limit, time, build = (derived.get(name) for name in ("limit", "time", "build_s"))
     if build is None and entry.get("kernels") and kind != "compile":
         build = sum(k.get("build_s") or 0.0 for k in entry["kernels"]) or None
     return Choice(
-        impl=result["impl"],
+        impl=impl,
         kind=kind,
         kernel_lines=entry.get("kernel_lines"),
         launcher_lines=entry.get("launcher_lines"),
         build_s=build,
-        time_us=derived["time"]["median_us"] if derived["time"] else None,
+        time_us=time["median_us"] if time else None,
         fraction=limit["fraction"] if limit else None,
         choose=_CHOOSE.get(kind, "where it is the fastest"),
     )

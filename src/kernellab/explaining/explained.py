@@ -12,6 +12,7 @@ from typing import Any
 from kernellab.explaining.findings import findings
 from kernellab.explaining.fusion import Fusion
 from kernellab.explaining.names import became
+from kernellab.explaining.prices import main_kernel, prices
 from kernellab.explaining.rules.unfused_chain import chain
 from kernellab.explaining.subject import Subject, subjects
 
@@ -41,8 +42,19 @@ def of(subject: Subject) -> dict[str, Any]:
             for family, count in became([k["name"] for k in subject.launched], own)
         ],
         "kernels": [asdict(k) for k in subject.kernels],
+        "predicted": _predicted(subject),
         "findings": [asdict(one) for one in findings(subject)],
     }
+
+
+def _predicted(subject: Subject) -> dict[str, Any] | None:
+    """What the model says of the way's kernels one after the other; of the dearest, each item's price."""
+    found = main_kernel(subject)
+    if found is None:
+        return None
+    kernel, dearest = found
+    total = sum(one.time_us for k in subject.kernels if (one := prices(subject, k)) is not None)
+    return {"time_us": total, "kernel": kernel.name, "dearest": dearest.dearest, "items_us": asdict(dearest)}
 
 
 def _fusion(found: Fusion) -> dict[str, Any]:

@@ -11,9 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab import verdict
-from kernellab.explaining.advice import WHO_DOES_WHAT, Choice, advice, choices
+from kernellab.explaining.advice import WHO_DOES_WHAT, Choice, advice, choices, untimed_choices
 from kernellab.explaining.explained import explained
 from kernellab.reporting import words
+
+_ITEMS = {
+    "memory": "the bytes it must move",
+    "flight": "how many loads are under way",
+    "issue": "its instructions",
+    "special": "its special functions",
+    "fp64": "its fp64 arithmetic",
+    "fp32": "its fp32 arithmetic",
+    "matmul": "its products",
+    "local": "its local memory",
+}
 
 Explained = Mapping[str, Any]
 _SURE = {
@@ -26,15 +37,18 @@ _SURE = {
 
 def document(record: Mapping[str, Any], gpu_name: str | None = None) -> dict[str, Any]:
     """Explanations of a record with its verdicts, as plain data: `results`, and `choices` of each op and case."""
-    tables = [_choices(group, record["code"]) for group in verdict.groups(record)] if record["results"] else []
+    if record["results"]:
+        groups = verdict.groups(record)
+        tables = [_table(g[0]["op"], g[0]["case"], choices(g, record["code"])) for g in groups]
+    else:
+        code = [entry for entry in record["code"] if entry["case"] and entry["case"]["device"] == "cuda"]
+        tables = [_table(code[0]["op"], code[0]["case"], untimed_choices(code))] if code else []
     head = {key: record[key] for key in ("schema", "command", "machine")}
     return {**head, "results": explained(record, gpu_name), "choices": [table for table in tables if table["ways"]]}
 
 
-def _choices(group: list[Mapping[str, Any]], code: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    rows = choices(group, code)
-    ways = [asdict(row) for row in rows]
-    return {"op": group[0]["op"], "case": group[0]["case"], "ways": ways, "advice": advice(rows)}
+def _table(op: str, case: Mapping[str, Any], rows: Sequence[Choice]) -> dict[str, Any]:
+    return {"op": op, "case": case, "ways": [asdict(row) for row in rows], "advice": advice(rows)}
 
 
 def show(document: Mapping[str, Any], record: Mapping[str, Any], out: Console, *, verbose: bool = False) -> None:
@@ -82,7 +96,14 @@ def headline(one: Explained) -> str:
     limit = one["roofline"]
     if limit and limit["fraction"]:
         return f"no rule explains it: {words.percent(limit['fraction'])} of measured {_ceiling(limit)}"
-    return "nothing found in its code" if not one["measured"] else "nothing found, and its limit is not known"
+    if one["measured"]:
+        return "nothing found, and its limit is not known"
+    model = one["predicted"]
+    if model is None:
+        return "nothing found in what it dispatches"
+    return (
+        f"nothing found in its code: by the model {words.duration(model['time_us'])}, set by {_ITEMS[model['dearest']]}"
+    )
 
 
 def _ceiling(limit: Mapping[str, Any]) -> str:
