@@ -27,7 +27,7 @@ def look(subject: Subject) -> Finding | None:
     found = chain(subject)
     if found is None or len(found.steps) < 2 or found.gain < _LEAST or subject.kernels:
         return None
-    if subject.row_floor_us * found.kernels > 0.5 * found.chain_us:
+    if subject.row_floor_us * found.kernels > found.moved_bytes / (subject.gbps or 1.0) / 1e3:
         return None
     many = f"{len(found.steps)} operators" if subject.device is None else f"{found.kernels} kernels"
     tensors, fewest = _in_tensors(subject, found)
