@@ -117,17 +117,25 @@ def test_an_unfused_chain_promises_no_more_than_there_is_to_gain():
 TINY = {"bytes_read": 8_000_000, "bytes_written": 8_000_000, "flops": {}}
 
 
+SLICE = dict(times=64, blocks=64, pointer_bytes=250_000)
+
+
 def test_launch_bound_by_many_tiny_kernels():
-    found = first(way(but(times=64, blocks=64), cost=TINY, time_us=140.0, launched=[{"name": "k"}] * 64))
+    found = first(way(but(**SLICE), cost=TINY, time_us=280.0, gpu_us=180.0, launched=[{"name": "k"}] * 64))
     assert (found.rule, found.sure) == ("launch-bound", "measured")
-    assert found.gain == pytest.approx(140 / 4)
+    assert found.gain == pytest.approx(280 / 4)
 
 
 def test_launch_bound_where_the_gpu_waits_for_the_host():
-    many = way(but(times=64, blocks=64), cost=TINY, time_us=1500.0, gpu_us=128.0, launched=[{"name": "k"}] * 64)
+    many = way(but(**SLICE), cost=TINY, time_us=1500.0, gpu_us=128.0, launched=[{"name": "k"}] * 64)
     assert first(many).rule == "launch-bound"
-    busy = dataclasses.replace(many, gpu_us=1500.0)
+    busy = dataclasses.replace(many, gpu_us=1500.0)  # they compute, whatever it is
     assert all(f.rule != "launch-bound" for f in findings(busy))
+
+
+def test_kernels_whose_bytes_take_longer_than_starting_them_are_not_launch_bound():
+    large = way(but(times=64, blocks=64, pointer_bytes=50_000_000), cost=TINY, time_us=1000.0, gpu_us=900.0)
+    assert all(f.rule != "launch-bound" for f in findings(large))
 
 
 def test_launch_bound_on_the_host():
@@ -139,10 +147,20 @@ def test_launch_bound_on_the_host():
 
 
 def test_too_few_blocks():
-    few = but(blocks=16, threads=1024, loop={"global_load": 4, "integer": 10})
-    assert first(way(few)).rule == "too-few-blocks"
-    assert first(way(few)).gain == pytest.approx(132 / 16)
-    assert first(way(few, time_us=4 * ROOF_US)).gain == pytest.approx(4.0)
+    few = but(blocks=16, threads=256, blocks_per_sm=8, loop={"global_load": 1, "integer": 10})
+    found = first(way(few))
+    assert found.rule == "too-few-blocks"
+    # 16 SMs have one block under way each, where 132 could have eight.
+    priced = prices(way(few), few)
+    assert priced.dearest == "flight"
+    assert found.gain == pytest.approx(priced.flight / ROOF_US)
+    assert first(way(few, time_us=20 * ROOF_US)).gain == pytest.approx(20.0)
+
+
+def test_too_few_blocks_that_compute_gain_the_sms_they_do_not_use():
+    busy = {**COST, "flops": {"fp32": 10**13}}
+    few = but(blocks=33, threads=1024, blocks_per_sm=1, loop={"global_load": 1})
+    assert first(way(few, cost=busy)).gain == pytest.approx(132 / 33)
 
 
 BUSY = {"bytes_read": 32_000_000, "bytes_written": 32_000_000, "flops": {"fp32": 10**10}}

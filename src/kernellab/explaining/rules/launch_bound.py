@@ -1,6 +1,7 @@
 """Launch-bound: starting kernels takes longer than what they do.
 
-On the GPU, many tiny kernels: each takes the floor f, what a kernel that does nothing takes, so n of them n·f.
+On the GPU, many tiny kernels: each takes the floor f, what a kernel that does nothing takes, or little more. They are
+tiny where all their bytes take less time than starting them, n·f.
 
     gain = time / max(fewest bytes / bandwidth, f)
 
@@ -18,7 +19,8 @@ from __future__ import annotations
 from kernellab.explaining.finding import Evidence, Finding
 from kernellab.explaining.subject import Subject
 
-_TWICE = 2.0
+_TWICE, _WORTH = 2.0, 1.3
+_TINY = 5.0  # floors that a tiny kernel takes at most
 
 
 def look(subject: Subject) -> Finding | None:
@@ -35,14 +37,16 @@ def _many(subject: Subject) -> Finding | None:
     least = max(subject.fewest_bytes / subject.gbps / 1e3, floor)
     starting = count * floor
     time = subject.time_us or max(starting, least)
-    moving = _moving_us(subject)
-    # Either starting them is most of the time, or the GPU stands idle for most of it, waiting for the next launch.
+    if _moved(subject) / subject.gbps / 1e3 > starting or time / least < _WORTH:
+        return None
+    # Few bytes are no proof: a kernel may compute for long. Tiny ones take hardly more than the floor, or the GPU
+    # stands idle between them.
     waits = subject.gpu_us is not None and subject.gpu_us < 0.5 * time
-    if not (starting >= 0.5 * time or waits) or moving > starting or time / least < 1.3:
+    if time / count > _TINY * floor and not waits:
         return None
     return Finding(
         rule="launch-bound",
-        title=f"{count} kernels of hardly any work: starting them takes longer than what they do",
+        title=f"{count} kernels of hardly any work: starting them takes longer than moving their bytes",
         gain=time / least,
         do="do it in one kernel, with a grid over what is now the loop; or replay the launches as a CUDA graph",
         sure="measured" if subject.measured and subject.launched else "likely",
@@ -54,10 +58,13 @@ def _many(subject: Subject) -> Finding | None:
     )
 
 
-def _moving_us(subject: Subject) -> float:
-    """What the operators' bytes take; 0 where they are not known."""
-    known = [one["read_bytes"] + one["write_bytes"] for one in subject.traffic or () if one["read_bytes"] is not None]
-    return float(sum(known)) / (subject.gbps or 1.0) / 1e3
+def _moved(subject: Subject) -> float:
+    """Bytes of the operators and of the tensors its own kernels are given; where those are not known, the fewest."""
+    operators = [
+        one["read_bytes"] + one["write_bytes"] for one in subject.traffic or () if one["read_bytes"] is not None
+    ]
+    own = [k.pointer_bytes * k.times for k in subject.kernels if k.pointer_bytes is not None]
+    return float(sum(operators) + sum(own)) or float(subject.fewest_bytes)
 
 
 def _host(subject: Subject) -> Finding | None:

@@ -1,11 +1,12 @@
 """Too few blocks: SMs that get none.
 
-A block runs on one SM, so that a grid of G blocks uses min(G, S) of S SMs. Spread over all of them
+A block runs on one SM, so that a grid of G blocks uses min(G, S) of S SMs. Spread over all of them, a kernel bound by
+arithmetic takes G / S of the time. One bound by what is under way to memory gains more, because each SM would hold b
+blocks, as many as fit, instead of one:
 
-    gain = S / G
+    gain = time predicted now / time predicted with S SMs in use, b blocks on each
 
-as long as it is the SMs that limit (their arithmetic, or what they can have under way to memory); with a measured time,
-no more than the distance to the roof.
+With a measured time, no more than the distance to the roof.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ def look(subject: Subject) -> Finding | None:
     device = subject.device
     if found is None or device is None or found[0].blocks >= device.sms:
         return None
-    kernel, _ = found
-    ratio = device.sms / kernel.blocks
-    gain = settled(ratio, subject.headroom)
-    if subject.headroom is not None:
-        gain = min(gain, subject.headroom)
+    kernel, priced = found
+    used = kernel.blocks / device.sms
+    spread = {name: getattr(priced, name) * used for name in ("issue", "special", "fp64", "fp32", "local")}
+    filled = priced.flight * used / (kernel.blocks_per_sm or 1)
+    gain = settled(priced.time_us / priced.without(flight=filled, **spread), subject.headroom)
     if gain < _LEAST:
         return None
     return Finding(
