@@ -88,4 +88,8 @@ def test_a_hand_written_kernel_pays_where_it_is_much_faster():
 
 
 def test_without_times_it_says_what_usually_holds_and_that_it_is_that():
-    assert advice([row("triton", None), row("manual", 10.0)]).startswith("Without times")
+    assert advice([row("triton", None), row("manual", None)]).startswith("Without times")
+
+
+def test_a_way_timed_alone_is_no_ground_for_advice():
+    assert advice([row("triton", None), row("manual", 10.0)]).startswith("Nothing but manual was timed")

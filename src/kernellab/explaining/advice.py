@@ -85,13 +85,15 @@ def advice(rows: Sequence[Choice]) -> str:
     written = [row for row in timed.values() if row.kind in ("triton", "cuda", "cpp")]
     least = {kind: min((r for r in timed.values() if r.kind == kind), key=_time, default=None) for kind in _CHOOSE}
     compiled, own = least["compile"], least["torch"]
-    if not timed or (compiled is None and not written):
+    if not timed:
         return (
             "Without times: torch.compile is usually enough for chains of elementwise operators and reductions that "
             "fit a block; a hand-written kernel pays where data must stay on chip across what a compiler splits into "
             "several kernels (wide softmax, attention, matmuls with an unusual epilogue). Measuring decides."
         )
     best = min(timed.values(), key=_time)
+    if compiled is None and not written:
+        return f"Nothing but {' and '.join(timed)} was timed: compile or a kernel of your own would tell what pays."
     if own is not None and _time(own) <= _ENOUGH * _time(best):
         return f"PyTorch's own op is enough here: {_near(own, best)}, and there is nothing to write."
     if compiled is not None and _time(compiled) <= _ENOUGH * _time(best):

@@ -95,7 +95,7 @@ def headline(one: Explained) -> str:
         return f"{first['title']}{gain}"
     limit = one["roofline"]
     if limit and limit["fraction"]:
-        return f"no rule explains it: {words.percent(limit['fraction'])} of measured {_ceiling(limit)}"
+        return f"{words.percent(limit['fraction'])} of measured {_ceiling(limit)}, and no rule says why"
     if one["measured"]:
         return "nothing found, and its limit is not known"
     model = one["predicted"]

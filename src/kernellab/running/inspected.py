@@ -117,7 +117,7 @@ class Inspector:
         inputs = {name: _meta(self.op, name, case) for name in self.op.args}
         cpp.interceptor = lambda f: None
         try:
-            with capturing(self.gpu.arch) as launches:
+            with capturing(self.gpu) as launches:
                 found = account(impl, lambda: self._call(impl, case, "forward", launches))
         finally:
             cpp.interceptor = None
