@@ -11,11 +11,13 @@ import torch
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
+from kernellab.cli import inspect_diff
 from kernellab.errors import UserError
 from kernellab.reporting.inspected import kernels
 from kernellab.running.record import load
 from kernellab.targets import load as load_ops
 from kernellab.targets import resolve
+from test_verdict import record, result
 
 pytestmark = pytest.mark.untimed
 SOURCE = (OPFILES / "captured.py").read_text()
@@ -115,8 +117,35 @@ def test_a_death_in_a_fork_is_the_workers_own():
     assert process.wait() == -signal.SIGABRT
 
 
+def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
+    case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}
+    timed = record(result("triton", [100.0] * 20), result("cuda", [90.0] * 20))
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 3, "trials": [], **timed}))
+    left, right = ({"op": "f", "impl": impl, "case": case} for impl in ("triton", "cuda"))
+    told = inspect_diff.times(tmp_path, ((left, tmp_path), (right, tmp_path)))
+    assert told == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"
+    unknown = {**right, "impl": "cuda-v2"}
+    assert inspect_diff.times(tmp_path, ((left, tmp_path), (unknown, tmp_path))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("triton", (None, "triton", "", None)),
+        ("triton-v2@90#2", (None, "triton-v2", "sm_90", 2)),
+        ("run", ("run", "", "", None)),
+        ("run:cuda@sm_80", ("run", "cuda", "sm_80", None)),
+    ],
+)
+def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    side = inspect_diff.side(text)
+    assert (side.run and str(side.run), side.impl, side.arch, side.number) == parts
+
+
 def test_levels_and_code_for_the_cpu(klab, tmp_path):
-    args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--out", "run")
+    args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--dtype", "float32,bfloat16", "--out", "run")
     seen = klab("inspect", "square", *args, "--show", "source")
     assert seen.code == 0, seen.err
     assert "// triton map_flat sm_90\n@triton.jit\ndef map_flat" in seen.out  # the GPU's where there is one
@@ -128,12 +157,15 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
     assert "ret" in assembly
     assert told["cuda-inline"]["status"] == "skipped"
     assert "nvcc" in told["cuda-inline"]["reason"]
+    files = [file for kernel in kernels(load(tmp_path / "run")) for file in kernel["files"].values()]
+    assert len(files) == len(set(files)) == 2 * (7 + 2)  # no case overwrites another's
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (("softmax", "--arch", "sm_42"), "no architecture 'sm_42'"),
+        (("softmax", "--arch", "sm_70"), "sm_75 and later"),
         (("softmax", "--show", "sas"), "--show sas: did you mean sass"),
         (("softmax", "--impl", "tritn"), "no implementation 'tritn' of softmax: did you mean triton?"),
         (("softmax", "--diff", "triton"), "--diff compares two"),

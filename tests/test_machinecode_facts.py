@@ -242,6 +242,7 @@ def test_classes_of_sass(text, name, width):
         ("wgmma.fence.sync.aligned", "synchronisation", 0),
         ("tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p1", "tensor_tcgen05", 0),
         ("red.global.add.f32 [%rd1], %f1", "global_atomic", 4),
+        ("atom.param.add.u32 %r1, [%rd1], %r2", "unknown", 0),
         ("frobnicate.b32 %r1", "unknown", 0),
     ],
 )  # fmt: skip

@@ -177,6 +177,8 @@ def test_the_samples_themselves_are_in_order(samples, kind):
         "." * 100_000,
         ".visible .entry k() { " + "a: @%p bra a; " * 20_000 + "}",
         ".visible .entry k() { .reg .b32 " + "%r<9>, " * 20_000 + ";}",
+        ".visible .entry k() { " + ".reg .b32 %r<9>;\n.shared .b32 x;\n" * 10_000 + "}",
+        ".visible .entry k() " + " ".join(f".d{i} 1" for i in range(20_000)) + " { ret; }",
         ".visible .entry k() { x 0x" + "f" * 100_000 + "; x " + "9" * 100_000 + ";}",
         ".visible .entry k() { ld.global.b" + "9" * 9_000 + " %r1, [%rd1+0x" + "f" * 9_000 + "]; }",
         ".visible .entry k() { .shared .b"
@@ -189,7 +191,7 @@ def test_the_samples_themselves_are_in_order(samples, kind):
         "/*0000*/ X " + "[" * 100_000 + " ;",
         "\n".join(f"/*{i:04x}*/ @P0 BRA 0x{(i * 7919) % 65536 & ~0xF:x} ;" for i in range(0, 65536, 16)),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_text_made_to_be_slow_is_read_in_time_that_grows_with_its_length(text):
     began = time.monotonic()

@@ -40,7 +40,7 @@ def test_every_pointer_is_told_from_the_integers(compiled):
 
 def test_every_instruction_of_the_binary_is_of_a_known_class(compiled):
     for name, code in compiled.items():
-        for found in facts(code.cubin, code.ptx):
+        for found in facts(code.cubin):
             assert set(found.instructions) <= set(CLASSES) - {"unknown"}, name
             assert found.arch.rstrip("a") == name.rpartition(" ")[2]
             assert found.registers > 0

@@ -62,6 +62,9 @@ def test_blocks_are_told_in_warps(tiny):
     assert line(tiny, ".maxntid").words == "may be launched with at most 128 threads per block: 4 warps × 32"
     exactly = explain_ptx(parse_ptx(".entry k() .reqntid 96 { ret; }"))
     assert line(exactly, ".reqntid").words == "must be launched with exactly 96 threads per block: 3 warps × 32"
+    for threads, warps in ((32, "1 warp × 32"), (48, "1.5 warps of 32, the last of them not full")):
+        some = explain_ptx(parse_ptx(f".entry k() .reqntid {threads} {{ ret; }}"))
+        assert line(some, ".reqntid").words.endswith(warps)
 
 
 def test_registers_are_said_to_be_virtual(tiny):

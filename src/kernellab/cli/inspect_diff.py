@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, inspect: Inspect) -> int:
         inspect_files.compare(args, [listing_of(*left), listing_of(*right)])
     timings = [args.timings, *(one.run for one in sides)]
     if not args.json:
-        for line in dict.fromkeys(filter(None, (_times(Path(t), pairs[0]) for t in timings if t))):
+        for line in dict.fromkeys(filter(None, (times(Path(t), pairs[0]) for t in timings if t))):
             print(line)
     return 0
 
@@ -108,7 +108,7 @@ def _paired(sides: list[Side], found: list[list[Found]]) -> list[tuple[Found, Fo
     return pairs
 
 
-def _times(run: Path, pair: tuple[Found, Found]) -> str | None:
+def times(run: Path, pair: tuple[Found, Found]) -> str | None:
     """How long the two took, where a run has timed both: `time: triton 506.6 µs, cuda 506.5 µs`."""
     from kernellab import verdict
     from kernellab.reporting import words

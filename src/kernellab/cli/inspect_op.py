@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
 SHOWN = ("facts", "explain", *LEVELS)
+_OLDEST = (7, 5)
 _BAD = ("error", "crashed", "timeout", "oom")
 _SOURCES = ("py", "cu", "cpp")
 
@@ -112,7 +113,11 @@ def _settings(
 def _archs(text: str | None) -> list[str]:
     from kernellab.machine.chips import chip
 
-    return list(dict.fromkeys(chip(part).arch for part in text.split(","))) if text else []
+    found = list(dict.fromkeys(chip(part) for part in text.split(","))) if text else []
+    for one in found:
+        if one.capability < _OLDEST:
+            raise UserError(f"--arch {one.arch}: CUDA 13's compiler and disassembler know sm_75 and later")
+    return [one.arch for one in found]
 
 
 def _passes(text: str | None) -> list[str]:

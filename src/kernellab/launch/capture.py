@@ -43,7 +43,7 @@ def capturing(on: str | StandinGpu, heard: Callable[[Launch], None] = lambda lau
 
     def note(launch: Launch) -> None:
         heard(launch)
-        _verify(launch)
+        verify(launch)
         for at, known in enumerate(launches):
             if _same(known, launch):
                 launches[at] = dataclasses.replace(known, times=known.times + 1)
@@ -64,7 +64,7 @@ def _same(a: Launch, b: Launch) -> bool:
     return dataclasses.replace(a, times=1, build_s=0.0) == dataclasses.replace(b, times=1, build_s=0.0)
 
 
-def _verify(launch: Launch) -> None:
+def verify(launch: Launch) -> None:
     """A cache keyed by something else than the architecture would hand out another one's code."""
     if "cubin" in launch.code:
         found = read_cubin(launch.code["cubin"]).arch.rstrip("af")  # type: ignore[arg-type]
@@ -103,11 +103,7 @@ def _cuda_launches(gpu: StandinGpu, note: Callable[[Launch], None]) -> Iterator[
                 block=_three(block),
                 cluster=together,
                 shared_bytes=shared,
-                config={
-                    "template": kernel.name,
-                    "defines": list(kernel.defines),
-                    "options": ["-std=c++17", "-lineinfo"],
-                },
+                config={"template": kernel.name, "defines": list(kernel.defines), **cuda.NVRTC_OPTIONS},
                 parameters=tuple(_parameter(at, value) for at, value in enumerate(args)),
                 sources=tuple(Source(f.name, str(f), 1, f.read_text()) for f in with_includes(kernel.path)),
                 code={"ptx": built.ptx, "cubin": built.code},

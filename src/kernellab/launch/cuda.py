@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import torch
 
 Dim = int | tuple[int, ...]
+# Source lines, for profilers, sanitizers and readers of machine code, change nothing about the code.
+NVRTC_OPTIONS = {"std": "c++17", "lineinfo": True}
 
 
 def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kernel:
@@ -117,8 +119,7 @@ class Kernel:
         settings = ProgramOptions(
             name=str(self.path),
             arch=arch,
-            std="c++17",
-            lineinfo=True,
+            **NVRTC_OPTIONS,
             include_path=[str(self.path.parent), *include_folders()],
             define_macro=list(self.defines) or None,
         )

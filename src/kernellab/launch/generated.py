@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from kernellab.errors import UserError
+from kernellab.launch.capture import verify
 from kernellab.launch.launches import Launch
 from kernellab.launch.pretend import Nothing, answers, replaced
 from kernellab.launch.standin_gpu import StandinGpu
@@ -46,6 +47,7 @@ def generated(
     launches: list[Launch] = []
 
     def noted(launch: Launch) -> None:
+        verify(launch)
         launches.append(launch)
         note(launch)
 

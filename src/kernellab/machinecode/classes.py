@@ -102,7 +102,7 @@ def _ptx(instruction: Instruction) -> Class:
         if "async" in modifiers:
             return Class("synchronisation")
         space = next((_SPACES[m] for m in modifiers if m in _SPACES), "global")
-        return Class(f"{space}_atomic", _ptx_bytes(modifiers))
+        return Class(f"{space}_atomic", _ptx_bytes(modifiers)) if space in ("global", "shared") else Class("unknown")
     if base in ("ldmatrix", "stmatrix"):
         count = next((int(m[1:]) for m in modifiers if m in ("x1", "x2", "x4")), 1)
         return Class("shared_load" if base == "ldmatrix" else "shared_store", count * _REGISTER_BYTES)
@@ -118,10 +118,9 @@ def _ptx(instruction: Instruction) -> Class:
 
 
 def _ptx_unit(modifiers: tuple[str, ...]) -> str:
-    """By the type computed in, which stands last; `sub.rn.f32.f16` computes in fp32."""
-    kinds = [m for m in modifiers if m[:1] in "fbsu" and any(c.isdigit() for c in m)] or [""]
-    first = kinds[0]
-    if first in ("f64",):
+    """By the type computed in, which stands first: `sub.rn.f32.f16` computes in fp32."""
+    first = next((m for m in modifiers if _TYPE.fullmatch(m)), "")
+    if first == "f64":
         return "fp64"
     if first.startswith("f32"):
         return "fp32"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
 
@@ -40,7 +41,11 @@ class Elf:
     symbols: list[Symbol]
 
     def section(self, name: str) -> Section | None:
-        return next((section for section in self.sections if section.name == name), None)
+        return self._by_name.get(name)
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Section]:
+        return {section.name: section for section in reversed(self.sections)}
 
 
 def read_elf(data: bytes) -> Elf:

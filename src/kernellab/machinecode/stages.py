@@ -76,7 +76,8 @@ def _is_load(line: Instruction) -> bool:
 
 def _leading_to(names: list[str], code: list[Instruction], set_by: dict[str, list[int]]) -> set[int]:
     """Instructions whose result ends up in one of these registers by way of integers alone, found backwards."""
-    todo, seen, found = list(names), set(names), set()
+    seen, found = set(names), set()
+    todo = list(seen)
     while todo:
         for i in set_by.get(todo.pop(), ()):
             if classify(code[i]).name not in _INTEGERS:

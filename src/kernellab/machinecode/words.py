@@ -6,6 +6,7 @@ What is not understood is said to be unknown.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from kernellab.machinecode import words_arithmetic, words_memory, words_together
@@ -107,12 +108,14 @@ def _function(entry: Entry) -> list[Explained]:
         for param in entry.params
     ]
     for one in entry.directives:
-        said = _limit(one, entry)
+        said = _limit(one)
         words = said or f"unknown: {one.name} is not explained here"
         found.append(Explained(one.line, one.text, words, "entry", known=bool(said), kernel=entry.name))
     code = instructions(entry.body)
     stage_of = {id(line): stage for line, stage in zip(code, stages(code), strict=True)}
-    registers = {one.line: one for one in entry.registers}
+    declared: dict[int, Registers | Variable] = {one.line: one for one in entry.variables}
+    declared |= {one.line: one for one in entry.registers}
+    first = entry.registers[0].line if entry.registers else 0
     for line in entry.body:
         if isinstance(line, Instruction):
             said = explain(line, known)
@@ -132,7 +135,7 @@ def _function(entry: Entry) -> list[Explained]:
                 words = "a place that branches lead to"
                 found.append(Explained(line.line, f"{line.name}:", words, "control", kernel=entry.name))
         else:
-            found.append(_directive(line, registers, entry))
+            found.append(_directive(line, declared, entry.name, first))
     return found
 
 
@@ -159,18 +162,13 @@ def _kind(param: Param, known: Known) -> str:
     return f"an integer of {_bits(param.type)} bits"
 
 
-def _limit(one: Directive, entry: Entry) -> str:
+def _limit(one: Directive) -> str:
     """What a kernel demands of its launch."""
-    numbers = entry.numbers(one.name)
+    numbers = [int(word) for word in one.words if word.isdigit() and len(word) < 12]
     if one.name in (".reqntid", ".maxntid") and numbers:
-        threads = 1
-        for number in numbers:
-            threads *= number
-        whole = threads % _WARP == 0
-        warps = f"{threads // _WARP} warps × {_WARP}" if whole else f"{threads / _WARP:.1f} warps of {_WARP}"
-        warps = warps.replace("1 warps", "1 warp", 1) if threads // _WARP == 1 and whole else warps
+        threads = math.prod(numbers[:3])
         must = "must be launched with exactly" if one.name == ".reqntid" else "may be launched with at most"
-        return f"{must} {threads} threads per block: {warps}"
+        return f"{must} {threads} threads per block: {_warps(threads)}"
     if one.name == ".minnctapersm" and numbers:
         return f"registers are limited so that {numbers[0]} blocks fit on an SM at once"
     if one.name == ".maxnreg" and numbers:
@@ -187,10 +185,16 @@ def _limit(one: Directive, entry: Entry) -> str:
     }.get(one.name, "")
 
 
-def _directive(line: Directive, registers: dict[int, Registers], entry: Entry) -> Explained:
+def _warps(threads: int) -> str:
+    if threads % _WARP:
+        return f"{threads / _WARP:.1f} warps of {_WARP}, the last of them not full"
+    return f"{threads // _WARP} warp{'' if threads == _WARP else 's'} × {_WARP}"
+
+
+def _directive(line: Directive, declared: dict[int, Registers | Variable], kernel: str, first: int) -> Explained:
     stage, said = "control", ""
     if line.name == ".reg":
-        stage, said = "registers", _registers(registers.get(line.line), line.line == min(registers, default=0))
+        stage, said = "registers", _registers(declared.get(line.line), line.line == first)
     elif line.name in ("{", "}"):
         said = "begins a block with names of its own" if line.name == "{" else "ends the block"
     elif line.name == ".pragma":
@@ -201,8 +205,8 @@ def _directive(line: Directive, registers: dict[int, Registers], entry: Entry) -
         said = "the parameters of a function called through a pointer"
     else:
         stage = "registers"
-        variable = next((v for v in entry.variables if v.line == line.line), None)
-        said = _declared(variable) if variable is not None else ""
+        variable = declared.get(line.line)
+        said = _declared(variable) if isinstance(variable, Variable) else ""
     known = bool(said)
     return Explained(
         line.line,
@@ -211,12 +215,12 @@ def _directive(line: Directive, registers: dict[int, Registers], entry: Entry) -
         stage,
         None,
         known,
-        entry.name,
+        kernel,
     )
 
 
-def _registers(found: Registers | None, first: bool) -> str:
-    if found is None:
+def _registers(found: Registers | Variable | None, first: bool) -> str:
+    if not isinstance(found, Registers):
         return ""
     many = f"{found.count} names" if found.count > 1 else "a name"
     names = f"{found.prefix}0…{found.prefix}{found.count - 1}" if found.count > 1 else found.prefix

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -126,10 +127,18 @@ def show_explained(lines: Sequence[Explained], out: Console) -> None:
             out.print(Text.assemble((STAGES[one.stage], "bold"), (source, "dim")))
             before = now
         out.print(Text(f" {one.line:>{width}}  {shortened(one.text)}", style="cyan"), soft_wrap=True)
-        _say(f" {'':>{width}}  {one.words}", out, "" if one.known else "yellow")
+        _below(one.words, width + 3, out, "" if one.known else "yellow")
     unknown = sum(not one.known for one in lines)
     out.print()
     _say(f"{count(len(lines), 'line')} explained" + (f", {unknown} of them unknown" if unknown else ""), out)
+
+
+def _below(text: str, indent: int, out: Console, style: str) -> None:
+    """Indented, also where a terminal's edge breaks it; piped, a line stays one line."""
+    if out.is_terminal:
+        out.print(Padding(Text(text, style=style), (0, 0, 0, indent)))
+    else:
+        _say(f"{'':{indent}}{text}", out, style)
 
 
 def shortened(text: str) -> str:

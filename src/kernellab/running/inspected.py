@@ -5,9 +5,8 @@ One architecture per process: an author's code may remember what it asked of its
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -136,7 +135,7 @@ class Inspector:
             return []
         if impl.kind.name == "compile":
             return self._compiled(impl, case, of)
-        return [self._read(impl, launch, number) for number, launch in enumerate(self._captured(impl, case, of))]
+        return [self._read(impl, launch) for launch in self._captured(impl, case, of)]
 
     def _captured(self, impl: Impl, case: Case, of: str) -> list[Launch]:
         with capturing(self.gpu, self._heard) as launches:
@@ -163,7 +162,7 @@ class Inspector:
 
     # Reading -------------------------------------------------------------------------------------------
 
-    def _read(self, impl: Impl, launch: Launch, number: int) -> Entry:
+    def _read(self, impl: Impl, launch: Launch) -> Entry:
         """A launch with the facts of its binary; its code goes into files."""
         entry = {"name": launch.kernel, **launch.to_json()}
         entry.pop("kernel")
@@ -174,10 +173,9 @@ class Inspector:
         ]
         if launch.refusal:
             return {**entry, "facts": None, "occupancy": None, "files": {}}
-        stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-{_short(launch.kernel)}"
         cubin = launch.code["cubin"]
         assert isinstance(cubin, bytes)
-        with self._reading():
+        with self.channel.running(None, "read"):  # not the way's doing any more
             sass = disassemble(cubin)
             told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
         shared = (told.shared_bytes or 0) + launch.shared_bytes
@@ -188,27 +186,28 @@ class Inspector:
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
-            "files": self._write(f"{stem}-{number}" if number else stem, launch, sass),
+            "files": self._write(impl, launch, sass),
         }
         return entry
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Not the way's doing any more."""
-        with self.channel.running(None, "read"):
-            yield
-
-    def _write(self, stem: str, launch: Launch, sass: str) -> dict[str, str]:
+    def _write(self, impl: Impl, launch: Launch, sass: str) -> dict[str, str]:
         texts: dict[str, str | bytes] = {**launch.code, "sass": sass}
         if launch.sources:
             ending = "cu" if launch.kind == "cuda" else "py"
             texts[ending] = "\n\n".join(source.text.strip("\n") for source in launch.sources) + "\n"
-        return {level: self._file(f"{stem}.{level}", text) for level, text in texts.items()}
+        return self._files(impl, f"{self.gpu.arch}-{_short(launch.kernel)}", texts)
 
-    def _file(self, name: str, content: str | bytes) -> str:
-        path = self.folder / "artifacts" / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return f"artifacts/{name}"
+    def _files(self, impl: Impl, what: str, texts: Mapping[str, str | bytes]) -> dict[str, str]:
+        """Texts by their endings, in files of one name; another case or configuration gets a number."""
+        artifacts = self.folder / "artifacts"
+        first = stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{what}"
+        number = 1
+        while any((artifacts / f"{stem}.{ending}").exists() for ending in texts):
+            number += 1
+            stem = f"{first}-{number}"
+        for ending, text in texts.items():
+            (artifacts / f"{stem}.{ending}").write_bytes(text.encode() if isinstance(text, str) else text)
+        return {ending: f"artifacts/{stem}.{ending}" for ending in texts}
 
     # torch.compile -------------------------------------------------------------------------------------
 
@@ -226,11 +225,10 @@ class Inspector:
             entries = [self._for_cpu(impl, case)] if self.cpu else []
             tensors = [_meta(self.op, name, case) for name in self.op.args]
             found = generated(impl.fn, tensors, options, self.gpu, self._heard)
-        stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-generated.py"
-        whole = self._file(stem, found.source)
+        whole = self._files(impl, f"{self.gpu.arch}-generated", {"py": found.source})["py"]
         file, refusal = self._export(impl, case, found)
-        for number, launch in enumerate(found.launches):
-            entries.append(self._read(impl, launch, number))
+        for launch in found.launches:
+            entries.append(self._read(impl, launch))
             entries[-1]["files"] |= {"generated": whole, **file}
             entries[-1]["not_exported"] = refusal
         return entries
@@ -241,8 +239,7 @@ class Inspector:
             text = exported(self.op, case, found, ran=self.present)
         except UserError as error:
             return {}, error.message
-        name = f"{file_name(self.op.name)}-{file_name(impl.name)}-{self.gpu.arch}-export.py"
-        return {"export": self._file(name, text)}, ""
+        return {"export": self._files(impl, f"{self.gpu.arch}-export", {"py": text})["py"]}, ""
 
     def _on_gpu(self, impl: Impl, case: Case, of: str) -> tuple[Any, list[Any]]:
         made = pass_of(of).inputs(self.op, case, 0, self.device)
@@ -256,8 +253,8 @@ class Inspector:
         inputs = make(self.op, small, 0, "cpu")
         with torch.no_grad():
             text = written(impl.fn, list(inputs.values()), self.op.call_options(small))
-        name = f"{file_name(self.op.name)}-{file_name(impl.name)}-cpu-generated.py"
-        return _on_cpu("C++ by inductor", {"case": small.label}, [], {"cpp": self._file(name, text)})
+        files = self._files(impl, "cpu-generated", {"py": text})  # C++ as a text in Python
+        return _on_cpu("C++ by inductor", {"case": small.label}, [], {"cpp": files["py"]})
 
     # For the CPU ---------------------------------------------------------------------------------------
 
@@ -273,11 +270,7 @@ class Inspector:
         return [self._assembly(impl, *one) for one in called]
 
     def _assembly(self, impl: Impl, path: Path, name: str, flags: tuple[str, ...]) -> Entry:
-        stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{name}"
-        files = {
-            "s": self._file(f"{stem}.s", cpp.assembly(path, flags)),
-            "cpp": self._file(f"{stem}.cpp", path.read_text()),
-        }
+        files = self._files(impl, name, {"s": cpp.assembly(path, flags), "cpp": path.read_text()})
         source = {"name": path.name, "file": str(path), "first_line": 1, "lines": c_lines(path.read_text())}
         return _on_cpu(name, {"flags": [*cpp.FLAGS, *flags]}, [source], files)
 

@@ -64,6 +64,8 @@ class Inspection:
         post.ready()
         op = self._op(post)
         everyone = self._ways(op)
+        if 0 in archs:
+            self._left_out(op, _Share(self, archs, everyone, 0))
         todo = {number: list(everyone) for number in archs}
         while todo:
             share = _Share(self, archs, everyone, next(iter(todo)))
@@ -98,14 +100,23 @@ class Inspection:
         named = bool(self.settings.impls)
         return [impl["name"] for impl in op["impls"] if named or impl["kind"] not in _SLOW]
 
+    def _left_out(self, op: Event, share: _Share) -> None:
+        """Nobody need wonder where a way has gone."""
+        reason = "left out, as compiling takes long: --impl asks for it"
+        for impl in op["impls"]:
+            if impl["kind"] in _SLOW and not self.settings.impls:
+                share.write(**self._nothing(op, impl["name"], share), status="skipped", reason=reason)
+
+    def _nothing(self, op: Event, name: str, share: _Share) -> dict[str, Any]:
+        kind = next(impl["kind"] for impl in op["impls"] if impl["name"] == name)
+        what = {"op": op["name"], "impl": name, "kind": kind, "case": None, "arch": share.arch, "gpu": None}
+        return {**what, "pass": ", ".join(self.settings.passes), "kernels": [], "seconds": None}
+
     def _blamed(self, lost: Lost, op: Event, names: list[str], share: _Share) -> list[str]:
         """The ways left after the one that took the worker down; none where nobody is to blame."""
         if lost.impl is None:
             raise UserError(f"reading {op['name']} for {share.arch or 'this GPU'} failed: {lost.reason}")
-        kind = next(impl["kind"] for impl in op["impls"] if impl["name"] == lost.impl)
-        what = {"op": op["name"], "impl": lost.impl, "kind": kind, "case": None, "arch": share.arch, "gpu": None}
-        of = {"pass": ", ".join(self.settings.passes)}
-        share.write(**what, **of, status=lost.status, reason=lost.reason, kernels=[], seconds=None)
+        share.write(**self._nothing(op, lost.impl, share), status=lost.status, reason=lost.reason)
         return names[names.index(lost.impl) + 1 :]
 
 
