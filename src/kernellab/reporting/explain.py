@@ -115,7 +115,8 @@ def _show_finding(finding: Mapping[str, Any], out: Console, *, verbose: bool, he
     if head:
         gain = f": about {finding['gain']:.3g}× to gain" if finding["gain"] else ""
         out.print(Text(f"   also: {finding['title']}{gain}"), soft_wrap=wrap)
-    out.print(Text(f"   {_SURE[finding['sure']]}. {finding['do'][0].upper()}{finding['do'][1:]}."), soft_wrap=wrap)
+    said = f"{finding['do'][0].upper()}{finding['do'][1:]} ({_SURE[finding['sure']]})."
+    out.print(Text(f"   {said}"), soft_wrap=wrap)
     for one in finding["evidence"] if verbose else ():
         out.print(Text(f"     {one['what']}: {_value(one)} ({one['source']})", style="dim"), soft_wrap=wrap)
 

@@ -49,7 +49,7 @@ Entry = dict[str, Any]
 class Inspector:
     """`arch` empty is the GPU present, or sm_90 where there is none. `cpu`: code for the CPU is read too.
 
-    `accounts`: the bytes each way's operators move and its lines of source are counted besides.
+    `accounts`: the bytes each way's operators move, how its accesses lie and its lines of source are told besides.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Inspector:
         fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
         entry |= {
             "facts": asdict(told),
-            "sectors": _sectors(launch),
+            "sectors": _sectors(launch) if self.accounts else None,
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
@@ -281,7 +281,7 @@ def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict
 
 
 def _sectors(launch: Launch) -> float | None:
-    """How far a warp's loads are spread; None where the code does not tell."""
+    """How far a warp's accesses are spread; None where the code does not tell."""
     kernels = [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
     # Triton compiles an argument that is 1 in, and passes it no more.
     passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
