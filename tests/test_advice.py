@@ -3,7 +3,7 @@
 import pytest
 
 from kernellab.explaining.advice import Choice, advice
-from kernellab.explaining.names import became, family
+from kernellab.explaining.names import became, family, in_words
 from kernellab.launch.written import c_lines, functions_called, lines_of_functions, python_lines
 
 
@@ -58,6 +58,14 @@ def test_functions_a_call_goes_through_are_its_authors_alone():
 )
 def test_kernels_are_told_by_their_names(kernel, name):
     assert family(kernel).name == name
+
+
+def test_the_usual_rows_of_a_profile_have_words():
+    assert "queue" in in_words("cudaLaunchKernel")
+    assert "waits" in in_words("cudaDeviceSynchronize")
+    assert "first launch" in in_words("cudaFuncGetAttributes")
+    assert "operator mm" in in_words("aten::mm")
+    assert in_words("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT") == "NVIDIA's library for products"
 
 
 def test_a_ways_own_kernels_are_hand_written_whatever_they_are_called():

@@ -336,6 +336,8 @@ def test_what_was_compiled_and_not_timed_is_a_subject_of_the_gpu_named():
     assert asked.gbps > there.gbps
     timed = record(result("triton", 510.0), code=[compiled])
     assert [s.measured for s in subjects(timed)] == [True]
+    elsewhere = record(result("triton", 510.0), code=[{**compiled, "arch": "sm_80", "gpu": "A100 SXM4 80GB"}])
+    assert [s.measured for s in subjects(elsewhere)] == [True, False]
 
 
 def test_a_wrong_way_is_not_explained():

@@ -42,7 +42,7 @@ _FAMILIES = [
 ]
 
 # Rows of a profile that are no kernels, as people meet them.
-ROWS = {
+_ROWS = {
     "cudaLaunchKernel": "the host puts a kernel into the queue; a long one waits for room in it",
     "cuLaunchKernel": "the same through the driver: Triton, NVRTC",
     "cuLaunchKernelEx": "the same with clusters or other attributes",
@@ -53,6 +53,13 @@ ROWS = {
     "cudaMalloc": "memory past torch's cache: slow, and it waits for the GPU",
     "cudaEventRecord": "a mark in the stream, for timing or ordering",
 }
+
+
+def in_words(row: str) -> str:
+    """A row of a profile, whatever it is: an operator, a call of the CUDA runtime or driver, a kernel."""
+    if row.startswith("aten::"):
+        return f"PyTorch's operator {row.removeprefix('aten::')}: what it called and launched stands below it"
+    return _ROWS.get(row) or family(row).words
 
 
 def family(kernel: str, own: Sequence[str] = ()) -> Family:

@@ -122,10 +122,11 @@ def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Sub
     """
     timed = [r for r in record["results"] if _main(r) is not None]
     found = [subject(record, result) for result in timed]
-    known = {(r["op"], r["impl"], str(r["case"])) for r in timed}
+    here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
+    known = {(r["op"], r["impl"], str(r["case"]), here) for r in timed}
     for entry in record.get("code", ()):
         explained = entry.get("pass") == "forward" and entry["case"] and entry["status"] in ("ok", "none")
-        if explained and (entry["op"], entry["impl"], str(entry["case"])) not in known:
+        if explained and (entry["op"], entry["impl"], str(entry["case"]), entry["arch"]) not in known:
             one = _unmeasured(entry, gpu_name)
             if one is not None:
                 found.append(one)

@@ -91,7 +91,7 @@ def headline(one: Explained) -> str:
     """The answer: the first finding, or how far from the limit without one."""
     if one["findings"]:
         first = one["findings"][0]
-        gain = f": about {first['gain']:.3g}× to gain" if first["gain"] and "gains about" not in first["title"] else ""
+        gain = f"; about {first['gain']:.3g}× to gain" if first["gain"] and "gains about" not in first["title"] else ""
         return f"{first['title']}{gain}"
     limit = one["roofline"]
     if limit and limit["fraction"]:
@@ -113,7 +113,7 @@ def _ceiling(limit: Mapping[str, Any]) -> str:
 def _show_finding(finding: Mapping[str, Any], out: Console, *, verbose: bool, head: bool) -> None:
     wrap = not out.is_terminal
     if head:
-        gain = f": about {finding['gain']:.3g}× to gain" if finding["gain"] else ""
+        gain = f"; about {finding['gain']:.3g}× to gain" if finding["gain"] else ""
         out.print(Text(f"   also: {finding['title']}{gain}"), soft_wrap=wrap)
     said = f"{finding['do'][0].upper()}{finding['do'][1:]} ({_SURE[finding['sure']]})."
     out.print(Text(f"   {said}"), soft_wrap=wrap)
