@@ -13,7 +13,7 @@ from kernellab.explaining.subject import Device, Kernel, Subject, subjects
 from kernellab.machine.chips import chip
 
 GB = 10**9
-H200 = Device("H200", chip("sm_90"), 132, 50 << 20, 1980.0, 4000.0, True)
+H200 = Device("H200", chip("sm_90"), 132, 50 << 20, 1980.0, 4000.0)
 CEILINGS = {"copy_gbps": 4000.0, "matmul_tflops": {"bfloat16": 800.0, "float32": 50.0}}
 COST = {"bytes_read": GB, "bytes_written": GB, "flops": {}}
 ROOF_US = 500.0
@@ -322,6 +322,7 @@ def test_a_record_tells_subjects_with_their_times_and_the_ways_beside_them():
     assert slow.device is not None
     assert slow.device.sms == 132
     assert first(slow).rule == "unfused-chain"
+    assert ("triton, beside it", pytest.approx(2250 / 510)) in [(e.what, e.value) for e in first(slow).evidence]
     assert first(fast).rule == "at-the-limit"
 
 

@@ -33,7 +33,6 @@ class Device:
     l2_bytes: int
     clock_mhz: float
     gbps: float  # measured copy bandwidth; without one, what the pins would sustain
-    measured: bool
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ class Subject:
     launched: Sequence[Mapping[str, Any]] = ()  # what a profiler saw on the GPU, in order
     traffic: Sequence[Mapping[str, Any]] | None = None
     others: Mapping[str, float] = field(default_factory=dict)  # the other right ways' times at this case
-    code: Mapping[str, Any] | None = None
 
     @property
     def dtype(self) -> str:
@@ -145,7 +143,6 @@ def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:
     time_us = time.get("median_us") or series[entry["timer"], entry["cache"]]
     cost = result["cost"].get("forward")
     inside = result.get("inside") or {}
-    code = _code(record, result)
     return Subject(
         op=result["op"],
         impl=result["impl"],
@@ -162,11 +159,10 @@ def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:
         host_us=inside.get("host_us"),
         gpu_us=inside.get("device_us"),
         warm_us=series.get((entry["timer"], "warm")) if entry["cache"] == "cold" else None,
-        kernels=_kernels(code),
+        kernels=_kernels(_code(record, result)),
         launched=result.get("kernels") or (),
         traffic=result.get("traffic"),
         others=dict(_others(record, result)),
-        code=code,
     )
 
 
@@ -190,7 +186,6 @@ def _unmeasured(entry: Mapping[str, Any], gpu_name: str | None) -> Subject | Non
         limit=roofline(cost, entry["case"]["dtype"], None, bare) if cost else None,
         kernels=_kernels(entry),
         traffic=entry.get("traffic"),
-        code=entry,
     )
 
 
@@ -198,7 +193,7 @@ def of_database(name: str) -> Device:
     """A GPU by its name, with what it would sustain of its bandwidth."""
     known = gpu(name)
     gbps = SUSTAINED * known.pin_gbps
-    return Device(known.name, known.chip, known.sms, known.l2_bytes or 0, known.boost_mhz, gbps, False)
+    return Device(known.name, known.chip, known.sms, known.l2_bytes or 0, known.boost_mhz, gbps)
 
 
 def _present(machine: Mapping[str, Any]) -> Device | None:
@@ -216,7 +211,7 @@ def _present(machine: Mapping[str, Any]) -> Device | None:
     peak = ((machine.get("peaks") or {}).get("tflops") or {}).get("fp32")
     clock = peak * 1e6 / here["sms"] / known.fp32_per_clock if peak else 1500.0
     gbps = measured or SUSTAINED * pins
-    return Device(here["name"], known, here["sms"], here["l2_bytes"] or 0, clock, gbps, bool(measured))
+    return Device(here["name"], known, here["sms"], here["l2_bytes"] or 0, clock, gbps)
 
 
 _TENSOR_NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "tf32"}

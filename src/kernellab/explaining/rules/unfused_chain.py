@@ -45,8 +45,17 @@ def look(subject: Subject) -> Finding | None:
             Evidence("chain, predicted", found.chain_us, "µs", "model"),
             Evidence("fused, predicted", found.fused_us, "µs", "model"),
             *([Evidence("intermediates", "fit into L2", "", "model")] if found.resident else []),
+            *_beside(subject),
         ],
     )
+
+
+def _beside(subject: Subject) -> list[Evidence]:
+    """What the fastest way beside it makes of the same op."""
+    best = min(subject.others, key=lambda way: subject.others[way], default=None)
+    if best is None or subject.time_us is None or subject.others[best] >= subject.time_us:
+        return []
+    return [Evidence(f"{best}, beside it", subject.time_us / subject.others[best], "times as fast", "timing")]
 
 
 def _in_tensors(subject: Subject, found: Fusion) -> tuple[str, str]:
