@@ -138,6 +138,12 @@ def test_what_cannot_be_done_is_said_in_a_sentence(klab, arguments, said):
     assert "Traceback" not in done.err
 
 
+def test_a_file_of_several_ops_is_refused_before_anything_runs(klab, tmp_path):
+    (tmp_path / "two.py").write_text("import kernellab as kl\n\n@kl.op\ndef f(x): ...\n\n@kl.op\ndef g(x): ...\n")
+    done = klab("explain", "two.py")
+    assert (done.code, done.err.strip()) == (2, "klab: two.py declares f, g: name one, two.py:f")
+
+
 def test_a_run_takes_no_options_of_its_own(klab, tmp_path):
     done = klab("explain", recorded(tmp_path, {"manual": 10.0}), "--impl", "manual")
     assert (done.code, "explained as it is" in done.err) == (2, True)

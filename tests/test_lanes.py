@@ -1,5 +1,7 @@
 """What machine code tells of memory: bytes under way before a wait, and how a warp's addresses lie."""
 
+import random
+
 import pytest
 
 from kernellab.machinecode.flight import flight_bytes
@@ -88,3 +90,17 @@ def test_storing_what_was_loaded_is_a_wait_too():
 
 def test_code_without_loads_has_nothing_under_way():
     assert flight_bytes(sass(USE)) == 0
+
+
+def test_damaged_code_is_unknown_and_no_crash():
+    rng = random.Random(5)
+    text = PTX.replace("BODY", STRIDED + "\n" + PAIRS + "\n" + INDIRECT)
+    words = text.split(" ")
+    for _ in range(400):
+        broken = list(words)
+        for _ in range(rng.randint(1, 4)):
+            broken[rng.randrange(len(broken))] = rng.choice([*words, "", "-1", "{%r1, %r2}", "%rd3,", "[%rd9+8];"])
+        for found in parse_ptx(" ".join(broken)).kernels:
+            told = spread(found, [None, 3], (128, 1, 1))
+            assert told is None or told > 0
+            assert flight_bytes(found.body) >= 0

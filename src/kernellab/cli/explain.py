@@ -15,6 +15,7 @@ from kernellab.errors import UserError
 if TYPE_CHECKING:
     from kernellab.running.record import Journal
     from kernellab.running.settings import Settings
+    from kernellab.targets import Target
 
 _BAD = ("error", "crashed", "timeout", "oom")
 
@@ -116,7 +117,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:
     from kernellab.running.settings import Settings
     from kernellab.targets import resolve
 
-    resolve(args.target)
+    _one_op(resolve(args.target))
     args.quick = False
     request = case_request(args, rest)
     name = _gpu_name(args)
@@ -131,6 +132,16 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:
         seconds=positive("--seconds", args.seconds) if args.seconds is not None else None,
         timeout_s=positive("--timeout", args.timeout),
     )
+
+
+def _one_op(target: Target) -> None:
+    """Before anything is measured: explaining is for one op at a time."""
+    from kernellab.catalogue import parse
+
+    if target.file and not target.op:
+        names = [entry.name for entry in parse(Path(target.file)).values()]
+        if len(names) > 1:
+            raise UserError(f"{target.text} declares {', '.join(names)}: name one, {target.text}:{names[0]}")
 
 
 def _measure(settings: Settings, journal: Journal) -> bool:

@@ -48,7 +48,7 @@ def _used(line: Instruction, kind: str) -> Iterator[str]:
 
 def _filled(line: Instruction, size_bytes: int) -> Iterator[str]:
     """Registers a load fills: in SASS the one named and those after it."""
-    for name in line.operands[0].registers():
+    for name in (register for target in line.operands[:1] for register in target.registers()):
         yield name
         if name.startswith("R") and name[1:].isdigit():
             yield from (f"R{int(name[1:]) + more}" for more in range(1, size_bytes // 4))

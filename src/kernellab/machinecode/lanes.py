@@ -72,13 +72,15 @@ class _Lanes:
         """What the instruction leaves in its first operand."""
         if not line.operands or line.base in ("st", "bra", "bar", "red"):
             return
-        for name in line.operands[0].registers():
-            self._at[name] = self._result(line)
+        target = line.operands[0]
+        found = self._result(line) if target.kind == "register" else None  # halves of a value are nobody's address
+        for name in target.registers():
+            self._at[name] = found
 
     def _result(self, line: Instruction) -> Lanes:
         if line.base == "ld" and line.has("param"):
-            known = self._params.get(line.operands[1].name)
-            return None if known is None else [known] * _LANES
+            known = self._params.get(line.operands[-1].name)
+            return None if known is None or line.operands[-1].value else [known] * _LANES  # a part of a struct is not
         how = _ARITHMETIC.get(line.base)
         given = [self._value(operand) for operand in line.operands[1:]]
         if how is None or any(value is None for value in given):
@@ -87,7 +89,10 @@ class _Lanes:
         if not kind or kind.startswith("f"):
             return None
         columns = zip(*(value for value in given if value is not None), strict=True)
-        return [_fit(how(line, *(_fit(v, kind) for v in column)), _wide(line, kind)) for column in columns]
+        try:
+            return [_fit(how(line, *(_fit(v, kind) for v in column)), _wide(line, kind)) for column in columns]
+        except (TypeError, ValueError):  # a form of the instruction with other operands than the usual ones
+            return None
 
     def _value(self, operand: Operand) -> Lanes:
         if operand.kind == "immediate" and isinstance(operand.value, int):
