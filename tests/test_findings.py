@@ -9,7 +9,7 @@ from kernellab.explaining.finding import SURE, settled
 from kernellab.explaining.findings import all_rules, findings
 from kernellab.explaining.prices import needed_bytes, prices
 from kernellab.explaining.roofline import roofline
-from kernellab.explaining.subject import Device, Kernel, Subject, subjects
+from kernellab.explaining.subject import Device, Kernel, Subject, _loading_loops, subjects
 from kernellab.machine.chips import chip
 
 GB = 10**9
@@ -252,6 +252,25 @@ def test_excess_bytes():
     assert (found.rule, found.gain) == ("excess-bytes", pytest.approx(3.0))
     copied = first(way(GOOD, traffic=[{"op": "aten::_to_copy", "read_bytes": GB, "write_bytes": 2 * GB}]))
     assert (copied.rule, copied.gain) == ("excess-bytes", pytest.approx(2.5))
+
+
+def test_reads_again():
+    twice = but(loading_loops=2)
+    found = first(way(twice, time_us=1.8 * ROOF_US))
+    assert (found.rule, found.sure, found.gain) == ("reads-again", "possible", pytest.approx(1.5))
+    assert findings(way(twice)) == []  # L2 may serve it: without a time there is no telling
+    assert first(way(twice, time_us=1.05 * ROOF_US)).rule == "at-the-limit"
+
+
+def test_loops_of_the_same_lines_are_one():
+    loops = [
+        {"depth": 1, "size": 9, "instructions": {"global_load": 4}, "sources": ["k.py:3", "k.py:4"]},
+        {"depth": 1, "size": 3, "instructions": {"global_load": 1}, "sources": ["k.py:4"]},
+        {"depth": 1, "size": 5, "instructions": {"global_load": 2}, "sources": ["k.py:9"]},
+        {"depth": 1, "size": 5, "instructions": {"fp32": 2}, "sources": ["k.py:12"]},
+    ]
+    assert _loading_loops(loops) == 2
+    assert _loading_loops([]) == 0
 
 
 def test_l2_resident():

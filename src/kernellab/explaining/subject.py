@@ -51,6 +51,7 @@ class Kernel:
     stack_bytes: int = 0  # of local memory per thread
     instructions: Mapping[str, int] = field(default_factory=dict)
     loop: Mapping[str, int] | None = None  # the same of the innermost loop that loads
+    loading_loops: int = 0  # loops with loads of their own, each from other lines of the source
     load_bytes: float = 0.0  # of one global load, on average
     widest_bytes: int = 0
     blocks_per_sm: int | None = None
@@ -279,6 +280,7 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         stack_bytes=facts["stack_bytes"] or 0,
         instructions=facts["instructions"],
         loop=_loop(facts["loops"]),
+        loading_loops=_loading_loops(facts["loops"]),
         load_bytes=sum(a["bytes"] * a["count"] for a in loads) / count if count else 0.0,
         widest_bytes=facts["widest_global_bytes"],
         blocks_per_sm=fits["blocks_per_sm"],
@@ -292,9 +294,22 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
 
 def _loop(loops: Sequence[Mapping[str, Any]]) -> Mapping[str, int] | None:
     """The deepest loop with a load of its own in it."""
-    loading = [one for one in loops if any(one["instructions"].get(c) for c in ("global_load", "async_copy"))]
-    found = max(loading, key=lambda one: (one["depth"], one["size"]), default=None)
+    found = max(_loading(loops), key=lambda one: (one["depth"], one["size"]), default=None)
     return found["instructions"] if found else None
+
+
+def _loading(loops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [one for one in loops if any(one["instructions"].get(c) for c in ("global_load", "async_copy"))]
+
+
+def _loading_loops(loops: Sequence[Mapping[str, Any]]) -> int:
+    """A compiler makes several loops of one (unrolled, and what is left over): those come from the same lines."""
+    outermost = [one for one in _loading(loops) if one["depth"] == 1]
+    seen: list[set[str]] = []
+    for sources in (set(one["sources"]) for one in outermost):
+        if sources and all(sources.isdisjoint(other) for other in seen):
+            seen.append(sources)
+    return len(seen)
 
 
 def _product(dims: Sequence[int]) -> int:

@@ -18,14 +18,18 @@ from kernellab.timing.traffic import traffic
 Account = dict[str, Any]
 
 
-def account(impl: Impl, run: Callable[[], Any]) -> Account:
-    """`traffic`, and `lines` of the functions `run` goes through; what cannot be had is None.
+def account(impl: Impl, kernels: Sequence[Mapping[str, Any]], run: Callable[[], Any]) -> Account:
+    """`traffic`, and lines: of the functions `run` goes through, and of the kernels; what cannot be had is None.
 
     Compiled code is not run: a dispatch mode would turn compiling off, and its author wrote the reference alone.
     """
     if isinstance(impl.fn, Compiled):
-        return {"traffic": None, "launcher_lines": lines_of_functions([impl.fn.source.__code__])}
-    found: Account = {"traffic": None, "launcher_lines": None}
+        return {
+            "traffic": None,
+            "launcher_lines": lines_of_functions([impl.fn.source.__code__]),
+            "kernel_lines": 0,
+        }
+    found: Account = {"traffic": None, "launcher_lines": None, "kernel_lines": _kernel_lines(kernels)}
     with contextlib.suppress(Exception):  # a way that looks at values has been told of already
         found["traffic"] = traffic(run)
         with functions_called() as codes:
@@ -46,7 +50,7 @@ def cost_of(op: Op, case: Case, inputs: Mapping[str, Any]) -> Account | None:
     return None
 
 
-def kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> int:
+def _kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> int:
     """Of the sources of all kernels, each counted once."""
     sources = {(s["file"], s["first_line"]): s.get("lines", 0) for k in kernels for s in k["sources"]}
     return sum(sources.values())

@@ -35,7 +35,7 @@ from kernellab.machinecode.facts import facts
 from kernellab.machinecode.lanes import spread
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.passes import NotDifferentiable, gradients, pass_of
-from kernellab.running.accounts import account, cost_of, kernel_lines
+from kernellab.running.accounts import account, cost_of
 from kernellab.running.channel import Channel
 
 _UNARMED = {
@@ -117,10 +117,10 @@ class Inspector:
         cpp.interceptor = lambda f: None
         try:
             with capturing(self.gpu) as launches:
-                found = account(impl, lambda: self._call(impl, case, "forward", launches))
+                found = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
         finally:
             cpp.interceptor = None
-        return {"cost": cost_of(self.op, case, inputs), **found, "kernel_lines": kernel_lines(kernels)}
+        return {"cost": cost_of(self.op, case, inputs), **found}
 
     def _why_none(self, impl: Impl) -> str:
         return _UNARMED.get(impl.kind.name, "launched no Triton kernel and none of kl.cuda.kernel: nothing to read")

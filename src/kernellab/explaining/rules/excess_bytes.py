@@ -5,7 +5,7 @@ Each kernel is taken to touch every tensor it is given once; PyTorch's operators
     gain = Σ bytes of all of them / fewest bytes
 
 Reading an input in two kernels, an intermediate in float32, a copy to make it contiguous: all show here. That a kernel
-reads one tensor twice does not.
+reads one tensor twice does not: see `reads_again`.
 """
 
 from __future__ import annotations
