@@ -23,7 +23,7 @@ ALLOWED = {
     "machine": GROUND | {"launch"},  # the doctor tries a build
     "inputs": GROUND,
     "compare": set(),
-    "verdict": PURE,
+    "verdict": PURE | {"explaining"},
     "intervals": set(),
     "memory": set(),
     "passes": GROUND | {"inputs"},
@@ -79,6 +79,7 @@ def test_the_parent_imports_neither_torch_nor_ops():
         "import kernellab.running.merge, kernellab.catalogue\n"
         "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.present\n"
         "import kernellab.reporting.device, kernellab.reporting.waves\n"
+        "import kernellab.cli.explain, kernellab.reporting.explain, kernellab.reporting.roofline_plot\n"
         "import kernellab.cli.inspect, kernellab.machinecode.files, kernellab.machinecode.words\n"
         "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.inspecting\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"

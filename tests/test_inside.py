@@ -128,7 +128,7 @@ TRACE = [
     gpu(RANDOM_KERNEL, 1300, 60, 904, 7),
     host("triton kernel", 1140, 10, 8, cat="user_annotation"),
     runtime("cuLaunchKernel", 1141, 4, 905),
-    gpu("add_kernel", 1370, 10, 905),
+    gpu("add_kernel", 1370, 10, 905, grid=[8, 1, 1], **{"registers per thread": 16, "shared memory": 0, "stream": 7}),
     memory(1150, -2048),
     # After the call: the profiler's own end.
     runtime("cudaDeviceSynchronize", 1300, 500, 906),
@@ -153,8 +153,9 @@ def test_on_a_gpu_copies_allocations_and_waiting_are_counted(monkeypatch):
         "kernels": [
             {"name": "Memcpy HtoD (Pageable -> Device)", "us": 30},
             {"name": RANDOM_KERNEL, "us": 60},
-            {"name": "add_kernel", "us": 10},
+            {"name": "add_kernel", "us": 10, "grid": [8, 1, 1], "registers": 16, "shared_bytes": 0},
         ],
+        "enclosing": [[["aten::to", 0], ["aten::copy_", 1]], [["aten::randn", 4], ["aten::normal_", 7]], []],
     }
     assert sentences(found) == [
         "draws random numbers: 1 op, 60 % of the GPU's time",

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from kernellab import tried, trust
+from kernellab.explaining.findings import findings
+from kernellab.explaining.roofline import roofline
+from kernellab.explaining.subject import subject
 from kernellab.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 
-RULES = 2
+RULES = 3
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 BAD = frozenset({"wrong", "error", "crashed", "timeout", "oom"})
 
@@ -32,11 +36,21 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
         for result in results:
             derived[id(result)] = group.derive(result)
     results = [{**r, "derived": derived[id(r)]} for r in record["results"]]
+    for result in results:
+        result["derived"]["findings"] = _findings(record, result)
     summaries = {
         "batteries": tried.summaries(record.get("trials", ()), record.get("searches", ())),
         "sanitized": tried.sanitized(record.get("sanitized", ())),
     }
     return {**record, "results": results, **summaries}
+
+
+def _findings(record: Mapping[str, Any], result: Result) -> list[dict[str, Any]]:
+    """Why a way that is right is as fast as it is; nothing of what was not timed."""
+    time = result["derived"]["time"]
+    if result["derived"]["status"] != "ok" or time is None or time["timer"] == _NO_DURATION:
+        return []
+    return [asdict(one) for one in findings(subject(record, result))]
 
 
 def groups(record: Mapping[str, Any]) -> list[list[Result]]:
@@ -257,34 +271,13 @@ def _build_s(result: Result, time: Mapping[str, Any] | None) -> float | None:
 def _limit(
     result: Result, of: str, time: Mapping[str, Any] | None, ceilings: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """How near the machine's measured ceilings: bytes over copy bandwidth, matmul flops over matmul rate.
-
-    Flops of other units have no measured ceiling and bound nothing here.
-    """
+    """How near the machine's measured ceilings."""
     cost = result["cost"].get(of)
     if cost is None:
         return None
-    moved = cost["bytes_read"] + cost["bytes_written"]
-    matmul = cost["flops"].get("matmul", 0)
-    out: dict[str, Any] = {"bytes": moved, "flops": cost["flops"], "bound": None, "roof_us": None, "fraction": None}
-    if time is not None and time["timer"] == _NO_DURATION:
-        time = None
-    if time is not None and time["median_us"] > 0:
-        out["gbps"] = moved / time["median_us"] / 1e3
-        out["tflops"] = matmul / time["median_us"] / 1e6 if matmul else None
-    if not ceilings:
-        return out
-    roofs = {"memory": moved / ceilings["copy_gbps"] / 1e3}
-    rate = ceilings["matmul_tflops"].get(result["case"]["dtype"])
-    if matmul and rate:
-        roofs["matmul"] = matmul / rate / 1e6
-    elif matmul:
-        return out  # a matmul whose rate was not measured: its memory roof alone would flatter nobody
-    out["bound"] = max(roofs, key=lambda k: roofs[k])
-    out["roof_us"] = roofs[out["bound"]]
-    if time is not None and time["median_us"] > 0:
-        out["fraction"] = out["roof_us"] / time["median_us"]
-    return out
+    timed = time is not None and time["timer"] != _NO_DURATION
+    found = roofline(cost, result["case"]["dtype"], time["median_us"] if time and timed else None, ceilings)
+    return asdict(found)
 
 
 # The regime --------------------------------------------------------------------------------------------

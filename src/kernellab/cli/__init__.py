@@ -24,6 +24,7 @@ VERBS = {
     "check": "say which ways are right",
     "bench": "time the right ways",
     "inspect": "read machine code, of an op's ways or of files: facts, PTX in words, differences",
+    "explain": "say why each way is as fast as it is, and what to do next",
     "curves": "draw the sweeps of a run again",
     "merge": "join runs of one kind of machine into one",
     "device": "describe the GPU as a table: its own, or any of the database",

@@ -109,5 +109,18 @@ def options_in(texts: list[str]) -> dict[str, list[str]]:
 
 KNOWN = (
     *("impl", "shape", "dtype", "opt", "device", "seed", "timeout", "seconds", "rounds", "cells", "out", "quick"),
-    *("debug", "json", "resume", "refresh-ceilings", "break", "arch", "show", "diff", "export"),
+    *(
+        "debug",
+        "json",
+        "resume",
+        "refresh-ceilings",
+        "break",
+        "arch",
+        "show",
+        "gpu",
+        "plot",
+        "static",
+        "diff",
+        "export",
+    ),
 )

@@ -126,9 +126,9 @@ def _three(dim: cuda.Dim) -> Dims:
 def _parameter(at: int, value: Any) -> Parameter:
     import torch
 
-    from kernellab.launch.pointers import pointer
+    from kernellab.launch.pointers import pointer, size_bytes
 
     if isinstance(value, torch.Tensor):
-        return Parameter(f"argument {at}", "pointer", pointer(value))
+        return Parameter(f"argument {at}", "pointer", pointer(value), bytes=size_bytes(value))
     kind = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
     return Parameter(f"argument {at}", kind, str(value))

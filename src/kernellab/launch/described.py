@@ -10,7 +10,7 @@ import torch
 from triton.runtime.jit import JITFunction
 
 from kernellab.launch.launches import Dims, Launch, Parameter, Source
-from kernellab.launch.pointers import pointer
+from kernellab.launch.pointers import pointer, size_bytes
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "cubin")
@@ -65,7 +65,7 @@ def _parameters_of(src: Any, arguments: tuple[Any, ...]) -> tuple[Parameter, ...
         special = ", ".join(f"{_WORDS.get(name, name)} {of}" for name, of in src.attrs.get((at,), ()))
         if kind == "constexpr":  # not the author's doing
             kind, special = type(value).__name__, f"equal to {value}: compiled in as a constant"
-        found.append(Parameter(parameter.name, kind, told(value), special))
+        found.append(Parameter(parameter.name, kind, told(value), special, size_bytes(value)))
     return tuple(found)
 
 

@@ -17,6 +17,7 @@ class Parameter:
     type: str
     value: str
     special: str = ""
+    bytes: int | None = None  # of the tensor a pointer is given for
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,12 @@ import torch
 from torch._subclasses import FakeTensor
 
 
+def size_bytes(value: object) -> int | None:
+    """Of a tensor, or of the one a TMA descriptor describes; None for anything else."""
+    tensor = getattr(value, "base", None) if hasattr(value, "block_shape") else value
+    return tensor.numel() * tensor.element_size() if isinstance(tensor, torch.Tensor) else None
+
+
 def pointer(tensor: torch.Tensor) -> str:
     """`pointer to float32, 4096×1024, aligned to 16`. A meta tensor's address is its offset."""
     address = (

@@ -14,6 +14,7 @@ from kernellab.machinecode import tools
 from kernellab.machinecode.assemble import assemble, spills
 from kernellab.machinecode.classes import CLASSES, classify
 from kernellab.machinecode.cubin import CubinKernel, disassemble, read_cubin
+from kernellab.machinecode.flight import flight_bytes
 from kernellab.machinecode.graph import Loop, find_loops, hottest
 from kernellab.machinecode.instructions import Instruction, Line, instructions
 from kernellab.machinecode.ptx import Entry, PtxModule, parse_ptx
@@ -79,6 +80,7 @@ class Facts:
     accesses: list[Access]
     widest_global_bytes: int
     narrowest_global_bytes: int
+    flight_bytes: int  # of global memory that a thread asks for before it waits for any of it
     predicated: int
     uses: list[str]
     loops: list[LoopFacts]
@@ -216,6 +218,7 @@ def _filled(
         accesses=[Access(kind, width, accesses[kind, width]) for kind, width in sorted(accesses)],
         widest_global_bytes=max(widths, default=0),
         narrowest_global_bytes=min(widths, default=0),
+        flight_bytes=flight_bytes(body),
         predicated=sum(line.guard is not None for line in code),
         uses=_uses(code),
         loops=_loops(find_loops(body)),

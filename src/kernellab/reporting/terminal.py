@@ -71,9 +71,9 @@ def _few(r: Mapping[str, Any]) -> bool:
 
 def _rate(r: Mapping[str, Any]) -> str:
     limit = r["derived"]["limit"]
-    if not limit:
+    if not limit or limit["gbps"] is None:
         return ""
-    if limit.get("tflops"):
+    if limit["tflops"]:
         return f"{words.digits(limit['tflops'])} TFLOP/s"
     return f"{words.digits(limit['gbps'])} GB/s"
 

@@ -17,7 +17,7 @@ _QUICK_ELEMENTS = 1 << 18  # of an input, in a quick check
 _CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed
 _KEPT = {
     *("check", "cost", "round", "timed", "discard", "fault", "guard", "begin", "end"),
-    *("kernels", "inside", "built", "memory", "spent"),
+    *("kernels", "inside", "traffic", "built", "memory", "spent"),
 }
 
 

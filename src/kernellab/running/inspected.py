@@ -27,11 +27,15 @@ from kernellab.launch.exported import exported
 from kernellab.launch.generated import Generated, generated, generated_here, written
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import StandinGpu, standin_gpu
+from kernellab.launch.written import c_lines, python_lines
 from kernellab.machine.chips import chip
 from kernellab.machine.paths import file_name
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.facts import facts
+from kernellab.machinecode.lanes import spread
+from kernellab.machinecode.ptx import parse_ptx
 from kernellab.passes import NotDifferentiable, gradients, pass_of
+from kernellab.running.accounts import account, cost_of
 from kernellab.running.channel import Channel
 
 _UNARMED = {
@@ -43,10 +47,24 @@ Entry = dict[str, Any]
 
 
 class Inspector:
-    """`arch` empty is the GPU present, or sm_90 where there is none. `cpu`: code for the CPU is read too."""
+    """`arch` empty is the GPU present, or sm_90 where there is none. `cpu`: code for the CPU is read too.
 
-    def __init__(self, channel: Channel, op: Op, device: torch.device, arch: str, folder: Path, *, cpu: bool) -> None:
+    `accounts`: the bytes each way's operators move, how its accesses lie and its lines of source are told besides.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        op: Op,
+        device: torch.device,
+        arch: str,
+        folder: Path,
+        *,
+        cpu: bool,
+        accounts: bool = False,
+    ) -> None:
         self.channel, self.op, self.device, self.folder, self.cpu = channel, op, device, folder, cpu
+        self.accounts = accounts
         here = _present(device) if device.type == "cuda" else None
         self.present = here is not None and arch in ("", here.arch)
         self.gpu = here if here is not None and self.present else standin_gpu(arch or "sm_90")
@@ -77,6 +95,9 @@ class Inspector:
                 found |= {"status": "skipped", "reason": str(outside)}
             except Exception as error:
                 found |= {"status": "error", "reason": _told(error)}
+        if self.accounts and of == "forward" and found["status"] in ("ok", "none"):
+            with self.channel.running(impl.name, "inspect"):
+                found |= self._account(impl, case, found["kernels"])
         self.channel.send(
             "code",
             op=self.op.name,
@@ -89,6 +110,17 @@ class Inspector:
             seconds=round(time.perf_counter() - began, 3),
             **found,
         )
+
+    def _account(self, impl: Impl, case: Case, kernels: list[Entry]) -> Entry:
+        """Its cost, its operators' traffic and its lines; the kernels are compiled by now."""
+        inputs = {name: _meta(self.op, name, case) for name in self.op.args}
+        cpp.interceptor = lambda f: None
+        try:
+            with capturing(self.gpu) as launches:
+                found = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
+        finally:
+            cpp.interceptor = None
+        return {"cost": cost_of(self.op, case, inputs), **found}
 
     def _why_none(self, impl: Impl) -> str:
         return _UNARMED.get(impl.kind.name, "launched no Triton kernel and none of kl.cuda.kernel: nothing to read")
@@ -134,7 +166,11 @@ class Inspector:
         """A launch with the facts of its binary; its code goes into files."""
         entry = {"name": launch.kernel, **launch.to_json()}
         entry.pop("kernel")
-        entry["sources"] = [{k: v for k, v in source.items() if k != "text"} for source in entry["sources"]]
+        count = c_lines if launch.kind == "cuda" else python_lines
+        entry["sources"] = [
+            {**{k: v for k, v in vars(source).items() if k != "text"}, "lines": count(source.text)}
+            for source in launch.sources
+        ]
         if launch.refusal:
             return {**entry, "facts": None, "occupancy": None, "files": {}}
         cubin = launch.code["cubin"]
@@ -146,6 +182,7 @@ class Inspector:
         fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
         entry |= {
             "facts": asdict(told),
+            "sectors": _sectors(launch) if self.accounts else None,
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
@@ -234,13 +271,26 @@ class Inspector:
 
     def _assembly(self, impl: Impl, path: Path, name: str, flags: tuple[str, ...]) -> Entry:
         files = self._files(impl, name, {"s": cpp.assembly(path, flags), "cpp": path.read_text()})
-        source = {"name": path.name, "file": str(path), "first_line": 1}
+        source = {"name": path.name, "file": str(path), "first_line": 1, "lines": c_lines(path.read_text())}
         return _on_cpu(name, {"flags": [*cpp.FLAGS, *flags]}, [source], files)
 
 
 def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict[str, str]) -> Entry:
     nothing: Entry = {"facts": None, "occupancy": None, "parameters": [], "refusal": "", "tuned": None}
     return {"kind": "cpp", "name": name, "config": config, "sources": sources, "files": files, **nothing}
+
+
+def _sectors(launch: Launch) -> float | None:
+    """How far a warp's accesses are spread; None where the code does not tell."""
+    kernels = [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
+    # Triton compiles an argument that is 1 in, and passes it no more.
+    passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
+    values = [None if p.bytes is not None else _integer(p.value) for p in passed]
+    return spread(kernels[0], values, launch.block) if kernels else None
+
+
+def _integer(text: str) -> int:
+    return int(text) if text.lstrip("-").isdigit() else 0
 
 
 def _present(device: torch.device) -> StandinGpu:

@@ -78,6 +78,7 @@ class Inspection:
                 passes=self.settings.passes,
                 folder=str(self.journal.folder.resolve()),
                 apart=len(todo) > 1,
+                accounts="explain" in self.settings.stages,
             )
             if lost is None:
                 return

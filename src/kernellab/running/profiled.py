@@ -20,6 +20,7 @@ from kernellab.timing.inside import inside, sentences
 from kernellab.timing.kernel_times import kernel_times
 from kernellab.timing.rounds import calls_per_window
 from kernellab.timing.sets import InputSets
+from kernellab.timing.traffic import traffic, with_kernels
 from kernellab.timing.work import Call, Work
 
 _LEAD_IN = 3  # the first calls a profiler sees are slow
@@ -32,10 +33,11 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, A
     for name in impls:
         with task.channel.running(name, "profile"):
             found = _inside(task, name, inputs)
-        kernels = found.pop("kernels", None)
+        kernels, enclosing = found.pop("kernels", None), found.pop("enclosing", None)
         if kernels is not None:
             task.channel.send("kernels", impl=name, kernels=kernels)
         task.channel.send("inside", impl=name, inside=found)
+        _send_traffic(task, name, inputs, enclosing)
         for sentence in sentences(found) if found else ():
             task.noter(name, "inside")(f"inside the timed call it {sentence}")
     for one in series:
@@ -55,6 +57,21 @@ def _inside(task: Task, name: str, inputs: Inputs) -> dict[str, Any]:
     except Exception as error:  # not counting is no fault of the way: it is right and timed
         task.noter(name, "profile")(f"could not be profiled: {explain(error)}")
         return {}
+
+
+def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Any] | None) -> None:
+    """The bytes each operator of the way moves; not of compiled code, which a dispatch mode would turn off."""
+    if task.op[name].kind.name == "compile":
+        return
+    own = clone(inputs) if task.op[name].mutates else inputs
+    try:
+        with task.channel.running(name, "profile"):
+            moved = traffic(FORWARD.prepare(task.op, task.op[name].fn, own, task.case))
+    except Exception as error:  # knowing less is no fault of the way
+        task.noter(name, "traffic")(f"the bytes its operators move are not known: {explain(error)}")
+        return
+    found = moved if enclosing is None else with_kernels(moved, enclosing)
+    task.channel.send("traffic", impl=name, traffic=found)
 
 
 def _kernel_series(task: Task, names: list[str], series: dict[str, str], rounds: int) -> None:

@@ -147,6 +147,8 @@ def _upgraded(record: Record) -> Record:
     record.setdefault("sanitized", [])
     record.setdefault("searches", [])
     record.setdefault("code", [])
+    for result in record["results"]:
+        result.setdefault("traffic", None)
     return record
 
 
@@ -208,6 +210,7 @@ def result_of(record: Record, op: str, impl: str, case: Mapping[str, Any]) -> di
         "built": None,
         "kernels": None,
         "inside": None,
+        "traffic": None,
         "guards": [],
     }
     record["results"].append(made)
@@ -311,6 +314,10 @@ def _inside(record: Record, event: Mapping[str, Any]) -> None:
     _result(record, event)["inside"] = event["inside"]
 
 
+def _traffic(record: Record, event: Mapping[str, Any]) -> None:
+    _result(record, event)["traffic"] = event["traffic"]
+
+
 def _spent(record: Record, event: Mapping[str, Any]) -> None:
     record["spent"].append({k: event[k] for k in ("op", "case", "seconds")})
 
@@ -378,6 +385,7 @@ _HANDLERS = {
     "built": _built,
     "memory": _memory,
     "inside": _inside,
+    "traffic": _traffic,
     "spent": _spent,
     "trial": _trial,
     "sanitized": _sanitized,

@@ -129,7 +129,7 @@ class Runner:
             )
         wanted = "time" in self.settings.stages and not self.settings.only_times and groups
         ceilings = self._ceilings(identity) if wanted else None
-        facts = {k: self._device[k] for k in ("device", "torch", "cuda", "peaks")}
+        facts = {k: self._device[k] for k in ("device", "torch", "cuda", "peaks", "gpu")}
         named = {"name": identity, "class": kind, "key": key}
         self.journal.write("machine", machine={**facts, **named, "ceilings": ceilings})
 

@@ -27,7 +27,7 @@ def needed_checks(of: str) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Settings:
     targets: list[str]
-    stages: list[str]  # of "check", "battery", "sanitize", "time", "inspect"
+    stages: list[str]  # of "check", "battery", "sanitize", "time", "inspect", "explain"
     request: dict[str, Any]  # a CaseRequest
     impls: list[str] = field(default_factory=list)
     device: str = "auto"

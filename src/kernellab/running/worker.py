@@ -234,16 +234,25 @@ class Worker:
             profile_group(self._task(op, case, seed), impls, series, rounds)
 
     def do_inspect(
-        self, op: str, request: dict[str, Any], work: list[dict[str, Any]], passes: list[str], folder: str, apart: bool
+        self,
+        op: str,
+        request: dict[str, Any],
+        work: list[dict[str, Any]],
+        passes: list[str],
+        folder: str,
+        apart: bool,
+        accounts: bool,
     ) -> None:
         """What ways compile to, architecture by architecture: their own launches, captured and read.
 
         `apart`: each in a fork of this process, as an author's code may remember what it asked of its device.
+        `accounts`: bytes and lines are counted besides.
         """
         from kernellab.running.inspected import Inspector
 
         for one in work:
-            inspector = Inspector(self.channel, self.ops[op], self.device, one["arch"], Path(folder), cpu=one["cpu"])
+            where = (self.device, one["arch"], Path(folder))
+            inspector = Inspector(self.channel, self.ops[op], *where, cpu=one["cpu"], accounts=accounts)
             do = functools.partial(inspector.run, one["impls"], request, passes)
             self.channel.send("architecture", arch=one["arch"])
             self.channel.lend(do) if apart else do()

@@ -124,6 +124,7 @@ def _count(run: Callable[[], Any], device: torch.device) -> tuple[dict[str, Any]
         found = inside(run, device, calls=1)
     except Exception as error:  # the trials stand: a profiler may be running already, or the call be one of a kind
         return {}, [f"what it does besides could not be counted: {explain(error)}"]
+    found.pop("enclosing", None)
     said = sentences(found)
     return found, [f"inside the timed region: {'; '.join(said)}"] if said else []
 

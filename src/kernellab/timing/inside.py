@@ -1,4 +1,4 @@
-"""What one call does besides the op: allocate, copy between host and GPU, draw random numbers, wait.
+"""What one call does besides the op: allocate, copy between host and GPU, draw random numbers, wait; its kernels.
 
 Read from one profiled call, in the profiler's own trace format. A profiler slows what follows it in a
 process: never count in one that is still to time.
@@ -35,7 +35,7 @@ def inside(call: Callable[[], Any], device: torch.device, calls: int = 3) -> Fou
 
     `host_us` is the call as its caller sees it, `device_us` what the GPU did for it. What was counted comes
     with its `share` of the time, and `of` which: on a GPU, of the host's or the GPU's, whichever is more.
-    What does not apply on a device is absent.
+    What does not apply on a device is absent. `enclosing` has the operators each kernel was launched in.
     """
     on_gpu = device.type == "cuda"
     trace, segments = _profiled(call, on_gpu, calls)
@@ -69,8 +69,37 @@ def inside(call: Callable[[], Any], device: torch.device, calls: int = 3) -> Fou
             "host_to_device": share.copies("Memcpy HtoD"),
             "device_to_host": share.copies("Memcpy DtoH"),
             "synchronisations": {"count": len(waits), **share.of(waits)},
-            "kernels": [{"name": e["name"], "us": e["dur"]} for e in gpu],
+            "kernels": [{"name": e["name"], "us": e["dur"], **_launch(e)} for e in gpu],
+            "enclosing": _enclosing(host, gpu),
         }
+    return found
+
+
+# What Kineto says of a kernel's launch, by the names used here.
+_LAUNCH = {
+    "grid": "grid",
+    "block": "block",
+    "registers per thread": "registers",
+    "shared memory": "shared_bytes",
+    "blocks per SM": "blocks_per_sm",
+    "warps per SM": "warps_per_sm",
+    "est. achieved occupancy %": "occupancy_percent",
+}
+
+
+def _launch(event: Any) -> Found:
+    args = event.get("args", {})
+    return {ours: args[theirs] for theirs, ours in _LAUNCH.items() if theirs in args}
+
+
+def _enclosing(host: list[Any], gpu: list[Any]) -> list[list[Any]]:
+    """For each piece of GPU work the operators it was queued in, outermost first: each a name and which event it is."""
+    ops = [(number, e) for number, e in enumerate(host) if e["cat"] == "cpu_op"]
+    launches = {_correlation(e): e for e in host if e["cat"] != "cpu_op"}
+    found = []
+    for work in gpu:
+        launch = launches.get(_correlation(work))
+        found.append([[op["name"], number] for number, op in ops if launch is not None and _within(launch, op)])
     return found
 
 

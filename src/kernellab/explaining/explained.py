@@ -1,0 +1,61 @@
+"""Everything there is to say of one way, from a record: its roofline, its chain of operators, its findings.
+
+What rests on a model alone, because nothing was timed, says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from kernellab.explaining.findings import findings
+from kernellab.explaining.fusion import Fusion
+from kernellab.explaining.names import became
+from kernellab.explaining.prices import main_kernel, prices
+from kernellab.explaining.rules.unfused_chain import chain
+from kernellab.explaining.subject import Subject, subjects
+
+
+def explained(record: Mapping[str, Any], gpu_name: str | None = None) -> list[dict[str, Any]]:
+    """One for each way and case that was timed or compiled, as plain data."""
+    return [of(subject) for subject in subjects(record, gpu_name)]
+
+
+def of(subject: Subject) -> dict[str, Any]:
+    found = chain(subject)
+    device = subject.device
+    own = [k.name for k in subject.kernels]
+    return {
+        "op": subject.op,
+        "impl": subject.impl,
+        "kind": subject.kind,
+        "case": dict(subject.case),
+        "measured": subject.measured,
+        "gpu": device.name if device else None,
+        "copy_gbps": subject.gbps,
+        "time_us": subject.time_us,
+        "roofline": asdict(subject.limit) if subject.limit else None,
+        "fusion": _fusion(found) if found else None,
+        "became": [
+            {"family": family.name, "words": family.words, "kernels": count}
+            for family, count in became([k["name"] for k in subject.launched], own)
+        ],
+        "kernels": [asdict(k) for k in subject.kernels],
+        "predicted": _predicted(subject),
+        "findings": [asdict(one) for one in findings(subject)],
+    }
+
+
+def _predicted(subject: Subject) -> dict[str, Any] | None:
+    """What the model says of the way's kernels one after the other; of the dearest, each item's price."""
+    found = main_kernel(subject)
+    if found is None:
+        return None
+    kernel, dearest = found
+    total = sum(one.time_us for k in subject.kernels if (one := prices(subject, k)) is not None)
+    return {"time_us": total, "kernel": kernel.name, "dearest": dearest.dearest, "items_us": asdict(dearest)}
+
+
+def _fusion(found: Fusion) -> dict[str, Any]:
+    return {**asdict(found), "gain": found.gain, "kernels": found.kernels}

@@ -1,0 +1,53 @@
+"""Low occupancy: too few warps on an SM to hide the time a load takes.
+
+Little's law: to get its share of the bandwidth an SM needs (bandwidth / SMs) × latency bytes under way; resident warps
+× what each asks for before it waits is what it has.
+
+    gain = min(needed, what full occupancy would have) / what it has
+
+Low occupancy alone is no flaw: a kernel with enough under way, or bound by arithmetic, is not told of it.
+"""
+
+from __future__ import annotations
+
+from kernellab.explaining.finding import Evidence, Finding, settled
+from kernellab.explaining.prices import flight_bytes, main_kernel, needed_bytes
+from kernellab.explaining.subject import Subject
+
+_LEAST, _LOW = 1.2, 0.6
+
+
+def look(subject: Subject) -> Finding | None:
+    found = main_kernel(subject)
+    device = subject.device
+    if found is None or device is None or found[0].blocks < device.sms:
+        return None
+    kernel, priced = found
+    # More than half the warps there can be is not few, and a grid too small to fill them is another matter.
+    wanted = min(1.0, kernel.all_threads / device.sms / device.chip.threads_per_sm)
+    if not kernel.occupancy or kernel.occupancy >= _LOW * wanted or not kernel.flight_bytes:
+        return None
+    under_way = flight_bytes(kernel, device)
+    full = under_way * wanted / kernel.occupancy
+    estimate = priced.flight / max(priced.flight * under_way / full, priced.without(flight=0.0))
+    estimate = min(estimate, max(1.0, needed_bytes(device) / under_way))
+    if estimate < _LEAST:
+        return None
+    gain = settled(estimate, subject.headroom)
+    if gain < _LEAST:
+        return None
+    warps = round(kernel.occupancy * device.chip.warps_per_sm)
+    return Finding(
+        rule="low-occupancy",
+        title=f"{warps} of {device.chip.warps_per_sm} warps fit on an SM, limited by {kernel.limiter}: "
+        "too few to hide the time loads take",
+        gain=gain,
+        do=f"{kernel.remedy}; or let each thread have more loads under way (unroll, wider loads, more stages)",
+        sure="likely",
+        evidence=[
+            Evidence("occupancy", kernel.occupancy, "", "machine code"),
+            Evidence("limited by", kernel.limiter, "", "machine code"),
+            Evidence("under way on an SM", under_way, "bytes", "machine code"),
+            Evidence("needed for the full bandwidth", needed_bytes(device), "bytes", "model"),
+        ],
+    )

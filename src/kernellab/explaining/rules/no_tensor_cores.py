@@ -1,0 +1,46 @@
+"""No tensor cores: a product in a dtype they take, computed by ordinary multiply-adds.
+
+    gain = time / (matmul operations / measured matmul rate / `REACHED`)
+
+Without a time: the rate of the tensor cores over that of fp32 arithmetic, times the same share. `REACHED` is what a
+plain kernel on tensor cores gets of the library's rate; the library itself gets all of it.
+"""
+
+from __future__ import annotations
+
+from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.subject import Subject
+
+REACHED = 0.75
+_TENSOR = ("tensor_mma", "tensor_wgmma", "tensor_tcgen05")
+_NAMES = {"bfloat16": "bf16", "float16": "fp16"}
+_LEAST = 1.2
+
+
+def look(subject: Subject) -> Finding | None:
+    device, cost = subject.device, subject.cost
+    if device is None or not cost or not cost["flops"].get("matmul") or not subject.kernels:
+        return None
+    rate = device.chip.tensor_per_clock.get(_NAMES.get(subject.dtype, ""))
+    if rate is None or any(k.instructions.get(name) for k in subject.kernels for name in _TENSOR):
+        return None
+    multiply_adds = sum(k.instructions.get(name, 0) for k in subject.kernels for name in ("fp32", "fp16"))
+    if not multiply_adds:
+        return None  # the product is somebody else's kernel
+    ratio = rate / device.chip.fp32_per_clock
+    gain = REACHED * (subject.headroom or ratio)
+    if gain < _LEAST:
+        return None
+    return Finding(
+        rule="no-tensor-cores",
+        title=f"a {subject.dtype} product without tensor cores: {multiply_adds} multiply-adds in the code instead",
+        gain=gain,
+        do="multiply with tl.dot on operands of 16 bits (Triton), mma or wgmma (CUDA C++), or call torch.matmul; "
+        "accumulate in float32",
+        sure="computed",
+        evidence=[
+            Evidence("tensor-core instructions", 0, "", "machine code"),
+            Evidence("tensor cores over fp32 arithmetic", ratio, "times the rate", "GPU database"),
+            Evidence("operations", cost["flops"]["matmul"], "", "declaration"),
+        ],
+    )

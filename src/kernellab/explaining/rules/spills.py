@@ -1,0 +1,46 @@
+"""Spills: values that found no register, stored to local memory and loaded again.
+
+    local bytes = spilled per turn of the loop × turns × threads
+    gain = (time predicted without them + local bytes / bandwidth of what serves them) / time predicted without them
+
+Local memory is served by L1 as far as what the resident threads keep there fits, otherwise by L2. Its bytes take the
+same way as the kernel's own, so that their times add up.
+"""
+
+from __future__ import annotations
+
+from kernellab.explaining.finding import Evidence, Finding, settled
+from kernellab.explaining.prices import main_kernel
+from kernellab.explaining.subject import Subject
+
+_LEAST = 1.1
+
+
+def look(subject: Subject) -> Finding | None:
+    found = main_kernel(subject)
+    if found is None or not found[0].spill_bytes:
+        return None
+    kernel, priced = found
+    code = kernel.loop or kernel.instructions
+    moves = sum(code.get(name, 0) for name in ("local_load", "local_store"))
+    if not moves:
+        return None
+    issue = priced.issue * (1 - moves / max(1, sum(code.values())))
+    without = priced.without(local=0.0, issue=issue)
+    estimate = (max(priced.without(local=0.0), without) + priced.local) / without
+    gain = settled(estimate, subject.headroom)
+    if gain < _LEAST:
+        return None
+    return Finding(
+        rule="spills",
+        title=f"{kernel.spill_bytes} bytes per thread are spilled: {kernel.registers} registers did not suffice",
+        gain=gain,
+        do="let it have more registers (a larger maxnreg, looser __launch_bounds__, fewer warps) or need fewer: "
+        "smaller tiles, less unrolling",
+        sure="likely",
+        evidence=[
+            Evidence("spilled", kernel.spill_bytes or 0, "bytes per thread", "machine code"),
+            Evidence("local loads and stores", moves, "instructions", "machine code"),
+            Evidence("registers", kernel.registers or 0, "per thread", "machine code"),
+        ],
+    )

@@ -1,0 +1,67 @@
+"""An unfused chain: operators that hand each other whole tensors through memory.
+
+    gain = Σ max(bytes of an operator / bandwidth, launch floor) / (fewest bytes / bandwidth)
+
+The bytes are counted as torch dispatches each operator, see `fusion`. Where starting the kernels takes most of that
+time it is rather `launch_bound`; where a kernel of the way's own is among them, `excess_bytes`.
+"""
+
+from __future__ import annotations
+
+from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.fusion import Fusion, fusion
+from kernellab.explaining.subject import Subject
+
+_LEAST = 1.15
+
+
+def chain(subject: Subject) -> Fusion | None:
+    """The operators of the way as a chain; None where there is none, or it is not known."""
+    if not subject.gbps:
+        return None
+    l2 = subject.device.l2_bytes if subject.device else None
+    return fusion(subject.traffic, subject.fewest_bytes, subject.gbps, floor_us=subject.row_floor_us, l2_bytes=l2)
+
+
+def look(subject: Subject) -> Finding | None:
+    found = chain(subject)
+    if found is None or len(found.steps) < 2 or found.gain < _LEAST or subject.kernels:
+        return None
+    if subject.row_floor_us * found.kernels > found.moved_bytes / (subject.gbps or 1.0) / 1e3:
+        return None
+    many = f"{len(found.steps)} operators" if subject.device is None else f"{found.kernels} kernels"
+    tensors, fewest = _in_tensors(subject, found)
+    gain = min(found.gain, subject.headroom) if subject.headroom else found.gain
+    return Finding(
+        rule="unfused-chain",
+        title=f"{many} move {tensors} where {fewest} would do: fusing gains about {gain:.3g}×",
+        gain=gain,
+        do="compute it in one kernel: torch.compile does that for chains like this one, Triton and CUDA C++ by hand",
+        # On a CPU an operator may be bound by its arithmetic: then fusing saves less than the bytes say.
+        sure="likely" if found.resident or subject.device is None else "computed",
+        evidence=[
+            Evidence("moved by the chain", found.moved_bytes, "bytes", "torch's dispatcher"),
+            Evidence("fewest", found.fewest_bytes, "bytes", "declaration"),
+            Evidence("chain, predicted", found.chain_us, "µs", "model"),
+            Evidence("fused, predicted", found.fused_us, "µs", "model"),
+            *([Evidence("intermediates", "fit into L2", "", "model")] if found.resident else []),
+            *_beside(subject),
+        ],
+    )
+
+
+def _beside(subject: Subject) -> list[Evidence]:
+    """What the fastest way beside it makes of the same op."""
+    best = min(subject.others, key=lambda way: subject.others[way], default=None)
+    if best is None or subject.time_us is None or subject.others[best] >= subject.time_us:
+        return []
+    return [Evidence(f"{best}, beside it", subject.time_us / subject.others[best], "times as fast", "timing")]
+
+
+def _in_tensors(subject: Subject, found: Fusion) -> tuple[str, str]:
+    """In tensors the size of the input where the op has one in and one out; otherwise in megabytes."""
+    cost = subject.cost or {}
+    if cost.get("bytes_read") == cost.get("bytes_written"):
+        size = cost["bytes_written"]
+        return f"{found.moved_bytes / size:.3g} tensors", "2"
+    return f"{found.moved_bytes / 1e6:.4g} MB", f"{found.fewest_bytes / 1e6:.4g} MB"

@@ -1,0 +1,317 @@
+"""What there is to explain: one way at one case with everything a record knows of it, as plain data.
+
+Put together from a record's results (what was measured) and its `code` (what was compiled). A way that was compiled
+and not timed is a subject too, without a time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernellab.errors import UserError
+from kernellab.explaining.roofline import Roofline, roofline
+from kernellab.machine.chips import Chip, chip
+from kernellab.machine.gpus import gpu
+
+# What a GPU sustains of its pins' bandwidth, where nothing was measured: H200, copy 4273 of 4917 GB/s (2026-11-15).
+SUSTAINED = 0.87
+
+# An empty kernel among others, on an H200 (docs/results/timing-h200.md).
+IN_A_ROW_US = 1.6
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU: the one measured on, or one of the database."""
+
+    name: str
+    chip: Chip
+    sms: int
+    l2_bytes: int
+    clock_mhz: float
+    gbps: float  # measured copy bandwidth; without one, what the pins would sustain
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch of a way. What was not read from a binary or seen by a profiler is None or empty."""
+
+    name: str
+    times: int
+    blocks: int
+    threads: int
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_bytes: int | None = None
+    flight_bytes: int = 0  # what a thread asks of memory before it waits; 0: not known
+    sectors: float | None = None  # of 32 bytes that a warp's accesses touch, over the fewest that would do
+    stack_bytes: int = 0  # of local memory per thread
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    loop: Mapping[str, int] | None = None  # the same of the innermost loop that loads
+    loading_loops: int = 0  # loops with loads of their own, each from other lines of the source
+    load_bytes: float = 0.0  # of one global load, on average
+    widest_bytes: int = 0
+    blocks_per_sm: int | None = None
+    occupancy: float | None = None
+    limiter: str = ""
+    remedy: str = ""
+    l1_bytes: int = 0
+    pointer_bytes: int | None = None  # of the tensors it is given
+
+    @property
+    def all_threads(self) -> int:
+        return self.blocks * self.threads
+
+
+@dataclass(frozen=True)
+class Subject:
+    op: str
+    impl: str
+    kind: str
+    case: Mapping[str, Any]
+    cost: Mapping[str, Any] | None
+    device: Device | None  # None: the CPU
+    gbps: float | None  # copy bandwidth of where it runs
+    limit: Roofline | None
+    time_us: float | None = None
+    cache: str | None = None  # the cache's state while timed
+    floor_us: float | None = None  # what a kernel that does nothing takes
+    launch_us: float | None = None  # what the host takes per call
+    host_us: float | None = None  # the same in one profiled call, which is slower
+    gpu_us: float | None = None  # of one profiled call, all its kernels
+    warm_us: float | None = None  # where it was timed with its data in cache as well
+    kernels: Sequence[Kernel] = ()  # of its own: Triton, CUDA C++, inductor's
+    launched: Sequence[Mapping[str, Any]] = ()  # what a profiler saw on the GPU, in order
+    traffic: Sequence[Mapping[str, Any]] | None = None
+    others: Mapping[str, float] = field(default_factory=dict)  # the other right ways' times at this case
+
+    @property
+    def dtype(self) -> str:
+        return str(self.case["dtype"])
+
+    @property
+    def measured(self) -> bool:
+        return self.time_us is not None
+
+    @property
+    def fewest_bytes(self) -> int:
+        return self.limit.bytes if self.limit else 0
+
+    @property
+    def row_floor_us(self) -> float:
+        """What a kernel that does nothing takes in a row of others: less than alone in a timed window."""
+        return min(self.floor_us or IN_A_ROW_US, IN_A_ROW_US) if self.device else 0.0
+
+    @property
+    def headroom(self) -> float | None:
+        """How many times as fast it would be at the roof; None where there is no time or no roof."""
+        return 1 / self.limit.fraction if self.limit and self.limit.fraction else None
+
+
+# From a record ------------------------------------------------------------------------------------------
+
+
+def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Subject]:
+    """Everything of a record that can be explained: timed ways first, then what was only compiled.
+
+    `gpu_name` is a GPU of the database to explain the latter for; otherwise the one they were compiled for.
+    """
+    timed = [r for r in record["results"] if _main(r) is not None]
+    found = [subject(record, result) for result in timed]
+    here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
+    known = {(r["op"], r["impl"], str(r["case"]), here) for r in timed}
+    for entry in record.get("code", ()):
+        explained = entry.get("pass") == "forward" and entry["case"] and entry["status"] in ("ok", "none")
+        if explained and (entry["op"], entry["impl"], str(entry["case"]), entry["arch"]) not in known:
+            one = _unmeasured(entry, gpu_name)
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:
+    """A timed result."""
+    machine = record.get("machine", {})
+    ceilings = machine.get("ceilings")
+    entry = _main(result)
+    assert entry is not None
+    series = {(e["timer"], e["cache"]): statistics.median(e["samples_us"]) for e in _forward(result)}
+    # Where verdicts are at hand their median is meant, which is over rounds.
+    time = (result.get("derived") or {}).get("time") or {}
+    time_us = time.get("median_us") or series[entry["timer"], entry["cache"]]
+    cost = result["cost"].get("forward")
+    inside = result.get("inside") or {}
+    return Subject(
+        op=result["op"],
+        impl=result["impl"],
+        kind=result.get("kind") or "python",
+        case=result["case"],
+        cost=cost,
+        device=_present(machine) if result["case"]["device"] == "cuda" else None,
+        gbps=ceilings["copy_gbps"] if ceilings else None,
+        limit=roofline(cost, result["case"]["dtype"], time_us, ceilings) if cost else None,
+        time_us=time_us,
+        cache=entry["cache"],
+        floor_us=entry.get("floor_us"),
+        launch_us=series.get(("launch", "warm")),
+        host_us=inside.get("host_us"),
+        gpu_us=inside.get("device_us"),
+        warm_us=series.get((entry["timer"], "warm")) if entry["cache"] == "cold" else None,
+        kernels=_kernels(_code(record, result)),
+        launched=result.get("kernels") or (),
+        traffic=result.get("traffic"),
+        others=dict(_others(record, result)),
+    )
+
+
+def _unmeasured(entry: Mapping[str, Any], gpu_name: str | None) -> Subject | None:
+    if entry["case"]["device"] != "cuda":
+        return None
+    try:
+        device = of_database(gpu_name or entry["gpu"])
+    except UserError:
+        return None
+    cost = entry.get("cost")
+    bare = {"copy_gbps": device.gbps, "matmul_tflops": _vendor_matmul(device)}
+    return Subject(
+        op=entry["op"],
+        impl=entry["impl"],
+        kind=entry["kind"],
+        case=entry["case"],
+        cost=cost,
+        device=device,
+        gbps=device.gbps,
+        limit=roofline(cost, entry["case"]["dtype"], None, bare) if cost else None,
+        kernels=_kernels(entry),
+        traffic=entry.get("traffic"),
+    )
+
+
+def of_database(name: str) -> Device:
+    """A GPU by its name, with what it would sustain of its bandwidth."""
+    known = gpu(name)
+    gbps = SUSTAINED * known.pin_gbps
+    return Device(known.name, known.chip, known.sms, known.l2_bytes or 0, known.boost_mhz, gbps)
+
+
+def _present(machine: Mapping[str, Any]) -> Device | None:
+    here = machine.get("gpu")
+    if not here:
+        return None
+    measured = (machine.get("ceilings") or {}).get("copy_gbps")
+    pins = here.get("pin_gbps")
+    if not measured and not pins:
+        return None
+    try:
+        known = chip(here["arch"])
+    except UserError:  # an architecture newer than the table
+        return None
+    peak = ((machine.get("peaks") or {}).get("tflops") or {}).get("fp32")
+    clock = peak * 1e6 / here["sms"] / known.fp32_per_clock if peak else 1500.0
+    gbps = measured or SUSTAINED * pins
+    return Device(here["name"], known, here["sms"], here["l2_bytes"] or 0, clock, gbps)
+
+
+_TENSOR_NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "tf32"}
+
+
+def _vendor_matmul(device: Device) -> dict[str, float]:
+    rates = device.chip.tensor_per_clock
+    found = {d: device.sms * rates[n] * device.clock_mhz / 1e6 for d, n in _TENSOR_NAMES.items() if n in rates}
+    # float32 products are not rounded to tf32 unless asked for.
+    return {**found, "float32": device.sms * device.chip.fp32_per_clock * device.clock_mhz / 1e6}
+
+
+def _forward(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (e for e in result["times"] if e["pass"] == "forward" and e["samples_us"])
+
+
+def _main(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if (result.get("check") or {}).get("status") != "ok":
+        return None
+    return next((e for e in _forward(result) if e["timer"] != "launch"), None)
+
+
+def _others(record: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for other in record["results"]:
+        same = other["op"] == result["op"] and other["case"] == result["case"] and other is not result
+        entry = _main(other) if same else None
+        if entry is not None:
+            yield other["impl"], statistics.median(entry["samples_us"])
+
+
+def _code(record: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the way compiled to at this case for the GPU it was timed on."""
+    here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
+    for entry in record.get("code", ()):
+        same = all(entry[k] == result[k] for k in ("op", "impl", "case")) and entry["pass"] == "forward"
+        if same and entry["arch"] == here:
+            found: Mapping[str, Any] = entry
+            return found
+    return None
+
+
+def _kernels(entry: Mapping[str, Any] | None) -> list[Kernel]:
+    """Of an autotuned kernel the first configuration: which one wins only a GPU can say."""
+    if entry is None:
+        return []
+    read = [k for k in entry["kernels"] if k.get("facts") and not (k.get("tuned") and k["tuned"][0])]
+    return [_kernel(k) for k in read]
+
+
+def _kernel(k: Mapping[str, Any]) -> Kernel:
+    facts, fits = k["facts"], k["occupancy"]
+    loads = [a for a in facts["accesses"] if a["kind"] in ("global_load", "async_copy") and a["bytes"]]
+    count = sum(a["count"] for a in loads)
+    given = [p.get("bytes") for p in k["parameters"]]
+    return Kernel(
+        name=k["name"],
+        times=k["times"],
+        blocks=_product(k["grid"]),
+        threads=_product(k["block"]),
+        registers=facts["registers"],
+        shared_bytes=k["shared_total_bytes"],
+        spill_bytes=facts["spill_bytes"],
+        flight_bytes=facts.get("flight_bytes") or 0,
+        sectors=k.get("sectors"),
+        stack_bytes=facts["stack_bytes"] or 0,
+        instructions=facts["instructions"],
+        loop=_loop(facts["loops"]),
+        loading_loops=_loading_loops(facts["loops"]),
+        load_bytes=sum(a["bytes"] * a["count"] for a in loads) / count if count else 0.0,
+        widest_bytes=facts["widest_global_bytes"],
+        blocks_per_sm=fits["blocks_per_sm"],
+        occupancy=fits["fraction"],
+        limiter=fits["limiter"],
+        remedy=fits["remedy"],
+        l1_bytes=fits["l1_bytes"],
+        pointer_bytes=sum(b for b in given if b) if any(given) else None,
+    )
+
+
+def _loop(loops: Sequence[Mapping[str, Any]]) -> Mapping[str, int] | None:
+    """The deepest loop with a load of its own in it."""
+    found = max(_loading(loops), key=lambda one: (one["depth"], one["size"]), default=None)
+    return found["instructions"] if found else None
+
+
+def _loading(loops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [one for one in loops if any(one["instructions"].get(c) for c in ("global_load", "async_copy"))]
+
+
+def _loading_loops(loops: Sequence[Mapping[str, Any]]) -> int:
+    """A compiler makes several loops of one (unrolled, and what is left over): those come from the same lines."""
+    outermost = [one for one in _loading(loops) if one["depth"] == 1]
+    seen: list[set[str]] = []
+    for sources in (set(one["sources"]) for one in outermost):
+        if sources and all(sources.isdisjoint(other) for other in seen):
+            seen.append(sources)
+    return len(seen)
+
+
+def _product(dims: Sequence[int]) -> int:
+    x, y, z = dims
+    return x * y * z

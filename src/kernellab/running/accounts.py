@@ -1,0 +1,56 @@
+"""What a way costs that its machine code does not tell: bytes its operators move, the op's fewest, lines of source.
+
+Worked out on meta tensors, in a worker, while launches are being captured: nothing is computed and no GPU needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernellab.case import Case
+from kernellab.declare import Compiled, Cost, Impl, Op
+from kernellab.inputs import call
+from kernellab.launch.written import functions_called, lines_of_functions
+from kernellab.timing.traffic import traffic
+
+Account = dict[str, Any]
+
+
+def account(impl: Impl, kernels: Sequence[Mapping[str, Any]], run: Callable[[], Any]) -> Account:
+    """`traffic`, and lines: of the functions `run` goes through, and of the kernels; what cannot be had is None.
+
+    Compiled code is not run: a dispatch mode would turn compiling off, and its author wrote the reference alone.
+    """
+    if isinstance(impl.fn, Compiled):
+        return {
+            "traffic": None,
+            "launcher_lines": lines_of_functions([impl.fn.source.__code__]),
+            "kernel_lines": 0,
+        }
+    found: Account = {"traffic": None, "launcher_lines": None, "kernel_lines": _kernel_lines(kernels)}
+    with contextlib.suppress(Exception):  # a way that looks at values has been told of already
+        found["traffic"] = traffic(run)
+        with functions_called() as codes:
+            run()
+        found["launcher_lines"] = lines_of_functions(codes)
+    return found
+
+
+def cost_of(op: Op, case: Case, inputs: Mapping[str, Any]) -> Account | None:
+    """The op's fewest bytes and its operations, from the sizes of meta tensors; None where cost= wants more."""
+    with contextlib.suppress(Exception):
+        if op.cost is not None:
+            declared = call(op, op.cost, inputs, case)
+            return declared.to_json() if isinstance(declared, Cost) else None
+        results = call(op, op.reference, inputs, case)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        return {**Cost(read=list(inputs.values()), write=list(results)).to_json(), "assumed": True}
+    return None
+
+
+def _kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> int:
+    """Of the sources of all kernels, each counted once."""
+    sources = {(s["file"], s["first_line"]): s.get("lines", 0) for k in kernels for s in k["sources"]}
+    return sum(sources.values())

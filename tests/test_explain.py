@@ -1,0 +1,149 @@
+"""klab explain: of an op without a GPU, of a record, and what it refuses."""
+
+import json
+
+import pytest
+
+from kernellab.machine.environment import device_identity, environment
+from kernellab.machine.paths import file_name
+from kernellab.running.record import fold
+
+OP = """
+import torch, triton, triton.language as tl
+import kernellab as kl
+
+@kl.op(args=dict(x=kl.tensor("M N")), cases=kl.cases(shape=[(4096, 4096)], dtype=["float32"],
+       cpu=dict(shape=[(256, 256)], dtype=["float32"])))
+def plus(x):
+    return (x + 1) * 2 - 1
+
+@triton.jit
+def add(x_ptr, y_ptr, n, stride, BLOCK: tl.constexpr):
+    at = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    at = at % n * stride + at // n
+    tl.store(y_ptr + at, (tl.load(x_ptr + at) + 1) * 2 - 1)
+
+@plus.impl("triton-strided")
+def _(x):
+    y = torch.empty_like(x)
+    add[(x.numel() // 1024,)](x, y, x.shape[0], x.stride(0), 1024)
+    return y
+"""
+
+
+@pytest.fixture
+def ceilings(tmp_path):
+    """A cache that knows this machine's ceilings, which take long to measure."""
+    folder = tmp_path / "cache" / "ceilings"
+    folder.mkdir(parents=True)
+    known = {"copy_gbps": 10.0, "matmul_tflops": {"float32": 0.1}, "threads": 1, "measured_at": "", "doubts": []}
+    (folder / f"{file_name(device_identity(environment(), 'cpu'))}.json").write_text(json.dumps(known))
+    return str(tmp_path / "cache")
+
+
+def test_without_a_gpu_cpu_ways_are_explained_by_their_times_and_kernels_by_a_model(klab, tmp_path, ceilings):
+    (tmp_path / "plus.py").write_text(OP)
+    done = klab(
+        *("explain", "plus.py", "--impl", "manual,triton*", "--gpu", "h200", "--seconds", "0.1", "--json"),
+        *("--out", "run", "--device", "cpu"),
+        KERNELLAB_CACHE=ceilings,
+    )
+    assert done.code == 0, done.err
+    found = {(r["impl"], r["measured"]): r for r in json.loads(done.out)["results"]}
+    chain = found["manual", True]
+    assert chain["findings"][0]["rule"] == "unfused-chain"
+    assert chain["fusion"]["moved_bytes"] == 3 * chain["fusion"]["fewest_bytes"]
+    assert chain["roofline"]["roof_us"] == pytest.approx(2 * 256 * 256 * 4 / 10e3)
+    strided = found["triton-strided", False]
+    assert strided["gpu"] == "H200 SXM 141GB"
+    assert (strided["findings"][0]["rule"], strided["findings"][0]["sure"]) == ("uncoalesced", "likely")
+    ways = {way["impl"]: way for way in json.loads(done.out)["choices"][0]["ways"]}
+    assert (ways["triton-strided"]["kernel_lines"], ways["triton-strided"]["launcher_lines"]) == (4, 4)
+    again = klab("explain", "run", "--plot", "roof.svg")
+    assert "plus manual: 3 operators move 6 tensors where 2 would do" in again.out
+    assert "not timed: a model of H100" in again.out  # the run's own; --gpu names another
+    assert (tmp_path / "roof.svg").read_text().count("</svg>") == 1
+
+
+CASE = {"dims": {"...": [16384, 16384]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}
+GPU = {"name": "NVIDIA H200", "arch": "sm_90", "sms": 132, "l2_bytes": 50 << 20, "memory_bytes": 1, "pin_gbps": 4917.0}
+SIZE = 16384 * 16384 * 4
+
+
+def recorded(tmp_path, times):
+    """A run of ways on an H200, of these times."""
+    at = {"op": "gelu", "case": CASE}
+    gelu = [(1, 1), (1, 1), (2, 1), (1, 1), (2, 1), (1, 1), (1, 1), (1, 1), (2, 1)]
+    moved = [
+        {"op": "aten::mul", "read_bytes": r * SIZE, "write_bytes": w * SIZE, "kernels": [n]}
+        for n, (r, w) in enumerate(gelu)
+    ]
+    series = {"pass": "forward", "timer": "events", "cache": "cold"}
+    ceilings = {"copy_gbps": 4273.0, "matmul_tflops": {}, "doubts": []}
+    events = [
+        {"event": "run", "command": [], "seed": 0, "environment": {}, "settings": {"targets": [], "stages": ["time"]}},
+        {"event": "machine", "machine": {"device": "cuda:0", "ceilings": ceilings, "gpu": GPU}},
+        {"event": "plan", "sources": {}, "groups": [{**at, "impls": {way: way for way in times}}]},
+        {"event": "cost", **at, "cost": {"bytes_read": SIZE, "bytes_written": SIZE, "flops": {}}},
+        *(
+            {"event": "check", **at, "impl": way, "check": {"status": "ok", "checked_at": {"interpreter": False}}}
+            for way in times
+        ),
+        *(
+            {"event": "round", **at, **series, "round": n, "samples_us": {way: [us] for way, us in times.items()}}
+            for n in range(10)
+        ),
+        {"event": "timed", **at, **series, "impls": list(times)},
+        {"event": "traffic", **at, "impl": "manual", "traffic": moved},
+        {"event": "complete"},
+    ]
+    (tmp_path / "run.json").write_text(json.dumps(fold(events)))
+    return tmp_path / "run.json"
+
+
+def test_a_record_is_explained_without_running_anything(klab, tmp_path):
+    run = recorded(tmp_path, {"manual": 5251.0, "triton": 506.6, "compile": 509.9})
+    done = klab("explain", run)
+    assert done.code == 0, done.err
+    lines = [line.strip() for line in done.out.splitlines()]
+    assert "gelu triton: at the limit, nothing left: 99 % of measured bandwidth" in lines
+    # What the H200 gave: 5251 / 506.6 = 10.37.
+    assert "gelu manual: 9 kernels move 21 tensors where 2 would do: fusing gains about 10.4×" in lines
+    assert "torch.compile is enough here: within 1 % of the fastest, triton, with no kernel to write." in lines
+    assert "who does what" not in done.out
+    assert "coalescing" in klab("explain", run, "--verbose").out
+
+
+def test_findings_are_among_a_records_verdicts(tmp_path):
+    from kernellab.running.record import load
+    from kernellab.verdict import derive
+
+    found = {r["impl"]: r["derived"] for r in derive(load(recorded(tmp_path, {"manual": 5251.0})))["results"]}
+    assert found["manual"]["findings"][0]["rule"] == "unfused-chain"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gelu", "--gpu", "h100", "--arch", "sm_90"], "leave --arch out"),
+        (["gelu", "--plot", "roof.txt"], "draws to a file .png or .svg"),
+        (["gelu", "--gpu", "voodoo2"], "no GPU 'voodoo2'"),
+        (["no-such-op"], "no-such-op"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(klab, arguments, said):
+    done = klab("explain", *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_file_of_several_ops_is_refused_before_anything_runs(klab, tmp_path):
+    (tmp_path / "two.py").write_text("import kernellab as kl\n\n@kl.op\ndef f(x): ...\n\n@kl.op\ndef g(x): ...\n")
+    done = klab("explain", "two.py")
+    assert (done.code, done.err.strip()) == (2, "klab: two.py declares f, g: name one, two.py:f")
+
+
+def test_a_run_takes_no_options_of_its_own(klab, tmp_path):
+    done = klab("explain", recorded(tmp_path, {"manual": 10.0}), "--impl", "manual")
+    assert (done.code, "explained as it is" in done.err) == (2, True)

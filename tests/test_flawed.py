@@ -1,0 +1,56 @@
+"""The kernels with a flaw in benchmarks/flawed: every one is held against a rule that exists, and can be loaded."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from kernellab.explaining.findings import all_rules
+from kernellab.targets import load, resolve
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+FILES = sorted(path.stem for path in (BENCHMARKS / "flawed").glob("*.py"))
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_file_has_an_expectation_and_every_expectation_a_rule():
+    expected = script("flawed").EXPECTED
+    assert sorted(expected) == FILES
+    assert len(expected) >= 12
+    assert {rule.replace("-", "_") for rule in expected.values()} <= set(all_rules())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flawed_way_stands_beside_the_same_without_its_flaw(name):
+    (op,) = load(resolve(str(BENCHMARKS / "flawed" / f"{name}.py"))).values()
+    assert {"flawed", "fixed"} <= set(op.impls)
+
+
+NCU = "\n".join(
+    (
+        "==PROF== Connected to process 1",
+        '"ID","Kernel Name","launch__block_size","launch__grid_size","launch__registers_per_thread",'
+        '"launch__waves_per_multiprocessor"',
+        '"","","","","register/thread",""',
+        '"0","map_flat","128","524,288","18","248.24"',
+    )
+)
+
+
+def test_what_nsight_compute_prints_is_read_and_a_difference_found():
+    ours = {"name": "map_flat", "grid": [524288, 1, 1], "block": [128, 1, 1], "registers": 18}
+    ours |= {"static_shared_bytes": 0, "dynamic_shared_bytes": 0, "occupancy": {"fraction": 1.0, "blocks_per_sm": 16}}
+    module = script("facts_vs_ncu")
+    module.sms = lambda: 132
+    theirs = module.raw_page(NCU)
+    assert theirs == [{"name": "map_flat", "threads": 128, "blocks": 524288, "registers": 18, "waves": 248.24}]
+    assert all(row["equal"] for row in module.compared("gelu", [ours], theirs))
+    wrong = module.compared("gelu", [{**ours, "registers": 20}], theirs)
+    assert [row["fact"] for row in wrong if not row["equal"]] == ["registers"]
+    assert module.raw_page("==ERROR== no kernels were profiled") == []

@@ -1,0 +1,58 @@
+"""What a chain of operators moves against the fewest bytes, and the gain that predicts."""
+
+import pytest
+
+from kernellab.explaining.fusion import L2_OVER_MEMORY, fusion
+
+MB = 1 << 20
+GBPS = 1000.0
+
+
+def chain(*passes, size=1024 * MB):
+    """Operators that read and write so many tensors of a size."""
+    return [
+        {"op": f"aten::op{n}", "read_bytes": int(r * size), "write_bytes": int(w * size), "kernels": [n]}
+        for n, (r, w) in enumerate(passes)
+    ]
+
+
+GELU = [(1, 1), (1, 1), (2, 1), (1, 1), (2, 1), (1, 1), (1, 1), (1, 1), (2, 1)]
+
+
+def test_the_gelu_chain_moves_21_tensors_where_2_would_do():
+    found = fusion(chain(*GELU), 2048 * MB, GBPS)
+    assert (found.kernels, found.moved_bytes) == (9, 21 * 1024 * MB)
+    assert found.gain == pytest.approx(10.5)
+    assert found.chain_us == pytest.approx(21 * 1024 * MB / 1e6)
+
+
+def test_a_reduction_counts_what_it_reads_and_hardly_what_it_writes():
+    softmax = [(1, 1 / 4096), (1 + 1 / 4096, 1), (1, 1), (1, 1 / 4096), (1 + 1 / 4096, 1)]
+    assert fusion(chain(*softmax), 2048 * MB, GBPS).gain == pytest.approx(4.0, rel=0.01)
+
+
+def test_one_operator_that_moves_the_fewest_bytes_gains_nothing():
+    assert fusion(chain((1, 1)), 2048 * MB, GBPS).gain == pytest.approx(1.0)
+
+
+def test_tiny_operators_take_what_a_launch_takes():
+    tiny = fusion(chain(*[(1, 1)] * 10, size=1024), 2048, GBPS, floor_us=2.0)
+    assert tiny.chain_us == 20.0
+    assert tiny.gain == 10.0  # the fused kernel has to be launched too
+
+
+def test_intermediates_that_fit_into_l2_are_cheaper_and_the_prediction_says_so():
+    at, l2 = chain((1, 1), (1, 1), size=10 * MB), 50 * MB
+    large, small = fusion(at, 20 * MB, GBPS), fusion(at, 20 * MB, GBPS, l2_bytes=l2)
+    assert not large.resident
+    assert small.resident
+    assert large.gain == pytest.approx(2.0)
+    # Of four tensors the middle two come from and go to L2.
+    assert small.gain == pytest.approx((2 + 2 / L2_OVER_MEMORY) / 2)
+
+
+def test_an_operator_of_unknown_traffic_leaves_the_chain_unknown():
+    unknown = [*chain((1, 1)), {"op": None, "read_bytes": None, "write_bytes": None, "kernels": [1]}]
+    assert fusion(unknown, 2048, GBPS) is None
+    assert fusion(None, 2048, GBPS) is None
+    assert fusion([], 2048, GBPS) is None
