@@ -12,7 +12,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from kernellab import __version__
@@ -44,7 +45,8 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} ({self.prog} --help explains)")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(words: Collection[str] = VERBS) -> argparse.ArgumentParser:
+    """Of a command line of these words: verbs that are not among them need not know their options."""
     top = Parser(
         prog="klab",
         description="Write one operation several ways; get one honest answer: which is right, which is fastest.",
@@ -55,8 +57,13 @@ def parser() -> argparse.ArgumentParser:
     for verb, about in VERBS.items():
         sub = verbs.add_parser(verb, help=about, description=about[0].upper() + about[1:] + ".")
         sub.add_argument("--debug", action="store_true", help="show tracebacks instead of one sentence")
-        importlib.import_module(f"kernellab.cli.{_MODULES.get(verb, verb)}").arguments(sub, verb)
+        if verb in words:
+            _module(verb).arguments(sub, verb)
     return top
+
+
+def _module(verb: str) -> ModuleType:
+    return importlib.import_module(f"kernellab.cli.{_MODULES.get(verb, verb)}")
 
 
 _MODULES = {"run": "measure", "check": "measure", "bench": "measure", "list": "listing"}
@@ -73,7 +80,7 @@ def run(argv: list[str]) -> int:
             stream.reconfigure(errors="replace")  # a terminal without × still gets its table
     # SIGTERM is an interruption like Ctrl-C: what was measured is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    top = parser()
+    top = parser(argv)
     try:
         argv, dims = split_dims(argv)
         args, rest = top.parse_known_args(argv)
@@ -81,8 +88,7 @@ def run(argv: list[str]) -> int:
         if args.verb is None:
             top.print_help()
             return 0
-        module = importlib.import_module(f"kernellab.cli.{_MODULES.get(args.verb, args.verb)}")
-        code = module.run(args, rest)
+        code = _module(args.verb).run(args, rest)
         sys.stdout.flush()
         return int(code)
     except UserError as error:
