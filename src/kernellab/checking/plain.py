@@ -35,7 +35,7 @@ def lines(op: Op, trial: Trial, observed: dict[str, Any], seed: int) -> list[str
 
 class _Lines:
     def __init__(self, op: Op, trial: Trial, observed: dict[str, Any], seed: int) -> None:
-        self.op, self.trial, self.seed = op, trial, seed
+        self.op, self.trial, self.seed = op, trial, material.drawn_from(seed, trial)
         self.status, self.reason = observed["status"], str(observed["reason"])
         self.device = torch.device(trial.case.device)
         self._where = "" if self.device.type == "cpu" else f', device="{self.device.type}"'
