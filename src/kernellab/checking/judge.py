@@ -33,7 +33,7 @@ def judge_values(op: Op, impl: Impl, outputs: Outputs, truth: Truth, *, of: str,
         if impl.name == "manual":  # shown, not judged
             errors = _measured(op, got, truth, number) if got.is_floating_point() else NO_ERROR
         elif not got.is_floating_point():
-            _judge_integers(got, truth, number)
+            _judge_integers(got, truth, number, _whose(truth, number, of))
             continue
         else:
             strange = special(got, oracle, truth.peer[number]) if specials else None
@@ -43,7 +43,8 @@ def judge_values(op: Op, impl: Impl, outputs: Outputs, truth: Truth, *, of: str,
             if not _fine(impl, errors, held_to, got.dtype):
                 eased = _measured(op, got, truth, number, allowed=truth.nearby.apart(number))
                 if not _fine(impl, eased, held_to, got.dtype):
-                    raise Wrong(_wrong_values(errors, held_to, got, oracle), _excess(eased, held_to))
+                    said = _wrong_values(errors, held_to, got, oracle)
+                    raise Wrong(f"values: {_whose(truth, number, of)}{said}", _excess(eased, held_to))
                 errors = eased
                 judged.notes = [_EASED]
         if errors.max > worst:
@@ -69,7 +70,7 @@ def _references(impl: Impl, truth: Truth, of: str) -> list[Errors]:
     return truth.peer_errors
 
 
-def _judge_integers(got: torch.Tensor, truth: Truth, number: int) -> None:
+def _judge_integers(got: torch.Tensor, truth: Truth, number: int, whose: str) -> None:
     """Each must be the oracle's or PyTorch's; at a step of the function, what the oracle is on either side of it."""
     right = _equal_to_one(got, truth.exact[number])
     if not bool(right.all()):
@@ -79,7 +80,7 @@ def _judge_integers(got: torch.Tensor, truth: Truth, number: int) -> None:
         value, want = got[at].item(), truth.exact[number][0][at].item()
         count = int((~right).sum())
         place = ", ".join(map(str, at))
-        raise Wrong(f"values: {count} of {got.numel()} integers differ: at [{place}] {value}, should be {want}")
+        raise Wrong(f"values: {whose}{count} of {got.numel()} integers differ: at [{place}] {value}, should be {want}")
 
 
 def _equal_to_one(got: torch.Tensor, others: Outputs) -> torch.Tensor:
@@ -90,6 +91,15 @@ def _equal_to_one(got: torch.Tensor, others: Outputs) -> torch.Tensor:
 
 
 # Saying what happened ----------------------------------------------------------------------------------
+
+
+def _whose(truth: Truth, number: int, of: str) -> str:
+    """Which of several results it is."""
+    if of == "forward" or number < truth.results:
+        several = (truth.results or len(truth.oracle)) > 1
+        return f"result {number}: " if several else "" if of == "forward" else "the result: "
+    names = [n for n, t in truth.inputs.items() if t is not None and t.is_floating_point()]
+    return f"the gradient of {names[number - truth.results]}: "
 
 
 def _excess(errors: Errors, peer: Errors) -> float:
@@ -105,4 +115,4 @@ def _wrong_values(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch
         how = f"error {errors.max:.3g}, limit {limit:.3g}"
     else:
         how = f"99.9 % error {errors.q999:.3g}, limit {FACTOR * peer.q999 + SLACK:.3g}"
-    return f"values: {how}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"
+    return f"{how}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"

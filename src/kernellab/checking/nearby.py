@@ -19,7 +19,7 @@ from kernellab.inputs import Inputs, generator_for
 
 _DRAWS = 8
 _ROUNDINGS = 4.0  # times √n: rounding errors add up like a random walk, Higham and Mary (2019), and few go further
-_MOST = 1 << 20  # elements of an input or a result
+_MOST = 1 << 21  # elements of an input or a result
 
 Outputs = tuple[torch.Tensor, ...]
 
