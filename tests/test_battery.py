@@ -11,6 +11,7 @@ from kernellab.checking import layouts, material
 from kernellab.checking.battery import Battery, for_compile, pairwise
 from kernellab.checking.examine import Examiner
 from kernellab.checking.fences import Fence, Fenced
+from kernellab.checking.judge import judge_values
 from kernellab.checking.layouts import FAR, LAYOUTS
 from kernellab.checking.trial import KINDS, Trial
 from kernellab.checking.truth import CannotCheck, Wrong
@@ -202,11 +203,11 @@ def _substitutes(y):
         yield "permutation", y.roll(1, dims=-1) if y.shape[-1] > 1 else y.roll(1, dims=0)
 
 
-def _differs(truth, other):
+def _differs(truth, number, other):
     """Whether a substitute is anything else than the result, by more than what passes for rounding anywhere."""
-    y = truth.peer[0]
-    scale = max(float(torch.where(y.isfinite(), y, 0).double().abs().max()), truth.floors[0]) or 1.0
-    allowed = (2 * truth.peer_errors[0].max + 5) * torch.finfo(y.dtype).eps * scale
+    y = truth.peer[number]
+    scale = max(float(torch.where(y.isfinite(), y, 0).double().abs().max()), truth.floors[number]) or 1.0
+    allowed = (2 * truth.peer_errors[number].max + 5) * torch.finfo(y.dtype).eps * scale
     apart = (y.double() - other.double()).abs().nan_to_num(0.0, posinf=0.0)
     patterns = (y.isnan() != other.isnan()) | (y.isinf() != other.isinf())
     return bool((apart > allowed).any()) or bool(patterns.any())
@@ -229,15 +230,17 @@ def test_zeros_the_mean_and_a_permutation_are_called_wrong(name):
             continue
         impostor = op.impls.get("manual", op_way)
         impostor = type(impostor)(op, "impostor", impostor.fn, impostor.kind)
-        for what, fake in _substitutes(truth.peer[0]):
-            if not truth.peer[0].numel() or not _differs(truth, fake):
-                continue
-            judged[trial.kind, trial.case.dtype, what] += 1
-            try:
-                examiner.judge_values(impostor, (fake, *truth.peer[1:]), truth, trial.of)
-                missed.append(f"{what}: {trial.label}")
-            except Wrong:
-                pass
+        for number, y in enumerate(truth.peer):
+            for what, fake in _substitutes(y):
+                if not y.numel() or not _differs(truth, number, fake):
+                    continue
+                judged[trial.kind, trial.case.dtype, what] += 1
+                outputs = (*truth.peer[:number], fake, *truth.peer[number + 1 :])
+                try:
+                    judge_values(op, impostor, outputs, truth, of=trial.of, specials=True)
+                    missed.append(f"{what} for result {number}: {trial.label}")
+                except Wrong:
+                    pass
     assert not missed, missed[:10]
     for what in ("zeros", "mean", "permutation"):
         for kind in ("sizes", "layouts", "values", "gradients"):

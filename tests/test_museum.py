@@ -18,6 +18,7 @@ CALLS = {
     "stream": "on a side stream",
     "graph": "in a CUDA graph",
     "registered": "as a registered op",
+    "surroundings": "beside large numbers",
 }
 # A guard, and an exhibit that is lost without it.
 LOST = {

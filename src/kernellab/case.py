@@ -49,6 +49,11 @@ class Case:
         return tuple(itertools.chain.from_iterable(s if isinstance(s, tuple) else (s,) for s in self.dims.values()))
 
     @property
+    def contiguous(self) -> bool:
+        """Whether every input is: what a way's `supports=` may ask."""
+        return self.layout == "contiguous"
+
+    @property
     def size_label(self) -> str:
         if ELLIPSIS in self.dims:
             return "×".join(map(str, self.shape)) or "scalar"

@@ -56,15 +56,19 @@ def chunk(device: torch.device) -> int:
     return _CHUNK.get(device.type, _CHUNK["cuda"])
 
 
-def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool, floor: float = 0.0) -> Errors:
+def measure(
+    y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool, floor: float = 0.0, allowed: torch.Tensor | None = None
+) -> Errors:
     """Errors of the elements that are finite in both; `special` judges the others.
 
-    `floor` is the least scale, for an oracle that is 0 where terms of this size cancel.
+    `floor` is the least scale, for an oracle that is 0 where terms of this size cancel. `allowed` is a distance for
+    each element that is no error.
     """
     if y.numel() == 0:
         return NO_ERROR
     width = y.shape[-1] if rowwise and y.dim() else 1
     ys, oracles = y.reshape(-1, width), oracle.reshape(-1, width)
+    free = None if allowed is None else allowed.reshape(-1, width)
     eps = torch.finfo(y.dtype).eps
     tiny = torch.finfo(y.dtype).tiny
     step = max(1, chunk(y.device) // width)
@@ -78,6 +82,8 @@ def measure(y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool, floor: floa
     for start in starts:
         o = _in_range(oracles[start : start + step], y.dtype)
         d = (ys[start : start + step].double() - o).abs()
+        if free is not None:
+            d = (d - free[start : start + step]).clamp_min(0.0)
         counted = d.isfinite()
         d = torch.where(counted, d, 0.0)
         o = torch.where(counted, o, 0.0)

@@ -15,6 +15,7 @@ from kernellab.declare import Op
 from kernellab.errors import UserError, nearest
 
 _UPSTREAM = "upstream gradient"
+_RAISING = ("torch::autograd::Error", "DelayedError")  # what once_differentiable leaves in the graph
 Inputs = make_inputs.Inputs
 Tensors = tuple[torch.Tensor, ...]
 
@@ -73,6 +74,8 @@ class Pass:
             results = _tuple(fn(*arguments, **op.call_options(case)))
         if not any(isinstance(r, torch.Tensor) and r.grad_fn is not None for r in results):
             raise NotDifferentiable("its result has no grad_fn")
+        if any(isinstance(r, torch.Tensor) and r.is_complex() for r in results):
+            raise NotDifferentiable("its result is complex, whose gradients are not compared yet")
         given = (inputs.get(f"{_UPSTREAM} {number}") for number in range(len(results)))
         return results, leaves, [g for g in given if g is not None]
 
@@ -109,7 +112,25 @@ def _second_gradients(results: Tensors, leaves: Tensors, upstream: list[torch.Te
     if not first:
         raise NotDifferentiable("its gradient has no grad_fn")
     roots, weights = zip(*first, strict=True)
+    if _ends_in_an_error(roots):
+        raise NotDifferentiable("its gradient is marked once_differentiable")
     return present(leaves, torch.autograd.grad(roots, leaves, weights, allow_unused=True))
+
+
+def _ends_in_an_error(roots: Tensors) -> bool:
+    """Whether autograd would refuse: behind the node that raises nothing of the graph is left to be followed, so that
+    asking for gradients finds none instead of the refusal."""
+    seen: set[Any] = set()
+    nodes: list[Any] = [root.grad_fn for root in roots]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() in _RAISING:
+            return True
+        nodes += [earlier for earlier, _ in node.next_functions]
+    return False
 
 
 def present(leaves: Tensors, found: tuple[torch.Tensor | None, ...]) -> Tensors:

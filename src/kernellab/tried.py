@@ -70,8 +70,12 @@ def _worst(tried: Sequence[Trial]) -> dict[str, Any] | None:
 
 
 def sentences(one: Mapping[str, Any], most: int = 12) -> list[str]:
-    """A way's battery in words: how much was tried, then what failed."""
+    """A way's battery in words: how much was tried, then what failed; or why nothing was."""
     failures = one["failures"]
+    if not one["tried"]:
+        reasons = {**one["unknown"], **one["outside"]}
+        lines = [f"cannot tell: {one['op']} {one['impl']}: none of {sum(reasons.values())} trials could be judged"]
+        return lines + [f"  {count} times: {reason}" for reason, count in list(reasons.items())[:most]]
     lines = [f"{one['op']} {one['impl']}: {len(failures)} of {one['tried']} trials failed"]
     lines += [f"  {f['status']}: {f['kind']}: {f['label']}: {f['reason']}" for f in failures[:most]]
     if len(failures) > most:

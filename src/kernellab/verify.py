@@ -5,6 +5,7 @@ A way that crashes takes the caller along; `klab check` runs the same in process
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from kernellab import tried
 from kernellab.checking.battery import Battery, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import GUARDS, Examiner
+from kernellab.checking.sure import surely
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
 
@@ -45,9 +47,11 @@ def check(
     if not ways:
         raise UserError(f"no way of {op.name} runs here: {'; '.join(_why_not(op, names, where))}")
     found = tried.summaries(run(op, ways, where, dtypes=dtypes, quick=quick, seed=seed))
-    failed = [one for one in found if one["failures"]]
+    failed = [one for one in found if one["failures"] or not one["tried"]]
     if failed:
         raise AssertionError("\n".join(line for one in failed for line in tried.sentences(one)))
+    if not found:
+        raise AssertionError(f"cannot tell: {op.name}: its declaration allows no trial")
     return found
 
 
@@ -68,7 +72,7 @@ def run(
     examiner = Examiner(op, seed=seed, device=device, guards=guards)
     found: Trials = []
     for number, trial, way in for_ways(trials, ways):
-        observed = examiner.examine(way, trial)
+        observed = surely(functools.partial(examiner.examine, way), trial)
         if observed is not None:
             told = {"trial": {**trial.to_json(), "label": trial.label}, "interpreter": interpreted}
             found.append({"op": op.name, "impl": way.name, "number": number, **told, **observed})

@@ -233,7 +233,7 @@ def defined(op: Op, case: Case) -> bool:
         return False
 
 
-CALLS = ("twice", "on a side stream", "in a CUDA graph", "as a registered op")
+CALLS = ("twice", "beside large numbers", "on a side stream", "in a CUDA graph", "as a registered op")
 
 
 def pairwise(options: dict[str, list[Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How a call can be made other than plainly: twice, on a side stream, captured in a graph, as a registered op.
+"""How a call can be made other than plainly: twice, in other surroundings, on a side stream, captured in a graph.
 
 Each takes a way's call and gives back results to be judged like any others, or says what is wrong at once.
 """
@@ -6,16 +6,17 @@ Each takes a way's call and gives back results to be judged like any others, or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch._library.custom_ops import CustomOpDef
 from torch.autograd.gradcheck import GradcheckError
 
 from kernellab.blame import explain
 from kernellab.case import Case
-from kernellab.checking.truth import Outputs, Wrong, same_bits, synchronise, tensors_of
+from kernellab.checking import layouts, registered
+from kernellab.checking.fences import LARGE, MINUS_LARGE, Fence
+from kernellab.checking.truth import Outputs, Wrong, judged_in, same_bits, synchronise, tensors_of
 from kernellab.declare import Impl, Op
 from kernellab.inputs import Inputs, clone
 from kernellab.passes import gradients, pass_of, present
@@ -25,6 +26,10 @@ _SLEEP_CYCLES = 20_000_000  # about 10 ms: longer than a launch takes, on any st
 
 class Refused(Exception):
     """A way that cannot be called like this and says so."""
+
+
+class MeansNothing(Exception):
+    """This kind of call turned out to have no meaning for this way."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +42,53 @@ class Call:
     case: Case
     of: str
     device: torch.device
+    notes: list[str] = field(default_factory=list)
 
     def __call__(self) -> Outputs:
-        return tensors_of(pass_of(self.of).compute(self.op, self.impl, self.inputs, self.case))
+        return tensors_of(judged_in(self.of).compute(self.op, self.impl, self.inputs, self.case))
 
 
 def _twice(call: Call) -> Outputs:
-    """Bit for bit the same, and the first result is not the second's to change."""
+    """Bit for bit the same, and a result is not a later call's to change, be it on the same inputs or on others."""
     first = call()
     kept = tuple(t.clone() for t in first)
     second = call()
     if not all(map(same_bits, first, kept)):
         raise Wrong("its second call changed what the first had returned")
-    if call.impl.repeatable and not all(map(same_bits, kept, second)):
-        count, total = sum(map(_differing, kept, second)), sum(t.numel() for t in kept)
-        raise Wrong(f"not repeatable: {count} of {total} values differ between two calls on the same inputs")
+    if not all(map(same_bits, kept, second)):
+        if call.impl.repeatable:
+            count, total = sum(map(_differing, kept, second)), sum(t.numel() for t in kept)
+            raise Wrong(f"not repeatable: {count} of {total} values differ between two calls on the same inputs")
+        call.notes.append("its results differ from call to call, as repeatable=False declares")
+    kept = tuple(t.clone() for t in second)
+    replace(call, inputs=_halved(call.inputs))()
+    if not all(map(same_bits, second, kept)):
+        raise Wrong("its call on other inputs changed what an earlier one had returned")
     return second
+
+
+def _halved(inputs: Inputs) -> Inputs:
+    return {name: t * 0.5 if t is not None and t.is_floating_point() else t for name, t in inputs.items()}
+
+
+def _beside_large_numbers(call: Call) -> Outputs:
+    """What lies around the inputs plays no part: NaN, which loses every comparison, large numbers, or their negatives.
+
+    A way whose results vary by themselves is only judged in other surroundings.
+    """
+    first = call()
+    others = []
+    for filling in (LARGE, MINUS_LARGE):
+        fence = Fence(filling=filling)
+        laid = {k: None if t is None else layouts.lay(t, "contiguous", fence) for k, t in call.inputs.items()}
+        others.append(replace(call, inputs=laid)())
+        if fence.broken():
+            raise Wrong("wrote outside one of its inputs")
+    for other in others:
+        if not all(map(same_bits, first, other)) and all(map(same_bits, first, call())):
+            count, total = sum(map(_differing, first, other)), sum(t.numel() for t in other)
+            raise Wrong(f"reads outside its inputs: {count} of {total} values depend on what lies there")
+    return others[0]
 
 
 def _differing(a: torch.Tensor, b: torch.Tensor) -> int:
@@ -100,13 +136,18 @@ def _in_a_graph(call: Call) -> Outputs:
 
 
 def _registered(call: Call) -> Outputs:
-    """torch's own tests for operators, then the op inside a compiled function."""
-    arguments, options = tuple(call.inputs.values()), call.op.call_options(call.case)
-    registered: Any = call.impl.fn
-    try:
-        torch.library.opcheck(registered, arguments, options)
-    except Exception as error:
-        raise Wrong(f"torch.library.opcheck: {_first_line(error)}") from None
+    """torch's own tests for operators: of the way, where it is one, and inside a compiled function too; else of each
+    that it calls."""
+    arguments, options = tuple(call.inputs[name] for name in call.op.args), call.op.call_options(call.case)
+    if not registered.is_operator(call.impl.fn):
+        with registered.Noted() as noted:
+            outputs = call()
+        if not noted.calls:
+            raise MeansNothing
+        for seen in noted.calls.values():
+            _opcheck(seen.operator, seen.args, seen.kwargs, f"{seen.operator}: ")
+        return outputs
+    _opcheck(call.impl.fn, arguments, options)
     compiled = torch.compile(lambda *args: call.impl.fn(*args, **options), fullgraph=True, dynamic=False)
     try:
         with torch.no_grad():
@@ -117,14 +158,22 @@ def _registered(call: Call) -> Outputs:
         raise Wrong(f"torch.compile(fullgraph=True): {_first_line(error)}") from None
 
 
+def _opcheck(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], whose: str = "") -> None:
+    try:
+        torch.library.opcheck(operator, args, kwargs)
+    except Exception as error:
+        raise Wrong(f"torch.library.opcheck: {whose}{_first_line(error)}") from None
+
+
 def _backward_twice(call: Call) -> Outputs:
     """A graph that is kept gives its gradients again."""
     results, leaves, upstream = pass_of(call.of).graph(call.op, call.impl, call.inputs, call.case)
     gradients(results, leaves, upstream, retain_graph=True)
     try:
-        return present(leaves, gradients(results, leaves, upstream))
+        again = present(leaves, gradients(results, leaves, upstream))
     except Exception as error:
         raise Wrong(f"its backward works once only, with retain_graph=True too: {explain(error)}") from None
+    return tensors_of((*(r.detach() for r in results), *again))
 
 
 def _gradcheck(call: Call) -> Outputs:
@@ -144,6 +193,7 @@ def _gradcheck(call: Call) -> Outputs:
 CALLS: dict[str, Callable[[Call], Outputs]] = {
     "plainly": lambda call: call(),
     "twice": _twice,
+    "beside large numbers": _beside_large_numbers,
     "on a side stream": _on_a_side_stream,
     "in a CUDA graph": _in_a_graph,
     "as a registered op": _registered,
@@ -151,20 +201,16 @@ CALLS: dict[str, Callable[[Call], Outputs]] = {
     "gradcheck": _gradcheck,
 }
 _ON_A_GPU = ("on a side stream", "in a CUDA graph")
+ABOUT_BANDS = ("beside large numbers",)
 
 
 def applies(name: str, impl: Impl, device: torch.device) -> bool:
     """Whether a kind of call means anything for a way here."""
     if name == "as a registered op":
-        return is_registered(impl)
+        return registered.is_operator(impl.fn) or not (impl.mutates or impl.kind.name == "compile")
     if name in _ON_A_GPU:
         return device.type == "cuda" and impl.kind.name != "compile" and not impl.mutates
     return not (name != "plainly" and impl.mutates)
-
-
-def is_registered(impl: Impl) -> bool:
-    kinds = (CustomOpDef, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-    return isinstance(impl.fn, kinds)
 
 
 def _is_float(t: Any) -> bool:

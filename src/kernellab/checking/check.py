@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from kernellab.case import Case
 from kernellab.checking.examine import GUARDS, Examiner
 from kernellab.checking.standin import standin
+from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import Running, Truth
 from kernellab.declare import Impl, Op
@@ -59,9 +61,9 @@ class Checker:
         for number, variant in enumerate(self.op.variants(self.case)):
             if number:
                 variant = standin(self.op, variant, VARIANT_LIMIT)
-            found = self._examiner.examine(impl, self._trial(variant))
+            found = surely(functools.partial(self._examiner.examine, impl), self._trial(variant))
             assert found is not None
-            found.pop("excess", None)  # for the search alone, and not always a finite number
+            found.pop("excess", None)  # not always a finite number
             if found["status"] == "outside":
                 if number == 0:
                     return observed | {"status": "skipped", "reason": found["reason"]}

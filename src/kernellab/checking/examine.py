@@ -17,7 +17,9 @@ import torch
 from kernellab.blame import PACKAGE, explain, user_frames
 from kernellab.checking import calls, compiled
 from kernellab.checking.fences import Fence, Fenced
+from kernellab.checking.judge import HELD_TO_MANUAL, judge_values
 from kernellab.checking.layouts import far_elements
+from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import (
     CannotCheck,
@@ -31,7 +33,6 @@ from kernellab.checking.truth import (
     shared_inputs,
     synchronise,
 )
-from kernellab.compare import FACTOR, NO_ERROR, SLACK, Errors, measure, passes, special, torch_passes
 from kernellab.declare import Impl, Op
 from kernellab.inputs import Inputs
 from kernellab.memory import free_bytes, is_memory_error, out_of_memory
@@ -39,8 +40,6 @@ from kernellab.passes import NotDifferentiable
 
 # What is watched beyond the values themselves. Each can be left out, to see what it is good for.
 GUARDS = frozenset({"form", "special", "unchanged", "alias", "poison", "bands", "compiled"})
-# PyTorch's own op is held to the manual way; the manual way, being the definition, to itself.
-_HELD_TO_MANUAL = ("torch", "manual")
 _PYTORCHS = ("manual", "compile")  # the strides of their results are PyTorch's doing
 _WORTH_ASKING = 1 << 30  # bytes
 _SPOILED, _SPOILED_BYTES = 64, 1 << 26  # blocks per output at most, and together
@@ -71,7 +70,7 @@ class Examiner:
 
     def truth(self, trial: Trial) -> Truth:
         """What must come of a trial."""
-        key = f"{trial.of} {trial.upstream} {trial.case.key} {trial.layouts} {trial.values}"
+        key = f"{trial.of} {trial.upstream} {trial.case.key} {trial.layouts} {trial.values} {trial.draw}"
         if key not in self._truths:
             if len(self._truths) >= 2 or sum(_nbytes(t.oracle) for t in self._truths.values()) > 1 << 31:
                 self._truths.clear()
@@ -86,8 +85,10 @@ class Examiner:
         """
         if not calls.applies(trial.call, impl, self.device):
             return None
+        if trial.call in calls.ABOUT_BANDS and "bands" not in self.guards:
+            return None
         try:
-            refusal = impl.refusal(trial.case)
+            refusal = impl.refusal(trial.asked)
         except BaseException as error:
             failed = {"status": "error", "reason": f"supports= failed: {explain(error)}"}
             return failed | {"traceback": user_frames(error)}
@@ -103,6 +104,9 @@ class Examiner:
             return {"status": "unknown", "reason": f"cannot check: {cannot}"}
         except NotDifferentiable as no:
             return {"status": "outside", "reason": f"the reference is not differentiable: {no}"}
+        if overlapping := [name for name in sorted(impl.mutates) if _overlaps_itself(truth.inputs[name])]:
+            reason = f"changes its input {overlapping[0]}, whose elements here share memory: torch does not write there"
+            return {"status": "outside", "reason": reason}
         try:
             return self._examined(impl, trial, truth)
         finally:
@@ -115,21 +119,22 @@ class Examiner:
         free = free_bytes(self.device) if needed > _WORTH_ASKING else needed
         return f"needs about {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free" if needed > free else None
 
-    def _examined(self, impl: Impl, trial: Trial, truth: Truth) -> Observed:
+    def _examined(self, impl: Impl, trial: Trial, truth: Truth) -> Observed | None:
         fence = Fence(bands="bands" in self.guards, poison="poison" in self.guards)
         proven = impl.kind.name == "compile" and "compiled" in self.guards
         if proven:
             compiled.forget(self.op)
         graphs = compiled.graphs()
         called = self._call(impl, trial, truth, fence)
-        if "status" in called:
+        if called is None or "status" in called:
             return called
         try:
             notes = self.judge_form(impl, called["outputs"], truth)
             self._within_bounds(impl, truth, fence)
             if proven and compiled.graphs() == graphs:
                 raise Wrong("torch.compile compiled nothing: it ran as plain PyTorch")
-            errors, peer = self.judge_values(impl, called["outputs"], truth, trial.of)
+            specials = "special" in self.guards
+            judged = judge_values(self.op, impl, called["outputs"], truth, of=trial.of, specials=specials)
         except Wrong as wrong:
             return {"status": "wrong", "reason": str(wrong), "excess": wrong.excess}
         except Exception as error:  # comparing failed, not the way
@@ -137,14 +142,14 @@ class Examiner:
         return {
             "status": "ok",
             "reason": None,
-            "errors": errors.to_json(),
-            "peer": {"impl": "manual" if impl.name in _HELD_TO_MANUAL else truth.peer_name, **peer.to_json()},
+            "errors": judged.errors.to_json(),
+            "peer": {"impl": "manual" if impl.name in HELD_TO_MANUAL else truth.peer_name, **judged.held_to.to_json()},
             "first_call_s": called["first_call_s"],
-            "notes": notes,
+            "notes": [*notes, *called["notes"], *judged.notes],
         }
 
-    def _call(self, impl: Impl, trial: Trial, truth: Truth, fence: Fence) -> Observed:
-        """The way's outputs and how long the call took, or the status it ended with."""
+    def _call(self, impl: Impl, trial: Trial, truth: Truth, fence: Fence) -> Observed | None:
+        """The way's outputs and how long the call took, or the status it ended with; None where it means nothing."""
         call = calls.Call(self.op, impl, truth.inputs, trial.case, trial.of, self.device)
         if "poison" in self.guards:
             _spoil_free_memory(truth.peer)
@@ -156,6 +161,8 @@ class Examiner:
             synchronise(self.device)
         except Wrong as wrong:
             return {"status": "wrong", "reason": str(wrong)}
+        except calls.MeansNothing:
+            return None
         except calls.Refused as no:
             return {"status": "outside", "reason": str(no)}
         except NotDifferentiable as no:
@@ -163,10 +170,11 @@ class Examiner:
         except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
             if is_memory_error(error):
                 return out_of_memory(error, self.device)
-            if trial.of == "double backward" and isinstance(error, RuntimeError):
-                return {"status": "outside", "reason": f"refuses double backward: {explain(error)}"}
+            if trial.of != "forward" and refuses_gradients(error):
+                what = "refuses double backward" if trial.of == "double backward" else "not differentiable"
+                return {"status": "outside", "reason": f"{what}: {explain(error)}"}
             return {"status": "error", "reason": explain(error), "traceback": user_frames(error)}
-        return {"outputs": outputs, "first_call_s": time.perf_counter() - began}
+        return {"outputs": outputs, "first_call_s": time.perf_counter() - began, "notes": call.notes}
 
     @contextlib.contextmanager
     def _watched(self, impl: Impl, trial: Trial, fence: Fence) -> Iterator[None]:
@@ -211,36 +219,6 @@ class Examiner:
         if truth.fence.broken():
             raise Wrong("wrote outside one of its inputs")
 
-    def judge_values(self, impl: Impl, outputs: Outputs, truth: Truth, of: str = "forward") -> tuple[Errors, Errors]:
-        """The worst errors, and those they are held to; raises Wrong where they are too large."""
-        own = impl.name == "manual"
-        references = self._references(impl, truth, of)
-        worst: tuple[Errors, Errors] | None = None
-        columns = (outputs, truth.oracle, truth.peer, references, truth.floors)
-        for got, oracle, peer, reference, floor in zip(*columns, strict=True):
-            if not got.is_floating_point():
-                if not torch.equal(got, oracle.to(got.dtype)):
-                    raise Wrong("values: integers differ from the reference")
-                continue
-            strange = special(got, oracle, peer) if "special" in self.guards else None
-            if strange is not None and not own:
-                raise Wrong(strange)
-            errors = measure(got, oracle, rowwise=bool(self.op.reduces), floor=floor)
-            fine = torch_passes(errors, reference, got.dtype) if impl.name == "torch" else passes(errors, reference)
-            if not own and not fine:
-                raise Wrong(_wrong_values(errors, reference, got, oracle), _excess(errors, reference))
-            if worst is None or errors.max > worst[0].max:
-                worst = (errors, reference)
-        return worst or (NO_ERROR, NO_ERROR)
-
-    def _references(self, impl: Impl, truth: Truth, of: str) -> list[Errors]:
-        """Whose errors a way is held to. Gradients of the compiled reference round as the reference's own do."""
-        if impl.name in _HELD_TO_MANUAL:
-            return truth.manual_errors
-        if impl.kind.name == "compile" and of != "forward":
-            return [max(pair, key=lambda e: e.max) for pair in zip(truth.peer_errors, truth.manual_errors, strict=True)]
-        return truth.peer_errors
-
 
 def room_needed(op: Op, trial: Trial) -> int:
     """Bytes a trial takes at its height, roughly: inputs and results several times over, and float64 beside them."""
@@ -282,23 +260,8 @@ def _spoil_free_memory(outputs: Outputs) -> None:
                 blocks += [torch.full_like(out, float("nan")) for _ in range(copies)]
 
 
-# Saying what happened ----------------------------------------------------------------------------------
-
-
-def _excess(errors: Errors, peer: Errors) -> float:
-    pairs = ((errors.max, peer.max), (errors.q999, peer.q999))
-    return max(mine / (FACTOR * theirs + SLACK) for mine, theirs in pairs)
-
-
-def _wrong_values(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch.Tensor) -> str:
-    at = errors.at
-    value, want = (t[at].item() if at else t.item() for t in (got, oracle))
-    limit = FACTOR * peer.max + SLACK
-    if errors.max > limit:
-        how = f"error {errors.max:.3g}, limit {limit:.3g}"
-    else:
-        how = f"99.9 % error {errors.q999:.3g}, limit {FACTOR * peer.q999 + SLACK:.3g}"
-    return f"values: {how}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"
+def _overlaps_itself(t: torch.Tensor | None) -> bool:
+    return t is not None and any(n > 1 and s == 0 for n, s in zip(t.shape, t.stride(), strict=True))
 
 
 def _is_shipped(op: Op) -> bool:

@@ -15,13 +15,15 @@ from torch.utils.dlpack import from_dlpack
 
 _BAND_BYTES = 1 << 14  # a multiple of every alignment torch gives, and of a block of 4096 floats
 _POISON = 0x7FFF  # repeated, it is NaN in every float type; as an integer it is far out of range
+# Repeated, it is float16's largest number, and in wider types one whose square overflows; and its negative.
+LARGE, MINUS_LARGE = 0x7BFF, 0x7BFF - 0x8000
 
 
 class Fence:
     """Rooms with a band of poison on either side."""
 
-    def __init__(self, *, bands: bool = True, poison: bool = True) -> None:
-        self._bands, self._poison = bands, poison
+    def __init__(self, *, bands: bool = True, poison: bool = True, filling: int = _POISON) -> None:
+        self._bands, self._poison, self._filling = bands, poison, filling
         self._rooms: list[tuple[torch.Tensor, int]] = []
 
     def room(self, numel: int, dtype: torch.dtype, device: torch.device, *, vast: bool = False) -> torch.Tensor:
@@ -31,9 +33,9 @@ class Fence:
         band = _BAND_BYTES if self._bands else 0
         whole = torch.empty((2 * band + padded) // 2, dtype=torch.int16, device=device)
         if not vast:
-            whole.fill_(_POISON if self._poison else 0)
-        whole[: band // 2].fill_(_POISON)
-        whole[(band + payload + 1) // 2 :].fill_(_POISON)
+            whole.fill_(self._filling if self._poison else 0)
+        whole[: band // 2].fill_(self._filling)
+        whole[(band + payload + 1) // 2 :].fill_(self._filling)
         if band:
             self._rooms.append((whole, payload))
         inside = whole.view(torch.uint8)[band : band + payload].view(dtype)
@@ -46,7 +48,7 @@ class Fence:
         before = _BAND_BYTES // 2
         for whole, payload in self._rooms:
             behind = before - (-payload // 2)
-            if bool((whole[:before] != _POISON).any()) or bool((whole[behind:] != _POISON).any()):
+            if bool((whole[:before] != self._filling).any()) or bool((whole[behind:] != self._filling).any()):
                 return True
         return False
 

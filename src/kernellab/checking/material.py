@@ -24,6 +24,7 @@ class Material:
 
 def make(op: Op, trial: Trial, seed: int, device: torch.device, *, bands: bool) -> Material:
     """`bands` off leaves every tensor as torch allocates it, unless its layout is the question."""
+    seed = drawn_from(seed, trial)
     inputs = pass_of(trial.of).inputs(op, trial.case, seed, device)
     fence = Fence(bands=bands, poison=bands)
     for name, x in inputs.items():
@@ -38,6 +39,11 @@ def make(op: Op, trial: Trial, seed: int, device: torch.device, *, bands: bool) 
         else:
             inputs[name] = x
     return Material(inputs, fence)
+
+
+def drawn_from(seed: int, trial: Trial) -> int:
+    """The seed of a trial's values in a run with this seed."""
+    return seed + trial.draw
 
 
 def _filled(op: Op, trial: Trial, name: str, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

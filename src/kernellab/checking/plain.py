@@ -35,7 +35,7 @@ def lines(op: Op, trial: Trial, observed: dict[str, Any], seed: int) -> list[str
 
 class _Lines:
     def __init__(self, op: Op, trial: Trial, observed: dict[str, Any], seed: int) -> None:
-        self.op, self.trial, self.seed = op, trial, seed
+        self.op, self.trial, self.seed = op, trial, material.drawn_from(seed, trial)
         self.status, self.reason = observed["status"], str(observed["reason"])
         self.device = torch.device(trial.case.device)
         self._where = "" if self.device.type == "cpu" else f', device="{self.device.type}"'
@@ -151,9 +151,10 @@ class _Lines:
 
     # The call ------------------------------------------------------------------------------------------
 
-    def _arguments(self, *, double: bool = False) -> str:
+    def _arguments(self, *, double: bool = False, scaled: bool = False) -> str:
         inputs = [(_variable(n), self._made[n]) for n in self.op.args]
-        said = [f"{n}.double()" if double and t is not None and t.is_floating_point() else n for n, t in inputs]
+        floats = ".double()" if double else " * 0.5" if scaled else ""
+        said = [f"{n}{floats}" if t is not None and t.is_floating_point() else n for n, t in inputs]
         options = self.op.call_options(self.trial.case)
         return ", ".join([*said, *(f"{k}={v!r}" for k, v in options.items())])
 
@@ -189,6 +190,10 @@ class _Lines:
                 f'print("values that differ between two calls:", int({differ}))',
                 'print("the first result is as it was:", torch.equal(first, kept))',
             ]
+        if self.reason.startswith("its call on other inputs"):
+            other = f"way({self._arguments(scaled=True)})"
+            same = 'print("the first result is as it was:", torch.equal(first, kept))'
+            return [f"first = {way}", "kept = first.clone()", other, same]
         if self.reason.startswith("wrote outside one of its inputs"):
             counted = "int((~room.isnan()).sum()) - x.numel()"
             floats = [_variable(n) for n, t in self._made.items() if t is not None and t.is_floating_point()]
@@ -227,7 +232,7 @@ class _Lines:
             "    results = [r for r in (results if isinstance(results, (tuple, list)) else [results])"
             " if r.is_floating_point()]",
             *([f"    {grad}"] if twice else []),
-            f"    return {grad}",
+            f"    return (*(r.detach() for r in results), *{grad})",
         ]
         way = f"gradients(way, [{above}], {given})"
         special = self._special(way)

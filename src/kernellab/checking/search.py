@@ -23,6 +23,7 @@ from kernellab.checking.battery import defined
 from kernellab.checking.layouts import CHANNELS_LAST, LAYOUTS, fits
 from kernellab.checking.material import UPSTREAM
 from kernellab.checking.standin import largest
+from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
 from kernellab.checking.values import INDICES, VALUES
 from kernellab.declare import Op
@@ -36,11 +37,8 @@ _ROUND = 10  # after so many Hypothesis would begin to vary what it has drawn, i
 _RANK = 4  # leading dims at most
 _DRAWING = 0.75  # of the time; the rest is for shrinking
 _FAILED = ("wrong", "error")
-# Of hundreds of trials the yardstick is lucky in some, and a right way then above the limit. Below so many times
-# the limit, a failure must come again with other values of the same kind.
-_CLEAR, _AGAIN = 8.0, 3
 
-Examine = Callable[[Trial, int], "dict[str, Any] | None"]  # with the run's own values, or with other ones: 1, 2 …
+Examine = Callable[[Trial], "dict[str, Any] | None"]
 Draw = Callable[[strategies.SearchStrategy[Any]], Any]
 
 
@@ -115,11 +113,6 @@ class _Hunt:
         self.found = Found()
         self.broken: Exception | None = None
 
-    def _again(self, trial: Trial) -> bool:
-        """Whether a trial fails with other values too."""
-        others = (self._examine(trial, draw) for draw in range(1, _AGAIN + 1))
-        return all(other is not None and other["status"] in _FAILED for other in others)
-
     def look_at_the_clock(self) -> None:
         if time.monotonic() > self._until:
             raise _Over
@@ -134,8 +127,7 @@ class _Hunt:
         if self._forward_only and trial.of != "forward":
             return False
         try:
-            observed = self._examine(trial, 0)
-            lucky = observed is not None and observed.get("excess", _CLEAR) < _CLEAR and not self._again(trial)
+            observed = surely(self._examine, trial)
         except Exception as error:
             self.broken = error
             raise _Over from error
@@ -146,7 +138,7 @@ class _Hunt:
             self.found.outside += observed["status"] in ("outside", "unknown")
         else:
             self.found.shrinking += 1
-        if observed["status"] not in _FAILED or lucky:
+        if observed["status"] not in _FAILED:
             self._forward_only |= observed["status"] == "outside" and "not differentiable" in str(observed["reason"])
             return False
         kind = _kind(observed)
@@ -181,7 +173,7 @@ def plainness(op: Op, trial: Trial) -> tuple[Any, ...]:
         *(case.dtype != "float32", case.dtype, chosen),
         [_VALUES.index(trial.values.get(name, "normal")) for name in op.args],
         [_LAYOUTS.index(trial.layouts.get(name, "contiguous")) for name in op.args],
-        *([size for dim, size in case.dims.items() if dim != ELLIPSIS], len(lead), lead),
+        *([size for dim, size in case.dims.items() if dim != ELLIPSIS], len(lead), lead, trial.draw),
     )
 
 
@@ -212,6 +204,7 @@ _FILL = {False: _mostly("normal", list(VALUES), 2), True: _mostly("normal", list
 _LEAD = strategies.sampled_from([0, 1, 1, 2, 2, 3, _RANK])
 _SIZE = _sizes_up_to(MOST)
 _FOLLOWS = strategies.sampled_from([True, False])
+_DRAW = strategies.integers(0, 999)
 
 
 def _trials(
@@ -229,6 +222,7 @@ def _trials(
         options = {name: draw(values) for name, values in options_of.items()}
         filled = {name: draw(_FILL[arg.is_index]) for name, arg in op.args.items()}
         laid = {name: draw(_LAYOUT) for name in op.args}
+        values_from = draw(_DRAW)
         case = Case(_sizes(op, draw, draw(limit)), dtype, options, device=device)
         hypothesis.assume(defined(op, case) and largest(op, case) <= most and math.prod(case.shape) <= _WORK)
         given = {n: len(op.sizes(arg, case)) for n, arg in op.args.items() if not arg.optional or options[n]}
@@ -242,6 +236,7 @@ def _trials(
             of=of,
             upstream=upstream if backward else "random",
             call="backward twice" if backward and call == "twice" else call,
+            draw=values_from,
         )
 
     return trials()

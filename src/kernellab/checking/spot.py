@@ -23,10 +23,11 @@ class Spot:
 
     def __init__(self, truth: Truth, *, rowwise: bool, generator: torch.Generator) -> None:
         self.aliases = truth.aliases
-        self._like = tuple(torch.empty_like(t, device="meta") for t in truth.peer)
+        timed = slice(truth.results, None)  # a timed backward pass returns gradients alone
+        self._like = tuple(torch.empty_like(t, device="meta") for t in truth.peer[timed])
         self._places, self._low, self._high, self._known = [], [], [], []
-        errors = zip(truth.peer_errors, truth.manual_errors, strict=True)
-        for oracle, peer, (a, b) in zip(truth.oracle, truth.peer, errors, strict=True):
+        errors = zip(truth.peer_errors[timed], truth.manual_errors[timed], strict=True)
+        for oracle, peer, (a, b) in zip(truth.oracle[timed], truth.peer[timed], errors, strict=True):
             width = peer.shape[-1] if rowwise and peer.dim() else 1
             count = min(peer.numel(), _PLACES, max(256, _LOOKED_THROUGH // max(1, width)))
             places = torch.randint(0, max(1, peer.numel()), (count,), generator=generator).to(peer.device)

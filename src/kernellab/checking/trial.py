@@ -29,6 +29,9 @@ KINDS = (
 )
 
 
+_STILL_CONTIGUOUS = ("contiguous", "sliced rows", "misaligned")  # layouts that only begin elsewhere
+
+
 @dataclass(frozen=True)
 class Trial:
     """A case, how its inputs lie in memory, what is in them, which pass, and how the call is made."""
@@ -40,6 +43,13 @@ class Trial:
     of: str = "forward"
     upstream: str = "random"  # the gradient that comes from above
     call: str = "plainly"
+    draw: int = 0  # other values of the same kind, from another seed
+
+    @property
+    def asked(self) -> Case:
+        """The case as `supports=` is asked about it: it knows whether the inputs are contiguous."""
+        plain = all(layout in _STILL_CONTIGUOUS for layout in self.layouts.values())
+        return self.case if plain else self.case.with_(layout="strided")
 
     @property
     def label(self) -> str:
@@ -50,10 +60,12 @@ class Trial:
             words.append(f"{self.of}, upstream {self.upstream}")
         if self.call != "plainly":
             words.append(self.call)
+        if self.draw:
+            words.append(f"draw {self.draw}")
         return " · ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        told: dict[str, Any] = {
             "kind": self.kind,
             "case": self.case.to_json(),
             "layouts": dict(self.layouts),
@@ -62,6 +74,7 @@ class Trial:
             "upstream": self.upstream,
             "call": self.call,
         }
+        return told | {"draw": self.draw} if self.draw else told
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], op: Op) -> Trial | None:
@@ -72,7 +85,8 @@ class Trial:
             return None
         if any(value not in op.all_options()[name] for name, value in case.options.items()):
             return None
-        return cls(**{name: data[name] for name in ("kind", "layouts", "values", "of", "upstream", "call")}, case=case)
+        told = {name: data[name] for name in ("kind", "layouts", "values", "of", "upstream", "call")}
+        return cls(**told, case=case, draw=data.get("draw", 0))
 
     @property
     def key(self) -> str:

@@ -15,12 +15,13 @@ from kernellab import inputs as make_inputs
 from kernellab.blame import explain
 from kernellab.checking import material
 from kernellab.checking.fences import Fence
+from kernellab.checking.nearby import Nearby, roundings
 from kernellab.checking.standin import standin
 from kernellab.checking.trial import Trial
 from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
 from kernellab.declare import Op
 from kernellab.memory import is_memory_error, out_of_memory
-from kernellab.passes import NotDifferentiable, is_upstream, pass_of
+from kernellab.passes import BOTH, NotDifferentiable, Pass, is_upstream, pass_of
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing
@@ -59,6 +60,9 @@ class Truth:
     manual_errors: list[Errors]
     floors: list[float]  # the least scale of each result's errors
     aliases: frozenset[str]  # inputs whose memory the reference itself returns, as a view does
+    exact: list[Outputs]  # of each result that is no float: the oracle's, PyTorch's own and the manual way's values
+    nearby: Nearby
+    results: int  # so many come first that are no gradients, where gradients are asked for
 
 
 class TruthFinder:
@@ -102,12 +106,32 @@ class TruthFinder:
             raise CannotCheck(f"the reference failed: {explain(error)}") from None
         theirs = self._pytorchs_own(trial, inputs, oracle, manual, manual_errors, floors)
         name, peer, peer_errors = theirs or ("manual", manual, manual_errors)
+        nearby = Nearby(functools.partial(self._reference64, trial), pristine, oracle, roundings(op, case, trial.of))
+        peer_errors = self._eased(peer, peer_errors, oracle, floors, nearby)
+        manual_errors = self._eased(manual, manual_errors, oracle, floors, nearby) if theirs else peer_errors
         for errors, output in zip(peer_errors, peer, strict=True):
-            if output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > WORST_YARDSTICK:
+            if _measures_nothing(output, errors):
                 off = f"{errors.max:.2g} roundings off the float64 oracle"
                 raise CannotCheck(f"the yardstick, {name}, is itself {off} in {case.dtype}")
-        aliases = frozenset(shared_inputs(manual, inputs))
-        return Truth(inputs, made.fence, pristine, oracle, peer, name, peer_errors, manual_errors, floors, aliases)
+        exact: list[Outputs] = [
+            () if mine.is_floating_point() else (best.to(mine.dtype), theirs, mine)
+            for best, theirs, mine in zip(oracle, peer, manual, strict=True)
+        ]
+        return Truth(
+            inputs,
+            made.fence,
+            pristine,
+            oracle,
+            peer,
+            name,
+            peer_errors,
+            manual_errors,
+            floors,
+            aliases=frozenset(shared_inputs(manual, inputs)),
+            exact=exact,
+            nearby=nearby,
+            results=self._results(trial, inputs, oracle),
+        )
 
     def _pytorchs_own(
         self,
@@ -124,7 +148,7 @@ class TruthFinder:
             return None
         try:
             with self._running("torch", "check"):
-                if own.refusal(trial.case) is not None:
+                if own.refusal(trial.asked) is not None:
                     return None
                 # A copy, in case it changes its inputs; but one of the same layout, which only plain ones have.
                 plain = not trial.layouts and trial.upstream == "random"
@@ -152,7 +176,11 @@ class TruthFinder:
         return self._compute(self.op.reference, make_inputs.upcast(inputs), trial)
 
     def _compute(self, fn: Any, inputs: make_inputs.Inputs, trial: Trial) -> Outputs:
-        return tensors_of(pass_of(trial.of).compute(self.op, fn, inputs, trial.case))
+        return tensors_of(judged_in(trial.of).compute(self.op, fn, inputs, trial.case))
+
+    def _results(self, trial: Trial, inputs: make_inputs.Inputs, oracle: Outputs) -> int:
+        floats = [t for n, t in inputs.items() if not is_upstream(n) and t is not None and t.is_floating_point()]
+        return len(oracle) - len(floats) if judged_in(trial.of) is BOTH else 0
 
     def _sliced(self, trial: Trial, inputs: make_inputs.Inputs, step: int) -> Outputs:
         rows = next(t for t in inputs.values() if t is not None).shape[0]
@@ -183,7 +211,9 @@ class TruthFinder:
         if trial.upstream != "expanded":
             return [0.0] * len(oracle)
         usual = material.random_upstream(inputs, self.seed)
-        return [float(t.square().mean().sqrt()) for t in self._reference64(trial, usual)]
+        found = self._reference64(trial, usual)
+        results = self._results(trial, inputs, oracle)
+        return [0.0] * results + [float(t.square().mean().sqrt()) for t in found[results:]]
 
     def _errors(self, outputs: Outputs, oracle: Outputs, floors: list[float]) -> list[Errors]:
         rowwise = bool(self.op.reduces)
@@ -191,6 +221,26 @@ class TruthFinder:
             measure(y, o, rowwise=rowwise, floor=floor) if y.is_floating_point() else NO_ERROR
             for y, o, floor in zip(outputs, oracle, floors, strict=True)
         ]
+
+    def _eased(
+        self, outputs: Outputs, errors: list[Errors], oracle: Outputs, floors: list[float], nearby: Nearby
+    ) -> list[Errors]:
+        """Where all terms cancel, what rounding leaves of them is no error: a yardstick is measured as a way is."""
+        return [
+            measure(y, o, rowwise=bool(self.op.reduces), floor=floor, allowed=nearby.apart(number))
+            if _measures_nothing(y, errors[number])
+            else errors[number]
+            for number, (y, o, floor) in enumerate(zip(outputs, oracle, floors, strict=True))
+        ]
+
+
+def _measures_nothing(output: torch.Tensor, errors: Errors) -> bool:
+    return output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > WORST_YARDSTICK
+
+
+def judged_in(of: str) -> Pass:
+    """What is computed to judge a pass: gradients come with the results they were made with."""
+    return BOTH if of == "backward" else pass_of(of)
 
 
 def tensors_of(result: Any) -> Outputs:

@@ -14,6 +14,7 @@ from kernellab.blame import explain
 from kernellab.checking.battery import Battery, defined, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import Examiner
+from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import YardstickDied, gpu_is_dead
 from kernellab.declare import Op
@@ -34,18 +35,7 @@ class BatteryWork:
         distrusted: frozenset[str],
     ) -> None:
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
-        self._seed, self._distrusted = seed, distrusted
-        self._examiner = self._drawing(0)
-
-    def _drawing(self, draw: int) -> Examiner:
-        """One whose inputs are the run's own, or with `draw` others of the same kind."""
-        return Examiner(
-            self.op,
-            seed=self._seed + draw,
-            device=self.device,
-            running=self.channel.running,
-            distrusted=self._distrusted,
-        )
+        self._examiner = Examiner(op, seed=seed, device=device, running=channel.running, distrusted=distrusted)
 
     def run(
         self, done: Mapping[str, int], *, stored: Mapping[str, list[dict[str, Any]]], dtypes: Sequence[str], quick: bool
@@ -76,17 +66,17 @@ class BatteryWork:
         return tried
 
     def _try(self, name: str, number: int, trial: Trial) -> None:
-        observed = self._examined(name, "try", number, trial, self._examiner)
+        observed = surely(functools.partial(self._examined, name, "try", number), trial)
         if observed is not None:
             self._tell(name, number, trial, observed)
 
-    def _examined(self, name: str, phase: str, number: int, trial: Trial, examiner: Examiner) -> dict[str, Any] | None:
+    def _examined(self, name: str, phase: str, number: int, trial: Trial) -> dict[str, Any] | None:
         """What came of a trial; whatever happens meanwhile is the way's doing, and this trial's."""
         told = {"number": number, "trial": {**trial.to_json(), "label": trial.label}}
         changed: list[str] = []
         try:
             with self.channel.running(name, phase, **told), guarded(changed.append):
-                observed = examiner.examine(self.op[name], trial)
+                observed = self._examiner.examine(self.op[name], trial)
         except YardstickDied as died:
             self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
             raise GpuGone from None
@@ -110,10 +100,9 @@ class BatteryWork:
         from kernellab.checking.search import INTERPRETED, find
 
         numbers = itertools.count(number)
-        examiner = functools.cache(lambda draw: self._drawing(draw) if draw else self._examiner)
         found = find(
             self.op,
-            lambda trial, draw: self._examined(name, "search", next(numbers), trial, examiner(draw)),
+            lambda trial: self._examined(name, "search", next(numbers), trial),
             seconds=seconds,
             seed=seed,
             device=self.device.type,

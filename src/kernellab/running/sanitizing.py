@@ -19,6 +19,7 @@ import torch
 from kernellab.blame import explain
 from kernellab.checking import compiled, material
 from kernellab.checking.battery import COMPILED, Battery
+from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.sanitized import MARK, MOST, subset
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import gpu_is_dead, synchronise
@@ -55,7 +56,7 @@ def run(op: Op, impl: Impl, trials: list[Trial], seed: int, device: torch.device
 def _tried(op: Op, impl: Impl, trial: Trial, seed: int, device: torch.device) -> dict[str, str]:
     """`ok` where the call returned; whether it was right is not asked here."""
     try:
-        refusal = impl.refusal(trial.case)
+        refusal = impl.refusal(trial.asked)
         if impl.mutates and trial.of != "forward":
             refusal = "not differentiable: it changes its inputs"
         if refusal is not None:
@@ -70,6 +71,8 @@ def _tried(op: Op, impl: Impl, trial: Trial, seed: int, device: torch.device) ->
     except BaseException as error:  # SystemExit too: nothing a way raises may end the process
         with contextlib.suppress(Exception):
             synchronise(device)
+        if trial.of != "forward" and refuses_gradients(error):
+            return {"status": "outside", "reason": f"not differentiable: {explain(error)}"}
         return {"status": "error", "reason": explain(error)}
     return {"status": "ok", "reason": ""}
 
