@@ -13,7 +13,7 @@ import torch
 
 from kernellab import inputs as make_inputs
 from kernellab.blame import explain
-from kernellab.checking import material
+from kernellab.checking import material, sensitivity
 from kernellab.checking.fences import Fence
 from kernellab.checking.standin import standin
 from kernellab.checking.trial import Trial
@@ -93,7 +93,7 @@ class TruthFinder:
             synchronise(self.device)
             if not all(map(same_bits, inputs.values(), pristine.values())):
                 raise CannotCheck("the reference changes its input")
-        except (CannotCheck, NotDifferentiable):
+        except (CannotCheck, NotDifferentiable, material.Pointless):
             raise
         except BaseException as error:
             if is_memory_error(error):
@@ -152,7 +152,7 @@ class TruthFinder:
         return self._compute(self.op.reference, make_inputs.upcast(inputs), trial)
 
     def _compute(self, fn: Any, inputs: make_inputs.Inputs, trial: Trial) -> Outputs:
-        return tensors_of(pass_of(trial.of).compute(self.op, fn, inputs, trial.case))
+        return tensors_of(pass_of(trial.of, trial.wrt).compute(self.op, fn, inputs, trial.case))
 
     def _sliced(self, trial: Trial, inputs: make_inputs.Inputs, step: int) -> Outputs:
         rows = next(t for t in inputs.values() if t is not None).shape[0]
@@ -180,10 +180,13 @@ class TruthFinder:
     def _floors(self, trial: Trial, inputs: make_inputs.Inputs, oracle: Outputs) -> list[float]:
         """The gradient of a constant from above may be 0 because its terms cancel, as softmax's do. What is left is
         rounding at the terms' scale, which a random gradient from above shows."""
-        if trial.upstream != "expanded":
-            return [0.0] * len(oracle)
-        usual = material.random_upstream(inputs, self.seed)
-        return [float(t.square().mean().sqrt()) for t in self._reference64(trial, usual)]
+        if trial.upstream == "expanded":
+            usual = material.random_upstream(inputs, self.seed)
+            return [float(t.square().mean().sqrt()) for t in self._reference64(trial, usual)]
+        if trial.of != "forward" and trial.values:
+            gradients = functools.partial(self._reference64, trial)
+            return sensitivity.floors(gradients, inputs, oracle, rowwise=bool(self.op.reduces))
+        return [0.0] * len(oracle)
 
     def _errors(self, outputs: Outputs, oracle: Outputs, floors: list[float]) -> list[Errors]:
         rowwise = bool(self.op.reduces)
