@@ -16,6 +16,7 @@ from kernellab.passes import NotDifferentiable, is_upstream
 Gradients = tuple[torch.Tensor, ...]
 
 _DRAWS = 4  # two inputs that happen to move together may change nothing
+_ORDINARY = 8.0  # N(0, 1) stays below
 _STEADY = 2.0  # roundings: about what rounding the inputs does to a product
 
 
@@ -24,12 +25,14 @@ def floors(gradients: Callable[[Inputs], Gradients], inputs: Inputs, at: Gradien
 
     A way that rounds as it goes gives what is right for inputs a rounding away, so what that alone changes is not
     held against it. ReLU at 0, or the maximum of equal values, jump: there a gradient need only be finite. Where
-    nothing much changes, nothing is allowed.
+    nothing much changes, nothing is allowed. And exp of a number that was rounded at magnitude m, as a saved
+    logsumexp is, is off by m roundings: beyond ordinary magnitudes that counts too.
     """
     if not all(bool(t.isfinite().all()) for t in at):
         raise NotDifferentiable("its gradient is not finite at such values")
     dtype = next(t.dtype for t in inputs.values() if t is not None and t.is_floating_point())
-    found = [0.0] * len(at)
+    magnitude = max(_largest(t) for name, t in inputs.items() if not is_upstream(name))
+    found = [magnitude * _largest(t) if magnitude > _ORDINARY else 0.0 for t in at]
     for draw in range(_DRAWS):
         for number, (near, there) in enumerate(zip(gradients(_near(inputs, draw)), at, strict=True)):
             if not bool(near.isfinite().all()):
@@ -38,6 +41,10 @@ def floors(gradients: Callable[[Inputs], Gradients], inputs: Inputs, at: Gradien
             if errors.max > _STEADY:
                 found[number] = max(found[number], errors.max_abs / torch.finfo(dtype).eps)
     return found
+
+
+def _largest(t: torch.Tensor | None) -> float:
+    return float(t.abs().max()) if t is not None and t.is_floating_point() and t.numel() else 0.0
 
 
 def _near(inputs: Inputs, draw: int) -> Inputs:
