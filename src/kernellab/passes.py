@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ _UPSTREAM = "upstream gradient"
 _RAISING = ("torch::autograd::Error", "DelayedError")  # what once_differentiable leaves in the graph
 Inputs = make_inputs.Inputs
 Tensors = tuple[torch.Tensor, ...]
+Above = Sequence[torch.Tensor | None]
 
 
 class NotDifferentiable(Exception):
@@ -33,6 +34,7 @@ class Pass:
     """
 
     name: str
+    wrt: tuple[str, ...] = ()  # the inputs that ask for a gradient; every float one where nothing is said
 
     def inputs(self, op: Op, case: Case, seed: int, device: torch.device) -> Inputs:
         """The op's inputs, and a random upstream gradient where the pass needs one."""
@@ -53,7 +55,7 @@ class Pass:
             with torch.no_grad():
                 return fn(*_arguments(op, inputs), **op.call_options(case))
         results, leaves, upstream = self.graph(op, fn, inputs, case)
-        if self is DOUBLE:
+        if self.name == DOUBLE.name:
             return _second_gradients(results, leaves, upstream)
         found = present(leaves, gradients(results, leaves, upstream))
         return found if self.name == "backward" else (*(r.detach() for r in results), *found)
@@ -66,18 +68,23 @@ class Pass:
             return lambda: gradients(*self.graph(op, fn, inputs, case))
         return functools.partial(gradients, *self.graph(op, fn, inputs, case))
 
-    def graph(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> tuple[Tensors, Tensors, list[torch.Tensor]]:
-        """A forward call as the root of gradients: its results, the leaves, and the gradients from above."""
-        arguments = [_leaf(t) for t in _arguments(op, inputs)]
+    def graph(self, op: Op, fn: Any, inputs: Inputs, case: Case) -> tuple[Tensors, Tensors, Above]:
+        """A forward call as the root of gradients: its results, the leaves, and the gradients from above.
+
+        A result that no loss is taken on has no gradient from above.
+        """
+        named = zip(op.args, _arguments(op, inputs), strict=True)
+        arguments = [_leaf(t) if not self.wrt or name in self.wrt else t for name, t in named]
         leaves = tuple(t for t in arguments if t is not None and t.requires_grad)
         with torch.enable_grad():
             results = _tuple(fn(*arguments, **op.call_options(case)))
-        if not any(isinstance(r, torch.Tensor) and r.grad_fn is not None for r in results):
+        given = [inputs.get(f"{_UPSTREAM} {number}") for number in range(len(results))]
+        roots = (r for r, g in zip(results, given, strict=True) if g is not None)
+        if not any(isinstance(r, torch.Tensor) and r.grad_fn is not None for r in roots):
             raise NotDifferentiable("its result has no grad_fn")
         if any(isinstance(r, torch.Tensor) and r.is_complex() for r in results):
             raise NotDifferentiable("its result is complex, whose gradients are not compared yet")
-        given = (inputs.get(f"{_UPSTREAM} {number}") for number in range(len(results)))
-        return results, leaves, [g for g in given if g is not None]
+        return results, leaves, given
 
 
 FORWARD, BACKWARD, BOTH = (Pass(name) for name in ("forward", "backward", "both"))
@@ -85,10 +92,11 @@ DOUBLE = Pass("double backward")  # the gradient of the gradient: checked, not t
 PASSES = {p.name: p for p in (FORWARD, BACKWARD, BOTH, DOUBLE)}
 
 
-def pass_of(name: str) -> Pass:
+def pass_of(name: str, wrt: Sequence[str] = ()) -> Pass:
+    """The pass of that name; with `wrt`, one in which the other inputs ask for no gradient, as frozen weights do."""
     if name not in PASSES:
         raise UserError(f"no pass {name!r}: {nearest(name, PASSES)}")
-    return PASSES[name]
+    return Pass(name, tuple(wrt)) if wrt else PASSES[name]
 
 
 def is_upstream(name: str) -> bool:
@@ -96,17 +104,16 @@ def is_upstream(name: str) -> bool:
     return name.startswith(_UPSTREAM)
 
 
-def gradients(
-    results: Tensors, leaves: Tensors, upstream: list[torch.Tensor], **how: Any
-) -> tuple[torch.Tensor | None, ...]:
+def gradients(results: Tensors, leaves: Tensors, upstream: Above, **how: Any) -> tuple[torch.Tensor | None, ...]:
     """`torch.autograd.grad` of what has a gradient; None for a leaf that plays no part."""
-    roots = [r for r in results if r.is_floating_point()]
-    return torch.autograd.grad(roots, leaves, upstream, allow_unused=True, **how)
+    pairs = [(r, g) for r, g in zip(results, upstream, strict=True) if g is not None and r.requires_grad]
+    roots, above = zip(*pairs, strict=True)
+    return torch.autograd.grad(roots, leaves, above, allow_unused=True, **how)
 
 
-def _second_gradients(results: Tensors, leaves: Tensors, upstream: list[torch.Tensor]) -> Tensors:
+def _second_gradients(results: Tensors, leaves: Tensors, upstream: Above) -> Tensors:
     """Of Σ g·x, g being the gradient of the input x. The gradient from above has a history too, as in a model."""
-    above = [u.detach().requires_grad_() for u in upstream]
+    above = [_leaf(u) for u in upstream]
     found = zip(gradients(results, leaves, above, create_graph=True), leaves, strict=True)
     first = [(g, x.detach()) for g, x in found if g is not None and g.requires_grad]
     if not first:

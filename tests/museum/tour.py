@@ -11,10 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernellab.case import jsonable
+from kernellab.case import ELLIPSIS, CaseRequest, jsonable
 
 HERE = Path(__file__).resolve().parent
 
@@ -67,10 +68,18 @@ def told(one: dict, op: Any) -> dict:
     trial = one["trial"]
     varied = [trial["kind"], trial["call"]]
     varied += ["gradients"] if trial["of"] != "forward" else []
+    varied += (
+        ["ranks"] if _rank(trial["case"]["dims"]) != _rank(op.expand(CaseRequest(quick=True), "cpu")[0].dims) else []
+    )
+    varied += ["indices" if op.args[name].is_index else "values" for name in trial["values"]]
     varied += ["dtypes"] if trial["case"]["dtype"] != op.dtypes[0] else []
     defaults = {name: jsonable(values[0]) for name, values in op.all_options().items()}
     varied += ["options"] if trial["case"]["options"] != defaults else []
     return {"varied": sorted(set(varied) - {"plainly", "calls"}), "label": trial["label"], "reason": one["reason"]}
+
+
+def _rank(dims: Mapping[str, Any]) -> int:
+    return len(dims.get(ELLIPSIS, ()))
 
 
 if __name__ == "__main__":

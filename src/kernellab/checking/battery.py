@@ -1,7 +1,8 @@
 """The battery: what a kernel is tried with before it is believed, generated from an op's declaration.
 
 Each kind of trial varies one thing from a small base: a dim, the rank, the layout or the values of an input, a
-dtype, an option. Two bases, since kernels take other paths: one of the author's sizes, one a little off.
+dtype, an option. Two bases, since kernels take other paths: one of the author's sizes, one a little off. Optional
+inputs are given in both; what is tried without them is less.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kernellab.case import ELLIPSIS, Case, CaseRequest, Size
-from kernellab.checking.layouts import CHANNELS_LAST, FAR, LAYOUTS, fits
+from kernellab.checking.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS, fits
 from kernellab.checking.material import UPSTREAM
 from kernellab.checking.standin import largest, standin
 from kernellab.checking.trial import Trial
@@ -27,7 +28,10 @@ SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 65, 97, 127, 128, 129, 255, 
 _WIDER = (509, 511, 512, 513, 1021, 1023, 1024, 1025, 2049, 4095, 4096, 4097)
 _REDUCED = (8191, 8193, 16384, 32769, 65535, 65536, 65537, 131072, 262143, 262144)
 _QUICK_SIZES = (0, 1, 2, 33, 128, 129, 1025)
+_GRADIENT_SIZES = (0, 1, 97, 1025)
+_GRADIENT_REDUCED = (0, 97, 1025, 4097)  # in sums of one or two, terms of gradients cancel: only rounding is left
 _RANKS: tuple[tuple[int, ...], ...] = ((), (5,), (3, 5), (2, 3, 5), (2, 1, 3, 2), (0,), (1, 1), (2, 0, 3))
+_GRADIENT_VALUES = ("moderately large", "all zero", "all equal")
 LARGE = (1 << 31) + 1
 _SIGNIFICANT = {"float64": 3, "float32": 2, "float16": 1, "bfloat16": 0}
 COMPILED = 10  # trials of ways that torch.compile makes: each compiles for a second or two
@@ -43,7 +47,7 @@ class Battery:
         self._dtypes = [t for t in op.dtypes if not dtypes or t in dtypes] or list(dtypes)
         self._even = self._base(device)
         self._odd = self._a_little_off(self._even)
-        self._floats = [name for name, arg in op.args.items() if not arg.is_index]
+        self._others = self._with_others_given(self._even)
 
     def trials(self) -> list[Trial]:
         """All of them, each once, in the order of their kinds."""
@@ -70,8 +74,35 @@ class Battery:
                 sizes[ELLIPSIS] = (4,) if len(sizes) > 1 else (4, 64)
             declared = Case(sizes, self._dtypes[0], device=device)
         options = {name: values[0] for name, values in self.op.all_options().items()}
-        case = declared.with_(dtype=self._dtypes[0], options=options)
+        case = self._given(declared.with_(dtype=self._dtypes[0], options=options), self.op.given)
         return standin(self.op, case, _SLOW_BASE if self._most else _BASE)
+
+    def _given(self, case: Case, names: Iterable[str]) -> Case:
+        """With these optional inputs, as far as where= lets them come together."""
+        for name in names:
+            with_it = case.with_(options={**case.options, name: True})
+            case = with_it if defined(self.op, with_it) else case
+        return case
+
+    def _with_others_given(self, base: Case) -> list[tuple[Case, list[str]]]:
+        """The base without optional inputs, then with each that the base lacks; and the inputs to vary there."""
+        bare = base.with_(options={**base.options, **dict.fromkeys(self.op.given, False)})
+        alone = [(self._given(bare, [name]), [name]) for name in self.op.given if not base.options[name]]
+        missing = [(case, names) for case, names in alone if case.options[names[0]]]
+        return [*([(bare, self._floats(bare))] if bare.options != base.options else []), *missing]
+
+    def _floats(self, case: Case) -> list[str]:
+        """The float inputs that are given."""
+        return [n for n in self._present(case) if not self.op.args[n].is_index]
+
+    def _indices(self, case: Case) -> list[str]:
+        return [n for n in self._present(case) if self.op.args[n].is_index]
+
+    def _present(self, case: Case) -> list[str]:
+        return [n for n, arg in self.op.args.items() if not arg.optional or case.options[n]]
+
+    def _fitting(self, names: Iterable[str], layout: str, case: Case) -> list[str]:
+        return [n for n in names if fits(layout, len(self.op.sizes(self.op.args[n], case)))]
 
     def _a_little_off(self, case: Case) -> Case:
         """Every dim one less: odd where the author's sizes are even."""
@@ -102,13 +133,19 @@ class Battery:
     def _size_trials(self) -> Iterator[Trial]:
         for dim in self.op.dims:
             if dim == ELLIPSIS and len(self.op.dims) > 1:
-                leads = ((n,) for n in SIZES if n < 64 or not (self._quick or self._most))
-                cases = [self._resize(ELLIPSIS, lead) for lead in leads]
+                cases = [self._resize(ELLIPSIS, n) for n in self._leading(SIZES)]
             else:
                 cases = [self._resize(dim, n) for n in self._sizes(dim)]
             for case in cases:
                 for dtype in self._two_dtypes()[: 1 if self._most else None]:
                     yield Trial("sizes", case.with_(dtype=dtype))
+        for (other, _), dim in itertools.product(self._others, self.op.dims):
+            for n in self._leading(_QUICK_SIZES) if dim == ELLIPSIS else _QUICK_SIZES:
+                yield Trial("sizes", self._resize(dim, n).with_(options=other.options))
+
+    def _leading(self, sizes: Sequence[int]) -> list[int]:
+        """Those of a leading dim: it repeats the op, which takes time and shows little."""
+        return [n for n in sizes if n < (64 if self._quick or self._most else 1024)]
 
     def _sizes(self, dim: str) -> Sequence[int]:
         if self._quick:
@@ -148,23 +185,28 @@ class Battery:
             for layout in LAYOUTS:
                 for names in self._one_then_all(case, layout):
                     yield Trial("layouts", case, layouts=dict.fromkeys(names, layout))
-        if ELLIPSIS in self.op.dims:
-            case = self.op.resized(self._even, {ELLIPSIS: (2, 3, 2) if len(self.op.dims) > 1 else (2, 3, 5, 16)})
-            names = [n for n in self._present(case) if fits(CHANNELS_LAST, len(self.op.sizes(self.op.args[n], case)))]
-            if names:
-                yield Trial("layouts", case, layouts=dict.fromkeys(names, CHANNELS_LAST))
+        for case, layout in itertools.product(bases, INDEX_LAYOUTS):
+            for name in self._fitting(self._indices(case), layout, case):
+                yield Trial("layouts", case, layouts={name: layout})
+        case = self._with_four_dims()
+        for names in self._one_then_all(case, CHANNELS_LAST):
+            yield Trial("layouts", case, layouts=dict.fromkeys(names, CHANNELS_LAST))
+        for (case, names), layout in itertools.product(self._others, LAYOUTS):
+            yield Trial("layouts", case, layouts=dict.fromkeys(self._fitting(names, layout, case), layout))
+
+    def _with_four_dims(self) -> Case:
+        """As many leading dims as it takes, where the op takes any number."""
+        lead = (2, 3, 2) if len(self.op.dims) > 1 else (2, 3, 5, 16)
+        return self.op.resized(self._even, {ELLIPSIS: lead}) if ELLIPSIS in self.op.dims else self._even
 
     def _one_then_all(self, case: Case, layout: str | None = None) -> Iterator[list[str]]:
         """Each float input by itself, then all of them at once."""
-        names = self._present(case)
+        names = self._floats(case)
         if layout is not None:
-            names = [n for n in names if fits(layout, len(self.op.sizes(self.op.args[n], case)))]
+            names = self._fitting(names, layout, case)
         yield from ([n] for n in names)
         if len(names) > 1:
             yield names
-
-    def _present(self, case: Case) -> list[str]:
-        return [n for n in self._floats if not self.op.args[n].optional or case.options.get(n)]
 
     def _value_trials(self) -> Iterator[Trial]:
         dtypes = self._dtypes[:1] if self._quick else self._dtypes
@@ -172,12 +214,14 @@ class Battery:
             case = self._even.with_(dtype=dtype)
             for names in self._one_then_all(case):
                 yield Trial("values", case, values=dict.fromkeys(names, values))
+        for (case, names), values in itertools.product(self._others, VALUES):
+            floats = [n for n in names if not self.op.args[n].is_index]
+            yield Trial("values", case, values=dict.fromkeys(floats, values))
 
     def _index_trials(self) -> Iterator[Trial]:
-        for name, arg in self.op.args.items():
-            if arg.is_index and not arg.optional:
-                for values in INDICES:
-                    yield Trial("indices", self._odd, values={name: values})
+        for case in (self._odd, *(other for other, _ in self._others)):
+            for name, values in itertools.product(self._indices(case), INDICES):
+                yield Trial("indices", case, values={name: values})
 
     def _gradient_trials(self) -> Iterator[Trial]:
         dtypes = self._dtypes[:1] if self._quick else self._dtypes
@@ -186,14 +230,47 @@ class Battery:
                 yield Trial("gradients", base.with_(dtype=dtype), of="backward", upstream=upstream)
         for options in pairwise(self.op.all_options()):
             yield Trial("gradients", self._even.with_(options=options), of="backward")
-        for layout in LAYOUTS:
-            for names in self._one_then_all(self._even, layout):
-                yield Trial("gradients", self._even, layouts=dict.fromkeys(names, layout), of="backward")
+        for layout in (*LAYOUTS, CHANNELS_LAST):
+            case = self._with_four_dims() if layout == CHANNELS_LAST else self._even
+            for names in self._one_then_all(case, layout):
+                yield Trial("gradients", case, layouts=dict.fromkeys(names, layout), of="backward")
+        for case in self._gradient_sizes():
+            yield Trial("gradients", case, of="backward")
+        for dtype, values in itertools.product(self._two_dtypes(), self._gradient_values()):
+            yield Trial("gradients", self._odd.with_(dtype=dtype), values=values, of="backward")
+        yield from self._partial_gradients()
         yield Trial("gradients", self._odd, of="backward", call="backward twice")
         yield Trial("gradients", self._odd, of="double backward")
         if "float64" in self.op.dtypes and "float64" in self._dtypes:
             small = standin(self.op, self._odd.with_(dtype="float64"), 48)
             yield Trial("gradients", small, of="backward", call="gradcheck")
+
+    def _gradient_sizes(self) -> Iterator[Case]:
+        for dim in self.op.dims:
+            sizes: Sequence[int] = _GRADIENT_SIZES
+            if dim in self.op.reduces or self.op.dims == (ELLIPSIS,):  # then it may be reduced without a word
+                sizes = _GRADIENT_REDUCED
+            if dim == ELLIPSIS and len(self.op.dims) > 1:
+                sizes = self._leading(sizes)
+            yield from (self._resize(dim, n) for n in ((sizes[0], sizes[-1]) if self._quick else sizes))
+        if ELLIPSIS in self.op.dims:
+            yield self.op.resized(self._odd, {ELLIPSIS: (2, 3) if len(self.op.dims) > 1 else (2, 3, 5)})
+
+    def _gradient_values(self) -> Iterator[dict[str, str]]:
+        """Values at which a derivative overflows or divides by 0; indices that occur more than once."""
+        for name, values in itertools.product(self._floats(self._odd), _GRADIENT_VALUES[: 1 if self._quick else None]):
+            yield {name: values}
+        for name, values in itertools.product(self._indices(self._odd), ("one and the same", "first and last")):
+            yield {name: values}
+
+    def _partial_gradients(self) -> Iterator[Trial]:
+        """One input asks for a gradient, all but one do; the loss is taken on one result."""
+        names = self._floats(self._odd)
+        if len(names) > 1:
+            some = [*([n] for n in names), *([n for n in names if n != frozen] for frozen in names)]
+            yield from (Trial("gradients", self._odd, of="backward", wrt=tuple(wrt)) for wrt in some)
+        for number in (0, -1):
+            yield Trial("gradients", self._odd, of="backward", loss_on=number)
 
     def _call_trials(self) -> Iterator[Trial]:
         for call in CALLS:
@@ -280,7 +357,7 @@ def for_compile(trials: Sequence[Trial]) -> list[Trial]:
     """Ten that differ as much as possible: one of each kind in turn."""
     by_kind: dict[str, list[Trial]] = {}
     for trial in trials:
-        if trial.call == "plainly" and trial.kind not in ("large", "strides"):
+        if trial.call == "plainly" and trial.loss_on is None and trial.kind not in ("large", "strides"):
             by_kind.setdefault(trial.kind, []).append(trial)
     chosen: list[Trial] = []
     for turn in range(COMPILED):

@@ -5,7 +5,7 @@ Each takes a way's call and gives back results to be judged like any others, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,10 +42,11 @@ class Call:
     case: Case
     of: str
     device: torch.device
+    wrt: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
 
     def __call__(self) -> Outputs:
-        return tensors_of(judged_in(self.of).compute(self.op, self.impl, self.inputs, self.case))
+        return tensors_of(judged_in(self.of, self.wrt).compute(self.op, self.impl, self.inputs, self.case))
 
 
 def _twice(call: Call) -> Outputs:
@@ -167,7 +168,7 @@ def _opcheck(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], whose
 
 def _backward_twice(call: Call) -> Outputs:
     """A graph that is kept gives its gradients again."""
-    results, leaves, upstream = pass_of(call.of).graph(call.op, call.impl, call.inputs, call.case)
+    results, leaves, upstream = pass_of(call.of, call.wrt).graph(call.op, call.impl, call.inputs, call.case)
     gradients(results, leaves, upstream, retain_graph=True)
     try:
         again = present(leaves, gradients(results, leaves, upstream))

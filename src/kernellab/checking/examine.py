@@ -10,6 +10,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from kernellab.checking import calls, compiled
 from kernellab.checking.fences import Fence, Fenced
 from kernellab.checking.judge import HELD_TO_MANUAL, judge_values
 from kernellab.checking.layouts import far_elements
+from kernellab.checking.material import Pointless
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import (
@@ -70,7 +72,7 @@ class Examiner:
 
     def truth(self, trial: Trial) -> Truth:
         """What must come of a trial."""
-        key = f"{trial.of} {trial.upstream} {trial.case.key} {trial.layouts} {trial.values} {trial.draw}"
+        key = replace(trial, call="plainly").key
         if key not in self._truths:
             if len(self._truths) >= 2 or sum(_nbytes(t.oracle) for t in self._truths.values()) > 1 << 31:
                 self._truths.clear()
@@ -100,6 +102,8 @@ class Examiner:
         try:
             with self._running(None, "oracle"):
                 truth = self.truth(trial)
+        except Pointless:
+            return None
         except CannotCheck as cannot:
             return {"status": "unknown", "reason": f"cannot check: {cannot}"}
         except NotDifferentiable as no:
@@ -150,7 +154,7 @@ class Examiner:
 
     def _call(self, impl: Impl, trial: Trial, truth: Truth, fence: Fence) -> Observed | None:
         """The way's outputs and how long the call took, or the status it ended with; None where it means nothing."""
-        call = calls.Call(self.op, impl, truth.inputs, trial.case, trial.of, self.device)
+        call = calls.Call(self.op, impl, truth.inputs, trial.case, trial.of, self.device, trial.wrt)
         if "poison" in self.guards:
             _spoil_free_memory(truth.peer)
         began = time.perf_counter()

@@ -95,11 +95,9 @@ def _equal_to_one(got: torch.Tensor, others: Outputs) -> torch.Tensor:
 
 def _whose(truth: Truth, number: int, of: str) -> str:
     """Which of several results it is."""
-    if of == "forward" or number < truth.results:
-        several = (truth.results or len(truth.oracle)) > 1
-        return f"result {number}: " if several else "" if of == "forward" else "the result: "
-    names = [n for n, t in truth.inputs.items() if t is not None and t.is_floating_point()]
-    return f"the gradient of {names[number - truth.results]}: "
+    if number < truth.results:
+        return f"result {number}: " if truth.results > 1 else "" if of == "forward" else "the result: "
+    return f"the gradient of {truth.leaves[number - truth.results]}: "
 
 
 def _excess(errors: Errors, peer: Errors) -> float:

@@ -114,6 +114,7 @@ LAYOUTS: dict[str, tuple[int, Lay]] = {
     "first half of a chunk": (1, _half(second=False)),
     "second half of a chunk": (1, _half(second=True)),
 }
+INDEX_LAYOUTS = ("transposed", "sliced columns", "every second element", "expanded columns")  # steps, not vectors
 CHANNELS_LAST = "channels last"
 FAR = {"far rows": (2, _far_rows), "far columns": (1, _far_columns)}
 _ALL = {**LAYOUTS, **FAR, CHANNELS_LAST: (4, _channels_last)}

@@ -14,6 +14,10 @@ from kernellab.inputs import Inputs, generator_for, normal
 from kernellab.passes import is_upstream, pass_of
 
 
+class Pointless(Exception):
+    """A trial that comes to nothing new for this op."""
+
+
 @dataclass
 class Material:
     """What a way is given, and the fence that its inputs lie in."""
@@ -26,6 +30,8 @@ def make(op: Op, trial: Trial, seed: int, device: torch.device, *, bands: bool) 
     """`bands` off leaves every tensor as torch allocates it, unless its layout is the question."""
     seed = drawn_from(seed, trial)
     inputs = pass_of(trial.of).inputs(op, trial.case, seed, device)
+    if trial.loss_on is not None:
+        inputs = _loss_on_one(inputs, trial.loss_on)
     fence = Fence(bands=bands, poison=bands)
     for name, x in inputs.items():
         if x is None:
@@ -67,6 +73,14 @@ def _upstream(x: torch.Tensor, kind: str, fence: Fence) -> torch.Tensor:
         return torch.zeros_like(x)
     layout = "transposed" if x.dim() >= 2 else "every second element"
     return layouts.lay(x, layout if x.dim() else "contiguous", fence)
+
+
+def _loss_on_one(inputs: Inputs, number: int) -> Inputs:
+    """No gradient from above for the other results: autograd hands a way None, or zeros, in their place."""
+    above = [name for name in inputs if is_upstream(name)]
+    if len(above) < 2:
+        raise Pointless("there is one result to take a loss on")
+    return {name: x for name, x in inputs.items() if not is_upstream(name) or name == above[number]}
 
 
 def random_upstream(inputs: Inputs, seed: int) -> Inputs:

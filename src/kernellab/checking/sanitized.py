@@ -35,7 +35,8 @@ def subset(trials: Sequence[Trial], most: int = MOST) -> list[Trial]:
     Plain calls, forward and backward, that are not empty and not large: of each kind its share, spread evenly from
     its first to its last. Where there may be fewer, the kinds take turns.
     """
-    fit = [t for t in trials if t.call == "plainly" and t.of in ("forward", "backward") and _work(t.case) > 0]
+    plain = [t for t in trials if t.call == "plainly" and t.loss_on is None]
+    fit = [t for t in plain if t.of in ("forward", "backward") and _work(t.case) > 0]
     by_kind = {kind: [t for t in fit if t.kind == kind and _work(t.case) <= _MOST_WORK] for kind in _SHARES}
     shares = {kind: _spread(found, _SHARES[kind]) for kind, found in by_kind.items()}
     chosen: set[str] = set()

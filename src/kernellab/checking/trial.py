@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from kernellab.case import Case
@@ -43,6 +43,8 @@ class Trial:
     of: str = "forward"
     upstream: str = "random"  # the gradient that comes from above
     call: str = "plainly"
+    wrt: Sequence[str] = ()  # the inputs that ask for a gradient; every float one where nothing is said
+    loss_on: int | None = None  # the one result the loss is taken on, 0 the first and -1 the last; all of them if None
     draw: int = 0  # other values of the same kind, from another seed
 
     @property
@@ -58,6 +60,10 @@ class Trial:
         words += [f"{name} {value}" for name, value in self.values.items()]
         if self.of != "forward":
             words.append(f"{self.of}, upstream {self.upstream}")
+        if self.wrt:
+            words.append(f"gradient of {' and '.join(self.wrt)} alone")
+        if self.loss_on is not None:
+            words.append(f"loss on the {'last' if self.loss_on else 'first'} result alone")
         if self.call != "plainly":
             words.append(self.call)
         if self.draw:
@@ -73,6 +79,8 @@ class Trial:
             "of": self.of,
             "upstream": self.upstream,
             "call": self.call,
+            "wrt": list(self.wrt),
+            "loss_on": self.loss_on,
         }
         return told | {"draw": self.draw} if self.draw else told
 
@@ -80,13 +88,14 @@ class Trial:
     def from_json(cls, data: Mapping[str, Any], op: Op) -> Trial | None:
         """A trial that was stored, or None where the op has changed so that it means nothing any more."""
         case = op.case(data["case"])
-        named = {*data["layouts"], *data["values"]}
+        named = {*data["layouts"], *data["values"], *data.get("wrt", ())}
         if set(case.dims) != set(op.dims) or set(case.options) != set(op.all_options()) or not named <= set(op.args):
             return None
         if any(value not in op.all_options()[name] for name, value in case.options.items()):
             return None
-        told = {name: data[name] for name in ("kind", "layouts", "values", "of", "upstream", "call")}
-        return cls(**told, case=case, draw=data.get("draw", 0))
+        # Stored by an earlier version, it may lack what trials have come to say since.
+        told = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        return cls(**{**told, "case": case, "wrt": tuple(data.get("wrt", ()))})
 
     @property
     def key(self) -> str:

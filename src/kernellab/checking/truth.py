@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from kernellab import inputs as make_inputs
 from kernellab.blame import explain
-from kernellab.checking import material
+from kernellab.checking import material, sensitivity
 from kernellab.checking.fences import Fence
 from kernellab.checking.nearby import Nearby, roundings
 from kernellab.checking.standin import standin
@@ -62,7 +62,12 @@ class Truth:
     aliases: frozenset[str]  # inputs whose memory the reference itself returns, as a view does
     exact: list[Outputs]  # of each result that is no float: the oracle's, PyTorch's own and the manual way's values
     nearby: Nearby
-    results: int  # so many come first that are no gradients, where gradients are asked for
+    leaves: list[str]  # inputs whose gradients come last; the results they were made with come before
+
+    @property
+    def results(self) -> int:
+        """So many come first that are no gradients."""
+        return len(self.oracle) - len(self.leaves)
 
 
 class TruthFinder:
@@ -97,7 +102,7 @@ class TruthFinder:
             synchronise(self.device)
             if not all(map(same_bits, inputs.values(), pristine.values())):
                 raise CannotCheck("the reference changes its input")
-        except (CannotCheck, NotDifferentiable):
+        except (CannotCheck, NotDifferentiable, material.Pointless):
             raise
         except BaseException as error:
             if is_memory_error(error):
@@ -130,7 +135,7 @@ class TruthFinder:
             aliases=frozenset(shared_inputs(manual, inputs)),
             exact=exact,
             nearby=nearby,
-            results=self._results(trial, inputs, oracle),
+            leaves=self._leaves(trial, inputs),
         )
 
     def _pytorchs_own(
@@ -176,11 +181,14 @@ class TruthFinder:
         return self._compute(self.op.reference, make_inputs.upcast(inputs), trial)
 
     def _compute(self, fn: Any, inputs: make_inputs.Inputs, trial: Trial) -> Outputs:
-        return tensors_of(judged_in(trial.of).compute(self.op, fn, inputs, trial.case))
+        return tensors_of(judged_in(trial.of, trial.wrt).compute(self.op, fn, inputs, trial.case))
 
-    def _results(self, trial: Trial, inputs: make_inputs.Inputs, oracle: Outputs) -> int:
-        floats = [t for n, t in inputs.items() if not is_upstream(n) and t is not None and t.is_floating_point()]
-        return len(oracle) - len(floats) if judged_in(trial.of) is BOTH else 0
+    def _leaves(self, trial: Trial, inputs: make_inputs.Inputs) -> list[str]:
+        """The inputs whose gradients are asked for."""
+        if trial.of == "forward":
+            return []
+        floats = [n for n in self.op.args if (t := inputs[n]) is not None and t.is_floating_point()]
+        return [n for n in floats if not trial.wrt or n in trial.wrt]
 
     def _sliced(self, trial: Trial, inputs: make_inputs.Inputs, step: int) -> Outputs:
         rows = next(t for t in inputs.values() if t is not None).shape[0]
@@ -208,12 +216,20 @@ class TruthFinder:
     def _floors(self, trial: Trial, inputs: make_inputs.Inputs, oracle: Outputs) -> list[float]:
         """The gradient of a constant from above may be 0 because its terms cancel, as softmax's do. What is left is
         rounding at the terms' scale, which a random gradient from above shows."""
-        if trial.upstream != "expanded":
-            return [0.0] * len(oracle)
-        usual = material.random_upstream(inputs, self.seed)
-        found = self._reference64(trial, usual)
-        results = self._results(trial, inputs, oracle)
-        return [0.0] * results + [float(t.square().mean().sqrt()) for t in found[results:]]
+        results = len(oracle) - len(self._leaves(trial, inputs))
+        if trial.upstream == "expanded":
+            usual = self._reference64(trial, material.random_upstream(inputs, self.seed))
+            return [0.0] * results + [float(t.square().mean().sqrt()) for t in usual[results:]]
+        # An expanded input holds equal values, too.
+        if trial.of != "forward" and (trial.values or any("expanded" in one for one in trial.layouts.values())):
+            found = sensitivity.floors(
+                lambda near: self._reference64(trial, near)[results:],
+                inputs,
+                oracle[results:],
+                rowwise=bool(self.op.reduces),
+            )
+            return [0.0] * results + found
+        return [0.0] * len(oracle)
 
     def _errors(self, outputs: Outputs, oracle: Outputs, floors: list[float]) -> list[Errors]:
         rowwise = bool(self.op.reduces)
@@ -238,9 +254,9 @@ def _measures_nothing(output: torch.Tensor, errors: Errors) -> bool:
     return output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > WORST_YARDSTICK
 
 
-def judged_in(of: str) -> Pass:
+def judged_in(of: str, wrt: Sequence[str] = ()) -> Pass:
     """What is computed to judge a pass: gradients come with the results they were made with."""
-    return BOTH if of == "backward" else pass_of(of)
+    return pass_of(BOTH.name if of == "backward" else of, wrt)
 
 
 def tensors_of(result: Any) -> Outputs:

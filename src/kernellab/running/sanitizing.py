@@ -64,7 +64,7 @@ def _tried(op: Op, impl: Impl, trial: Trial, seed: int, device: torch.device) ->
         inputs = _inputs(op, trial, seed, device)
         if impl.kind.name == "compile":
             compiled.forget(op)
-        pass_of(trial.of).compute(op, impl, inputs, trial.case)
+        pass_of(trial.of, trial.wrt).compute(op, impl, inputs, trial.case)
         synchronise(device)
     except NotDifferentiable as no:
         return {"status": "outside", "reason": f"not differentiable: {no}"}
