@@ -18,7 +18,8 @@ ALLOWED = {
     "errors": set(),
     "case": {"errors"},
     "arguments": {"errors", "case"},
-    "declare": {"errors", "case", "arguments"},
+    "refusals": {"errors", "case", "arguments"},
+    "declare": {"errors", "case", "arguments", "refusals"},
     "blame": {"errors"},
     "machine": GROUND | {"launch"},  # the doctor tries a build
     "inputs": GROUND,
@@ -36,7 +37,7 @@ ALLOWED = {
     "launch": GROUND,
     "checking": TENSORS,
     "timing": GROUND | PURE | {"inputs", "launch", "memory"},
-    "verify": TENSORS | {"checking", "tried"},
+    "verify": TENSORS | {"checking", "tried", "refusals"},
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | PURE | {"checking", "timing", "targets", "running"},
     "reporting": {"errors", "case", "verdict", "scaling", "intervals", "reporting"},
