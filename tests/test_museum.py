@@ -95,21 +95,22 @@ def test_no_right_version_is_accused(toured):
 def test_every_script_fails_as_kernellab_saw_it_where_there_is_no_kernellab(toured):
     made = [one for (_, way), seen in toured.items() if way == "wrong" for one in seen["scripts"]]
     assert {one["exhibit"] for one in made} == set(on_the_cpu())
-    kinds = [[one for one in made if ("TRITON_INTERPRET" in one["script"]) is interpreted] for interpreted in (0, 1)]
-    for one in [one for scripts in kinds for one in alone(scripts)]:
-        assert_shows(one["reason"], one["printed"], one)
-
-
-def alone(scripts):
-    done = subprocess.run(
-        [sys.executable, "-P", MUSEUM / "alone.py"],
-        input="\n".join(map(json.dumps, scripts)),
-        capture_output=True,
-        text=True,
-        env=klab_env(OMP_NUM_THREADS="1"),
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    unseen = [one for one in made if "is seen by kernellab alone" in one["script"]]
+    assert {one["exhibit"] for one in unseen} == {"compiled_in_name_only"}
+    for interpreted in (False, True):
+        scripts = [one for one in made if one not in unseen and ("TRITON_INTERPRET" in one["script"]) is interpreted]
+        done = subprocess.run(
+            [sys.executable, "-P", MUSEUM / "alone.py"],
+            input="\n".join(map(json.dumps, scripts)),
+            capture_output=True,
+            text=True,
+            env=klab_env(OMP_NUM_THREADS="1"),
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        ran = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(ran) == len(scripts)
+        for one in ran:
+            assert_shows(one["reason"], one["printed"], one)
 
 
 def assert_shows(reason, printed, one):
@@ -118,8 +119,9 @@ def assert_shows(reason, printed, one):
         got, want = map(float, found.groups())
         worst = max(float(number) for number in re.findall(r"worst difference: (\S+)", printed))
         strange = not (math.isfinite(got) and math.isfinite(want))
-        # What a reason says is rounded to six digits; the worst error need not be the largest difference.
-        assert worst == math.inf if strange else worst >= abs(got - want) - 2e-6 * abs(want), one
+        # A reason is rounded to six digits, and what is read from memory that is nobody's differs from time to time.
+        off = min(abs(got - want), abs(want) or 1) / 2 - 2e-6 * abs(want)
+        assert worst == math.inf if strange else worst >= off, one
         assert worst > 0, one
         return
     shown = {
@@ -132,10 +134,6 @@ def assert_shows(reason, printed, one):
         "torch.library.opcheck": "raised .*OpCheckError",
         "gradcheck": "raised .*GradcheckError",
     }
-    if any(map(reason.startswith, ("torch.compile compiled nothing", "wrote outside the memory"))):
-        assert "is seen by kernellab alone" in one["script"]
-        assert "raised" not in printed, one
-        return
     (pattern,) = (text for start, text in shown.items() if reason.startswith(start))
     assert re.search(pattern, printed), one
 

@@ -85,7 +85,7 @@ def scripts(op: Any, way: Any, failures: list[dict], interpreted: bool) -> list[
     sorts = {}
     for one in failures:
         trial = one["trial"]
-        sort = trial["of"], trial["call"], one["status"], re.sub("[^a-z ]", "", one["reason"])[:20]
+        sort = trial["of"], one["status"], re.sub("[^a-z ]", "", one["reason"])[:20]
         sorts.setdefault(sort, one)
     found = []
     for one in sorts.values():

@@ -126,7 +126,7 @@ class _Source:
         self._op, self._lines = op, self._text.splitlines()
         self._kernellab = {name for node in tree.body for name in _kernellab_names(node)}
         self._ops: set[str] = set()
-        self._pieces = [self._piece(node) for node in tree.body]
+        self._pieces = [self._piece(one) for node in tree.body for one in _apart(node)]
 
     def copied(self, impl: Impl, uses: set[str], modules: list[str]) -> list[str]:
         """The lines of what is needed, then the way and the reference; `uses` and `modules` are asked for besides."""
@@ -179,6 +179,7 @@ class _Source:
     def _piece(self, node: ast.stmt) -> _Piece:
         text = "\n".join(self._lines[_first_line(node) - 1 : node.end_lineno])
         if isinstance(node, (ast.Import, ast.ImportFrom)):
+            text = ast.unparse(node)
             names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 return _Piece(set(), set(), text)
@@ -239,6 +240,13 @@ class _Source:
             if id(part) not in decorators
             for n in ast.walk(part)
         )
+
+
+def _apart(node: ast.stmt) -> list[ast.stmt]:
+    """`import torch, kernellab as kl` imports two things, of which one may be needed."""
+    if isinstance(node, ast.Import):
+        return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
+    return [node]
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
