@@ -157,7 +157,7 @@ def test_what_goes_wrong_while_examining_is_passed_on(blend):
     [
         ("falsy_zero", {"options": {"scale": 0.0}}, r"worst difference: [0-9.]+"),
         ("nothing_to_do_returns_input", {"options": {"factor": 1.0}}, r"in the memory of x: True"),
-        ("float32_comes_out", {"dtype": "bfloat16"}, r"(?s)got .* torch.float32 .* should be .* torch.bfloat16"),
+        ("float32_comes_out", {"dtype": "bfloat16"}, r"(?s)got .* torch.float32 .*should be .* torch.bfloat16"),
         ("workspace_never_zeroed", {}, r"worst difference: inf"),
     ],
 )
@@ -183,7 +183,9 @@ def test_gradients_and_errors_have_scripts_too(blend, tmp_path, capsys):
     trial = Trial("search", case, layouts={"x": "every second element"}, of="backward", upstream="expanded")
     fine = {"status": "wrong", "reason": "values: of another way"}
     exec(compile(script(blend, blend["honest"], trial, fine, seed=0, interpreted=False).text, "script", "exec"), {})
-    assert capsys.readouterr().out.splitlines() == ["worst difference: 0.0"] * 2
+    result, *gradients = capsys.readouterr().out.splitlines()
+    assert float(result.removeprefix("worst difference: ")) < 1e-6
+    assert gradients == ["worst difference: 0.0"] * 2
     (tmp_path / "raises.py").write_text(
         "import kernellab as kl\nfrom nearby import limit\n\n@kl.op\ndef f(x):\n    return x + 0\n\n"
         "def cost(x):\n    return kl.Cost()\n\nf.impl('mine')(lambda x: x + 1 / (x.numel() - limit))\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernellab import refusals, tried
+from kernellab import declarable, tried
 from kernellab.checking.battery import Battery, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import GUARDS, Examiner
@@ -40,7 +40,7 @@ def check(
     'ok'
     """
     op, names = _asked(way, reference, impl, {**declaration, **({"dtypes": dtypes} if dtypes else {})})
-    dtypes = refusals.dtypes(op.name, dtypes)
+    dtypes = declarable.dtypes(op.name, dtypes)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     ways = [one for one in op.chosen(names) if _runs(one, where)]
     if not ways:

@@ -20,7 +20,7 @@ BAND = 8192  # elements: as wide as kernellab's bands are for the narrowest dtyp
 _VAST = 1 << 30  # elements from one to the next: memory so wide is left as it is
 
 _LAY = """\
-def {lay}(x, strides, offset=0):  # in the midst of {nothing}
+def {lay}(x, strides, offset=0{more}):  # in the midst of {nothing}
     reach = offset + 1 + sum((n - 1) * s for n, s in zip(x.shape, strides)) if x.numel() else offset
     room = torch.{fill}
     {keep}inside = torch.from_dlpack(room[{band} : {band} + reach])  # whose memory ends where it does
@@ -48,7 +48,7 @@ class _Lines:
         self._called = {name: self._new(name.replace("upstream gradient ", "above_")) for name in self._made}
         self._lay_called, rooms = self._new("lay"), self._new("rooms")
         status, reason = observed["status"], str(observed["reason"])
-        self._scene = Scene(op, trial, status, reason, self._made, self._called, words, rooms)
+        self._scene = Scene(op, trial, status, reason, self._made, self._called, words, self._lay_called, rooms)
         self._laid = False
 
     def write(self) -> list[str]:
@@ -66,8 +66,10 @@ class _Lines:
             nothing = "memory that is not touched"
         rooms, kept = self._scene.rooms, self._scene.keeps_rooms
         head, keep = ([f"{rooms} = []"], f"{rooms}.append(room)\n    ") if kept else ([], "")
-        fill = _FILLS[nothing].format(around=2 * BAND)
-        text = _LAY.format(lay=self._lay_called, nothing=nothing, fill=fill, keep=keep, band=BAND)
+        fill, more = _FILLS[nothing].format(around=2 * BAND), ""
+        if self._scene.surrounded:
+            fill, more = fill.replace("torch.nan", "around"), ", around=torch.nan"
+        text = _LAY.format(lay=self._lay_called, nothing=nothing, fill=fill, keep=keep, band=BAND, more=more)
         return [*head, *text.splitlines()]
 
     def _generator(self, *words: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +44,7 @@ class Scene:
     made: Inputs
     called: Mapping[str, str]
     words: Words
+    lay: str  # what the function that lays out an input is called
     rooms: str  # what the list of the rooms that inputs lie in is called
 
     @property
@@ -55,9 +56,15 @@ class Scene:
     def keeps_rooms(self) -> bool:
         return self.reason.startswith("wrote outside one of its inputs")
 
-    def tensors(self, *, wide: bool = False) -> list[str]:
+    @property
+    def surrounded(self) -> bool:
+        """Whether results differ with what lies around the inputs."""
+        return self.reason.startswith("reads outside its inputs")
+
+    def tensors(self, floats: str = "") -> list[str]:
+        """The op's own inputs; `floats` is written behind those that are of floats."""
         given = [(self.called[name], self.made[name]) for name in self.op.args]
-        return [f"{n}.double()" if wide and t is not None and t.is_floating_point() else n for n, t in given]
+        return [f"{n}{floats}" if t is not None and t.is_floating_point() else n for n, t in given]
 
     def options(self) -> list[str]:
         return [f"{name}={value}" for name, value in self.words.options.items()]
@@ -89,8 +96,8 @@ class _Shown(ABC):
         """The way's call, as an expression."""
 
     @abstractmethod
-    def results(self) -> str:
-        """The same as something to iterate over."""
+    def results(self, *, halved: bool = False) -> str:
+        """The same as something to iterate over; `halved` on other inputs."""
 
     @abstractmethod
     def pairs(self, *, wide: bool) -> tuple[str, str]:
@@ -123,8 +130,10 @@ class _Shown(ABC):
             same = f"{self.got}.untyped_storage().data_ptr() == {x}.untyped_storage().data_ptr()"
             loop = f"for {self.got} in {self.results()}:"
             return [loop, f'    print("the result lies in the memory of {x}:", {same})']
-        if reason.startswith(("not repeatable", "its second call")):
-            return self._twice()
+        if reason.startswith(("not repeatable", "its second call", "its call on other inputs")):
+            return self._twice(self.results(halved=reason.startswith("its call on other inputs")))
+        if scene.surrounded:
+            return self._twice(self.results(), self._in_other_surroundings())
         if scene.keeps_rooms:
             before = self.new("before")
             changed = "int((a.view(torch.uint8) != b.view(torch.uint8)).sum())"
@@ -137,17 +146,25 @@ class _Shown(ABC):
             return [*([self.call()] if scene.trial.call == "twice" else []), f"print({self.call()})"]
         return []
 
-    def _twice(self) -> list[str]:
+    def _twice(self, again: str, between: Iterable[str] = ()) -> list[str]:
         first, kept, second = (self.new(name) for name in ("first", "kept", "second"))
         differ = "int(((b != c) & ~(b.isnan() & c.isnan())).sum())"
         return [
             f"{first} = {self.results()}",
             f"{kept} = [t.clone() for t in {first}]",
-            f"{second} = {self.results()}",
+            *between,
+            f"{second} = {again}",
             f"for {self.got}, b, c in zip({first}, {kept}, {second}):",
             f'    print("values that differ between two calls:", {differ})',
             f'    print("the first result is as it was:", torch.equal({self.got}.nan_to_num(), b.nan_to_num()))',
         ]
+
+    def _in_other_surroundings(self) -> Iterator[str]:
+        """Large numbers, which win where NaN loses a comparison."""
+        for name, t in self.scene.made.items():
+            if t is not None and t.is_floating_point():
+                called, strides = self.scene.called[name], torch.empty(t.shape, device="meta").stride()
+                yield f"{called} = {self.scene.lay}({called}, {strides}, around=6e4)"
 
     def _compared(self) -> list[str]:
         got, want = self.got, self.want
@@ -188,14 +205,15 @@ class _Forward(_Shown):
     def call(self) -> str:
         return self._of(self.scene.words.way)
 
-    def _of(self, function: str, *, wide: bool = False) -> str:
-        return f"{function}({', '.join([*self.scene.tensors(wide=wide), *self.scene.options()])})"
+    def _of(self, function: str, floats: str = "") -> str:
+        return f"{function}({', '.join([*self.scene.tensors(floats), *self.scene.options()])})"
 
-    def results(self) -> str:
-        return f"[{self.call()}]" if self._single else self.call()
+    def results(self, *, halved: bool = False) -> str:
+        call = self._of(self.scene.words.way, " * 0.5" if halved else "")
+        return f"[{call}]" if self._single else call
 
     def pairs(self, *, wide: bool) -> tuple[str, str]:
-        reference = self._of(self.scene.words.reference, wide=wide)
+        reference = self._of(self.scene.words.reference, ".double()" if wide else "")
         if self._single:
             return f"{self.got}, {self.want} = {self.call()}, {reference}", ""
         return f"for {self.got}, {self.want} in zip({self.call()}, {reference}):", "    "
@@ -234,20 +252,20 @@ class _Backward(_Shown):
         twice = self.scene.trial.call == "backward twice"
         how = "materialize_grads=True" + (", retain_graph=True" if twice else "")
         grad = f"torch.autograd.grad([{roots}], {wanted}, above, {how})"
-        return [*found, *([f"    {grad}"] if twice else []), f"    return {grad}"]
+        return [*found, *([f"    {grad}"] if twice else []), f"    return [*(t.detach() for t in results), *{grad}]"]
 
     def call(self) -> str:
         return self._of(self.scene.words.way)
 
-    def _of(self, function: str, *, wide: bool = False) -> str:
-        above = [f"{name}.double()" if wide else name for name in self._above.values()]
-        return f"{self._gradients}({function}, [{', '.join(above)}], {', '.join(self.scene.tensors(wide=wide))})"
+    def _of(self, function: str, floats: str = "") -> str:
+        above = ", ".join(f"{name}{floats}" for name in self._above.values())
+        return f"{self._gradients}({function}, [{above}], {', '.join(self.scene.tensors(floats))})"
 
-    def results(self) -> str:
-        return self.call()
+    def results(self, *, halved: bool = False) -> str:
+        return self._of(self.scene.words.way, " * 0.5" if halved else "")
 
     def pairs(self, *, wide: bool) -> tuple[str, str]:
-        reference = self._of(self.scene.words.reference, wide=wide)
+        reference = self._of(self.scene.words.reference, ".double()" if wide else "")
         return f"for {self.got}, {self.want} in zip({self.call()}, {reference}):", "    "
 
 

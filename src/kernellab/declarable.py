@@ -1,4 +1,4 @@
-"""What a declaration cannot hold: each mistake is refused in a sentence that says what to write instead.
+"""What can be declared: each mistake in a declaration is refused in a sentence that says what to write instead.
 
 Only the form is looked at; whether what is declared is true is for the checks to find out.
 """
