@@ -40,6 +40,8 @@ def main() -> None:
     if any("TRITON_INTERPRET" in told["script"] for told in everything):
         os.environ["TRITON_INTERPRET"] = "1"
         import triton  # noqa: F401  (once, not in every child)
+    torch.use_deterministic_algorithms(True)  # imports a good part of torch: once, too
+    torch.use_deterministic_algorithms(False)
     for told in everything:
         read, write = os.pipe()
         child = os.fork()

@@ -130,7 +130,7 @@ def failing(record: Mapping[str, Any]) -> dict[tuple[str, str], str]:
         (
             one["op"],
             one["impl"],
-        ): f"{len(one['failures'])} of {words.count(one['tried'], 'trial')} in the battery failed"
+        ): f"{len(one['failures'])} of {words.count(one['tried'], 'trial')} failed"
         for one in record["batteries"]
         if one["failures"]
     }
