@@ -321,9 +321,24 @@ def test_kl_check_passes_the_right_and_names_the_wrong():
     assert "layouts" in str(raised.value)
 
 
-def test_kl_check_needs_a_reference_it_can_read():
-    with pytest.raises(UserError, match="plain Python function"):
-        kl.check(lambda x: x * x, torch.square)
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: kl.check(lambda x: x * x, torch.square), "its reference, square, is no plain Python function"),
+        (lambda: kl.check(lambda x: x, lambda x: x, redcues="N"), "op lambda: there is no redcues= .* mean reduces"),
+        (lambda: kl.check(lambda x: x, lambda x: x, dtypes="float32"), r"write dtypes=\['float32'\]"),
+        (lambda: kl.check(lambda x: x), "needs the reference beside the function"),
+        (lambda: kl.check(3, lambda x: x), "what is checked is a function, or an op by itself"),
+        (lambda: kl.check(kl.ops.square, lambda x: x), "takes an op, or a function and its reference"),
+        (lambda: kl.check(kl.ops.square, reduces="N"), r"reduces= is declared with the op, in kl.op\(reduces=…\)"),
+        (lambda: kl.check(kl.ops.square, dtypes="float32"), r"write dtypes=\['float32'\]"),
+        (lambda: kl.check(kl.ops.square, impl=["manual", "tosch"]), "op square has no way 'tosch': did you mean torch"),
+        (lambda: kl.check(kl.ops.square, impl="zzz"), "op square has no way 'zzz': known: compile, cpp"),
+    ],
+)
+def test_kl_check_says_what_it_cannot_do(ask, said):
+    with pytest.raises(UserError, match=said):
+        ask()
 
 
 def test_kl_check_takes_an_op_and_says_what_cannot_run_here():

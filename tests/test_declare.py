@@ -130,9 +130,59 @@ def _plain(x):
     return x
 
 
+def _two(x, i):
+    return x
+
+
+def _optioned(x, *, p=3):
+    return x
+
+
+MN = dict(x=kl.tensor("M N"))
+
+
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
+        (lambda: kl.op(args=MN, reduces=["N"])(_plain), r"op _plain: reduces=\['N'\] is no string: .* reduces='N'"),
+        (lambda: kl.op(args=MN, reduces=3)(_plain), r"op _plain: reduces=3 is no string: .* reduces='N'"),
+        (lambda: kl.op(args=MN, dims=dict(N="J"))(_plain), "dim N is as large as J, which is no dim: known: M, N"),
+        (lambda: kl.op(args=MN, dims=dict(N="M", M="N"))(_plain), "as large as M, which has no size before it"),
+        (lambda: kl.op(args=MN, dims=dict(J="M"))(_plain), "op _plain has no dim J"),
+        (lambda: kl.op(args=MN, dims=dict(N=2.5))(_plain), "dim N is 2.5: write another dim's name, or a whole"),
+        (lambda: kl.op(args=MN, dims=["N"])(_plain), r'dims= is a list: write dims=dict\(Hk="H"\)'),
+        (
+            lambda: kl.op(args=dict(**MN, i=kl.index("M", below="K")))(_two),
+            "op _two: index i is below K, which is no dim: known: M, N",
+        ),
+        (
+            lambda: kl.op(args=dict(**MN, i=kl.index("M", below="N", sentinel="ignore")))(_two),
+            "the sentinel of i is ignore, which is no option: write a number",
+        ),
+        (lambda: kl.op(args=dict(x="M N"))(_plain), r"describes x by 'M N': write x=kl.tensor\('M N'\)"),
+        (lambda: kl.op(args=["x"])(_plain), "op _plain: args= is a list: write args=dict"),
+        (lambda: kl.op(options={"p": 3})(_optioned), r"option p is 3: list its values, p=\[3\]"),
+        (lambda: kl.op(options={"p": "abc"})(_optioned), r"option p is 'abc': list its values, p=\['abc'\]"),
+        (lambda: kl.op(options=["p"])(_optioned), "options= is a list: write options=dict"),
+        (lambda: kl.op(options={"p": []})(_optioned), "option p lists no values"),
+        (
+            lambda: kl.op(dtypes="float32")(_plain),
+            r"op _plain: dtypes='float32' is no list: write dtypes=\['float32'\]",
+        ),
+        (lambda: kl.op(dtypes=["float23"])(_plain), "op _plain: dtypes=: no dtype 'float23': did you mean float32"),
+        (lambda: kl.op(redcues="N")(_plain), "op _plain: there is no redcues= to declare: did you mean reduces"),
+        (lambda: kl.op(where=True)(_plain), "op _plain: where= is True: write a function"),
+        (lambda: kl.op(cost=3)(_plain), "op _plain: cost= is 3: write a function"),
+        (lambda: kl.op(torch.sin), "its reference, sin, is no plain Python function: write one that calls it"),
+        (lambda: kl.op(name="f")(torch.nn.ReLU()), "op f: its reference, a ReLU, is no plain Python function"),
+        (lambda: kl.op(_plain).impl("a", mutates="x"), r"a of _plain: mutates='x' is no list: write mutates=\['x'\]"),
+        (lambda: kl.op(_plain).impl("a", supports=True), "a of _plain: supports= is True: write a function"),
+        (lambda: kl.tensor(2), "2 is not a list of dim names: write them in a string"),
+        (lambda: kl.tensor("M N ..."), r"the dims that `...` stands for come first: write '... N'"),
+        (lambda: kl.optional("N"), r"kl.optional\('N'\): write .* kl.optional\(kl.tensor\('N'\)\)"),
+        (lambda: kl.index("M"), r"kl.index\('M'\): nothing says what .* below: write kl.index\('M', below='V'\)"),
+        (lambda: kl.index("M", below=0), "below=0 is no dim and no size"),
+        (lambda: kl.index("M", below="V", sentinel=0.5), "sentinel=0.5: write a whole number or an option's name"),
         (lambda: kl.op(args=dict(y=kl.tensor("M")))(_plain), "describes y, the function takes x"),
         (lambda: kl.op(options={"mode": ["a"]})(_plain), "not a keyword-only parameter"),
         (lambda: kl.op(reduces="N")(_plain), "has no dim N"),
@@ -180,6 +230,12 @@ def test_more_mistakes_in_a_declaration_are_named():
         op.impl("way")(3)
     with pytest.raises(UserError, match=r'write @f.impl\("name"\)'):
         op.impl(lambda x: x)
+
+
+def test_cases_without_a_dtype_are_of_the_first_that_is_declared():
+    op = kl.op(dtypes=["bfloat16", "float32"], cases=kl.cases(shape=[(4,)]))(_plain)
+    assert [case.dtype for case in op.expand(CaseRequest(), "cpu")] == ["bfloat16"]
+    assert [case.dtype for case in op.expand(CaseRequest(dtypes=["float32"]), "cpu")] == ["float32"]
 
 
 def test_a_dim_that_only_the_cases_have_is_refused():

@@ -18,7 +18,8 @@ ALLOWED = {
     "errors": set(),
     "case": {"errors"},
     "arguments": {"errors", "case"},
-    "declare": {"errors", "case", "arguments"},
+    "declarable": {"errors", "case", "arguments"},
+    "declare": {"errors", "case", "arguments", "declarable"},
     "blame": {"errors"},
     "machine": GROUND | {"launch"},  # the doctor tries a build
     "inputs": GROUND,
@@ -38,7 +39,7 @@ ALLOWED = {
     "machinecode": GROUND,
     "checking": TENSORS,
     "timing": GROUND | PURE | {"inputs", "launch", "memory"},
-    "verify": TENSORS | {"checking", "tried"},
+    "verify": TENSORS | {"checking", "tried", "declarable"},
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS | PURE | {"checking", "timing", "launch", "machinecode", "explaining", "targets", "running"},
     "explaining": {"errors", "machine"},

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from conftest import HERE, klab_env
 
 MUSEUM = HERE / "museum"
-EXHIBITS = {file.stem: file for file in sorted(MUSEUM.glob("*.py")) if file.name != "tour.py"}
+EXHIBITS = {file.stem: file for file in sorted(MUSEUM.glob("*.py")) if file.name not in ("tour.py", "alone.py")}
 CALLS = {
     "repeat": "twice",
     "stream": "on a side stream",
@@ -59,7 +60,7 @@ def heard(process):
 
 @pytest.fixture(scope="module")
 def toured():
-    both = [tour(), tour("--interpreter")]
+    both = [tour("--scripts"), tour("--scripts", "--interpreter")]
     return {(one["exhibit"], one["way"].split("-")[-1]): one for process in both for one in heard(process)}
 
 
@@ -90,6 +91,52 @@ def test_no_right_version_is_accused(toured):
         right = toured[name, "right"]
         assert not right["failures"], (name, right["failures"][:2])
         assert right["tried"] >= 10, name
+
+
+def test_every_script_fails_as_kernellab_saw_it_where_there_is_no_kernellab(toured):
+    made = [one for (_, way), seen in toured.items() if way == "wrong" for one in seen["scripts"]]
+    assert {one["exhibit"] for one in made} == set(on_the_cpu())
+    unseen = [one for one in made if "is seen by kernellab alone" in one["script"]]
+    assert {one["exhibit"] for one in unseen} == {"compiled_in_name_only"}
+    for interpreted in (False, True):
+        scripts = [one for one in made if one not in unseen and ("TRITON_INTERPRET" in one["script"]) is interpreted]
+        done = subprocess.run(
+            [sys.executable, "-P", MUSEUM / "alone.py"],
+            input="\n".join(map(json.dumps, scripts)),
+            capture_output=True,
+            text=True,
+            env=klab_env(OMP_NUM_THREADS="1"),
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        ran = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(ran) == len(scripts)
+        for one in ran:
+            assert_shows(one["reason"], one["printed"], one)
+
+
+def assert_shows(reason, printed, one):
+    """A script prints what a reason says."""
+    if found := re.search(r"at \[[\d, ]*\] (\S+), should be (\S+)", reason):
+        got, want = map(float, found.groups())
+        worst = max(float(number) for number in re.findall(r"worst difference: (\S+)", printed))
+        strange = not (math.isfinite(got) and math.isfinite(want))
+        # A reason is rounded to six digits, and what is read from memory that is nobody's differs from time to time.
+        off = min(abs(got - want), abs(want) or 1) / 2 - 2e-6 * abs(want)
+        assert worst == math.inf if strange else worst >= off, one
+        assert worst > 0, one
+        return
+    shown = {
+        "changed its input": "as it was: False",
+        "returned the memory": "in the memory of x: True",
+        "not repeatable": r"values that differ between two calls: [1-9]",
+        "its second call changed": "the first result is as it was: False",
+        "dtype float32, should be bfloat16": r"got .*float32[^$]*should be .*bfloat16",
+        "wrote outside one of its inputs": r"bytes written around inputs: [1-9]",
+        "torch.library.opcheck": "raised .*OpCheckError",
+        "gradcheck": "raised .*GradcheckError",
+    }
+    (pattern,) = (text for start, text in shown.items() if reason.startswith(start))
+    assert re.search(pattern, printed), one
 
 
 def test_each_kind_of_trial_catches_what_no_other_does(toured):

@@ -11,13 +11,14 @@ from kernellab.verdict import derive
 from test_verdict import result
 
 
-def shown(*results, width=200, terminal=True, stages=("check", "time")):
+def shown(*results, width=200, terminal=True, stages=("check", "time"), trials=()):
     ceilings = {"copy_gbps": 100.0, "matmul_tflops": {"float32": 1.0}}
     record = {
         "results": list(results),
         "machine": {"ceilings": ceilings, "device": "cpu"},
         "stages": list(stages),
         "complete": True,
+        "trials": list(trials),
     }
     out = io.StringIO()
     show(derive(record), Console(file=out, width=width, force_terminal=terminal, color_system=None, highlight=False))
@@ -54,6 +55,44 @@ def test_the_closing_line_answers_in_words():
     assert "3 results right, 1 not right: f liar." in text
     same = shown(timed("manual", 100), timed("torch", 100))
     assert "are equally fast" in same
+
+
+def tried(impl, *statuses):
+    """The trials of a battery."""
+    about = {"op": "f", "impl": impl, "interpreter": False, "reason": "values: 1, should be 2"}
+    trial = {"kind": "sizes", "label": "7 · float32"}
+    return [{**about, "number": n, "trial": trial, "status": status} for n, status in enumerate(statuses)]
+
+
+def checked(impl):
+    one = timed(impl, 1)
+    at = {"dims": one["case"]["dims"], "interpreter": False}
+    return {**one, "times": [], "check": {**one["check"], "checked_at": at}}
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        (
+            [*tried("torch", "ok", "ok"), *tried("mine", "ok", "wrong", "error")],
+            "1 result right, 1 right at the declared case alone: f mine.\n5 trials in the battery, 2 failed: f mine.\n",
+        ),
+        (
+            [*tried("torch", "ok"), *tried("mine", "ok", "unknown")],
+            "2 results right.\n2 trials in the battery, all passed; 1 could not be judged: f mine.\n",
+        ),
+        (
+            [*tried("torch", "unknown"), *tried("mine", "unknown")],
+            "2 results right.\nNo trial of the battery could be judged: f torch, f mine.\n",
+        ),
+        (tried("mine", "outside"), "2 results right.\nNo trial of the battery applies.\n"),
+    ],
+)
+def test_who_fails_the_battery_is_not_called_right(trials, said):
+    text = shown(checked("torch"), checked("mine"), stages=("check", "battery"), trials=trials)
+    assert text.endswith(said)
+    assert ("right at the declared case, error 0.5" in text) is ("failed" in said)
+    assert ("; 2 of 3 trials failed" in text) is ("failed" in said)
 
 
 def test_a_lead_that_is_not_resolved_is_not_claimed():

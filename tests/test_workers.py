@@ -405,3 +405,15 @@ def test_ways_that_go_for_the_tool_itself_get_nowhere(klab):
     strict = json.loads(again.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert {r["derived"]["status"] for r in strict["results"]} == {"ok"}
     assert time.monotonic() - began < 60  # the forked child did not hold up the timing lock or the end
+
+
+def test_a_where_that_hangs_in_the_battery_is_named_with_its_case(klab, tmp_path):
+    (tmp_path / "hangs.py").write_text(
+        "import time\nimport kernellab as kl\n\n\n"
+        "@kl.op(cases=kl.cases(shape=[(8, 8)]), where=lambda c: c.shape != (33,) or time.sleep(1e5))\n"
+        "def f(x):\n    return x * 2\n"
+    )
+    ran = klab("check", "hangs.py", "--impl", "manual", "--quick", "--timeout", "1")
+    assert ran.code == 3
+    assert "not judged (manual 1): the op's where= at 33 · float32: no end within 5 s" in ran.out
+    assert "No trial of the battery could be judged: f manual." in ran.out

@@ -29,22 +29,31 @@ def tensor(dims: str) -> Arg:
     return Arg(_dims(dims))
 
 
-def index(dims: str, *, below: str | int, sentinel: str | int | None = None) -> Arg:
+def index(dims: str, *, below: str | int | None = None, sentinel: str | int | None = None) -> Arg:
     """An int64 tensor of valid indices below a dim or a number; `sentinel` is mixed in."""
+    if isinstance(below, bool) or not isinstance(below, (str, int)) or (isinstance(below, int) and below < 1):
+        said = "nothing says what its indices are below" if below is None else f"below={below!r} is no dim and no size"
+        raise UserError(f"kl.index({dims!r}): {said}: write kl.index({dims!r}, below='V')")
+    if isinstance(sentinel, bool) or not isinstance(sentinel, (str, int, type(None))):
+        raise UserError(f"kl.index({dims!r}): sentinel={sentinel!r}: write a whole number or an option's name")
     return Arg(_dims(dims), below, sentinel)
 
 
 def optional(arg: Arg) -> Arg:
     """A tensor that may be None. Whether it is given is a yes/no option of the same name."""
+    if not isinstance(arg, Arg):
+        raise UserError(f"kl.optional({arg!r}): write which tensor may be left out, kl.optional(kl.tensor('N'))")
     return Arg(arg.dims, arg.below, arg.sentinel, optional=True)
 
 
 def _dims(text: str) -> tuple[str, ...]:
+    if not isinstance(text, str):
+        raise UserError(f"{text!r} is not a list of dim names: write them in a string, for example 'M V'")
     names = tuple(text.split())
-    for at, name in enumerate(names):
-        if name == ELLIPSIS and at == 0:
-            continue
-        if not name.isidentifier():
+    if ELLIPSIS in names[1:]:
+        raise UserError(f"{text!r}: the dims that `...` stands for come first: write '... N'")
+    for name in names:
+        if name != ELLIPSIS and not name.isidentifier():
             raise UserError(f"{text!r} is not a list of dim names: write names apart, for example 'M V'")
     return names
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernellab import declarable
 from kernellab.arguments import Arg, Cost, index, optional, tensor
 from kernellab.case import (
     ELLIPSIS,
@@ -161,22 +162,22 @@ class Op:
         manual: bool = True,
     ) -> None:
         self.reference = reference
-        self.name = name or reference.__name__
-        if not isinstance(self.name, str):
-            raise UserError(f"an op cannot be named {name!r}: its name is a string")
+        self.name = declarable.name_of(name, reference)
+        for what, value in (("where", where), ("cost", cost), ("grad_cost", grad_cost)):
+            declarable.function(f"op {self.name}", what, value)
         if cases is not None and not isinstance(cases, CaseTable):
             raise UserError(f"op {self.name}: cases= is a {type(cases).__name__}: write cases=kl.cases(shape=…)")
         self.doc = inspect.getdoc(reference) or ""
         self.file = Path(inspect.getsourcefile(reference) or "<unknown>")
         self.where = where
-        self.reduces = tuple(reduces.split())
         self.cost = cost
         self.grad_cost = grad_cost
         self.default_cases = cases
         declared = cases.dtypes if cases is not None else ()
-        self.dtypes = tuple(dict.fromkeys(parse_dtype(t) for t in dtypes or declared or ("float32",)))
+        self.dtypes = declarable.dtypes(self.name, dtypes or declared or ("float32",))
         self._read_signature(args, options)
-        self._order_dims(dims or {})
+        self._order_dims({} if dims is None else dims, reduces)
+        declarable.indices(self.name, self.args, self.dims, self.options)
         self.impls: dict[str, Impl] = {}
         if manual:
             self._add("manual", reference)
@@ -185,20 +186,16 @@ class Op:
     def _read_signature(self, args: Mapping[str, Arg] | None, options: Mapping[str, Sequence[Any]] | None) -> None:
         parameters = inspect.signature(self.reference).parameters.values()
         tensors = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        keywords = declarable.keywords_of(self.reference)
         if not tensors:
             raise UserError(f"op {self.name} takes no tensor: its positional parameters are its inputs")
-        self.args = dict(args) if args is not None else dict.fromkeys(tensors, Arg((ELLIPSIS,)))
+        everything = dict.fromkeys(tensors, Arg((ELLIPSIS,)))
+        self.args = declarable.described(self.name, everything if args is None else args)
         if list(self.args) != tensors:
             raise UserError(
                 f"op {self.name}: args= describes {', '.join(self.args)}, the function takes {', '.join(tensors)}"
             )
-        self.options = {k: list(v) for k, v in (options or {}).items()}
-        for option, values in self.options.items():
-            if option not in keywords:
-                raise UserError(f"op {self.name}: option {option} is not a keyword-only parameter of the function")
-            if not values:
-                raise UserError(f"op {self.name}: option {option} lists no values")
+        self.options = declarable.listed(self.name, {} if options is None else options, keywords)
         # An optional tensor is given or not: one more option, absent first.
         self.given = {n: [False, True] for n, a in self.args.items() if a.optional}
         combinations = math.prod(len(values) for values in self.all_options().values())
@@ -208,12 +205,10 @@ class Op:
                 f"check tries every one: at most {_MOST_COMBINATIONS}"
             )
 
-    def _order_dims(self, defaults: Mapping[str, str | int]) -> None:
+    def _order_dims(self, defaults: Mapping[str, str | int], reduces: str) -> None:
         seen = dict.fromkeys(d for arg in self.args.values() for d in arg.dims)
-        for dim in (*defaults, *self.reduces):
-            if dim not in seen:
-                raise UserError(f"op {self.name} has no dim {dim}: {nearest(dim, seen)}")
-        self.dim_defaults = dict(defaults)
+        self.reduces = declarable.reduced(self.name, reduces, seen)
+        self.dim_defaults = declarable.sized(self.name, defaults, seen)
         self.free_dims = tuple(d for d in seen if d not in defaults)
         self.dims = (*self.free_dims, *(d for d in seen if d in defaults))
 
@@ -235,9 +230,11 @@ class Op:
             raise UserError(f'an implementation of {self.name} has no name: write @{self.name}.impl("name")')
         if name in self.impls:
             raise UserError(f"op {self.name} already has an implementation named {name}: give this one another name")
-        for arg in mutates:
+        whose = f"implementation {name} of {self.name}"
+        declarable.function(whose, "supports", supports)
+        for arg in declarable.names(whose, "mutates", mutates, next(iter(self.args))):
             if arg not in self.args:
-                raise UserError(f"implementation {name} of {self.name} mutates {arg}: {nearest(arg, self.args)}")
+                raise UserError(f"{whose} mutates {arg}: {nearest(arg, self.args)}")
 
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
             self._add(
@@ -315,7 +312,7 @@ class Op:
         table = dict(self.default_cases.on(device)) if self.default_cases else {}
         if request.quick:  # the smallest honest run: the first of everything
             table = {k: v[:1] for k, v in table.items()}
-        dtypes = [parse_dtype(t) for t in request.dtypes or table.pop("dtype", ["float32"])]
+        dtypes = [parse_dtype(t) for t in request.dtypes or table.get("dtype", self.dtypes[:1])]
         table.pop("dtype", None)
         expanded = []
         for dims in self._bindings(request, table):
@@ -415,11 +412,18 @@ def collecting() -> Iterator[dict[str, Op]]:
         _collectors.remove(found)
 
 
+def declared(reference: Callable[..., Any], declaration: Mapping[str, Any]) -> Op:
+    """An op that no file is asked for."""
+    called = str(declaration.get("name") or getattr(reference, "__name__", "?"))
+    declarable.known(called, declaration, declarable.keywords_of(Op.__init__))
+    return Op(reference, **declaration)
+
+
 def op(reference: Callable[..., Any] | None = None, /, **declaration: Any) -> Any:
     """Declare an op: `@kl.op` or `@kl.op(cases=…, options=…)` above its plain PyTorch reference."""
 
     def declare(fn: Callable[..., Any]) -> Op:
-        made = Op(fn, **declaration)
+        made = declared(fn, declaration)
         if _collectors:
             if made.name in _collectors[-1]:
                 raise UserError(f"two ops are named {made.name}: give one of them another name")

@@ -37,8 +37,10 @@ def _summary(trials: Sequence[Trial]) -> dict[str, Any]:
         count = kinds.setdefault(t["trial"]["kind"], {"tried": 0, "passed": 0})
         count["tried"] += 1
         count["passed"] += t["status"] == "ok"
+    # A way that was tried with nothing is not right for want of failures.
+    nothing = "unknown" if any(t["status"] == "unknown" for t in trials) else "skipped"
     return {
-        "status": next((s for s in _BY_GRAVITY if s in statuses), "ok" if tried else "skipped"),
+        "status": next((s for s in _BY_GRAVITY if s in statuses), "ok" if tried else nothing),
         "interpreter": any(t["interpreter"] for t in trials),
         "tried": len(tried),
         "passed": len(tried) - len(failures),

@@ -184,10 +184,10 @@ def _why_untimed(result: Result) -> dict[str, str]:
 def exit_code(record: Mapping[str, Any]) -> int:
     """0 all is well, 1 something is wrong, 3 cannot tell. Of a record with its verdicts."""
     statuses = {r["derived"]["status"] for r in record["results"]}
-    tools = {one["status"] for one in record["sanitized"]}
-    if (statuses | tools | {one["status"] for one in record["batteries"]}) & BAD:
+    others = {one["status"] for one in (*record["sanitized"], *record["batteries"])}
+    if (statuses | others) & BAD:
         return 1
-    if "unknown" in statuses | tools or not statuses & {"ok"}:
+    if "unknown" in statuses | others or not statuses & {"ok"}:
         return 3
     return 0
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from kernellab import tried
+from kernellab import declarable, tried
 from kernellab.checking.battery import Battery, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import GUARDS, Examiner
 from kernellab.checking.sure import surely
-from kernellab.declare import Impl, Op
-from kernellab.errors import UserError
+from kernellab.declare import Impl, Op, declared, matching
+from kernellab.errors import UserError, nearest
 
 Trials = list[dict[str, Any]]
 
@@ -41,7 +41,8 @@ def check(
     >>> check(lambda x: x * x, lambda x: x.square(), quick=True)[0]["status"]
     'ok'
     """
-    op, names = _asked(way, reference, impl, {**declaration, "dtypes": tuple(dtypes)})
+    op, names = _asked(way, reference, impl, {**declaration, **({"dtypes": dtypes} if dtypes else {})})
+    dtypes = declarable.dtypes(op.name, dtypes)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     ways = [one for one in op.chosen(names) if _runs(one, where)]
     if not ways:
@@ -88,13 +89,18 @@ def _asked(
     if isinstance(way, Op):
         if reference is not None:
             raise UserError("kl.check takes an op, or a function and its reference")
-        return way, [impl] if isinstance(impl, str) else list(impl)
+        for word in set(declaration) - {"dtypes"}:
+            raise UserError(f"kl.check({way.name}): {word}= is declared with the op, in kl.op({word}=…)")
+        names = [impl] if isinstance(impl, str) else list(impl)
+        for name in names:
+            if not matching(name, way.impls):
+                raise UserError(f"op {way.name} has no way {name!r}: {nearest(name, way.impls)}")
+        return way, names
     if reference is None:
         raise UserError("kl.check needs the reference beside the function: kl.check(mine, reference)")
-    try:
-        op = Op(reference, name=getattr(reference, "__name__", "reference").strip("<>"), **declaration)
-    except (TypeError, ValueError):
-        raise UserError("kl.check: the reference must be a plain Python function, not a built-in one") from None
+    if not callable(way):
+        raise UserError(f"kl.check({way!r}, …): what is checked is a function, or an op by itself: kl.check(op)")
+    op = declared(reference, {"name": getattr(reference, "__name__", "reference").strip("<>"), **declaration})
     name = getattr(way, "__name__", "way").strip("<>")
     name = name if name not in op.impls else f"{name}-checked"
     op.impl(name)(way)
@@ -118,4 +124,4 @@ def _why_not(op: Op, names: list[str], device: torch.device) -> list[str]:
             said.append(f"{way.name} needs a GPU, or TRITON_INTERPRET=1 set before triton is imported")
         else:
             said.append(f"{way.name}: {way.kind.obstacle(device.type)}")
-    return said or ["no such way"]
+    return said

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--interpreter", action="store_true")
     parser.add_argument("--quick", action="store_true", help="the small battery, where it catches the wrong way")
+    parser.add_argument("--scripts", action="store_true", help="with what reproduces a failure of each sort")
     args = parser.parse_args()
     if args.interpreter:
         from kernellab.checking.interpreter import prepare
@@ -38,7 +40,7 @@ def main() -> None:
     from kernellab.verify import run
 
     device = torch.device(args.device)
-    every = sorted(file.stem for file in HERE.glob("*.py") if file.name != "tour.py")
+    every = sorted(file.stem for file in HERE.glob("*.py") if file.name not in ("tour.py", "alone.py"))
     for asked in args.exhibits or every:
         name, _, without = asked.partition(":")
         began = time.monotonic()
@@ -55,6 +57,8 @@ def main() -> None:
             mine = [one for one in found if one["impl"] == way.name]
             said = {"exhibit": name, "without": without, "way": way.name, "tried": len(mine)}
             failures = [told(one, op) for one in mine if failed(one)]
+            if args.scripts:
+                said["scripts"] = scripts(op, way, [one for one in mine if failed(one)], args.interpreter)
             took_s = round(time.monotonic() - began, 1)
             print(json.dumps({**said, "failures": failures, "took_s": took_s}), flush=True)
 
@@ -80,6 +84,24 @@ def told(one: dict, op: Any) -> dict:
 
 def _rank(dims: Mapping[str, Any]) -> int:
     return len(dims.get(ELLIPSIS, ()))
+
+
+def scripts(op: Any, way: Any, failures: list[dict], interpreted: bool) -> list[dict]:
+    """What reproduces a failure of each sort without kernellab."""
+    from kernellab.checking.reproduce import script
+    from kernellab.checking.trial import Trial
+
+    sorts = {}
+    for one in failures:
+        trial = one["trial"]
+        sort = trial["of"], one["status"], re.sub("[^a-z ]", "", one["reason"])[:20]
+        sorts.setdefault(sort, one)
+    found = []
+    for one in sorts.values():
+        made = script(op, way, Trial.from_json(one["trial"], op), one, seed=0, interpreted=interpreted)
+        told = {"status": one["status"], "reason": one["reason"], "trial": one["trial"]["label"]}
+        found.append({"exhibit": op.file.stem, **told, "script": made.text})
+    return found
 
 
 if __name__ == "__main__":

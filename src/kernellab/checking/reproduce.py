@@ -15,6 +15,8 @@ from typing import Any
 
 from kernellab.blame import PACKAGE
 from kernellab.checking import plain
+from kernellab.checking.shown import Words
+from kernellab.checking.spelled import Names, literal, looked_up, spell
 from kernellab.checking.trial import Trial
 from kernellab.declare import Compiled, Impl, Op
 
@@ -31,15 +33,32 @@ class Script:
 
 def script(op: Op, impl: Impl, trial: Trial, observed: dict[str, Any], *, seed: int, interpreted: bool) -> Script:
     """What reproduces a trial's failure on its own."""
-    lines = plain.lines(op, trial, observed, seed)
-    head = [f"# {op.name} {impl.name} at {trial.label}", f"# {observed['status']}: {observed['reason']}"]
+    said = (f"{op.name} {impl.name} at {trial.label}", f"{observed['status']}: {observed['reason']}")
+    head = [f"# {' '.join(text.split())}" for text in said]
     if interpreted:
         head += ["import os", "", 'os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported']
     try:
-        functions = _Source(op).copied(impl)
+        functions, options = _copied(op, impl, trial)
     except _Needed as needed:
-        functions = [f"# kernellab is needed: {needed}", *_loaded(op, impl)]
-    return Script(lines, "\n".join([*head, *functions, "", "", *lines, ""]))
+        functions, options = [f"# kernellab is needed: {needed}", *_loaded(op, impl)], _from_the_op(op, trial)
+    names = Names(looked_up("\n".join([*head, *functions])))
+    words = Words(names, options, names.new("way"), names.new("reference"))
+    lines = plain.lines(op, trial, observed, seed, words)
+    *above, called = functions
+    above.append(f"{words.way}, {words.reference} = {called}")
+    return Script(lines, "\n".join([*head, *above, "", "", *lines, ""]))
+
+
+# Options -----------------------------------------------------------------------------------------------
+
+
+def _from_the_op(op: Op, trial: Trial) -> dict[str, str]:
+    """Where the op itself is there: what has no literal is taken from its declaration."""
+    found = {}
+    for name, value in op.call_options(trial.case).items():
+        places = (at for at, declared in enumerate(op.options[name]) if declared is value)
+        found[name] = literal(value) or f"op.options[{name!r}][{next(places, 0)}]"
+    return found
 
 
 # The functions -----------------------------------------------------------------------------------------
@@ -62,8 +81,22 @@ def _loaded(op: Op, impl: Impl) -> list[str]:
         "from kernellab.targets import Target, load",
         "",
         f"op = load({target})[{op.name!r}]",
-        f"way, reference = op[{impl.name!r}], op.reference",
+        f"op[{impl.name!r}], op.reference",
     ]
+
+
+def _copied(op: Op, impl: Impl, trial: Trial) -> tuple[list[str], dict[str, str]]:
+    """What is copied from the op's file, the last line being the two functions, and the options of the call."""
+    source = _Source(op)
+    beside = getattr(op.reference, "__globals__", {})
+    spelled = {name: spell(value, beside) for name, value in op.call_options(trial.case).items()}
+    for name, one in spelled.items():
+        if one is None:
+            raise _Needed(f"the value of {name} has no name in the op's file")
+    known = {name: one for name, one in spelled.items() if one is not None}
+    uses = {used for one in known.values() for used in one.uses}
+    modules = sorted({module for one in known.values() for module in one.modules})
+    return source.copied(impl, uses, modules), {name: one.text for name, one in known.items()}
 
 
 @dataclass
@@ -93,18 +126,19 @@ class _Source:
         self._op, self._lines = op, self._text.splitlines()
         self._kernellab = {name for node in tree.body for name in _kernellab_names(node)}
         self._ops: set[str] = set()
-        self._pieces = [self._piece(node) for node in tree.body]
+        self._pieces = [self._piece(one) for node in tree.body for one in _apart(node)]
 
-    def copied(self, impl: Impl) -> list[str]:
-        """The lines of what is needed, then `way` and `reference`."""
+    def copied(self, impl: Impl, uses: set[str], modules: list[str]) -> list[str]:
+        """The lines of what is needed, then the way and the reference; `uses` and `modules` are asked for besides."""
         reference = getattr(self._op.reference, "__name__", "")
         way = self._way(impl, reference)
         if not any(reference in piece.binds for piece in self._pieces):
             raise _Needed("the reference is not a function of the op's file")
-        wanted = {reference, *_names(ast.parse(way))}
+        wanted = {reference, *uses, *_names(ast.parse(way))}
         kept: list[_Piece] = []
         while True:
-            more = [p for p in self._pieces if p not in kept and (p.binds & wanted or (p.acts and p.uses & wanted))]
+            fresh = [piece for piece in self._pieces if piece not in kept]
+            more = [p for p in fresh if p.binds & {"*", *wanted} or (p.acts and p.uses & wanted)]
             if not more:
                 break
             kept += more
@@ -116,10 +150,11 @@ class _Source:
         if any(self._stands_beside(name) for piece in kept for name in piece.modules):
             folder = str(self._op.file.parent.resolve())
             lines = ["import sys", "", *lines, "", f"sys.path.append({folder!r})  # modules beside the op's file"]
+        lines += [f"import {module}" for module in modules]
         for piece in self._pieces:
             if piece in kept and piece.text != "import torch":
                 lines += ["", *piece.text.splitlines()] if "\n" in piece.text else [piece.text]
-        return [*lines, "", f"way, reference = {way}, {reference}"]
+        return [*lines, "", f"{way}, {reference}"]
 
     def _way(self, impl: Impl, reference: str) -> str:
         if impl.name == "manual":
@@ -144,6 +179,7 @@ class _Source:
     def _piece(self, node: ast.stmt) -> _Piece:
         text = "\n".join(self._lines[_first_line(node) - 1 : node.end_lineno])
         if isinstance(node, (ast.Import, ast.ImportFrom)):
+            text = ast.unparse(node)
             names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 return _Piece(set(), set(), text)
@@ -157,7 +193,7 @@ class _Source:
             called = f"{_identifier(op)}_{_identifier(name)}"
             text = f"{called} = {ast.get_source_segment(self._text, value)}"
             return self._made({called}, value, text, ways={(op, name): called})
-        bound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        bound = {name for part in ast.walk(node) for name in _bound(part)}
         piece = self._made(bound, node, text)
         main = isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
         piece.acts = not (isinstance(node, (ast.Assign, ast.AnnAssign)) or main or piece.kernellab)
@@ -204,6 +240,23 @@ class _Source:
             if id(part) not in decorators
             for n in ast.walk(part)
         )
+
+
+def _apart(node: ast.stmt) -> list[ast.stmt]:
+    """`import torch, kernellab as kl` imports two things, of which one may be needed."""
+    if isinstance(node, ast.Import):
+        return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
+    return [node]
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """The names a node binds, those inside `if` and `try` too."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, _DEFINITIONS):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
 
 
 def _kernellab_names(node: ast.stmt) -> Iterator[str]:

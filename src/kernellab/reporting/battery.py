@@ -124,16 +124,34 @@ def _told_once(found: list[dict[str, Any]]) -> list[Text]:
     return lines
 
 
+def failing(record: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """What is to be said of a way, by op and name, that is right where it was declared and fails in the battery."""
+    return {
+        (
+            one["op"],
+            one["impl"],
+        ): f"{len(one['failures'])} of {words.count(one['tried'], 'trial')} failed"
+        for one in record["batteries"]
+        if one["failures"]
+    }
+
+
 def closing(record: Mapping[str, Any]) -> list[str]:
-    """How much was tried in all, and who failed."""
+    """How much was tried in all, who failed, and of whom nothing can be told."""
     found = record["batteries"]
     if not found:
         return []
     tried = sum(one["tried"] for one in found)
-    failed = [one for one in found if one["failures"]]
-    said = f"{words.count(tried, 'trial')} in the battery"
-    if not failed:
-        return [said + ", all passed."]
-    count = sum(len(one["failures"]) for one in failed)
-    names = ", ".join(f"{one['op']} {one['impl']}" for one in failed)
-    return [f"{said}, {count} failed: {names}."]
+    failures = {_name(one): len(one["failures"]) for one in found if one["failures"]}
+    unjudged = {_name(one): sum(one["unknown"].values()) for one in found if one["unknown"]}
+    said = [f"{words.count(tried, 'trial')} in the battery, all passed"] if tried else []
+    if failures:
+        said = [f"{words.count(tried, 'trial')} in the battery, {sum(failures.values())} failed: {', '.join(failures)}"]
+    if unjudged:
+        count = str(sum(unjudged.values())) if tried else "No trial of the battery"
+        said.append(f"{count} could {'not ' if tried else ''}be judged: {', '.join(unjudged)}")
+    return ["; ".join(said or ["No trial of the battery applies"]) + "."]
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    return f"{one['op']} {one['impl']}"

@@ -158,7 +158,7 @@ def _show_group(group: list[Mapping[str, Any]], record: Mapping[str, Any], out: 
     for result in group:
         head = f" {result['impl']:<{widest}}  "
         if result["impl"] not in shown:
-            _print_line(out, head, _said(result, "time" in record["stages"]))
+            _print_line(out, head, _said(result, record))
         failed = [f"{e['timer']} timer: {e['status']}: {e['reason']}" for e in verdict.faults(result)]
         notes = failed if result["derived"]["status"] == "ok" else []
         gradients = result.get("gradients") or {}
@@ -242,11 +242,15 @@ def _print_line(out: Console, head: str, said: Text) -> None:
     out.print(line)
 
 
-def _said(result: Mapping[str, Any], timing: bool) -> Text:
+def _said(result: Mapping[str, Any], record: Mapping[str, Any]) -> Text:
     """What there is to say of a way that has no place in the table."""
     status, reason = result["derived"]["status"], result["derived"]["reason"]
     if status == "ok":
-        return Text(_right(result["check"], result["case"], result["impl"], timing))
+        failed = battery.failing(record).get((result["op"], result["impl"]))
+        right = _right(result["check"], result["case"], result["impl"], "time" in record["stages"])
+        if failed is None:
+            return Text(right)
+        return Text.assemble(right.replace("right", "right at the declared case", 1), (f"; {failed}", "bold red"))
     if status in _BAD:
         return Text.assemble((f"{'cannot tell' if status == 'unknown' else status}: ", "bold red"), str(reason))
     return Text(f"{status}: {reason}", style="dim")
@@ -282,20 +286,27 @@ def closing(record: Mapping[str, Any]) -> list[str]:
         if len(found.sizes) > sweep.COMPACT:
             lines += sweep.closing(found)
     statuses = [r["derived"]["status"] for r in record["results"]]
-    right, skipped = statuses.count("ok"), statuses.count("skipped")
+    failing = battery.failing(record)
+    here_only = [r for r in record["results"] if r["derived"]["status"] == "ok" and (r["op"], r["impl"]) in failing]
+    right, skipped = statuses.count("ok") - len(here_only), statuses.count("skipped")
     bad = [r for r in record["results"] if r["derived"]["status"] in _BAD]
     summary = f"{words.count(right, 'result')} right"
     if skipped:
         summary += f", {skipped} skipped"
+    if here_only:
+        summary += f", {len(here_only)} right at the declared case alone: {_named(here_only)}"
     if bad:
-        culprits: dict[str, dict[str, None]] = {}
-        for r in bad:
-            culprits.setdefault(r["op"], {})[r["impl"]] = None
-        named = "; ".join(f"{op} {', '.join(impls)}" for op, impls in culprits.items())
-        summary += f", {len(bad)} not right: {named}"
+        summary += f", {len(bad)} not right: {_named(bad)}"
     if not record["complete"]:
         summary += "; the run did not finish"
     return [*lines, summary + "."]
+
+
+def _named(results: list[Mapping[str, Any]]) -> str:
+    by_op: dict[str, dict[str, None]] = {}
+    for r in results:
+        by_op.setdefault(r["op"], {})[r["impl"]] = None
+    return "; ".join(f"{op} {', '.join(impls)}" for op, impls in by_op.items())
 
 
 def _winner(group: list[Mapping[str, Any]]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import itertools
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from kernellab.blame import explain
+from kernellab.case import Case
 from kernellab.checking.battery import Battery, defined, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import Examiner
@@ -34,6 +36,7 @@ class BatteryWork:
         interpreted: bool,
         distrusted: frozenset[str],
     ) -> None:
+        op = _announced(op, channel)
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
         self._examiner = Examiner(op, seed=seed, device=device, running=channel.running, distrusted=distrusted)
 
@@ -120,3 +123,19 @@ class BatteryWork:
             except Exception as error:  # a failure without its script is a failure still
                 told["script"] = [f"# no script: {explain(error)}"]
         self.channel.send("search", impl=name, **told)
+
+
+def _announced(op: Op, channel: Channel) -> Op:
+    """The op with a where= that says at which case it is asked: it may not come back."""
+    asked = op.where
+    if asked is None:
+        return op
+
+    def where(case: Case) -> bool:
+        trial = Trial("declared", case)
+        with channel.running(None, "where", trial={**trial.to_json(), "label": trial.label}):
+            return asked(case)
+
+    announced = copy.copy(op)
+    announced.where = where
+    return announced

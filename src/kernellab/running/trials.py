@@ -22,6 +22,7 @@ class Trials:
     def __init__(self, op: str, post: Post, settings: Settings, journal: Journal, failures: Failures) -> None:
         self.op, self.post, self.settings, self.journal, self.failures = op, post, settings, journal, failures
         self._trying: Event | None = None
+        self._asked: Event | None = None  # the op's where=, about a case
         self._blamed: set[str] = set()  # the yardstick, when it took a worker down
         self._unanswered = 0  # workers the reference took down
 
@@ -46,6 +47,7 @@ class Trials:
             whole = lost is None and not any(self._stopped(n) for n in left)
             if (
                 whole
+                or (lost is not None and lost.phase == "where")
                 or self._unanswered == _PATIENCE
                 or not any(self._done(n, -len(stored[n])) > before[n] for n in left)
             ):
@@ -87,6 +89,8 @@ class Trials:
     def _observe(self, event: Event, heard: Callable[[Event], None]) -> None:
         if event["event"] == "begin" and event["phase"] in ("try", "search"):
             self._trying = event
+        elif event["event"] == "begin" and event["phase"] == "where":
+            self._asked = event
         elif event["event"] == "trial":
             self._write(event)
         elif event["event"] == "search":
@@ -96,6 +100,12 @@ class Trials:
         heard(event)
 
     def _lost(self, lost: Lost, names: list[str]) -> None:
+        if lost.phase == "where" and self._asked is not None:
+            for name in names:
+                told = {"impl": name, "number": self._done(name), "trial": self._asked["trial"]}
+                reason = f"the op's where= at {self._asked['trial']['label']}: {lost.reason}"
+                self._write({**told, "status": "unknown", "reason": reason})
+            return
         if self._trying is None:
             return
         told = {k: self._trying[k] for k in ("impl", "number", "trial")}

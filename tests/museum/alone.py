@@ -1,0 +1,61 @@
+"""Runs scripts where there is no kernellab: JSON lines of {"script": …} in, the same with what they printed out.
+
+Each in a process of its own, forked from one that has imported torch: what a script leaves behind ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import runpy
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+
+
+def printed(text: str) -> str:
+    """What a script prints; of an exception, its last line."""
+    out = io.StringIO()
+    if "# kernellab is needed" not in text:
+        sys.modules["kernellab"] = None  # type: ignore[assignment]
+    with contextlib.redirect_stdout(out):
+        try:
+            with tempfile.TemporaryDirectory() as folder:  # Triton's interpreter reads a kernel's source from its file
+                file = Path(folder) / "alone.py"
+                file.write_text(text)
+                runpy.run_path(str(file), run_name="__main__")
+        except Exception as error:
+            print("raised", "".join(traceback.format_exception_only(error)).strip())
+    return out.getvalue()
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    everything = [json.loads(line) for line in sys.stdin]
+    if any("TRITON_INTERPRET" in told["script"] for told in everything):
+        os.environ["TRITON_INTERPRET"] = "1"
+        import triton  # noqa: F401  (once, not in every child)
+    torch.use_deterministic_algorithms(True)  # imports a good part of torch: once, too
+    torch.use_deterministic_algorithms(False)
+    for told in everything:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            with os.fdopen(write, "w") as answer:
+                answer.write(printed(told["script"]))
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as answer:
+            told["printed"] = answer.read()
+        os.waitpid(child, 0)
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()
