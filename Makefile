@@ -30,7 +30,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2 --dist loadgroup
 	$(BIN)/pytest -m "clocked and not gpu"
 	$(MAKE) --no-print-directory bare
 

@@ -12,6 +12,8 @@ import pytest
 
 from conftest import HERE, klab_env
 
+pytestmark = pytest.mark.xdist_group("museum")  # one tour serves all
+
 MUSEUM = HERE / "museum"
 EXHIBITS = {file.stem: file for file in sorted(MUSEUM.glob("*.py")) if file.name not in ("tour.py", "alone.py")}
 CALLS = {

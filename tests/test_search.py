@@ -77,7 +77,7 @@ def test_a_mistake_is_found_shrunk_and_reproduced_alone(blend, tmp_path):
     assert len(made.lines) <= 12
     assert all(len(line) <= 120 for line in made.lines)
     done = run_alone(made.text, tmp_path)
-    assert float(re.search(r"worst difference: (\S+)", done.stdout)[1]) > 0.1, done.stderr
+    assert float(re.search(r"worst difference: (\S+)", done.stdout)[1]) > 1e-3, done.stderr
 
 
 def test_the_same_seed_draws_the_same(blend):
