@@ -23,7 +23,7 @@ class Spot:
 
     def __init__(self, truth: Truth, *, rowwise: bool, generator: torch.Generator) -> None:
         self.aliases = truth.aliases
-        timed = slice(truth.results, None)  # a timed backward pass returns gradients alone
+        timed = slice(truth.results if truth.leaves else 0, None)  # a timed backward pass returns gradients alone
         self._like = tuple(torch.empty_like(t, device="meta") for t in truth.peer[timed])
         self._places, self._low, self._high, self._known = [], [], [], []
         errors = zip(truth.peer_errors[timed], truth.manual_errors[timed], strict=True)

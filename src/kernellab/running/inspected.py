@@ -157,7 +157,7 @@ class Inspector:
         results, leaves, _ = pass_of(of).graph(self.op, impl, inputs, case)
         if of == "backward":
             launches.clear()
-        above = [torch.empty(r.shape, dtype=r.dtype, device="meta") for r in results if r.is_floating_point()]
+        above = [torch.empty(r.shape, dtype=r.dtype, device="meta") if r.is_floating_point() else None for r in results]
         gradients(results, leaves, above)
 
     # Reading -------------------------------------------------------------------------------------------
