@@ -82,6 +82,8 @@ def test_the_page_is_whole_escaped_and_needs_nothing_else(klab, tmp_path):
     (tmp_path / "a<i>b.ptx").write_text(nasty)
     seen = klab("inspect", "a<i>b.ptx", "--html", "out.html")
     assert seen.code == 0
+    nowhere = klab("inspect", "a<i>b.ptx", "--html", "nowhere/out.html")
+    assert (nowhere.code, "--html nowhere/out.html cannot be written" in nowhere.err) == (2, True)
     page = (tmp_path / "out.html").read_text()
     reader = Reader()
     reader.feed(page)

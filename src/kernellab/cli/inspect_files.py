@@ -99,12 +99,14 @@ def _print_json(args: argparse.Namespace, listings: list[Listing]) -> int:
 
 
 def _write_page(listings: list[Listing], path: Path) -> None:
+    from kernellab.cli.options import write_to
     from kernellab.reporting.code_html import page
 
     if len(listings) != 1:
         raise UserError("--html writes one file's page: name one file")
     (listing,) = listings
-    path.write_text(page(listing.name, explained(listing), listing.facts, [*listing.notes, *problems(listing)]))
+    text = page(listing.name, explained(listing), listing.facts, [*listing.notes, *problems(listing)])
+    write_to("--html", path, text)
 
 
 def compare(args: argparse.Namespace, listings: list[Listing]) -> int:

@@ -191,6 +191,7 @@ def _explain(record: dict[str, Any], folder: Path) -> None:
 
 def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     from kernellab.cli.inspect_files import explained, problems
+    from kernellab.cli.options import write_to
     from kernellab.reporting.code_html import page
     from kernellab.reporting.inspected import parameters
 
@@ -198,7 +199,8 @@ def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     if len(found) != 1:
         raise UserError(f"--html writes one kernel's page, {len(found)} were read: --impl, --arch and --kernel choose")
     ((kernel, one),) = found
-    path.write_text(page(one.name, explained(one), one.facts, [*parameters(kernel), *one.notes, *problems(one)]))
+    text = page(one.name, explained(one), one.facts, [*parameters(kernel), *one.notes, *problems(one)])
+    write_to("--html", path, text)
 
 
 def _export(record: dict[str, Any], folder: Path, path: Path) -> None:

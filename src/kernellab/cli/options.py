@@ -91,6 +91,14 @@ def device_in(text: str | None) -> str:
     return device
 
 
+def write_to(option: str, path: Path, text: str) -> None:
+    """A file the user named with an option."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"{option} {path} cannot be written: {error.strerror}") from None
+
+
 def positive(name: str, value: float, most: float = 1e9) -> float:
     if not 0 < value <= most:
         raise UserError(f"{name} {value:g}: must be above 0 and at most {most:g}")

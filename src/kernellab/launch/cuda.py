@@ -126,11 +126,18 @@ class Kernel:
         try:
             program = Program(self.path.read_text(), "c++", settings)
             built = program.compile("cubin", name_expressions=(self.name,))
-        except Exception as error:  # NVRTC's log is the message
-            raise UserError(f"{self.path.name} does not compile for {arch}", str(error).strip()) from None
+        except Exception as error:
+            raise UserError(f"{self.path.name} does not compile for {arch}", _from_first_error(str(error))) from None
         symbol = built.symbol_mapping[self.name]
         name = symbol.decode() if isinstance(symbol, bytes) else symbol
         return Cubin(bytes(built.code), name, _ptx_of(program))
+
+
+def _from_first_error(log: str) -> str:
+    """NVRTC's log without what stands before its first error: many readers see one line of it."""
+    lines = log.strip().splitlines()
+    first = next((at for at, line in enumerate(lines) if "error:" in line), 0)
+    return "\n".join(lines[first:])
 
 
 def _allow_shared(loaded: Any, shared: int) -> None:
