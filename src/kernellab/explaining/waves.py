@@ -55,11 +55,6 @@ class Waves:
     nearest_multiple: int  # of the SMs
     four_per_sm: int
 
-    @property
-    def tail_cost(self) -> float:
-        """The share of the time in which SMs stand idle or half idle."""
-        return 1 - self.efficiency
-
 
 def waves(blocks: int, sms: int, held: Occupancy, chip: Chip, *, bound: str = "compute", ilp: int = 4) -> Waves:
     """`held` says how many blocks an SM holds; `ilp` how many independent instructions a warp has ready (compute)."""

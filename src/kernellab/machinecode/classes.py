@@ -42,7 +42,6 @@ CLASSES = {
     "unknown": "opcodes that are not known here",
 }
 MEMORY = tuple(name for name in CLASSES if name.endswith(("_load", "_store", "_atomic", "_copy")))
-TENSOR = ("tensor_mma", "tensor_wgmma", "tensor_tcgen05")
 
 
 @dataclass(frozen=True, slots=True)
