@@ -25,7 +25,7 @@ def positives(x):
 
 @triton.jit
 def count(x, partial, n, MASKED: tl.constexpr, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(x + at, mask=at < n, other=0.0) if MASKED else tl.load(x + at)
     tl.store(partial + tl.program_id(0), tl.sum((values > 0).to(tl.int64), axis=0))
 

@@ -43,11 +43,11 @@ def only_float32(case):
 
 @double.impl("cuda-right", supports=only_float32)
 def _(x):
-    x = x.contiguous()
+    x = x.detach().contiguous()
     aligned = x.data_ptr() % 16 == 0 and x.storage_offset() % 4 == 0
     return launch(x if aligned else x.clone())
 
 
 @double.impl("cuda-wrong", supports=only_float32)
 def _(x):
-    return launch(x.contiguous())
+    return launch(x.detach().contiguous())

@@ -23,12 +23,12 @@ buffers = {}
 
 
 def buffer_like(x):
-    return buffers.setdefault((x.shape, x.dtype), torch.empty(x.shape, dtype=x.dtype))
+    return buffers.setdefault((x.shape, x.dtype, x.device), torch.empty(x.shape, dtype=x.dtype, device=x.device))
 
 
 @softsign.impl("python-right")
 def _(x):
-    return torch.div(x.detach(), 1 + x.detach().abs(), out=torch.empty(x.shape, dtype=x.dtype))
+    return torch.div(x.detach(), 1 + x.detach().abs(), out=torch.empty(x.shape, dtype=x.dtype, device=x.device))
 
 
 @softsign.impl("python-wrong")

@@ -113,12 +113,13 @@ def _on_a_side_stream(call: Call) -> Outputs:
 def _in_a_graph(call: Call) -> Outputs:
     """Captured while the inputs hold one thing, replayed on another: what was baked in shows."""
     values = clone(call.inputs)
+    _scale(call.inputs)  # before the warm-up: what a way remembers of that is baked in as well
+    synchronise(call.device)
     stream = torch.cuda.Stream(call.device)
     with torch.cuda.stream(stream):
         for _ in range(2):
             call()
     synchronise(call.device)
-    _scale(call.inputs)
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Dim = int | tuple[int, ...]
 # Source lines, for profilers, sanitizers and readers of machine code, change nothing about the code.
 NVRTC_OPTIONS = {"std": "c++17", "lineinfo": True}
+_SHARED_UNASKED = 48 * 1024  # bytes that any kernel may be launched with
 
 
 def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kernel:
@@ -81,11 +82,22 @@ class Kernel:
             raise UserError(f"CUDA kernel {self.name} needs its tensors on a GPU")
         with torch.cuda.device(device):
             loaded = self._load(device.index)
-            if shared > 48 * 1024:
-                _allow_shared(loaded, shared)
+            if shared > _SHARED_UNASKED:
+                self._allow_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
             stream = _stream(torch.cuda.current_stream().cuda_stream)
             launch(stream, _config(grid, block, shared, cluster), loaded, *values)
+
+    def _allow_shared(self, loaded: Any, index: int, shared: int) -> None:
+        """A kernel must ask before it may be launched with more; cuda-core has no way to."""
+        from cuda.bindings import driver
+
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        kernel, device = driver.CUkernel(int(loaded.handle)), driver.CUdevice(index)
+        (status,) = driver.cuKernelSetAttribute(attribute, shared, kernel, device)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            asked = f"{shared} bytes of shared memory beside its {loaded.attributes.shared_size_bytes} static ones"
+            raise UserError(f"CUDA kernel {self.name} asks for {asked}: {status.name}")
 
     def _load(self, index: int) -> Any:
         found = self._loaded.get(index)
@@ -138,10 +150,6 @@ def _from_first_error(log: str) -> str:
     lines = log.strip().splitlines()
     first = next((at for at, line in enumerate(lines) if "error:" in line), 0)
     return "\n".join(lines[first:])
-
-
-def _allow_shared(loaded: Any, shared: int) -> None:
-    loaded.attributes.max_dynamic_shared_size_bytes = shared
 
 
 # Both take longer to make than to look up, and a program uses few of them.
