@@ -9,7 +9,8 @@ import torch
 
 import kernellab as kl
 from kernellab.case import Case
-from kernellab.checking.examine import GUARDS, Examiner
+from kernellab.checking import examine
+from kernellab.checking.examine import GUARDS, Examiner, room_needed
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
@@ -320,3 +321,15 @@ def test_kl_check_cannot_tell_where_nothing_was_judged(reference, supports, why)
     with pytest.raises(AssertionError, match="cannot tell") as raised:
         kl.check(op, impl="way", quick=True)
     assert why in str(raised.value)
+
+
+def test_what_is_kept_of_a_trial_is_not_asked_for_twice(monkeypatch):
+    op = op_of(lambda x: x + x, one=lambda x: 2 * x, other=lambda x: 2 * x)
+    trial = Trial("large", Case(plane(), "float32"))
+    needed, oracle = room_needed(op, trial), 32 * 16 * 8
+    free = iter([needed, needed - oracle, needed // 8])
+    monkeypatch.setattr(examine, "_WORTH_ASKING", 0)
+    monkeypatch.setattr(examine, "free_bytes", lambda device: next(free))
+    examiner = Examiner(op, seed=0, device=CPU)
+    told = [examiner.examine(op[name], trial)["status"] for name in ("one", "other", "one")]
+    assert told == ["ok", "ok", "outside"]

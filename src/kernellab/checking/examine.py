@@ -72,7 +72,7 @@ class Examiner:
 
     def truth(self, trial: Trial) -> Truth:
         """What must come of a trial."""
-        key = replace(trial, call="plainly").key
+        key = _plainly(trial)
         if key not in self._truths:
             if len(self._truths) >= 2 or sum(_nbytes(t.oracle) for t in self._truths.values()) > 1 << 31:
                 self._truths.clear()
@@ -120,7 +120,12 @@ class Examiner:
     def _no_room(self, trial: Trial) -> str | None:
         """A trial that would not fit is not begun: running out of memory may take the machine along."""
         needed = room_needed(self.op, trial)
-        free = free_bytes(self.device) if needed > _WORTH_ASKING else needed
+        if needed <= _WORTH_ASKING:
+            return None
+        # What is kept of other trials can go, and what is kept of this one is there already.
+        self._truths = {key: truth for key, truth in self._truths.items() if key == _plainly(trial)}
+        needed -= sum(_kept_bytes(truth) for truth in self._truths.values())
+        free = free_bytes(self.device)
         return f"needs about {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free" if needed > free else None
 
     def _examined(self, impl: Impl, trial: Trial, truth: Truth) -> Observed | None:
@@ -279,6 +284,16 @@ def _name(dtype: torch.dtype) -> str:
 def _strides(t: torch.Tensor) -> tuple[int, ...]:
     """Strides that matter: those of dims with more than one element, of tensors that have any."""
     return tuple(t.stride(d) for d in range(t.dim()) if t.size(d) > 1) if t.numel() else ()
+
+
+def _plainly(trial: Trial) -> str:
+    """A trial's truth does not depend on how the call is made."""
+    return replace(trial, call="plainly").key
+
+
+def _kept_bytes(truth: Truth) -> int:
+    given = [t for t in (*truth.inputs.values(), *truth.pristine.values()) if t is not None]
+    return _nbytes((*given, *truth.oracle, *truth.peer))
 
 
 def _nbytes(tensors: Outputs) -> int:

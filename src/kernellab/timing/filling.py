@@ -42,8 +42,9 @@ def measure(
         return float(start.elapsed_time(end))
 
     steps = 1000
-    for _ in range(3):  # the first of them loads the kernel, and the clock comes up
-        steps = max(1, int(steps * _BLOCK_MS / run(sms, steps)))
+    run(sms, steps)  # loads the kernel
+    while (took_ms := run(sms, steps)) < _BLOCK_MS / 2:  # short ones are mostly launch: closer step by step
+        steps = int(steps * min(10.0, 1.1 * _BLOCK_MS / took_ms))
     for _ in range(_WARM_UPS):
         run(reference, steps)
     order = random.Random(0)
