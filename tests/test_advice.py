@@ -3,7 +3,7 @@
 import pytest
 
 from kernellab.explaining.advice import Choice, advice
-from kernellab.explaining.names import became, family, in_words
+from kernellab.kernelnames import became, family, in_words
 from kernellab.launch.written import c_lines, functions_called, lines_of_functions, python_lines
 
 

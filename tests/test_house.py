@@ -41,12 +41,45 @@ ALLOWED = {
     "timing": GROUND | PURE | {"inputs", "launch", "memory"},
     "verify": TENSORS | {"checking", "tried", "declarable"},
     "ops": GROUND | {"launch", "ops"},
-    "running": TENSORS | PURE | {"checking", "timing", "launch", "machinecode", "explaining", "targets", "running"},
-    "explaining": {"errors", "machine"},
-    "reporting": {"explaining", "errors", "case", "verdict", "scaling", "intervals", "machinecode", "reporting"},
+    "running": TENSORS
+    | PURE
+    | {"checking", "timing", "launch", "machinecode", "explaining", "targets", "running"}
+    | {"collecting", "workloads", "traces", "profiling"},
+    "explaining": {"errors", "machine", "kernelnames"},
+    "kernelnames": set(),
+    "traces": {"errors"},
+    "profiling": {"errors", "traces", "kernelnames"},
+    "collecting": GROUND | {"collecting"},
+    "workloads": GROUND | {"collecting", "workloads"},
+    "profiled": GROUND | {"collecting", "traces", "profiling", "reporting"},
+    "reporting": {
+        "explaining",
+        "traces",
+        "profiling",
+        "kernelnames",
+        "errors",
+        "case",
+        "verdict",
+        "scaling",
+        "intervals",
+        "machinecode",
+        "reporting",
+    },
     "validation": GROUND | {"running", "verdict", "validation"},
     "cli": GROUND
-    | {"targets", "catalogue", "machinecode", "running", "explaining", "reporting", "validation", "verdict", "cli"},
+    | {
+        "targets",
+        "catalogue",
+        "traces",
+        "profiling",
+        "machinecode",
+        "running",
+        "explaining",
+        "reporting",
+        "validation",
+        "verdict",
+        "cli",
+    },
 }
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from kernellab.explaining.findings import findings
 from kernellab.explaining.fusion import Fusion
-from kernellab.explaining.names import became
 from kernellab.explaining.prices import main_kernel, prices
 from kernellab.explaining.rules.unfused_chain import chain
 from kernellab.explaining.subject import Subject, subjects
+from kernellab.kernelnames import became
 
 
 def explained(record: Mapping[str, Any], gpu_name: str | None = None) -> list[dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""Traces of programs: one table, whoever recorded it. No torch."""
