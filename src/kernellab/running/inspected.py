@@ -5,6 +5,7 @@ One architecture per process: an author's code may remember what it asked of its
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -179,7 +180,16 @@ class Inspector:
             sass = disassemble(cubin)
             told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
         shared = (told.shared_bytes or 0) + launch.shared_bytes
-        fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
+        fits = occupancy(
+            self.gpu.chip,
+            launch.threads,
+            told.registers or 0,
+            shared,
+            barriers=told.barriers or 1,
+            # Triton launches what it compiled; whoever launches by hand may not.
+            most_threads=math.prod(told.threads) if told.threads and launch.kind == "cuda" else None,
+            exact=told.threads_required,
+        )
         entry |= {
             "facts": asdict(told),
             "sectors": _sectors(launch) if self.accounts else None,
