@@ -24,7 +24,7 @@ _CHOOSE = {
     "torch": "where PyTorch has the op: nothing to write, nothing to build",
     "compile": "chains of elementwise operators and reductions: no kernel to write",
     "triton": "to decide what is fused and what stays on chip; coalescing and shared memory are Triton's",
-    "cuda": "to control every thread: clusters, layouts of shared memory, no compiler needed at run time",
+    "cuda": "to control every thread: clusters, layouts of shared memory; NVRTC compiles it at first use",
     "cpp": "on the CPU",
 }
 

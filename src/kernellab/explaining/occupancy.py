@@ -191,8 +191,9 @@ def _refusals(block: _Block) -> Iterator[tuple[str, str]]:
     if block.not_built:
         which = "exactly" if block.exact else "at most"
         why = f"the kernel is compiled for blocks of {which} {block.most_threads} threads, not {block.threads}"
-        yield why, f"launch blocks of {block.most_threads} threads, or compile it for {block.threads}"
-    if block.too_many:
+        again = "" if block.too_many else f", or compile it for {block.threads}"
+        yield why, f"launch blocks of {block.most_threads} threads{again}"
+    elif block.too_many:
         why = f"a block of {chip.arch} has at most {chip.threads_per_block} threads, not {block.threads}"
         yield why, f"launch blocks of {chip.threads_per_block} threads or fewer"
     elif limits["registers"] == 0:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.errors import UserError
+from kernellab.explaining.occupancy import in_words
 from kernellab.explaining.roofline import Roofline, roofline
 from kernellab.machine.chips import Chip, chip
 from kernellab.machine.gpus import gpu
@@ -21,6 +22,15 @@ SUSTAINED = 0.87
 
 # An empty kernel among others, on an H200 (docs/results/timing-h200.md).
 IN_A_ROW_US = 1.6
+
+
+# Local memory of a thread up to which it is the slow path of sin, cos and tan, taken by huge arguments alone: it goes
+# over a table of digits of pi, 32 bytes in float, 40 in double.
+TRIGONOMETRY_BYTES = 40
+
+_GLOBAL = ("global_load", "global_store", "async_copy")
+_WITHOUT_WIDTH = ("bulk_copy", "generic_load", "generic_store", "global_atomic")
+_TENSOR = ("tensor_mma", "tensor_wgmma", "tensor_tcgen05")
 
 
 @dataclass(frozen=True)
@@ -49,21 +59,29 @@ class Kernel:
     flight_bytes: int = 0  # what a thread asks of memory before it waits; 0: not known
     sectors: float | None = None  # of 32 bytes that a warp's accesses touch, over the fewest that would do
     stack_bytes: int = 0  # of local memory per thread
+    local_bytes: int = 0  # moved to and from it by the code, gone through once
     instructions: Mapping[str, int] = field(default_factory=dict)
     loop: Mapping[str, int] | None = None  # the same of the innermost loop that loads
+    unknown_turns: Mapping[str, int] = field(default_factory=dict)  # the same of loops that load nothing
     loading_loops: int = 0  # loops with loads of their own, each from other lines of the source
     load_bytes: float = 0.0  # of one global load, on average
-    widest_bytes: int = 0
+    widest_bytes: int = 0  # of a global load; of a store, where it loads nothing
     blocks_per_sm: int | None = None
     occupancy: float | None = None
     limiter: str = ""
     remedy: str = ""
+    refusal: str = ""  # why CUDA would not launch it
+    products: Sequence[str] = ()  # what its tensor cores multiply: bf16, tf32
     l1_bytes: int = 0
     pointer_bytes: int | None = None  # of the tensors it is given
 
     @property
     def all_threads(self) -> int:
         return self.blocks * self.threads
+
+    @property
+    def on_tensor_cores(self) -> bool:
+        return any(self.instructions.get(name) for name in _TENSOR)
 
 
 @dataclass(frozen=True)
@@ -267,6 +285,8 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
     loads = [a for a in facts["accesses"] if a["kind"] in ("global_load", "async_copy") and a["bytes"]]
     count = sum(a["count"] for a in loads)
     given = [p.get("bytes") for p in k["parameters"]]
+    local = [a for a in facts["accesses"] if a["kind"] in ("local_load", "local_store")]
+    loops = [one for one in facts["loops"] if not _trigonometric(one, facts["stack_bytes"] or 0)]
     return Kernel(
         name=k["name"],
         times=k["times"],
@@ -278,24 +298,50 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         flight_bytes=facts.get("flight_bytes") or 0,
         sectors=k.get("sectors"),
         stack_bytes=facts["stack_bytes"] or 0,
+        local_bytes=sum(a["bytes"] * a["count"] for a in local),
         instructions=facts["instructions"],
-        loop=_loop(facts["loops"]),
-        loading_loops=_loading_loops(facts["loops"]),
+        loop=_loop(loops),
+        unknown_turns=_unknown_turns(loops),
+        loading_loops=_loading_loops(loops),
         load_bytes=sum(a["bytes"] * a["count"] for a in loads) / count if count else 0.0,
-        widest_bytes=facts["widest_global_bytes"],
+        widest_bytes=max((a["bytes"] for a in loads), default=facts["widest_global_bytes"]),
         blocks_per_sm=fits["blocks_per_sm"],
         occupancy=fits["fraction"],
-        limiter=fits["limiter"],
+        limiter=in_words(fits.get("limiters") or [fits["limiter"]]),
         remedy=fits["remedy"],
+        refusal=fits.get("refusal", ""),
+        products=k.get("products") or (),
         l1_bytes=fits["l1_bytes"],
-        pointer_bytes=sum(b for b in given if b) if any(given) else None,
+        pointer_bytes=_touched(k, sum(b for b in given if b)) if any(given) else None,
     )
+
+
+def _touched(k: Mapping[str, Any], given_bytes: int) -> int:
+    """No more of its tensors than its threads can ask for: a launch may be given a whole tensor and take a part."""
+    facts = k["facts"]
+    if facts["loops"] or any(facts["instructions"].get(name) for name in _WITHOUT_WIDTH):
+        return given_bytes
+    asked = sum(a["bytes"] * a["count"] for a in facts["accesses"] if a["kind"] in _GLOBAL)
+    return min(given_bytes, asked * _product(k["grid"]) * _product(k["block"]) or given_bytes)
 
 
 def _loop(loops: Sequence[Mapping[str, Any]]) -> Mapping[str, int] | None:
     """The deepest loop with a load of its own in it."""
     found = max(_loading(loops), key=lambda one: (one["depth"], one["size"]), default=None)
     return found["instructions"] if found else None
+
+
+def _trigonometric(loop: Mapping[str, Any], stack_bytes: int) -> bool:
+    return 0 < stack_bytes <= TRIGONOMETRY_BYTES and bool(loop["instructions"].get("local_store"))
+
+
+def _unknown_turns(loops: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Nothing says how often a loop without loads turns: by class, the most of any."""
+    loading, found = _loading(loops), dict[str, int]()
+    for one in (one for one in loops if one not in loading):
+        for name, count in one["instructions"].items():
+            found[name] = max(found.get(name, 0), count)
+    return found
 
 
 def _loading(loops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -154,8 +154,9 @@ def _clusters(w: Mapping[str, Any]) -> str:
     """How many SMs whole clusters can take, and what that supposes."""
     at_once = w["usable_sms"] * w["blocks_per_sm"] // w["cluster"]
     return (
-        f"of {w['cluster']} blocks, {at_once} of them at once at most, on {w['usable_sms']} of {w['sms']} SMs: each must "
-        "find its places within one group of SMs (GPC), which may let fewer in; cudaOccupancyMaxActiveClusters tells"
+        f"of {w['cluster']} blocks, {at_once} of them at once at most, on {w['usable_sms']} of {w['sms']} SMs: each "
+        "must find its places within one group of SMs (GPC), which may let fewer in; "
+        "cudaOccupancyMaxActiveClusters tells"
     )
 
 

@@ -34,10 +34,12 @@ from kernellab.machine.paths import file_name
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.facts import facts
 from kernellab.machinecode.lanes import spread
+from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.passes import NotDifferentiable, gradients, pass_of
 from kernellab.running.accounts import account, cost_of
 from kernellab.running.channel import Channel
+from kernellab.running.products import products
 
 _UNARMED = {
     "manual": "calls PyTorch's own kernels: nothing of its own is compiled",
@@ -193,6 +195,7 @@ class Inspector:
         entry |= {
             "facts": asdict(told),
             "sectors": _sectors(launch) if self.accounts else None,
+            "products": products(code[0]) if (code := _entry(launch)) else [],
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
@@ -292,11 +295,16 @@ def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict
 
 def _sectors(launch: Launch) -> float | None:
     """How far a warp's accesses are spread; None where the code does not tell."""
-    kernels = [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
+    kernels = _entry(launch)
     # Triton compiles an argument that is 1 in, and passes it no more.
     passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
     values = [None if p.bytes is not None else _integer(p.value) for p in passed]
     return spread(kernels[0], values, launch.block) if kernels else None
+
+
+def _entry(launch: Launch) -> list[PtxEntry]:
+    """The kernel in its PTX, where there is one."""
+    return [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
 
 
 def _integer(text: str) -> int:

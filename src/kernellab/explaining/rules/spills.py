@@ -4,13 +4,13 @@
     gain = (time predicted without them + local bytes / bandwidth of what serves them) / time predicted without them
 
 Local memory is served by L1 as far as what the resident threads keep there fits, otherwise by L2. Its bytes take the
-same way as the kernel's own, so that their times add up.
+same way as the kernel's own, so that their times add up. Arrays that lie there by their nature: see `local_arrays`.
 """
 
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import main_kernel
+from kernellab.explaining.prices import main_kernel, without_local
 from kernellab.explaining.subject import Subject
 
 _LEAST = 1.1
@@ -25,10 +25,7 @@ def look(subject: Subject) -> Finding | None:
     moves = sum(code.get(name, 0) for name in ("local_load", "local_store"))
     if not moves:
         return None
-    issue = priced.issue * (1 - moves / max(1, sum(code.values())))
-    without = priced.without(local=0.0, issue=issue)
-    estimate = (max(priced.without(local=0.0), without) + priced.local) / without
-    gain = settled(estimate, subject.headroom)
+    gain = settled(without_local(kernel, priced), subject.headroom)
     if gain < _LEAST:
         return None
     return Finding(
