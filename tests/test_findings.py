@@ -254,6 +254,148 @@ def test_excess_bytes():
     assert (copied.rule, copied.gain) == ("excess-bytes", pytest.approx(2.5))
 
 
+def test_what_cannot_launch_is_told_so_and_of_nothing_else():
+    refused = but(blocks_per_sm=0, occupancy=0.0, refusal="too many threads", remedy="fewer", sectors=8.0)
+    (found,) = findings(way(refused))
+    assert (found.rule, found.title, found.do) == ("cannot-launch", "cannot launch: too many threads", "fewer")
+    assert all(f.rule != "cannot-launch" for f in findings(way(refused, time_us=3 * ROOF_US)))  # it was launched
+
+
+def test_doubles_are_told_where_bytes_hide_them_and_promise_nothing_then():
+    few = but(instructions={"global_load": 1, "global_store": 1, "fp64": 4})
+    found = first(way(few))
+    assert (found.rule, found.gain) == ("fp64-by-accident", None)
+    # sin's slow path has a few of them in any kernel.
+    assert findings(way(but(instructions={**GOOD.instructions, "fp64": 4}))) == []
+
+
+def test_declared_operations_done_in_double_take_what_double_takes():
+    busy = {**COST, "flops": {"fp32": 10**11}}
+    code = {"global_load": 1, "global_store": 1, "fp64": 2}
+    found = first(way(but(instructions=code, unknown_turns={"fp64": 2}), cost=busy))
+    assert (found.rule, found.gain) == ("fp64-by-accident", pytest.approx(2.0))
+
+
+def test_doubles_in_a_loop_of_unknown_turns_account_for_a_time_nothing_else_explains():
+    looping = but(instructions={**GOOD.instructions, "fp64": 5}, unknown_turns={"fp64": 5})
+    assert first(way(looping, time_us=8 * ROOF_US)).rule == "fp64-by-accident"
+    assert first(way(looping, time_us=8 * ROOF_US)).gain == pytest.approx(2.0)  # H200: fp64 is half as fast
+    assert findings(way(looping, time_us=1.5 * ROOF_US)) == []
+
+
+def test_local_arrays():
+    code = {**GOOD.instructions, "local_load": 64, "local_store": 64}
+    array = but(stack_bytes=256, local_bytes=512, instructions=code)
+    found = first(way(array))
+    assert (found.rule, found.sure) == ("local-arrays", "likely")
+    assert "256 bytes per thread lie in local memory, which is no register" in found.title
+    assert found.gain > 1.5
+    assert "constants" in found.do
+    assert findings(way(dataclasses.replace(array, stack_bytes=32))) == []  # the slow path of sin
+    assert first(way(dataclasses.replace(array, spill_bytes=512))).rule == "spills"
+    assert "or spills" in first(way(dataclasses.replace(array, spill_bytes=None))).title
+
+
+def test_a_loop_over_a_local_array_goes_over_all_of_it():
+    code = {**GOOD.instructions, "local_load": 1, "local_store": 1}
+    one = but(stack_bytes=1024, local_bytes=8, instructions=code, unknown_turns={"local_load": 1})
+    assert first(way(one)).gain > 2 * (findings(way(dataclasses.replace(one, unknown_turns={})))[0].gain or 1)
+
+
+WGMMA = {"global_load": 0, "async_copy": 12, "tensor_wgmma": 4}
+# A tile of 128 × 256 × 64 by 256 threads: 12 copies of 16 bytes and 4 products of 64 × 256 × 16 per warp group a turn.
+TILED = dict(instructions=WGMMA, loop=WGMMA, load_bytes=16.0, threads=256, blocks=512, blocks_per_sm=1)
+LARGE = dict(**TILED, products=["bf16"], product_flops=2 * 64 * 256 * 16 // 128)
+
+
+def test_products_are_priced_at_the_rate_of_what_multiplies_them():
+    assert findings(way(but(**LARGE), cost=PRODUCT, dtype="bfloat16")) == []
+    wide = but(**{**LARGE, "products": ["tf32"]})
+    found = first(way(wide, cost=PRODUCT, dtype="bfloat16"))
+    assert (found.rule, found.gain) == ("wide-products", pytest.approx(2.0))
+    assert "a bfloat16 product computed in tf32" in found.title
+    assert all(f.rule != "wide-products" for f in findings(way(wide, cost=PRODUCT, dtype="float32")))
+    plain = but(instructions={"global_load": 8, "fp32": 2000})
+    with_them, without = (prices(way(k, cost=PRODUCT, dtype="bfloat16"), k) for k in (but(**LARGE), plain))
+    assert without.matmul == pytest.approx(16 * with_them.matmul)
+
+
+def test_small_tiles():
+    """32 × 32 × 32 by four warps: two copies, and four products of 16 × 8 × 16 per warp, a turn."""
+    code = {"async_copy": 2, "tensor_mma": 4}
+    small = dict(instructions=code, loop=code, load_bytes=16.0, threads=128, blocks=16384, products=["bf16"])
+    found = first(way(but(**small, product_flops=2 * 16 * 8 * 16 // 32), cost=PRODUCT, dtype="bfloat16"))
+    assert (found.rule, found.sure) == ("small-tiles", "likely")
+    assert found.title.startswith("5.33 times the bytes")
+    assert all(f.rule != "small-tiles" for f in findings(way(but(**small), cost=PRODUCT, dtype="bfloat16")))
+    # 16 rows times a large matrix: every byte is fetched once, and no tile makes that fewer.
+    narrow = {"bytes_read": 2 * 8192 * 8192, "bytes_written": 2**18, "flops": {"matmul": 2 * 16 * 8192 * 8192}}
+    few = dict(small, loop={"async_copy": 18, "tensor_mma": 16})
+    assert findings(way(but(**few, product_flops=128), cost=narrow, dtype="bfloat16")) == []
+
+
+def test_a_product_on_few_sms_gains_the_others():
+    few = but(**{**LARGE, "blocks": 33})
+    found = first(way(few, cost=PRODUCT, dtype="bfloat16"))
+    assert (found.rule, found.gain) == ("too-few-blocks", pytest.approx(4.0))
+
+
+def test_too_few_threads_on_every_sm():
+    """A block of one warp on each SM, going over everything in a loop."""
+    lone = but(blocks=132, threads=32, blocks_per_sm=32, occupancy=0.5, loop={"global_load": 1, "integer": 10})
+    found = first(way(lone))
+    assert (found.rule, found.sure) == ("too-few-blocks", "likely")
+    assert "132 blocks of 32 threads on 132 SMs, where 4224 would fit" in found.title
+    small = {"bytes_read": 132 * 32 * 16, "bytes_written": 132 * 32 * 16, "flops": {}}
+    assert all(f.rule != "too-few-blocks" for f in findings(way(lone, cost=small)))  # there is no more to split
+
+
+def test_one_block_is_called_one():
+    title = first(way(but(blocks=1, loop={"global_load": 1}))).title
+    assert title.startswith("1 block on 132 SMs: 131 of them")
+
+
+def test_blocks_of_few_threads_leave_lanes_idle():
+    single = but(threads=1, blocks=62_500_000, blocks_per_sm=32, occupancy=0.5)
+    found = first(way(single))
+    assert found.rule == "low-occupancy"
+    assert "32 of 2048 threads fit on an SM" in found.title
+    assert found.gain > 10
+    assert found.do.startswith("make blocks of whole warps")
+
+
+def test_operators_beside_a_product_move_what_it_does_not_need():
+    copy = [{"op": "aten::_to_copy", "read_bytes": 2**25, "write_bytes": 2**26}] * 2
+    found = {f.rule: f for f in findings(way(but(**LARGE), cost=PRODUCT, dtype="bfloat16", traffic=copy))}
+    roof = PRODUCT["flops"]["matmul"] / 800e6
+    assert found["excess-bytes"].gain == pytest.approx(1 + 6 * 2**25 / 4e6 / roof)
+    assert "1 kernel and 2 operators move" in found["excess-bytes"].title
+
+
+def test_operators_count_among_the_kernels_that_are_launched():
+    tiny = [{"op": "aten::copy_", "read_bytes": 1000, "write_bytes": 1000}] * 30
+    found = first(way(but(times=30, blocks=200, pointer_bytes=2000), cost=TINY, traffic=tiny))
+    assert found.title.startswith("60 kernels of hardly any work")
+
+
+def test_atomics_where_nothing_else_explains_the_time():
+    adding = but(instructions={**GOOD.instructions, "global_atomic": 1})
+    found = first(way(adding, time_us=6 * ROOF_US))
+    assert (found.rule, found.sure, found.gain) == ("atomics", "possible", pytest.approx(6.0))
+    assert findings(way(adding)) == []  # how many meet at an address is not in the code
+    assert all(f.rule != "atomics" for f in findings(way(adding, time_us=1.5 * ROOF_US)))
+
+
+def test_many_instructions():
+    busy = but(instructions={**GOOD.instructions, "integer": 900})
+    found = first(way(busy))
+    assert (found.rule, found.sure) == ("many-instructions", "possible")
+    priced = prices(way(busy), busy)
+    assert found.gain == pytest.approx(priced.issue / ROOF_US)
+    special = first(way(but(instructions={**GOOD.instructions, "special": 64})))
+    assert "its special functions take" in special.title
+
+
 def test_reads_again():
     twice = but(loading_loops=2)
     found = first(way(twice, time_us=1.8 * ROOF_US))

@@ -19,6 +19,8 @@ from kernellab.machine.chips import Chip
 
 # In the order in which they are named when several hold at once: what can be changed without changing the block first.
 _RESOURCES = ("registers", "shared", "threads", "blocks", "barriers")
+# The most along x, y and z, on every architecture.
+_GRID, _BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
 _WORDS = {"shared": "shared memory", "barriers": "named barriers"}
 
 
@@ -121,6 +123,18 @@ def occupancy(
         shared_split_bytes=split,
         l1_bytes=chip.l1_and_shared_bytes - split,
     )
+
+
+def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
+    """Why CUDA takes no grid or block of this shape, whatever the kernel, and what to do; empty where it does."""
+    for what, sizes, most in (("grid", grid, _GRID), ("block", block, _BLOCK)):
+        for dim, size, limit in zip("xyz", sizes, most, strict=True):
+            if size > limit:
+                why = (
+                    f"a {what} has at most {limit} {'blocks' if what == 'grid' else 'threads'} along {dim}, not {size}"
+                )
+                return why, f"put what runs along {dim} along x, or fold it into another dim"
+    return "", ""
 
 
 def in_words(limiters: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import in_words
+from kernellab.explaining.occupancy import grid_refusal, in_words
 from kernellab.explaining.roofline import Roofline, roofline
 from kernellab.machine.chips import Chip, chip
 from kernellab.machine.gpus import gpu
@@ -72,6 +72,7 @@ class Kernel:
     remedy: str = ""
     refusal: str = ""  # why CUDA would not launch it
     products: Sequence[str] = ()  # what its tensor cores multiply: bf16, tf32
+    product_flops: int = 0  # operations per thread of one such instruction; 0 where they differ or are not known
     l1_bytes: int = 0
     pointer_bytes: int | None = None  # of the tensors it is given
 
@@ -285,6 +286,8 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
     loads = [a for a in facts["accesses"] if a["kind"] in ("global_load", "async_copy") and a["bytes"]]
     count = sum(a["count"] for a in loads)
     given = [p.get("bytes") for p in k["parameters"]]
+    multiplied = k.get("products") or []
+    misshapen, fold = grid_refusal(k["grid"], k["block"])
     local = [a for a in facts["accesses"] if a["kind"] in ("local_load", "local_store")]
     loops = [one for one in facts["loops"] if not _trigonometric(one, facts["stack_bytes"] or 0)]
     return Kernel(
@@ -308,9 +311,10 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         blocks_per_sm=fits["blocks_per_sm"],
         occupancy=fits["fraction"],
         limiter=in_words(fits.get("limiters") or [fits["limiter"]]),
-        remedy=fits["remedy"],
-        refusal=fits.get("refusal", ""),
-        products=k.get("products") or (),
+        remedy=fits["remedy"] if fits.get("refusal") or not misshapen else fold,
+        refusal=fits.get("refusal") or misshapen,
+        products=list(dict.fromkeys(one["kind"] for one in multiplied)),
+        product_flops=multiplied[0]["flops"] if len(multiplied) == 1 else 0,
         l1_bytes=fits["l1_bytes"],
         pointer_bytes=_touched(k, sum(b for b in given if b)) if any(given) else None,
     )

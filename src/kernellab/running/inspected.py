@@ -195,7 +195,7 @@ class Inspector:
         entry |= {
             "facts": asdict(told),
             "sectors": _sectors(launch) if self.accounts else None,
-            "products": products(code[0]) if (code := _entry(launch)) else [],
+            "products": [asdict(one) for one in products(code[0])] if (code := _entry(launch)) else [],
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,

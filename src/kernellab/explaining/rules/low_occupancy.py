@@ -31,15 +31,16 @@ def look(subject: Subject) -> Finding | None:
         return None
     under_way = flight_bytes(kernel, device)
     full = wanted * device.chip.threads_per_sm * kernel.flight_bytes
-    estimate = priced.flight / max(priced.flight * under_way / full, priced.without(flight=0.0))
+    used = kernel.threads / (-(-kernel.threads // device.chip.warp_threads) * device.chip.warp_threads)
+    rest = priced.without(flight=0.0, issue=priced.issue * used)
+    estimate = priced.flight / max(priced.flight * under_way / full, rest)
     estimate = min(estimate, max(1.0, needed_bytes(device) / under_way))
     if estimate < _LEAST:
         return None
     gain = settled(estimate, subject.headroom)
     if gain < _LEAST:
         return None
-    lanes = kernel.threads % device.chip.warp_threads
-    whole = f"make blocks of whole warps, {device.chip.warp_threads} threads each; " if lanes else ""
+    whole = f"make blocks of whole warps, {device.chip.warp_threads} threads each; " if used < 1 else ""
     return Finding(
         rule="low-occupancy",
         title=f"{threads} of {device.chip.threads_per_sm} threads fit on an SM, limited by {kernel.limiter}: "
