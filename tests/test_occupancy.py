@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import in_words, occupancy, shared_for
+from kernellab.explaining.occupancy import grid_refusal, in_words, occupancy, shared_for
 from kernellab.launch.cuda import include_folders
 from kernellab.machine import tools
 from kernellab.machine.chips import chip, chips
@@ -147,6 +147,12 @@ def test_more_threads_than_the_kernel_was_compiled_for_cannot_be_launched():
     assert bound.refusal == "the kernel is compiled for blocks of at most 256 threads, not 512"
     assert occupancy(hopper, 128, 32, most_threads=256).refusal == ""
     assert "exactly 256 threads, not 128" in occupancy(hopper, 128, 32, most_threads=256, exact=True).refusal
+
+
+def test_grids_and_blocks_have_their_shapes_as_well():
+    assert grid_refusal((2**31 - 1, 65535, 65535), (16, 16, 4)) == ("", "")
+    assert grid_refusal((1, 65536, 1), (256, 1, 1))[0] == "a grid has at most 65535 blocks along y, not 65536"
+    assert "at most 64 threads along z, not 128" in grid_refusal((1, 1, 1), (1, 1, 128))[0]
 
 
 def test_all_that_hold_at_once_are_named():

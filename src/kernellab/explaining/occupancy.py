@@ -127,12 +127,10 @@ def occupancy(
 
 def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
     """Why CUDA takes no grid or block of this shape, whatever the kernel, and what to do; empty where it does."""
-    for what, sizes, most in (("grid", grid, _GRID), ("block", block, _BLOCK)):
+    for what, parts, sizes, most in (("grid", "blocks", grid, _GRID), ("block", "threads", block, _BLOCK)):
         for dim, size, limit in zip("xyz", sizes, most, strict=True):
             if size > limit:
-                why = (
-                    f"a {what} has at most {limit} {'blocks' if what == 'grid' else 'threads'} along {dim}, not {size}"
-                )
+                why = f"a {what} has at most {limit} {parts} along {dim}, not {size}"
                 return why, f"put what runs along {dim} along x, or fold it into another dim"
     return "", ""
 
