@@ -509,3 +509,45 @@ def test_a_wrong_way_is_not_explained():
 def test_warm_and_launch_series_are_told_apart_from_the_main_one():
     (one,) = subjects(record(result("triton", 9.0, also=[entry(5.0, cache="warm"), entry(20.0, "launch", "warm")])))
     assert (one.time_us, one.warm_us, one.launch_us) == (9.0, 5.0, 20.0)
+
+
+def compiled_kernel(**facts):
+    """A kernel as a record's `code` has it: a load and a store of 16 bytes by 1024 threads."""
+    access = [{"kind": "global_load", "bytes": 16, "count": 1}, {"kind": "global_store", "bytes": 16, "count": 1}]
+    told = {"registers": 20, "spill_bytes": 0, "stack_bytes": 0, "instructions": {"global_load": 1, "global_store": 1}}
+    told |= {"accesses": access, "loops": [], "widest_global_bytes": 16, "flight_bytes": 16} | facts
+    fits = {"blocks_per_sm": 16, "fraction": 1.0, "limiter": "threads", "remedy": "", "l1_bytes": 0}
+    return {
+        **{"name": "k", "times": 1, "grid": [8, 1, 1], "block": [128, 1, 1], "shared_total_bytes": 0, "sectors": 1.0},
+        **{"facts": told, "occupancy": fits, "parameters": [{"bytes": GB}, {"bytes": GB}], "tuned": None},
+    }
+
+
+def of_record(kernel):
+    entry = {"op": "f", "impl": "cuda", "kind": "cuda", "case": CASE, "arch": "sm_90", "pass": "forward"}
+    entry |= {"gpu": "H100 SXM5 80GB", "status": "ok", "kernels": [kernel], "cost": COST, "traffic": []}
+    (one,) = subjects(record(code=[entry]))
+    return one.kernels[0]
+
+
+def test_a_launch_touches_no_more_of_a_tensor_than_its_threads_ask_for():
+    assert of_record(compiled_kernel()).pointer_bytes == 8 * 128 * 32
+    turning = [{"depth": 1, "size": 9, "instructions": {"global_load": 1}, "sources": []}]
+    assert of_record(compiled_kernel(loops=turning)).pointer_bytes == 2 * GB
+
+
+def test_wide_stores_do_not_hide_narrow_loads():
+    narrow = [{"kind": "global_load", "bytes": 2, "count": 8}, {"kind": "global_store", "bytes": 16, "count": 1}]
+    assert of_record(compiled_kernel(accesses=narrow)).widest_bytes == 2
+
+
+def test_the_slow_path_of_sin_is_no_loop_of_the_kernels_own():
+    table = [{"depth": 1, "size": 9, "instructions": {"global_load": 1, "local_store": 1}, "sources": []}]
+    assert of_record(compiled_kernel(loops=table, stack_bytes=32)).loop is None
+    assert of_record(compiled_kernel(loops=table, stack_bytes=256)).loop is not None
+
+
+def test_a_grid_no_gpu_takes_cannot_launch():
+    deep = {**compiled_kernel(), "grid": [1, 70000, 1]}
+    assert of_record(deep).refusal == "a grid has at most 65535 blocks along y, not 70000"
+    assert of_record(compiled_kernel()).refusal == ""

@@ -119,10 +119,9 @@ def _explainable(record: dict[str, Any], target: str) -> None:
     read = [entry for entry in record["code"] if entry["kernels"]]
     if record["results"] or not read or any(entry.get("cost") for entry in read):
         return
-    op = next(iter(record["settings"]["targets"]), read[0]["op"])
-    raise UserError(
-        f"{target} has machine code and nothing else: klab explain {op} --static makes a run that can be explained"
-    )
+    asked = [word for word in record["command"][2:3] if not word.startswith("-")]
+    again = f"klab explain {(asked or [read[0]['op']])[0]} --static"
+    raise UserError(f"{target} has machine code and nothing else: {again} makes a run that can be explained")
 
 
 def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:

@@ -131,7 +131,7 @@ def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
         for dim, size, limit in zip("xyz", sizes, most, strict=True):
             if size > limit:
                 why = f"a {what} has at most {limit} {parts} along {dim}, not {size}"
-                return why, f"put what runs along {dim} along x, or fold it into another dim"
+                return why, f"spread what runs along {dim} over another dim, or let each take more of it"
     return "", ""
 
 
