@@ -202,6 +202,15 @@ def test_the_same_as_json(klab):
     }
 
 
+def test_every_key_of_the_json_is_in_the_documents(klab):
+    seen = klab("waves", "--gpu", "h100", "--matmul", "4096x4096", "--tile", "128x256", "--json")
+    (entry,) = json.loads(seen.out)
+    (grid,) = entry["grids"]
+    told = (SRC.parent / "docs" / "waves.md").read_text()
+    levels = (entry, entry["chip"], entry["occupancy"], grid, grid["tiling"], grid["compute"])
+    assert [key for level in levels for key in level if f"`{key}`" not in told] == []
+
+
 def test_a_range_is_drawn(klab, tmp_path):
     seen = klab("waves", "--gpu", "a100", "--blocks", "64:1024:4", "--plot", "saw.svg")
     assert seen.code == 0, seen.err
