@@ -180,6 +180,24 @@ def test_tail_wave():
     assert findings(way(dataclasses.replace(lone, blocks=4 * 132), cost=BUSY)) == []
 
 
+def test_loops_of_unknown_turns_may_be_what_a_long_time_is_spent_in():
+    """Nothing is declared and nothing says how often the loop turns: the time does."""
+    lone = but(threads=1024, blocks=133, blocks_per_sm=1, registers=64, unknown_turns={"fp32": 2})
+    assert all(f.rule != "tail-wave" for f in findings(way(lone)))
+    found = first(way(lone, time_us=20 * ROOF_US))
+    assert (found.rule, found.gain) == ("tail-wave", pytest.approx(2 * 132 / 133))
+    few = dataclasses.replace(lone, blocks=33, flight_bytes=0)
+    assert first(way(few, time_us=20 * ROOF_US)).rule == "too-few-blocks"
+    assert first(way(few, time_us=20 * ROOF_US)).gain == pytest.approx(4.0)
+
+
+def test_a_product_done_by_an_operator_is_not_its_neighbours():
+    beside = [{"op": "aten::mm", "read_bytes": 2**26, "write_bytes": 2**25}]
+    adds = but(instructions={"global_load": 1, "global_store": 1, "fp32": 4}, pointer_bytes=2**26)
+    found = findings(way(adds, cost=PRODUCT, dtype="bfloat16", traffic=beside))
+    assert all(f.rule not in ("no-tensor-cores", "excess-bytes") for f in found)
+
+
 def test_a_tail_costs_a_memory_bound_kernel_nothing():
     assert all(f.rule != "tail-wave" for f in findings(way(but(blocks=16 * 132 + 1))))
 

@@ -19,9 +19,11 @@ from kernellab.machine.chips import Chip
 
 # In the order in which they are named when several hold at once: what can be changed without changing the block first.
 _RESOURCES = ("registers", "shared", "threads", "blocks", "barriers")
+# As people say it after "limited by", where that is not the resource's name here.
+LIMITERS = {"shared": "shared memory", "barriers": "named barriers"}
+
 # The most along x, y and z, on every architecture.
 _GRID, _BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
-_WORDS = {"shared": "shared memory", "barriers": "named barriers"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
 
 def in_words(limiters: Sequence[str]) -> str:
     """`registers and shared memory`."""
-    return " and ".join(_WORDS.get(name, name) for name in limiters)
+    return " and ".join(LIMITERS.get(name, name) for name in limiters)
 
 
 def shared_for(chip: Chip, threads: int, registers: int, blocks: int) -> int:

@@ -30,6 +30,9 @@ from kernellab.explaining.subject import TRIGONOMETRY_BYTES, Device, Kernel, Sub
 LOAD_US = 0.8
 _L1_BYTES_PER_CLOCK = 64
 _ISSUED_PER_CLOCK = 4
+_ARITHMETIC = ("fp32", "fp16", "fp64", "special", "integer")
+# From so many times the predicted time on the model does not explain a measured one: it is good to a factor of two.
+UNEXPLAINED = 2.0
 _LOCAL = ("local_load", "local_store")
 # What tensor cores take operands of these dtypes as; float32 is rounded only by those who ask for it.
 TENSOR_NAMES = {"bfloat16": "bf16", "float16": "fp16"}
@@ -114,6 +117,14 @@ def product_rate(device: Device, kernel: Kernel) -> int:
     return min((device.chip.tensor_per_clock.get(kind, 0) for kind in kernel.products), default=0)
 
 
+def computes(subject: Subject, kernel: Kernel, priced: Prices) -> bool:
+    """Whether arithmetic bounds it: by the model, or going by a time that only loops of unknown turns explain."""
+    if priced.bound == "compute":
+        return True
+    looping = any(kernel.unknown_turns.get(name) for name in _ARITHMETIC)
+    return looping and subject.time_us is not None and subject.time_us > UNEXPLAINED * priced.time_us
+
+
 def turns(kernel: Kernel, read_bytes: float) -> float:
     """How often the loop, or the whole code, is gone through by each thread, going by the bytes to be read.
 
@@ -180,8 +191,7 @@ def _share(subject: Subject, kernel: Kernel) -> float:
 def _matmul_us(subject: Subject, kernel: Kernel) -> float:
     """With all SMs in use; nothing where the code has no products: they are somebody else's kernel."""
     limit, device, cost = subject.limit, subject.device, subject.cost
-    multiplies = kernel.on_tensor_cores or kernel.instructions.get("fp32") or kernel.instructions.get("fp16")
-    if limit is None or device is None or not cost or not limit.ridge or not multiplies:
+    if limit is None or device is None or not cost or not limit.ridge or not subject.multiplies(kernel):
         return 0.0
     at_best = float(cost["flops"].get("matmul", 0)) / (limit.ridge * device.gbps) / 1e3
     best = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""), device.chip.fp32_per_clock)

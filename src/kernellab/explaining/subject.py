@@ -28,6 +28,7 @@ IN_A_ROW_US = 1.6
 # over a table of digits of pi, 32 bytes in float, 40 in double.
 TRIGONOMETRY_BYTES = 40
 
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "_scaled_mm", "convolution", "_int_mm")
 _GLOBAL = ("global_load", "global_store", "async_copy")
 _WITHOUT_WIDTH = ("bulk_copy", "generic_load", "generic_store", "global_atomic")
 _TENSOR = ("tensor_mma", "tensor_wgmma", "tensor_tcgen05")
@@ -119,6 +120,14 @@ class Subject:
     def fewest_bytes(self) -> int:
         return self.limit.bytes if self.limit else 0
 
+    def multiplies(self, kernel: Kernel) -> bool:
+        """Whether the op's products are this kernel's: not where an operator beside it does them, or another kernel."""
+        if any(is_product(str(one["op"])) for one in self.traffic or ()):
+            return False
+        if any(k.on_tensor_cores for k in self.kernels):
+            return kernel.on_tensor_cores
+        return any(kernel.instructions.get(name) for name in ("fp32", "fp16"))
+
     @property
     def row_floor_us(self) -> float:
         """What a kernel that does nothing takes in a row of others: less than alone in a timed window."""
@@ -128,6 +137,11 @@ class Subject:
     def headroom(self) -> float | None:
         """How many times as fast it would be at the roof; None where there is no time or no roof."""
         return 1 / self.limit.fraction if self.limit and self.limit.fraction else None
+
+
+def is_product(operator: str) -> bool:
+    """Of `aten::mm` and its like."""
+    return operator.rpartition("::")[2].partition(".")[0] in _PRODUCTS
 
 
 # From a record ------------------------------------------------------------------------------------------
@@ -342,7 +356,7 @@ def _trigonometric(loop: Mapping[str, Any], stack_bytes: int) -> bool:
 def _unknown_turns(loops: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Nothing says how often a loop without loads turns: by class, the most of any."""
     loading, found = _loading(loops), dict[str, int]()
-    for one in (one for one in loops if one not in loading):
+    for one in (one for one in loops if one not in loading and one.get("turns") is None):
         for name, count in one["instructions"].items():
             found[name] = max(found.get(name, 0), count)
     return found

@@ -9,10 +9,8 @@ was timed, takes far longer than everything else accounts for, and has atomics o
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding
-from kernellab.explaining.prices import main_kernel
+from kernellab.explaining.prices import UNEXPLAINED, main_kernel
 from kernellab.explaining.subject import Subject
-
-_UNEXPLAINED = 2.0
 
 
 def look(subject: Subject) -> Finding | None:
@@ -22,7 +20,7 @@ def look(subject: Subject) -> Finding | None:
     kernel, priced = found
     count = kernel.instructions.get("global_atomic", 0)
     unexplained = subject.time_us / priced.time_us
-    if not count or unexplained < _UNEXPLAINED:
+    if not count or unexplained < UNEXPLAINED:
         return None
     return Finding(
         rule="atomics",

@@ -15,7 +15,7 @@ reads one tensor twice does not: see `reads_again`.
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.subject import Subject
+from kernellab.explaining.subject import Subject, is_product
 
 _LEAST = 1.2
 
@@ -26,9 +26,8 @@ def look(subject: Subject) -> Finding | None:
     if any(k.pointer_bytes is None for k in subject.kernels):
         return None
     own = sum((k.pointer_bytes or 0) * k.times for k in subject.kernels)
-    operators = sum(
-        one["read_bytes"] + one["write_bytes"] for one in subject.traffic or () if one["read_bytes"] is not None
-    )
+    beside = [one for one in subject.traffic or () if one["read_bytes"] is not None and not is_product(str(one["op"]))]
+    operators = sum(one["read_bytes"] + one["write_bytes"] for one in beside)
     moved = own + operators
     ratio = _ratio(subject, moved, operators)
     if ratio < _LEAST:
@@ -37,7 +36,7 @@ def look(subject: Subject) -> Finding | None:
     if gain < _LEAST:
         return None
     who = [_many(sum(k.times for k in subject.kernels), "kernel")]
-    who += [_many(len(subject.traffic or ()), "operator")] if operators else []
+    who += [_many(len(beside), "operator")] if operators else []
     move = "moves" if who == ["1 kernel"] else "move"
     return Finding(
         rule="excess-bytes",

@@ -14,10 +14,10 @@ The rates are the architecture's: one fp64 result for two in fp32 on data-centre
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import double_share, main_kernel
+from kernellab.explaining.prices import UNEXPLAINED, double_share, main_kernel
 from kernellab.explaining.subject import Subject
 
-_LEAST, _UNEXPLAINED = 1.05, 2.0
+_LEAST = 1.05
 
 
 def look(subject: Subject) -> Finding | None:
@@ -34,7 +34,7 @@ def look(subject: Subject) -> Finding | None:
     shorter = 1 if (subject.cost or {})["flops"].get("fp32") else 2
     single = priced.without(fp64=priced.fp64 / ratio / shorter, issue=priced.issue / 2)
     estimate = priced.time_us / single
-    if kernel.unknown_turns.get("fp64") and (subject.time_us or 0.0) > _UNEXPLAINED * priced.time_us:
+    if kernel.unknown_turns.get("fp64") and (subject.time_us or 0.0) > UNEXPLAINED * priced.time_us:
         estimate = (subject.time_us or 0.0) / max((subject.time_us or 0.0) / ratio, single)
     gain = settled(estimate, subject.headroom) if estimate > _LEAST else None
     if gain is None and priced.fp64 < 0.5 * priced.time_us and double_share(kernel) < 0.5:

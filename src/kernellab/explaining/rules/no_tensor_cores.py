@@ -23,7 +23,8 @@ def look(subject: Subject) -> Finding | None:
     rate = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""))
     if rate is None or any(k.on_tensor_cores for k in subject.kernels):
         return None
-    multiply_adds = sum(k.instructions.get(name, 0) for k in subject.kernels for name in ("fp32", "fp16"))
+    own = [k for k in subject.kernels if subject.multiplies(k)]
+    multiply_adds = sum(k.instructions.get(name, 0) for k in own for name in ("fp32", "fp16"))
     if not multiply_adds:
         return None  # the product is somebody else's kernel
     ratio = rate / device.chip.fp32_per_clock

@@ -2,15 +2,16 @@
 
     gain = 1 / efficiency of the grid
 
-by the model of `waves`, for kernels bound by what an SM does: arithmetic, declared or counted in the code. Kernels
-bound by memory bandwidth share it whatever SM their blocks are on, and lose next to nothing.
+by the model of `waves`, for kernels bound by what an SM does: arithmetic, declared or counted in the code, or in loops
+of unknown turns where nothing else explains the measured time. Kernels bound by memory bandwidth share it whatever SM
+their blocks are on, and lose next to nothing.
 """
 
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding
 from kernellab.explaining.occupancy import occupancy
-from kernellab.explaining.prices import main_kernel
+from kernellab.explaining.prices import computes, main_kernel
 from kernellab.explaining.subject import Subject
 from kernellab.explaining.waves import waves
 
@@ -23,7 +24,7 @@ def look(subject: Subject) -> Finding | None:
     if found is None or device is None:
         return None
     kernel, priced = found
-    if kernel.blocks < device.sms or priced.bound == "memory" or not kernel.blocks_per_sm:
+    if kernel.blocks < device.sms or not computes(subject, kernel, priced) or not kernel.blocks_per_sm:
         return None
     held = occupancy(device.chip, kernel.threads, kernel.registers or 0, kernel.shared_bytes or 0)
     fill = waves(kernel.blocks, device.sms, held, device.chip, bound="compute")
@@ -44,6 +45,6 @@ def look(subject: Subject) -> Finding | None:
             Evidence("blocks", kernel.blocks, "", "launch"),
             Evidence("blocks in the last round", fill.tail_blocks, "", "launch"),
             Evidence("efficiency of the grid", fill.efficiency, "", "model"),
-            Evidence("bound by", priced.dearest, "", "model"),
+            Evidence("bound by", priced.dearest if priced.bound == "compute" else "its loops", "", "model"),
         ],
     )

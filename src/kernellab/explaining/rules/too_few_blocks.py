@@ -13,7 +13,7 @@ otherwise there is no work for more blocks. With a measured time, no more than t
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import main_kernel, turns
+from kernellab.explaining.prices import computes, main_kernel, turns
 from kernellab.explaining.subject import Kernel, Subject
 
 _LEAST = 1.15
@@ -33,7 +33,10 @@ def look(subject: Subject) -> Finding | None:
     if used >= room or (not idle and turns(kernel, cost["bytes_read"]) < _PORTIONS):
         return None
     spread = {name: getattr(priced, name) * min(1.0, used) for name in _BY_SM}
-    gain = settled(priced.time_us / priced.without(flight=priced.flight * used / room, **spread), subject.headroom)
+    estimate = priced.time_us / priced.without(flight=priced.flight * used / room, **spread)
+    if idle and computes(subject, kernel, priced):
+        estimate = max(estimate, 1 / used)
+    gain = settled(estimate, subject.headroom)
     if gain < _LEAST:
         return None
     return Finding(
