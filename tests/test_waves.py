@@ -189,6 +189,13 @@ def test_klab_waves_tells_the_tail_and_what_may_hide_it(klab):
         assert part in said, part
 
 
+def test_one_is_called_one(klab):
+    said = " ".join(klab("waves", "--gpu", "a100", "--blocks", "109", "--threads", "1024", "--regs", "64").out.split())
+    assert "Tail: 1 SM gets 2 blocks, 107 get 1 and wait in the end." in said
+    said = " ".join(klab("waves", "--gpu", "a100", "--blocks", "107").out.split())
+    assert "1 SM of 108 gets no block at all" in said
+
+
 def test_the_same_as_json(klab):
     seen = klab("waves", "--gpu", "a100", "--blocks", "120", "--threads", "256", "--regs", "64", "--json")
     (entry,) = json.loads(seen.out)

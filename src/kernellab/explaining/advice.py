@@ -116,4 +116,4 @@ def _near(row: Choice, best: Choice) -> str:
 
 def _lines(row: Choice) -> str:
     total = (row.kernel_lines or 0) + (row.launcher_lines or 0)
-    return f", for {total} lines of code" if total else ""
+    return f", for {total} line{'' if total == 1 else 's'} of code" if total else ""

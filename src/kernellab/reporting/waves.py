@@ -120,10 +120,10 @@ def _tail(w: Mapping[str, Any]) -> str:
     more, fewer = w["rounds"], w["rounds"] - 1
     busy, idle = w["tail_blocks"], w["usable_sms"] - w["tail_blocks"]
     if not fewer:
-        return (
-            f"{words.count(idle, 'SM')} of {w['usable_sms']} get no block at all: the grid is too small for this GPU."
-        )
-    said = f"Tail: {words.count(busy, 'SM')} get {more} blocks, {idle} get {fewer} and wait in the end."
+        return f"{words.count(idle, 'SM')} of {w['usable_sms']} {_get(idle)} no block at all: the grid is too small for this GPU."
+    waits = "waits" if idle == 1 else "wait"
+    busiest = f"{words.count(busy, 'SM')} {_get(busy)} {more} blocks"
+    said = f"Tail: {busiest}, {idle} {_get(idle)} {fewer} and {waits} in the end."
     if w["blocks_per_sm"] == 1:
         return f"{said} Only one block fits on an SM, so nothing hides it."
     hidden = (
@@ -134,6 +134,10 @@ def _tail(w: Mapping[str, Any]) -> str:
         "two take hardly longer than one. Where one block keeps its SM busy, they take turns and the tail costs "
         f"{words.percent(1 - w['efficiency'])} of the time."
     )
+
+
+def _get(count: int) -> str:
+    return "gets" if count == 1 else "get"
 
 
 def _better(w: Mapping[str, Any]) -> str:

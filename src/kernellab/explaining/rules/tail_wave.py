@@ -36,7 +36,8 @@ def look(subject: Subject) -> Finding | None:
     idle = device.sms - fill.tail_blocks
     return Finding(
         rule="tail-wave",
-        title=f"{kernel.blocks} blocks over {device.sms} SMs: {idle} stand idle in the last of {fill.rounds} rounds",
+        title=f"{kernel.blocks} blocks over {device.sms} SMs: {idle} {'stands' if idle == 1 else 'stand'} idle in the "
+        f"last of {fill.rounds} rounds",
         gain=gain,
         do=f"choose a grid that is a multiple of {device.sms} ({fill.nearest_multiple} is nearest), smaller blocks "
         f"(from {fill.four_per_sm} on a tail costs a fifth at most), or as many blocks as fit, each taking its share",
