@@ -5,6 +5,7 @@ import importlib
 
 import pytest
 
+from kernellab.errors import UserError
 from kernellab.explaining.finding import SURE, settled
 from kernellab.explaining.findings import all_rules, findings
 from kernellab.explaining.prices import needed_bytes, prices
@@ -514,6 +515,8 @@ def test_what_was_compiled_and_not_timed_is_a_subject_of_the_gpu_named():
     assert there.device.name == "H100 SXM5 80GB"
     (asked,) = subjects(record(code=[compiled]), "h200")
     assert asked.gbps > there.gbps
+    with pytest.raises(UserError, match="A100 SXM4 80GB is sm_80, and the kernels of this run are compiled for sm_90"):
+        subjects(record(code=[compiled]), "a100")
     timed = record(result("triton", 510.0), code=[compiled])
     assert [s.measured for s in subjects(timed)] == [True]
     elsewhere = record(result("triton", 510.0), code=[{**compiled, "arch": "sm_80", "gpu": "A100 SXM4 80GB"}])

@@ -150,19 +150,32 @@ def is_product(operator: str) -> bool:
 def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Subject]:
     """Everything of a record that can be explained: timed ways first, then what was only compiled.
 
-    `gpu_name` is a GPU of the database to explain the latter for; otherwise the one they were compiled for.
+    `gpu_name` is a GPU of the database to explain the latter for, of an architecture they were compiled for; otherwise
+    the one they were compiled for.
     """
     timed = [r for r in record["results"] if _main(r) is not None]
     found = [subject(record, result) for result in timed]
     here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
     known = {(r["op"], r["impl"], str(r["case"]), here) for r in timed}
-    for entry in record.get("code", ()):
+    for entry in _compiled(record, gpu_name):
         explained = entry.get("pass") == "forward" and entry["case"] and entry["status"] in ("ok", "none")
         if explained and (entry["op"], entry["impl"], str(entry["case"]), entry["arch"]) not in known:
             one = _unmeasured(entry, gpu_name)
             if one is not None:
                 found.append(one)
     return found
+
+
+def _compiled(record: Mapping[str, Any], gpu_name: str | None) -> list[Mapping[str, Any]]:
+    """What was compiled for the architecture of the GPU named; all of it where none is."""
+    code: list[Mapping[str, Any]] = list(record.get("code", ()))
+    if gpu_name is None or not code:
+        return code
+    asked, archs = gpu(gpu_name), {entry["arch"] for entry in code}
+    if asked.arch not in archs:
+        made = ", ".join(sorted(archs))
+        raise UserError(f"{asked.name} is {asked.arch}, and the kernels of this run are compiled for {made}")
+    return [entry for entry in code if entry["arch"] == asked.arch]
 
 
 def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:

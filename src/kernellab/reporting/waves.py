@@ -120,7 +120,8 @@ def _tail(w: Mapping[str, Any]) -> str:
     more, fewer = w["rounds"], w["rounds"] - 1
     busy, idle = w["tail_blocks"], w["usable_sms"] - w["tail_blocks"]
     if not fewer:
-        return f"{words.count(idle, 'SM')} of {w['usable_sms']} {_get(idle)} no block at all: the grid is too small for this GPU."
+        none = f"{words.count(idle, 'SM')} of {w['usable_sms']} {_get(idle)} no block at all"
+        return f"{none}: the grid is too small for this GPU."
     waits = "waits" if idle == 1 else "wait"
     busiest = f"{words.count(busy, 'SM')} {_get(busy)} {more} blocks"
     said = f"Tail: {busiest}, {idle} {_get(idle)} {fewer} and {waits} in the end."
