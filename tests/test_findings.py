@@ -223,6 +223,8 @@ def test_spills():
     priced = prices(way(spilling), spilling)
     assert alone.gain == pytest.approx((priced.without(local=0.0) + priced.local) / ROOF_US, rel=0.05)
     assert first(way(spilling, time_us=5 * ROOF_US)).gain == pytest.approx(5.0)
+    assert alone.do.startswith("let it have more registers")
+    assert "cannot have more registers" in first(way(dataclasses.replace(spilling, registers=255))).do
 
 
 def test_narrow_access():

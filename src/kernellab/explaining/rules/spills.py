@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding, settled
 from kernellab.explaining.prices import main_kernel, without_local
-from kernellab.explaining.subject import Subject
+from kernellab.explaining.subject import Kernel, Subject
 
 _LEAST = 1.1
 
@@ -32,12 +32,20 @@ def look(subject: Subject) -> Finding | None:
         rule="spills",
         title=f"{kernel.spill_bytes} bytes per thread are spilled: {kernel.registers} registers did not suffice",
         gain=gain,
-        do="let it have more registers (a larger maxnreg, looser __launch_bounds__, fewer warps) or need fewer: "
-        "smaller tiles, less unrolling",
+        do=_do(subject, kernel),
         sure="likely",
         evidence=[
             Evidence("spilled", kernel.spill_bytes or 0, "bytes per thread", "machine code"),
             Evidence("local loads and stores", moves, "instructions", "machine code"),
             Evidence("registers", kernel.registers or 0, "per thread", "machine code"),
         ],
+    )
+
+
+def _do(subject: Subject, kernel: Kernel) -> str:
+    fewer = "smaller tiles, less unrolling"
+    if subject.device and (kernel.registers or 0) >= subject.device.chip.registers_per_thread:
+        return f"a thread cannot have more registers, so let it need fewer: the tile over more threads (warps), {fewer}"
+    return (
+        f"let it have more registers (a larger maxnreg, looser __launch_bounds__, fewer warps) or need fewer: {fewer}"
     )
