@@ -407,6 +407,18 @@ def test_atomics_where_nothing_else_explains_the_time():
     assert all(f.rule != "atomics" for f in findings(way(adding, time_us=1.5 * ROOF_US)))
 
 
+def test_bank_conflicts():
+    code = {**GOOD.instructions, "shared_load": 4, "shared_store": 4}
+    column = but(instructions=code, conflicts=32.0)
+    found = first(way(column))
+    assert (found.rule, found.sure) == ("bank-conflicts", "likely")
+    warps = 488_282 * 4
+    assert found.gain == pytest.approx(8 * warps * 32 / 132 / 1980 / ROOF_US)
+    assert findings(way(dataclasses.replace(column, conflicts=1.0))) == []
+    assert findings(way(dataclasses.replace(column, conflicts=None))) == []
+    assert findings(way(dataclasses.replace(column, conflicts=2.0))) == []  # hidden behind the bytes
+
+
 def test_many_instructions():
     busy = but(instructions={**GOOD.instructions, "integer": 900})
     found = first(way(busy))

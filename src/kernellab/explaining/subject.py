@@ -59,6 +59,8 @@ class Kernel:
     spill_bytes: int | None = None
     flight_bytes: int = 0  # what a thread asks of memory before it waits; 0: not known
     sectors: float | None = None  # of 32 bytes that a warp's accesses touch, over the fewest that would do
+    conflicts: float | None = None  # goes shared memory takes for a warp's accesses, over the fewest
+    shared_goes: float = 1.0  # the fewest for one of its accesses, on average: 4 bytes of each lane in a go
     stack_bytes: int = 0  # of local memory per thread
     local_bytes: int = 0  # moved to and from it by the code, gone through once
     instructions: Mapping[str, int] = field(default_factory=dict)
@@ -327,6 +329,8 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         spill_bytes=facts["spill_bytes"],
         flight_bytes=facts.get("flight_bytes") or 0,
         sectors=k.get("sectors"),
+        conflicts=k.get("conflicts"),
+        shared_goes=_shared_goes(facts["accesses"]),
         stack_bytes=facts["stack_bytes"] or 0,
         local_bytes=sum(a["bytes"] * a["count"] for a in local),
         instructions=facts["instructions"],
@@ -345,6 +349,12 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         l1_bytes=fits["l1_bytes"],
         pointer_bytes=_touched(k, sum(b for b in given if b)) if any(given) else None,
     )
+
+
+def _shared_goes(accesses: Sequence[Mapping[str, Any]]) -> float:
+    shared = [a for a in accesses if a["kind"] in ("shared_load", "shared_store")]
+    count = sum(a["count"] for a in shared)
+    return sum(max(1.0, a["bytes"] / 4) * a["count"] for a in shared) / count if count else 1.0
 
 
 def _touched(k: Mapping[str, Any], given_bytes: int) -> int:

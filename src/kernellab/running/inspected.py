@@ -38,6 +38,7 @@ from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.passes import NotDifferentiable, gradients, pass_of
 from kernellab.running.accounts import account, cost_of
+from kernellab.running.banks import conflicts
 from kernellab.running.channel import Channel
 from kernellab.running.products import products
 
@@ -195,6 +196,7 @@ class Inspector:
         entry |= {
             "facts": asdict(told),
             "sectors": _sectors(launch) if self.accounts else None,
+            "conflicts": _conflicts(launch) if self.accounts else None,
             "products": [asdict(one) for one in products(code[0])] if (code := _entry(launch)) else [],
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
@@ -296,10 +298,20 @@ def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict
 def _sectors(launch: Launch) -> float | None:
     """How far a warp's accesses are spread; None where the code does not tell."""
     kernels = _entry(launch)
+    return spread(kernels[0], _arguments(launch), launch.block) if kernels else None
+
+
+def _conflicts(launch: Launch) -> float | None:
+    """How often a warp's accesses to shared memory meet in a bank; None where the code does not tell."""
+    kernels = _entry(launch)
+    return conflicts(kernels[0], _arguments(launch), launch.block) if kernels else None
+
+
+def _arguments(launch: Launch) -> list[int | None]:
+    """As they are passed, None for a pointer."""
     # Triton compiles an argument that is 1 in, and passes it no more.
     passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
-    values = [None if p.bytes is not None else _integer(p.value) for p in passed]
-    return spread(kernels[0], values, launch.block) if kernels else None
+    return [None if p.bytes is not None else _integer(p.value) for p in passed]
 
 
 def _entry(launch: Launch) -> list[PtxEntry]:
