@@ -158,7 +158,7 @@ def test_json_is_one_document_and_nothing_else(klab):
     assert record["environment"]["packages"]["torch"]
     for result in record["results"]:
         assert result["derived"]["status"] == "ok"
-        assert result["derived"]["rules"] == 3
+        assert result["derived"]["rules"] == 4
 
 
 def test_piped_output_is_plain_text_and_nothing_is_cut(klab):

@@ -36,7 +36,7 @@ def ceilings(tmp_path):
     """A cache that knows this machine's ceilings, which take long to measure."""
     folder = tmp_path / "cache" / "ceilings"
     folder.mkdir(parents=True)
-    known = {"copy_gbps": 10.0, "matmul_tflops": {"float32": 0.1}, "threads": 1, "measured_at": "", "doubts": []}
+    known = {"copy_gbps": 100.0, "matmul_tflops": {"float32": 0.1}, "threads": 1, "measured_at": "", "doubts": []}
     (folder / f"{file_name(device_identity(environment(), 'cpu'))}.json").write_text(json.dumps(known))
     return str(tmp_path / "cache")
 
@@ -53,7 +53,7 @@ def test_without_a_gpu_cpu_ways_are_explained_by_their_times_and_kernels_by_a_mo
     chain = found["manual", True]
     assert chain["findings"][0]["rule"] == "unfused-chain"
     assert chain["fusion"]["moved_bytes"] == 3 * chain["fusion"]["fewest_bytes"]
-    assert chain["roofline"]["roof_us"] == pytest.approx(2 * 256 * 256 * 4 / 10e3)
+    assert chain["roofline"]["roof_us"] == pytest.approx(2 * 256 * 256 * 4 / 100e3)
     strided = found["triton-strided", False]
     assert strided["gpu"] == "H200 SXM 141GB"
     assert (strided["findings"][0]["rule"], strided["findings"][0]["sure"]) == ("uncoalesced", "likely")
@@ -63,6 +63,92 @@ def test_without_a_gpu_cpu_ways_are_explained_by_their_times_and_kernels_by_a_mo
     assert "plus manual: 3 operators move 6 tensors where 2 would do" in again.out
     assert "not timed: a model of H100" in again.out  # the run's own; --gpu names another
     assert (tmp_path / "roof.svg").read_text().count("</svg>") == 1
+
+
+CUDA = """
+extern "C" __global__ void __launch_bounds__(128) doubles(const float4* x, float4* y, long long n) {
+  long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= n) return;
+  float4 v = x[at];
+  float* e = (float*)&v;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) { double d = e[i]; e[i] = (float)(exp(-d * d) * d); }
+  y[at] = v;
+}
+extern "C" __global__ void picks(const float* x, float* y, long long n) {
+  long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= n) return;
+  float a[32];
+#pragma unroll
+  for (int i = 0; i < 32; ++i) a[i] = x[at + i * n];
+  float s = 0.f;
+  int j = threadIdx.x & 31;
+#pragma unroll 1
+  for (int i = 0; i < 32; ++i) { s += a[j]; j = (j * 5 + 1) & 31; }
+  y[at] = s;
+}
+extern "C" __global__ void sines(const float4* x, float4* y, long long n) {
+  long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= n) return;
+  float4 v = x[at];
+  y[at] = make_float4(sinf(v.x), sinf(v.y), sinf(v.z), sinf(v.w));
+}
+"""
+CUDA_OP = """
+import torch
+import kernellab as kl
+
+@kl.op(cases=kl.cases(shape=[(1 << 26,)], dtype=["float32"], cpu=dict(shape=[(64,)], dtype=["float32"])))
+def f(x):
+    return x
+
+def way(name, kernel, per, threads):
+    run = kl.cuda.kernel("f.cu", kernel)
+    def launch(x):
+        y = torch.empty_like(x)
+        run(-(-x.numel() // per // threads), threads, x, y, x.numel() // per)
+        return y
+    f.impl(name, kind="cuda")(launch)
+
+way("doubles", "doubles", 4, 128)
+way("unbound", "doubles", 4, 256)
+way("wide", "sines", 4, 2048)
+way("picks", "picks", 32, 256)
+way("sines", "sines", 4, 256)
+"""
+
+
+def test_what_the_machine_code_shows_of_kernels_in_cuda(klab, tmp_path):
+    (tmp_path / "f.cu").write_text(CUDA)
+    (tmp_path / "f.py").write_text(CUDA_OP)
+    done = klab("explain", "f.py", "--static", "--gpu", "h200", "--impl", "doubles,unbound,wide,picks,sines", "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    found = {r["impl"]: r["findings"] for r in document["results"]}
+    (doubles,) = found["doubles"]
+    assert (doubles["rule"], doubles["gain"]) == ("fp64-by-accident", None)
+    (unbound,), (wide,) = found["unbound"], found["wide"]
+    assert unbound["title"] == "cannot launch: the kernel is compiled for blocks of at most 128 threads, not 256"
+    assert wide["title"] == "cannot launch: a block of sm_90 has at most 1024 threads, not 2048"
+    assert wide["do"] == "launch blocks of 1024 threads or fewer"
+    assert found["picks"][0]["rule"] == "local-arrays"
+    assert found["picks"][0]["gain"] > 1.2
+    assert found["sines"] == []  # sin's slow path has doubles, a table and an array of its own
+    again = klab("explain", document["folder"])
+    assert "f wide: cannot launch: a block of sm_90 has at most 1024 threads" in again.out
+    assert "NVRTC compiles it at first use" in again.out
+
+
+def test_a_run_of_machine_code_alone_says_which_command_makes_one_to_explain(klab, tmp_path):
+    (tmp_path / "f.cu").write_text(CUDA)
+    (tmp_path / "f.py").write_text(CUDA_OP)
+    seen = klab("inspect", "f.py", "--impl", "unbound", "--out", "read")
+    assert seen.code == 0, seen.err
+    assert "unbound doubles on sm_90 cannot launch: the kernel is compiled for blocks of at most 128" in seen.out
+    done = klab("explain", "read")
+    assert (done.code, done.out) == (2, "")
+    said = "read has machine code and nothing else: klab explain f.py --static makes a run that can be explained"
+    assert done.err.strip() == f"klab: {said}"
 
 
 CASE = {"dims": {"...": [16384, 16384]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}

@@ -5,6 +5,7 @@ import importlib
 
 import pytest
 
+from kernellab.errors import UserError
 from kernellab.explaining.finding import SURE, settled
 from kernellab.explaining.findings import all_rules, findings
 from kernellab.explaining.prices import needed_bytes, prices
@@ -180,6 +181,24 @@ def test_tail_wave():
     assert findings(way(dataclasses.replace(lone, blocks=4 * 132), cost=BUSY)) == []
 
 
+def test_loops_of_unknown_turns_may_be_what_a_long_time_is_spent_in():
+    """Nothing is declared and nothing says how often the loop turns: the time does."""
+    lone = but(threads=1024, blocks=133, blocks_per_sm=1, registers=64, unknown_turns={"fp32": 2})
+    assert all(f.rule != "tail-wave" for f in findings(way(lone)))
+    found = first(way(lone, time_us=20 * ROOF_US))
+    assert (found.rule, found.gain) == ("tail-wave", pytest.approx(2 * 132 / 133))
+    few = dataclasses.replace(lone, blocks=33, flight_bytes=0)
+    assert first(way(few, time_us=20 * ROOF_US)).rule == "too-few-blocks"
+    assert first(way(few, time_us=20 * ROOF_US)).gain == pytest.approx(4.0)
+
+
+def test_a_product_done_by_an_operator_is_not_its_neighbours():
+    beside = [{"op": "aten::mm", "read_bytes": 2**26, "write_bytes": 2**25}]
+    adds = but(instructions={"global_load": 1, "global_store": 1, "fp32": 4}, pointer_bytes=2**26)
+    found = findings(way(adds, cost=PRODUCT, dtype="bfloat16", traffic=beside))
+    assert all(f.rule not in ("no-tensor-cores", "excess-bytes") for f in found)
+
+
 def test_a_tail_costs_a_memory_bound_kernel_nothing():
     assert all(f.rule != "tail-wave" for f in findings(way(but(blocks=16 * 132 + 1))))
 
@@ -204,6 +223,8 @@ def test_spills():
     priced = prices(way(spilling), spilling)
     assert alone.gain == pytest.approx((priced.without(local=0.0) + priced.local) / ROOF_US, rel=0.05)
     assert first(way(spilling, time_us=5 * ROOF_US)).gain == pytest.approx(5.0)
+    assert alone.do.startswith("let it have more registers")
+    assert "cannot have more registers" in first(way(dataclasses.replace(spilling, registers=255))).do
 
 
 def test_narrow_access():
@@ -252,6 +273,160 @@ def test_excess_bytes():
     assert (found.rule, found.gain) == ("excess-bytes", pytest.approx(3.0))
     copied = first(way(GOOD, traffic=[{"op": "aten::_to_copy", "read_bytes": GB, "write_bytes": 2 * GB}]))
     assert (copied.rule, copied.gain) == ("excess-bytes", pytest.approx(2.5))
+
+
+def test_what_cannot_launch_is_told_so_and_of_nothing_else():
+    refused = but(blocks_per_sm=0, occupancy=0.0, refusal="too many threads", remedy="fewer", sectors=8.0)
+    (found,) = findings(way(refused))
+    assert (found.rule, found.title, found.do) == ("cannot-launch", "cannot launch: too many threads", "fewer")
+    assert all(f.rule != "cannot-launch" for f in findings(way(refused, time_us=3 * ROOF_US)))  # it was launched
+
+
+def test_doubles_are_told_where_bytes_hide_them_and_promise_nothing_then():
+    few = but(instructions={"global_load": 1, "global_store": 1, "fp64": 4})
+    found = first(way(few))
+    assert (found.rule, found.gain) == ("fp64-by-accident", None)
+    # sin's slow path has a few of them in any kernel.
+    assert findings(way(but(instructions={**GOOD.instructions, "fp64": 4}))) == []
+
+
+def test_declared_operations_done_in_double_take_what_double_takes():
+    busy = {**COST, "flops": {"fp32": 10**11}}
+    code = {"global_load": 1, "global_store": 1, "fp64": 2}
+    found = first(way(but(instructions=code, unknown_turns={"fp64": 2}), cost=busy))
+    assert (found.rule, found.gain) == ("fp64-by-accident", pytest.approx(2.0))
+
+
+def test_doubles_in_a_loop_of_unknown_turns_account_for_a_time_nothing_else_explains():
+    looping = but(instructions={**GOOD.instructions, "fp64": 5}, unknown_turns={"fp64": 5})
+    assert first(way(looping, time_us=8 * ROOF_US)).rule == "fp64-by-accident"
+    assert first(way(looping, time_us=8 * ROOF_US)).gain == pytest.approx(2.0)  # H200: fp64 is half as fast
+    assert findings(way(looping, time_us=1.5 * ROOF_US)) == []
+
+
+def test_local_arrays():
+    code = {**GOOD.instructions, "local_load": 64, "local_store": 64}
+    array = but(stack_bytes=256, local_bytes=512, instructions=code)
+    found = first(way(array))
+    assert (found.rule, found.sure) == ("local-arrays", "likely")
+    assert "256 bytes per thread lie in local memory, which is no register" in found.title
+    assert found.gain > 1.5
+    assert "constants" in found.do
+    assert findings(way(dataclasses.replace(array, stack_bytes=32))) == []  # the slow path of sin
+    assert first(way(dataclasses.replace(array, spill_bytes=512))).rule == "spills"
+    assert "or spills" in first(way(dataclasses.replace(array, spill_bytes=None))).title
+
+
+def test_a_loop_over_a_local_array_goes_over_all_of_it():
+    code = {**GOOD.instructions, "local_load": 1, "local_store": 1}
+    one = but(stack_bytes=1024, local_bytes=8, instructions=code, unknown_turns={"local_load": 1})
+    assert first(way(one)).gain > 2 * (findings(way(dataclasses.replace(one, unknown_turns={})))[0].gain or 1)
+
+
+WGMMA = {"global_load": 0, "async_copy": 12, "tensor_wgmma": 4}
+# A tile of 128 × 256 × 64 by 256 threads: 12 copies of 16 bytes and 4 products of 64 × 256 × 16 per warp group a turn.
+TILED = dict(instructions=WGMMA, loop=WGMMA, load_bytes=16.0, threads=256, blocks=512, blocks_per_sm=1)
+LARGE = dict(**TILED, products=["bf16"], product_flops=2 * 64 * 256 * 16 // 128)
+
+
+def test_products_are_priced_at_the_rate_of_what_multiplies_them():
+    assert findings(way(but(**LARGE), cost=PRODUCT, dtype="bfloat16")) == []
+    wide = but(**{**LARGE, "products": ["tf32"]})
+    found = first(way(wide, cost=PRODUCT, dtype="bfloat16"))
+    assert (found.rule, found.gain) == ("wide-products", pytest.approx(2.0))
+    assert "a bfloat16 product computed in tf32" in found.title
+    assert all(f.rule != "wide-products" for f in findings(way(wide, cost=PRODUCT, dtype="float32")))
+    plain = but(instructions={"global_load": 8, "fp32": 2000})
+    with_them, without = (prices(way(k, cost=PRODUCT, dtype="bfloat16"), k) for k in (but(**LARGE), plain))
+    assert without.matmul == pytest.approx(16 * with_them.matmul)
+
+
+def test_small_tiles():
+    """32 × 32 × 32 by four warps: two copies, and four products of 16 × 8 × 16 per warp, a turn."""
+    code = {"async_copy": 2, "tensor_mma": 4}
+    small = dict(instructions=code, loop=code, load_bytes=16.0, threads=128, blocks=16384, products=["bf16"])
+    found = first(way(but(**small, product_flops=2 * 16 * 8 * 16 // 32), cost=PRODUCT, dtype="bfloat16"))
+    assert (found.rule, found.sure) == ("small-tiles", "likely")
+    assert found.title.startswith("5.33 times the bytes")
+    assert all(f.rule != "small-tiles" for f in findings(way(but(**small), cost=PRODUCT, dtype="bfloat16")))
+    # 16 rows times a large matrix: every byte is fetched once, and no tile makes that fewer.
+    narrow = {"bytes_read": 2 * 8192 * 8192, "bytes_written": 2**18, "flops": {"matmul": 2 * 16 * 8192 * 8192}}
+    few = dict(small, loop={"async_copy": 18, "tensor_mma": 16})
+    assert findings(way(but(**few, product_flops=128), cost=narrow, dtype="bfloat16")) == []
+
+
+def test_a_product_on_few_sms_gains_the_others():
+    few = but(**{**LARGE, "blocks": 33})
+    found = first(way(few, cost=PRODUCT, dtype="bfloat16"))
+    assert (found.rule, found.gain) == ("too-few-blocks", pytest.approx(4.0))
+
+
+def test_too_few_threads_on_every_sm():
+    """A block of one warp on each SM, going over everything in a loop."""
+    lone = but(blocks=132, threads=32, blocks_per_sm=32, occupancy=0.5, loop={"global_load": 1, "integer": 10})
+    found = first(way(lone))
+    assert (found.rule, found.sure) == ("too-few-blocks", "likely")
+    assert "132 blocks of 32 threads on 132 SMs, where 4224 would fit" in found.title
+    small = {"bytes_read": 132 * 32 * 16, "bytes_written": 132 * 32 * 16, "flops": {}}
+    assert all(f.rule != "too-few-blocks" for f in findings(way(lone, cost=small)))  # there is no more to split
+
+
+def test_one_block_is_called_one():
+    title = first(way(but(blocks=1, loop={"global_load": 1}))).title
+    assert title.startswith("1 block on 132 SMs: 131 of them")
+
+
+def test_blocks_of_few_threads_leave_lanes_idle():
+    single = but(threads=1, blocks=62_500_000, blocks_per_sm=32, occupancy=0.5)
+    found = first(way(single))
+    assert found.rule == "low-occupancy"
+    assert "32 of 2048 threads fit on an SM" in found.title
+    assert found.gain > 10
+    assert found.do.startswith("make blocks of whole warps")
+
+
+def test_operators_beside_a_product_move_what_it_does_not_need():
+    copy = [{"op": "aten::_to_copy", "read_bytes": 2**25, "write_bytes": 2**26}] * 2
+    found = {f.rule: f for f in findings(way(but(**LARGE), cost=PRODUCT, dtype="bfloat16", traffic=copy))}
+    roof = PRODUCT["flops"]["matmul"] / 800e6
+    assert found["excess-bytes"].gain == pytest.approx(1 + 6 * 2**25 / 4e6 / roof)
+    assert "1 kernel and 2 operators move" in found["excess-bytes"].title
+
+
+def test_operators_count_among_the_kernels_that_are_launched():
+    tiny = [{"op": "aten::copy_", "read_bytes": 1000, "write_bytes": 1000}] * 30
+    found = first(way(but(times=30, blocks=200, pointer_bytes=2000), cost=TINY, traffic=tiny))
+    assert found.title.startswith("60 kernels of hardly any work")
+
+
+def test_atomics_where_nothing_else_explains_the_time():
+    adding = but(instructions={**GOOD.instructions, "global_atomic": 1})
+    found = first(way(adding, time_us=6 * ROOF_US))
+    assert (found.rule, found.sure, found.gain) == ("atomics", "possible", pytest.approx(6.0))
+    assert findings(way(adding)) == []  # how many meet at an address is not in the code
+    assert all(f.rule != "atomics" for f in findings(way(adding, time_us=1.5 * ROOF_US)))
+
+
+def test_bank_conflicts():
+    code = {**GOOD.instructions, "shared_load": 4, "shared_store": 4}
+    column = but(instructions=code, conflicts=32.0)
+    found = first(way(column))
+    assert (found.rule, found.sure) == ("bank-conflicts", "likely")
+    warps = 488_282 * 4
+    assert found.gain == pytest.approx(8 * warps * 32 / 132 / 1980 / ROOF_US)
+    assert findings(way(dataclasses.replace(column, conflicts=1.0))) == []
+    assert findings(way(dataclasses.replace(column, conflicts=None))) == []
+    assert findings(way(dataclasses.replace(column, conflicts=2.0))) == []  # hidden behind the bytes
+
+
+def test_many_instructions():
+    busy = but(instructions={**GOOD.instructions, "integer": 900})
+    found = first(way(busy))
+    assert (found.rule, found.sure) == ("many-instructions", "possible")
+    priced = prices(way(busy), busy)
+    assert found.gain == pytest.approx(priced.issue / ROOF_US)
+    special = first(way(but(instructions={**GOOD.instructions, "special": 64})))
+    assert "its special functions take" in special.title
 
 
 def test_reads_again():
@@ -354,6 +529,8 @@ def test_what_was_compiled_and_not_timed_is_a_subject_of_the_gpu_named():
     assert there.device.name == "H100 SXM5 80GB"
     (asked,) = subjects(record(code=[compiled]), "h200")
     assert asked.gbps > there.gbps
+    with pytest.raises(UserError, match="A100 SXM4 80GB is sm_80, and the kernels of this run are compiled for sm_90"):
+        subjects(record(code=[compiled]), "a100")
     timed = record(result("triton", 510.0), code=[compiled])
     assert [s.measured for s in subjects(timed)] == [True]
     elsewhere = record(result("triton", 510.0), code=[{**compiled, "arch": "sm_80", "gpu": "A100 SXM4 80GB"}])
@@ -367,3 +544,45 @@ def test_a_wrong_way_is_not_explained():
 def test_warm_and_launch_series_are_told_apart_from_the_main_one():
     (one,) = subjects(record(result("triton", 9.0, also=[entry(5.0, cache="warm"), entry(20.0, "launch", "warm")])))
     assert (one.time_us, one.warm_us, one.launch_us) == (9.0, 5.0, 20.0)
+
+
+def compiled_kernel(**facts):
+    """A kernel as a record's `code` has it: a load and a store of 16 bytes by 1024 threads."""
+    access = [{"kind": "global_load", "bytes": 16, "count": 1}, {"kind": "global_store", "bytes": 16, "count": 1}]
+    told = {"registers": 20, "spill_bytes": 0, "stack_bytes": 0, "instructions": {"global_load": 1, "global_store": 1}}
+    told |= {"accesses": access, "loops": [], "widest_global_bytes": 16, "flight_bytes": 16} | facts
+    fits = {"blocks_per_sm": 16, "fraction": 1.0, "limiter": "threads", "remedy": "", "l1_bytes": 0}
+    return {
+        **{"name": "k", "times": 1, "grid": [8, 1, 1], "block": [128, 1, 1], "shared_total_bytes": 0, "sectors": 1.0},
+        **{"facts": told, "occupancy": fits, "parameters": [{"bytes": GB}, {"bytes": GB}], "tuned": None},
+    }
+
+
+def of_record(kernel):
+    entry = {"op": "f", "impl": "cuda", "kind": "cuda", "case": CASE, "arch": "sm_90", "pass": "forward"}
+    entry |= {"gpu": "H100 SXM5 80GB", "status": "ok", "kernels": [kernel], "cost": COST, "traffic": []}
+    (one,) = subjects(record(code=[entry]))
+    return one.kernels[0]
+
+
+def test_a_launch_touches_no_more_of_a_tensor_than_its_threads_ask_for():
+    assert of_record(compiled_kernel()).pointer_bytes == 8 * 128 * 32
+    turning = [{"depth": 1, "size": 9, "instructions": {"global_load": 1}, "sources": []}]
+    assert of_record(compiled_kernel(loops=turning)).pointer_bytes == 2 * GB
+
+
+def test_wide_stores_do_not_hide_narrow_loads():
+    narrow = [{"kind": "global_load", "bytes": 2, "count": 8}, {"kind": "global_store", "bytes": 16, "count": 1}]
+    assert of_record(compiled_kernel(accesses=narrow)).widest_bytes == 2
+
+
+def test_the_slow_path_of_sin_is_no_loop_of_the_kernels_own():
+    table = [{"depth": 1, "size": 9, "instructions": {"global_load": 1, "local_store": 1}, "sources": []}]
+    assert of_record(compiled_kernel(loops=table, stack_bytes=32)).loop is None
+    assert of_record(compiled_kernel(loops=table, stack_bytes=256)).loop is not None
+
+
+def test_a_grid_no_gpu_takes_cannot_launch():
+    deep = {**compiled_kernel(), "grid": [1, 70000, 1]}
+    assert of_record(deep).refusal == "a grid has at most 65535 blocks along y, not 70000"
+    assert of_record(compiled_kernel()).refusal == ""

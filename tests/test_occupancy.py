@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 import subprocess
 from dataclasses import asdict
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import occupancy, shared_for
+from kernellab.explaining.occupancy import grid_refusal, in_words, occupancy, shared_for
 from kernellab.launch.cuda import include_folders
 from kernellab.machine import tools
 from kernellab.machine.chips import chip, chips
@@ -121,11 +122,55 @@ def test_known_values(arch, threads, registers, shared, blocks, limiter):
 
 def test_what_cannot_be_launched_fits_no_block_and_says_why():
     hopper = chip("sm_90")
-    assert occupancy(hopper, 1025, 16).remedy.startswith("a block has at most 1024 threads")
-    assert occupancy(hopper, 1024, 65).remedy == "64 registers per thread or fewer would let a block be launched at all"
-    shared = occupancy(hopper, 128, 32, 228 * 1024)
+    wide = occupancy(hopper, 2048, 16)
+    assert (wide.blocks_per_sm, wide.refusal) == (0, "a block of sm_90 has at most 1024 threads, not 2048")
+    assert wide.remedy == "launch blocks of 1024 threads or fewer"
+    full = occupancy(hopper, 1024, 65)
+    assert full.refusal == "1024 threads of 65 registers each are more than the 65536 registers of a block"
+    assert full.remedy.startswith("let a thread have 64 registers or fewer")
+    assert "blocks of 896 threads or fewer" in full.remedy
+    assert occupancy(hopper, 896, 65).blocks_per_sm == occupancy(hopper, 1024, 64).blocks_per_sm == 1
+    shared = occupancy(hopper, 128, 32, 300 * 1024)
     assert shared.blocks_per_sm == 0
-    assert "232448 bytes of shared memory per block or less" in shared.remedy
+    assert "307200 bytes of shared memory are more than the 232448 a block" in shared.refusal
+    assert "ask for 232448 bytes of shared memory per block or less" in shared.remedy
+    both = occupancy(hopper, 2048, 16, 300 * 1024)
+    assert "at most 1024 threads" in both.refusal
+    assert "shared memory" in both.refusal
+    assert "and ask for 232448" in both.remedy
+
+
+def test_more_threads_than_the_kernel_was_compiled_for_cannot_be_launched():
+    hopper = chip("sm_90")
+    bound = occupancy(hopper, 512, 32, most_threads=256)
+    assert (bound.blocks_per_sm, bound.limiter) == (0, "threads")
+    assert bound.refusal == "the kernel is compiled for blocks of at most 256 threads, not 512"
+    assert occupancy(hopper, 128, 32, most_threads=256).refusal == ""
+    assert "exactly 256 threads, not 128" in occupancy(hopper, 128, 32, most_threads=256, exact=True).refusal
+
+
+def test_grids_and_blocks_have_their_shapes_as_well():
+    assert grid_refusal((2**31 - 1, 65535, 65535), (16, 16, 4)) == ("", "")
+    assert grid_refusal((1, 65536, 1), (256, 1, 1))[0] == "a grid has at most 65535 blocks along y, not 65536"
+    assert "at most 64 threads along z, not 128" in grid_refusal((1, 1, 1), (1, 1, 128))[0]
+
+
+def test_all_that_hold_at_once_are_named():
+    # A block has one barrier whatever it does: that as many fit as there are barriers is the blocks' doing.
+    assert occupancy(chip("sm_121"), 32, 16).limiters == ["blocks"]
+    assert occupancy(chip("sm_121"), 32, 16, barriers=2).limiters == ["barriers"]
+    tied = occupancy(chip("sm_90"), 768, 40)
+    assert tied.limiters == ["registers", "threads"]
+    assert in_words(["registers", "shared"]) == "registers and shared memory"
+    assert occupancy(chip("sm_90"), 1024, 32).limiters == ["threads"]  # full: nothing else matters
+    few = occupancy(chip("sm_90"), 32, 64)
+    assert few.limiters == ["registers", "blocks"]
+    # Larger blocks alone would gain nothing: the registers have to give way with them.
+    assert few.remedy.endswith("64 threads with at most 32 registers per thread leave none")
+
+
+def test_launching_what_cannot_be_is_refused():
+    hopper = chip("sm_90")
     with pytest.raises(UserError, match="256 registers per thread: sm_90 has up to 255"):
         occupancy(hopper, 128, 256)
     with pytest.raises(UserError, match="sm_80 has no clusters"):
@@ -169,22 +214,37 @@ def test_what_is_allocated_fits_the_sm(known, threads, registers, shared):
     ),
 )
 def test_the_remedy_holds(arch, threads, registers, shared):
-    """Whoever follows it gets more warps."""
+    """Whoever follows it gets more warps, at every step as many as it says."""
     known = chip(arch)
     before = occupancy(known, threads, registers, shared)
-    words = before.remedy.replace(":", "").split()
-    if "fit" in words or "launched" in words:
-        number = {after: int(word) for word, after in itertools.pairwise(words) if word.isdigit()}
-        after = occupancy(known, threads, number.get("registers", registers), number.get("bytes", shared))
-        assert after.blocks_per_sm > before.blocks_per_sm
-    elif "over" in words:
-        size = int(words[words.index("over") + 1])
-        assert occupancy(known, size, registers, shared).warps_per_sm > before.warps_per_sm
-    elif before.limiter == "blocks":
-        size = int(words[words.index("threads") - 1])
-        assert occupancy(known, size, registers, shared).warps_per_sm > before.warps_per_sm
-    else:
-        assert before.fraction == 1 or words[0] == "smaller", before.remedy
+    if before.fraction == 1:
+        assert before.remedy.startswith("nothing to lift")
+        return
+    if not before.blocks_per_sm:
+        assert before.refusal
+        return
+
+    def follow(step, size=threads):
+        asked = {unit: int(number) for number, unit in re.findall(r"(\d+) (registers|bytes|threads)", step)}
+        return occupancy(
+            known, asked.get("threads", size), asked.get("registers", registers), asked.get("bytes", shared)
+        )
+
+    steps = before.remedy.split(":", 1)[-1].split("; ")
+    warps = [follow(step).warps_per_sm for step in steps]
+    assert warps == sorted(warps)
+    assert before.warps_per_sm < warps[0]
+    for step, found in zip(steps, warps, strict=True):
+        left = re.search(r"leave (\w+)$", step)
+        if left:
+            assert known.warps_per_sm - found == (0 if left[1] == "none" else int(left[1])), before.remedy
+        else:
+            blocks = int(re.search(r"(\d+) blocks", step)[1])
+            assert found == blocks * before.warps_per_block, before.remedy
+            share = int(re.search(r"(\d+) %(?: of the warps)?\)$", step)[1])
+            assert share == pytest.approx(100 * found / known.warps_per_sm, abs=0.5)
+    # The last step is all there is to have: a full SM, or as many blocks of this size as there are slots for.
+    assert warps[-1] == known.warps_per_sm or known.warps_per_sm - warps[-1] < before.warps_per_block
 
 
 def test_an_occupancy_is_plain_data():

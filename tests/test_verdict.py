@@ -143,7 +143,7 @@ def test_verdicts_need_no_torch():
         "import sys, kernellab.verdict, kernellab.reporting.terminal, kernellab.cli; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert verdict.RULES == 3
+    assert verdict.RULES == 4
 
 
 def test_few_samples_decide_nothing():

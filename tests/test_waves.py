@@ -128,12 +128,44 @@ def test_the_tiles_of_a_product_are_a_grid():
 
 
 def test_what_cannot_run_is_refused_with_the_remedy():
-    with pytest.raises(UserError, match="no block of this kernel fits on an SM of sm_80: 64 registers"):
+    with pytest.raises(UserError, match=r"cannot launch: 1024 threads of 128 registers .*: let a thread have 64"):
         at(10, occupancy(AMPERE, 1024, 128))
     with pytest.raises(UserError, match="at least 1"):
         at(0)
     with pytest.raises(UserError, match="compute, latency, memory"):
         at(1, bound="magic")
+
+
+HOPPER = chip("sm_90")
+
+
+def test_clusters_take_whole_numbers_of_sms():
+    """132 SMs have room for 16 clusters of 8 and not for 17: the last four stand idle."""
+    lone = occupancy(HOPPER, 1024, 64)
+    whole = waves(128, 132, lone, HOPPER, cluster=8)
+    assert (whole.rounds, whole.tail_blocks, whole.usable_sms) == (1, 0, 128)
+    assert whole.efficiency == pytest.approx(128 / 132)
+    more = waves(136, 132, lone, HOPPER, cluster=8)
+    assert (more.rounds, more.tail_blocks) == (2, 8)
+    assert more.resident_efficiency == more.balance_efficiency == more.efficiency == pytest.approx(136 / 132 / 2)
+    assert waves(136, 132, lone, HOPPER, cluster=4).rounds == 2  # 33 clusters of 4 take every SM
+    assert waves(132, 132, lone, HOPPER, cluster=4).efficiency == 1
+    with pytest.raises(UserError, match="130 blocks is no whole number of clusters of 8"):
+        waves(130, 132, lone, HOPPER, cluster=8)
+    with pytest.raises(UserError, match="a cluster of 8 blocks on 4 SMs"):
+        waves(8, 4, lone, HOPPER, cluster=8)
+
+
+def test_klab_waves_says_what_it_supposes_of_clusters(klab):
+    seen = klab("waves", "--gpu", "h100", "--blocks", "136", "--threads", "1024", "--regs", "64", "--cluster", "8")
+    said = " ".join(seen.out.split())
+    assert "136 blocks over 128 of 132 SMs: 2 waves, the last with 8 blocks; 52 % efficient" in said
+    assert "16 of them at once at most, on 128 of 132 SMs" in said
+    assert "cudaOccupancyMaxActiveClusters tells" in said
+    refused = klab("waves", "--gpu", "h100", "--blocks", "9", "--cluster", "8")
+    assert (refused.code, "no whole number of clusters" in refused.err) == (2, True)
+    alone = klab("waves", "--blocks", "8", "--cluster", "8", "--measure")
+    assert "without clusters" in alone.err
 
 
 # klab waves --------------------------------------------------------------------------------------------
@@ -147,7 +179,7 @@ def test_klab_waves_tells_the_tail_and_what_may_hide_it(klab):
     said = " ".join(seen.out.split())
     for part in (
         "4 blocks, 32 of 64 warps (50 %), limited by registers",
-        "48 registers per thread or fewer would let 5 blocks fit",
+        "at most 48 registers per thread would let 5 blocks fit",
         "12 SMs get 2 blocks, 96 get 1",
         "Residency may hide it",
         "108 blocks are the nearest multiple",
@@ -155,6 +187,13 @@ def test_klab_waves_tells_the_tail_and_what_may_hide_it(klab):
         "H100 SXM5 80GB: 120 blocks over 132 SMs: 1 wave, 12 SMs idle; 91 %",
     ):
         assert part in said, part
+
+
+def test_one_is_called_one(klab):
+    said = " ".join(klab("waves", "--gpu", "a100", "--blocks", "109", "--threads", "1024", "--regs", "64").out.split())
+    assert "Tail: 1 SM gets 2 blocks, 107 get 1 and wait in the end." in said
+    said = " ".join(klab("waves", "--gpu", "a100", "--blocks", "107").out.split())
+    assert "1 SM of 108 gets no block at all" in said
 
 
 def test_the_same_as_json(klab):
@@ -168,6 +207,15 @@ def test_the_same_as_json(klab):
         "latency": 0.278,
         "memory": 1.0,
     }
+
+
+def test_every_key_of_the_json_is_in_the_documents(klab):
+    seen = klab("waves", "--gpu", "h100", "--matmul", "4096x4096", "--tile", "128x256", "--json")
+    (entry,) = json.loads(seen.out)
+    (grid,) = entry["grids"]
+    told = (SRC.parent / "docs" / "waves.md").read_text()
+    levels = (entry, entry["chip"], entry["occupancy"], grid, grid["tiling"], grid["compute"])
+    assert [key for level in levels for key in level if f"`{key}`" not in told] == []
 
 
 def test_a_range_is_drawn(klab, tmp_path):
@@ -232,6 +280,10 @@ def test_the_kernels_that_measure_compile(arch):
         (("--blocks", "8", "--threads", "0"), "at least 1"),
         (("--blocks", "8", "--threads", "2048"), "at most 1024 threads"),
         (("--blocks", "8", "--regs", "300"), "up to 255"),
+        (("--blocks", "8", "--regs", "0"), "at least 1 register"),
+        (("--blocks", "8", "--shared", "307200"), "cannot launch: 307200 bytes of shared memory are more than the"),
+        (("--blocks", "2147483648"), "at most 2147483647"),
+        (("--blocks", "8", "--cluster", "2"), "sm_80 has no clusters"),
         (("--blocks", "0"), "at least 1"),
         (("--blocks", "8", "--plot", "saw.png"), "draws a range"),
         (("--blocks", "1:9", "--plot", "saw.pdf"), ".png or .svg"),

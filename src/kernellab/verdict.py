@@ -16,7 +16,7 @@ from kernellab.explaining.roofline import roofline
 from kernellab.explaining.subject import subject
 from kernellab.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 
-RULES = 3
+RULES = 4
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 BAD = frozenset({"wrong", "error", "crashed", "timeout", "oom"})
 

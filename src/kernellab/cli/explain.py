@@ -103,13 +103,25 @@ def _record(args: argparse.Namespace, rest: list[str]) -> tuple[dict[str, Any], 
     if (path / JOURNAL).exists() or (path / RUN).exists() or path.name in (JOURNAL, RUN):
         if rest or any((args.impl, args.shape, args.dtype, args.opt, args.device, args.seconds, args.out, args.static)):
             raise UserError(f"{args.target} is a run, explained as it is: give it no dims and no options but --gpu")
-        return load(path), path if path.is_dir() else path.parent, False
+        record = load(path)
+        _explainable(record, args.target)
+        return record, path if path.is_dir() else path.parent, False
     settings = _settings(args, rest)
     journal = begun(args.out, settings, "explain-")
     interrupted = _measure(settings, journal)
     journal.save()
     journal.close()
     return journal.record, journal.folder, interrupted
+
+
+def _explainable(record: dict[str, Any], target: str) -> None:
+    """`klab inspect` reads machine code alone: what an op has to move, which every rule needs, is not in its runs."""
+    read = [entry for entry in record["code"] if entry["kernels"]]
+    if record["results"] or not read or any(entry.get("cost") for entry in read):
+        return
+    asked = [word for word in record["command"][2:3] if not word.startswith("-")]
+    again = f"klab explain {(asked or [read[0]['op']])[0]} --static"
+    raise UserError(f"{target} has machine code and nothing else: {again} makes a run that can be explained")
 
 
 def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _THREADS, _REGISTERS = 256, 32
 _ROUNDS = 9  # of --measure
+_MOST_BLOCKS = 2**31 - 1  # along a grid's first dim
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
@@ -45,10 +46,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise UserError(f"--plot {args.plot}: draws a range (--blocks 64:1024:4) to a file .png or .svg")
     if args.measure and args.gpu is not None:
         raise UserError("--measure times the GPU present: leave out --gpu")
+    if args.measure and args.cluster > 1:
+        raise UserError("--measure times grids without clusters: leave out --cluster")
     asked, found = _asked(args), []
     for gpu in _gpus(args.gpu):
         held = _held(asked, gpu["chip"], args.cluster)
-        told = [_grid(g, gpu, held, args.ilp) for g in grids]
+        told = [_grid(g, gpu, held, args.ilp, args.cluster) for g in grids]
         doubts = _measure(told, asked["threads"], gpu, held) if args.measure else []
         found.append(_plain({**gpu, "occupancy": held, "grids": told, "doubts": doubts}))
     if args.json:
@@ -62,6 +65,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _asked(args: argparse.Namespace) -> dict[str, Any]:
     """The block that was asked about; `registers` None is one that fills them, as the sums of a large tile do."""
+    if args.regs is not None and args.regs < 1:
+        raise UserError(f"--regs {args.regs}: a thread has at least 1 register")
     fills = args.matmul is not None and args.threads is args.regs is None and not args.shared
     return {
         "threads": _THREADS if args.threads is None else args.threads,
@@ -87,7 +92,10 @@ def _grids(args: argparse.Namespace) -> list[int | Tiling]:
     if args.blocks is not None:
         if args.tile:
             raise UserError("--tile is of a product: --matmul 4096x4096 --tile 128x256")
-        return list(parse_sizes("blocks", args.blocks))
+        sizes = list(parse_sizes("blocks", args.blocks))
+        if max(sizes) > _MOST_BLOCKS:
+            raise UserError(f"--blocks {max(sizes)}: a grid has at most {_MOST_BLOCKS} along its first dim")
+        return list(sizes)
     if not args.tile:
         raise UserError("--matmul needs the tile of a block: --tile 128x256")
     tile_m, tile_n = _pair("tile", args.tile)
@@ -123,11 +131,12 @@ def _known(name: str) -> dict[str, Any]:
     return {"asked": name, "name": found.name, "variants": others, "chip": found.chip, "sms": found.sms}
 
 
-def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int) -> dict[str, Any]:
+def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int, cluster: int) -> dict[str, Any]:
     from kernellab.explaining.waves import BOUNDS, waves
 
     blocks = grid if isinstance(grid, int) else grid.blocks
-    by = {bound: waves(blocks, gpu["sms"], held, gpu["chip"], bound=bound, ilp=ilp) for bound in BOUNDS}
+    how: dict[str, Any] = {"ilp": ilp, "cluster": cluster}
+    by = {bound: waves(blocks, gpu["sms"], held, gpu["chip"], bound=bound, **how) for bound in BOUNDS}
     tiling = None if isinstance(grid, int) else {**asdict(grid), "useful": grid.useful}
     told = {bound: asdict(found) for bound, found in by.items()}
     return {"blocks": blocks, "tiling": tiling, "measured": None, **told}

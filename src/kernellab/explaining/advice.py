@@ -24,7 +24,7 @@ _CHOOSE = {
     "torch": "where PyTorch has the op: nothing to write, nothing to build",
     "compile": "chains of elementwise operators and reductions: no kernel to write",
     "triton": "to decide what is fused and what stays on chip; coalescing and shared memory are Triton's",
-    "cuda": "to control every thread: clusters, layouts of shared memory, no compiler needed at run time",
+    "cuda": "to control every thread: clusters, layouts of shared memory; NVRTC compiles it at first use",
     "cpp": "on the CPU",
 }
 
@@ -116,4 +116,4 @@ def _near(row: Choice, best: Choice) -> str:
 
 def _lines(row: Choice) -> str:
     total = (row.kernel_lines or 0) + (row.launcher_lines or 0)
-    return f", for {total} lines of code" if total else ""
+    return f", for {total} line{'' if total == 1 else 's'} of code" if total else ""

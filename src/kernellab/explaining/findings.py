@@ -1,7 +1,7 @@
 """Every rule over one way, ranked by what would be gained and how sure that is.
 
-A rule is a file in `rules/`; adding one is adding a file. A way at the limit is told so first, and of nothing that
-would gain more than is left.
+A rule is a file in `rules/`; adding one is adding a file. A way that cannot launch is told of nothing else. One at the
+limit is told so first, and of nothing that would gain more than is left.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ def all_rules() -> dict[str, Rule]:
 def findings(subject: Subject) -> list[Finding]:
     """What was found, the most promising first; findings without a gain come last."""
     found = [one for look in all_rules().values() if (one := look(subject)) is not None]
+    refused = [one for one in found if one.rule == "cannot-launch"]
+    if refused:
+        return refused
     limit = [one for one in found if one.rule == "at-the-limit"]
     others = [one for one in found if one not in limit and (one.gain is None or one.gain >= _LEAST)]
     if limit:

@@ -11,54 +11,135 @@ fits on an SM, but all blocks of one must find room in one group of SMs (GPC) at
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from kernellab.errors import UserError
 from kernellab.machine.chips import Chip
 
 # In the order in which they are named when several hold at once: what can be changed without changing the block first.
-_RESOURCES = ("registers", "shared", "barriers", "threads", "blocks")
+_RESOURCES = ("registers", "shared", "threads", "blocks", "barriers")
+# As people say it after "limited by", where that is not the resource's name here.
+LIMITERS = {"shared": "shared memory", "barriers": "named barriers"}
+
+# The most along x, y and z, on every architecture.
+_GRID, _BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`limits` has the blocks each resource allows, None where it limits nothing; `blocks_per_sm` 0 cannot launch."""
+    """`limits` has the blocks each resource allows, None where it limits nothing.
+
+    `refusal` says why CUDA would not launch it, and is empty otherwise; `blocks_per_sm` is 0 where it is not.
+    """
 
     blocks_per_sm: int
     warps_per_sm: int
     fraction: float
-    limiter: str  # threads, blocks, registers, shared or barriers
+    limiter: str  # threads, blocks, registers, shared or barriers: the first of those below
+    limiters: list[str]  # all that hold at the same number of blocks
     limits: dict[str, int | None]
+    refusal: str
     remedy: str
     warps_per_block: int
     shared_split_bytes: int  # how much of the SRAM must be shared memory for this; the rest is L1
     l1_bytes: int
 
 
+@dataclass(frozen=True)
+class _Block:
+    """A block as it is asked for, and what each resource makes of it."""
+
+    chip: Chip
+    threads: int
+    registers: int
+    shared_bytes: int
+    barriers: int
+    most_threads: int | None = None
+    exact: bool = False
+
+    @property
+    def warps(self) -> int:
+        return -(-self.threads // self.chip.warp_threads)
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        chip = self.chip
+        return {
+            "threads": 0 if self.too_many or self.not_built else chip.warps_per_sm // self.warps,
+            "blocks": chip.blocks_per_sm,
+            "registers": _by_registers(chip, self.warps, self.registers),
+            "shared": _by_shared(chip, self.shared_bytes),
+            "barriers": None if chip.barriers_per_sm is None else chip.barriers_per_sm // max(self.barriers, 1),
+        }
+
+    @property
+    def fits(self) -> int:
+        return min(limit for limit in self.limits.values() if limit is not None)
+
+    @property
+    def too_many(self) -> bool:
+        return self.threads > self.chip.threads_per_block
+
+    @property
+    def not_built(self) -> bool:
+        most = self.most_threads
+        return most is not None and (self.threads != most if self.exact else self.threads > most)
+
+
 def occupancy(
-    chip: Chip, threads: int, registers: int, shared_bytes: int = 0, cluster: int = 1, *, barriers: int = 1
+    chip: Chip,
+    threads: int,
+    registers: int,
+    shared_bytes: int = 0,
+    cluster: int = 1,
+    *,
+    barriers: int = 1,
+    most_threads: int | None = None,
+    exact: bool = False,
 ) -> Occupancy:
-    """`registers` per thread, `shared_bytes` per block (static and dynamic together), `barriers` of bar.sync."""
+    """`registers` per thread, `shared_bytes` per block (static and dynamic together), `barriers` of bar.sync.
+
+    `most_threads` is what the kernel was compiled for (`__launch_bounds__`); `exact`: it takes no other number.
+    """
     _plausible(chip, threads, registers, shared_bytes, cluster, barriers)
-    limits = _limits(chip, threads, registers, shared_bytes, barriers)
-    warps = _warps(chip, threads)
-    allowed = {name: limit for name, limit in limits.items() if limit is not None}
-    blocks = min(allowed.values())
-    limiters = [name for name in _RESOURCES if allowed.get(name) == blocks]
+    block = _Block(chip, threads, registers, shared_bytes, barriers, most_threads, exact)
+    blocks, warps, limits = block.fits, block.warps, block.limits
+    full = blocks * warps == chip.warps_per_sm
+    limiters = [name for name in _RESOURCES if limits[name] == blocks]
+    if barriers <= 1 and len(limiters) > 1 and "barriers" in limiters:
+        limiters.remove("barriers")  # every block has one: it is the blocks that are too many
     split = _split(chip, blocks * _allocated(chip, shared_bytes))
+    # A full SM is full, whatever else would not have let another block in either.
+    limiters = ["threads"] if full else limiters
     return Occupancy(
         blocks_per_sm=blocks,
         warps_per_sm=blocks * warps,
         fraction=blocks * warps / chip.warps_per_sm,
-        # A full SM is full, whatever else would not have let another block in either.
-        limiter="threads" if blocks * warps == chip.warps_per_sm else limiters[0],
+        limiter=limiters[0],
+        limiters=limiters,
         limits=limits,
-        remedy=_remedy(chip, threads, registers, shared_bytes, barriers, blocks, limiters),
+        refusal="" if blocks else "; ".join(why for why, _ in _refusals(block)),
+        remedy=_remedy(block, blocks, limiters) if blocks else " and ".join(do for _, do in _refusals(block)),
         warps_per_block=warps,
         shared_split_bytes=split,
         l1_bytes=chip.l1_and_shared_bytes - split,
     )
+
+
+def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
+    """Why CUDA takes no grid or block of this shape, whatever the kernel, and what to do; empty where it does."""
+    for what, parts, sizes, most in (("grid", "blocks", grid, _GRID), ("block", "threads", block, _BLOCK)):
+        for dim, size, limit in zip("xyz", sizes, most, strict=True):
+            if size > limit:
+                why = f"a {what} has at most {limit} {parts} along {dim}, not {size}"
+                return why, f"spread what runs along {dim} over another dim, or let each take more of it"
+    return "", ""
+
+
+def in_words(limiters: Sequence[str]) -> str:
+    """`registers and shared memory`."""
+    return " and ".join(LIMITERS.get(name, name) for name in limiters)
 
 
 def shared_for(chip: Chip, threads: int, registers: int, blocks: int) -> int:
@@ -83,21 +164,6 @@ def _plausible(chip: Chip, threads: int, registers: int, shared_bytes: int, clus
     if not 1 <= cluster <= chip.max_cluster:
         most = f"up to {chip.max_cluster} blocks" if chip.max_cluster > 1 else "no clusters: they come with sm_90"
         raise UserError(f"a cluster of {cluster}: {chip.arch} has {most}")
-
-
-def _limits(chip: Chip, threads: int, registers: int, shared_bytes: int, barriers: int) -> dict[str, int | None]:
-    warps = _warps(chip, threads)
-    return {
-        "threads": chip.warps_per_sm // warps if threads <= chip.threads_per_block else 0,
-        "blocks": chip.blocks_per_sm,
-        "registers": _by_registers(chip, warps, registers),
-        "shared": _by_shared(chip, shared_bytes),
-        "barriers": None if chip.barriers_per_sm is None else chip.barriers_per_sm // max(barriers, 1),
-    }
-
-
-def _warps(chip: Chip, threads: int) -> int:
-    return -(-threads // chip.warp_threads)
 
 
 def _by_registers(chip: Chip, warps: int, registers: int) -> int | None:
@@ -133,54 +199,94 @@ def _up(value: int, unit: int) -> int:
 # What would lift it ------------------------------------------------------------------------------------
 
 
-def _remedy(
-    chip: Chip, threads: int, registers: int, shared_bytes: int, barriers: int, blocks: int, limiters: list[str]
-) -> str:
-    """One sentence; where several resources hold at the same number of blocks, all of them must give way."""
-    warps = _warps(chip, threads)
+def _refusals(block: _Block) -> Iterator[tuple[str, str]]:
+    """Why it cannot be launched, and what would lift that."""
+    chip, limits = block.chip, block.limits
+    if block.not_built:
+        which = "exactly" if block.exact else "at most"
+        why = f"the kernel is compiled for blocks of {which} {block.most_threads} threads, not {block.threads}"
+        again = "" if block.too_many else f", or compile it for {block.threads}"
+        yield why, f"launch blocks of {block.most_threads} threads{again}"
+    elif block.too_many:
+        why = f"a block of {chip.arch} has at most {chip.threads_per_block} threads, not {block.threads}"
+        yield why, f"launch blocks of {chip.threads_per_block} threads or fewer"
+    elif limits["registers"] == 0:
+        needed = f"{block.threads} threads of {block.registers} registers each"
+        size = _most(block.threads, lambda t: _by_registers(chip, -(-t // chip.warp_threads), block.registers) != 0)
+        fewer = _most(block.registers, lambda r: _by_registers(chip, block.warps, r) != 0)
+        yield (
+            f"{needed} are more than the {chip.registers_per_block} registers of a block",
+            f"let a thread have {fewer} registers or fewer (maxnreg, __launch_bounds__), or launch blocks of {size} "
+            "threads or fewer",
+        )
+    if limits["shared"] == 0:
+        most = chip.shared_per_block_bytes
+        why = f"{block.shared_bytes} bytes of shared memory are more than the {most} a block of {chip.arch} can have"
+        yield why, f"ask for {most} bytes of shared memory per block or less"
+
+
+def _remedy(block: _Block, blocks: int, limiters: Sequence[str]) -> str:
+    """The next step, and what is at most to be had with blocks of this size: what must give way for each."""
+    chip, warps = block.chip, block.warps
     if blocks * warps == chip.warps_per_sm:
         return "nothing to lift: every warp slot is taken"
-    if threads > chip.threads_per_block:
-        return f"a block has at most {chip.threads_per_block} threads: launch smaller ones"
-    if "blocks" in limiters:
-        least = chip.threads_per_sm // chip.blocks_per_sm
-        return f"an SM holds {chip.blocks_per_sm} blocks whatever their size: use blocks of {least} threads or more"
-    needs = []
-    if "threads" in limiters:
-        needs.append(_other_size(chip, threads, registers, shared_bytes, barriers))
-    if "registers" in limiters:
-        fewer = _most(registers, lambda r: (_by_registers(chip, warps, r) or 0) > blocks)
-        needs.append(f"{fewer} registers per thread or fewer" if fewer else "smaller blocks")
-    if "shared" in limiters:
-        room = chip.shared_per_sm_bytes // (blocks + 1) // chip.shared_unit_bytes * chip.shared_unit_bytes
-        less = min(room - chip.shared_reserved_bytes, chip.shared_per_block_bytes)
-        needs.append(f"{less} bytes of shared memory per block or less")
-    if "barriers" in limiters:
-        needs.append("fewer named barriers")
-    if "threads" in limiters:
-        # Another size of block may be all it takes: the others were counted at this size.
-        return needs[0] if needs[0] or len(needs) == 1 else f"smaller blocks with {' and '.join(needs[1:])}"
-    now, after = (f"{100 * n * warps / chip.warps_per_sm:.0f} %" for n in (blocks, blocks + 1))
-    if not blocks:
-        return f"{' and '.join(needs)} would let a block be launched at all"
-    return f"{' and '.join(needs)} would let {blocks + 1} blocks fit ({now} → {after} of the warps)"
+    if "threads" in limiters or "blocks" in limiters:
+        return _other_size(block, blocks)
+    step = _lifted(block, blocks + 1)
+    most = _lifted(block, min(chip.warps_per_sm // warps, chip.blocks_per_sm))
+    now, after, best = (f"{100 * n * warps / chip.warps_per_sm:.0f} %" for n in (blocks, step.fits, most.fits))
+    said = f"{_needs(block, step)} would let {step.fits} blocks fit ({now} → {after} of the warps)"
+    return said if most.fits == step.fits else f"{said}; {_needs(block, most)}, {most.fits} blocks ({best})"
 
 
-def _other_size(chip: Chip, threads: int, registers: int, shared_bytes: int, barriers: int) -> str:
-    """The size of block that would fill most warp slots, everything else as it is; empty where none does better."""
+def _other_size(block: _Block, blocks: int) -> str:
+    """The size of block that would fill most warp slots, everything else as it is; and what filling all of them takes.
 
-    def warps_at(size: int) -> int:
-        limits = _limits(chip, size, registers, shared_bytes, barriers).values()
-        return min(limit for limit in limits if limit is not None) * _warps(chip, size)
-
+    What holds beside the size was counted at this size: it need not hold at another.
+    """
+    chip, threads = block.chip, block.threads
     sizes = range(chip.warp_threads, chip.threads_per_block + 1, chip.warp_threads)
-    best = max(sizes, key=lambda size: (warps_at(size), -abs(size - threads)))
-    over = chip.warps_per_sm - warps_at(threads)
-    left = chip.warps_per_sm - warps_at(best)
-    if left >= over:
-        return ""
-    say = "none" if left == 0 else str(left)
-    return f"blocks of this size leave {over} of {chip.warps_per_sm} warp slots over: {best} threads leave {say}"
+    tried = {size: _Block(chip, size, block.registers, block.shared_bytes, block.barriers) for size in sizes}
+    left = {size: chip.warps_per_sm - one.fits * one.warps for size, one in tried.items()}
+    over = chip.warps_per_sm - blocks * block.warps
+    best = min(sizes, key=lambda size: (left[size], abs(size - threads)))
+    said = f"blocks of this size leave {over} of {chip.warps_per_sm} warp slots over"
+    better = f"{said}: {best} threads leave {left[best] or 'none'}"
+    if left[best] == 0:
+        return better
+    whole = [n for n in sizes if chip.warps_per_sm % tried[n].warps == 0]
+    whole = [n for n in whole if chip.warps_per_sm // tried[n].warps <= chip.blocks_per_sm]
+    size = min(whole, key=lambda n: (len(_short(tried[n], chip.warps_per_sm // tried[n].warps)), abs(n - threads)))
+    full = _lifted(tried[size], chip.warps_per_sm // tried[size].warps)
+    none = f"{size} threads with {_needs(tried[size], full)} leave none"
+    return f"{better}; {none}" if left[best] < over else f"{said}: {none}"
+
+
+def _short(block: _Block, blocks: int) -> list[str]:
+    """What does not suffice for so many blocks."""
+    return [name for name, limit in block.limits.items() if limit is not None and limit < blocks]
+
+
+def _lifted(block: _Block, blocks: int) -> _Block:
+    """The same with as much of each resource that is short as lets so many blocks fit."""
+    chip, short = block.chip, _short(block, blocks)
+    room = chip.shared_per_sm_bytes // blocks // chip.shared_unit_bytes * chip.shared_unit_bytes
+    fewer = _most(block.registers, lambda r: (_by_registers(chip, block.warps, r) or 0) >= blocks)
+    return replace(
+        block,
+        registers=fewer if "registers" in short else block.registers,
+        shared_bytes=room - chip.shared_reserved_bytes if "shared" in short else block.shared_bytes,
+        barriers=(chip.barriers_per_sm or 0) // blocks if "barriers" in short else block.barriers,
+    )
+
+
+def _needs(block: _Block, lifted: _Block) -> str:
+    parts = {
+        f"{lifted.registers} registers per thread": lifted.registers < block.registers,
+        f"{lifted.shared_bytes} bytes of shared memory per block": lifted.shared_bytes < block.shared_bytes,
+        f"{lifted.barriers} named barriers": lifted.barriers < block.barriers,
+    }
+    return f"at most {' and '.join(part for part, less in parts.items() if less)}"
 
 
 def _most(value: int, good: Callable[[int], bool]) -> int:

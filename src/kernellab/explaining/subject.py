@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.errors import UserError
+from kernellab.explaining.occupancy import grid_refusal, in_words
 from kernellab.explaining.roofline import Roofline, roofline
 from kernellab.machine.chips import Chip, chip
 from kernellab.machine.gpus import gpu
@@ -21,6 +22,16 @@ SUSTAINED = 0.87
 
 # An empty kernel among others, on an H200 (docs/results/timing-h200.md).
 IN_A_ROW_US = 1.6
+
+
+# Local memory of a thread up to which it is the slow path of sin, cos and tan, taken by huge arguments alone: it goes
+# over a table of digits of pi, 32 bytes in float, 40 in double.
+TRIGONOMETRY_BYTES = 40
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "_scaled_mm", "convolution", "_int_mm")
+_GLOBAL = ("global_load", "global_store", "async_copy")
+_WITHOUT_WIDTH = ("bulk_copy", "generic_load", "generic_store", "global_atomic")
+_TENSOR = ("tensor_mma", "tensor_wgmma", "tensor_tcgen05")
 
 
 @dataclass(frozen=True)
@@ -48,22 +59,33 @@ class Kernel:
     spill_bytes: int | None = None
     flight_bytes: int = 0  # what a thread asks of memory before it waits; 0: not known
     sectors: float | None = None  # of 32 bytes that a warp's accesses touch, over the fewest that would do
+    conflicts: float | None = None  # goes shared memory takes for a warp's accesses, over the fewest
+    shared_goes: float = 1.0  # the fewest for one of its accesses, on average: 4 bytes of each lane in a go
     stack_bytes: int = 0  # of local memory per thread
+    local_bytes: int = 0  # moved to and from it by the code, gone through once
     instructions: Mapping[str, int] = field(default_factory=dict)
     loop: Mapping[str, int] | None = None  # the same of the innermost loop that loads
+    unknown_turns: Mapping[str, int] = field(default_factory=dict)  # the same of loops that load nothing
     loading_loops: int = 0  # loops with loads of their own, each from other lines of the source
     load_bytes: float = 0.0  # of one global load, on average
-    widest_bytes: int = 0
+    widest_bytes: int = 0  # of a global load; of a store, where it loads nothing
     blocks_per_sm: int | None = None
     occupancy: float | None = None
     limiter: str = ""
     remedy: str = ""
+    refusal: str = ""  # why CUDA would not launch it
+    products: Sequence[str] = ()  # what its tensor cores multiply: bf16, tf32
+    product_flops: int = 0  # operations per thread of one such instruction; 0 where they differ or are not known
     l1_bytes: int = 0
     pointer_bytes: int | None = None  # of the tensors it is given
 
     @property
     def all_threads(self) -> int:
         return self.blocks * self.threads
+
+    @property
+    def on_tensor_cores(self) -> bool:
+        return any(self.instructions.get(name) for name in _TENSOR)
 
 
 @dataclass(frozen=True)
@@ -100,6 +122,14 @@ class Subject:
     def fewest_bytes(self) -> int:
         return self.limit.bytes if self.limit else 0
 
+    def multiplies(self, kernel: Kernel) -> bool:
+        """Whether the op's products are this kernel's: not where an operator beside it does them, or another kernel."""
+        if any(is_product(str(one["op"])) for one in self.traffic or ()):
+            return False
+        if any(k.on_tensor_cores for k in self.kernels):
+            return kernel.on_tensor_cores
+        return any(kernel.instructions.get(name) for name in ("fp32", "fp16"))
+
     @property
     def row_floor_us(self) -> float:
         """What a kernel that does nothing takes in a row of others: less than alone in a timed window."""
@@ -111,25 +141,43 @@ class Subject:
         return 1 / self.limit.fraction if self.limit and self.limit.fraction else None
 
 
+def is_product(operator: str) -> bool:
+    """Of `aten::mm` and its like."""
+    return operator.rpartition("::")[2].partition(".")[0] in _PRODUCTS
+
+
 # From a record ------------------------------------------------------------------------------------------
 
 
 def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Subject]:
     """Everything of a record that can be explained: timed ways first, then what was only compiled.
 
-    `gpu_name` is a GPU of the database to explain the latter for; otherwise the one they were compiled for.
+    `gpu_name` is a GPU of the database to explain the latter for, of an architecture they were compiled for; otherwise
+    the one they were compiled for.
     """
     timed = [r for r in record["results"] if _main(r) is not None]
     found = [subject(record, result) for result in timed]
     here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
     known = {(r["op"], r["impl"], str(r["case"]), here) for r in timed}
-    for entry in record.get("code", ()):
+    for entry in _compiled(record, gpu_name):
         explained = entry.get("pass") == "forward" and entry["case"] and entry["status"] in ("ok", "none")
         if explained and (entry["op"], entry["impl"], str(entry["case"]), entry["arch"]) not in known:
             one = _unmeasured(entry, gpu_name)
             if one is not None:
                 found.append(one)
     return found
+
+
+def _compiled(record: Mapping[str, Any], gpu_name: str | None) -> list[Mapping[str, Any]]:
+    """What was compiled for the architecture of the GPU named; all of it where none is."""
+    code: list[Mapping[str, Any]] = list(record.get("code", ()))
+    if gpu_name is None or not code:
+        return code
+    asked, archs = gpu(gpu_name), {entry["arch"] for entry in code}
+    if asked.arch not in archs:
+        made = ", ".join(sorted(archs))
+        raise UserError(f"{asked.name} is {asked.arch}, and the kernels of this run are compiled for {made}")
+    return [entry for entry in code if entry["arch"] == asked.arch]
 
 
 def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:
@@ -267,6 +315,10 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
     loads = [a for a in facts["accesses"] if a["kind"] in ("global_load", "async_copy") and a["bytes"]]
     count = sum(a["count"] for a in loads)
     given = [p.get("bytes") for p in k["parameters"]]
+    multiplied = k.get("products") or []
+    misshapen, fold = grid_refusal(k["grid"], k["block"])
+    local = [a for a in facts["accesses"] if a["kind"] in ("local_load", "local_store")]
+    loops = [one for one in facts["loops"] if not _trigonometric(one, facts["stack_bytes"] or 0)]
     return Kernel(
         name=k["name"],
         times=k["times"],
@@ -277,25 +329,60 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         spill_bytes=facts["spill_bytes"],
         flight_bytes=facts.get("flight_bytes") or 0,
         sectors=k.get("sectors"),
+        conflicts=k.get("conflicts"),
+        shared_goes=_shared_goes(facts["accesses"]),
         stack_bytes=facts["stack_bytes"] or 0,
+        local_bytes=sum(a["bytes"] * a["count"] for a in local),
         instructions=facts["instructions"],
-        loop=_loop(facts["loops"]),
-        loading_loops=_loading_loops(facts["loops"]),
+        loop=_loop(loops),
+        unknown_turns=_unknown_turns(loops),
+        loading_loops=_loading_loops(loops),
         load_bytes=sum(a["bytes"] * a["count"] for a in loads) / count if count else 0.0,
-        widest_bytes=facts["widest_global_bytes"],
+        widest_bytes=max((a["bytes"] for a in loads), default=facts["widest_global_bytes"]),
         blocks_per_sm=fits["blocks_per_sm"],
         occupancy=fits["fraction"],
-        limiter=fits["limiter"],
-        remedy=fits["remedy"],
+        limiter=in_words(fits.get("limiters") or [fits["limiter"]]),
+        remedy=fits["remedy"] if fits.get("refusal") or not misshapen else fold,
+        refusal=fits.get("refusal") or misshapen,
+        products=list(dict.fromkeys(one["kind"] for one in multiplied)),
+        product_flops=multiplied[0]["flops"] if len(multiplied) == 1 else 0,
         l1_bytes=fits["l1_bytes"],
-        pointer_bytes=sum(b for b in given if b) if any(given) else None,
+        pointer_bytes=_touched(k, sum(b for b in given if b)) if any(given) else None,
     )
+
+
+def _shared_goes(accesses: Sequence[Mapping[str, Any]]) -> float:
+    shared = [a for a in accesses if a["kind"] in ("shared_load", "shared_store")]
+    count = sum(a["count"] for a in shared)
+    return sum(max(1.0, a["bytes"] / 4) * a["count"] for a in shared) / count if count else 1.0
+
+
+def _touched(k: Mapping[str, Any], given_bytes: int) -> int:
+    """No more of its tensors than its threads can ask for: a launch may be given a whole tensor and take a part."""
+    facts = k["facts"]
+    if facts["loops"] or any(facts["instructions"].get(name) for name in _WITHOUT_WIDTH):
+        return given_bytes
+    asked = sum(a["bytes"] * a["count"] for a in facts["accesses"] if a["kind"] in _GLOBAL)
+    return min(given_bytes, asked * _product(k["grid"]) * _product(k["block"]) or given_bytes)
 
 
 def _loop(loops: Sequence[Mapping[str, Any]]) -> Mapping[str, int] | None:
     """The deepest loop with a load of its own in it."""
     found = max(_loading(loops), key=lambda one: (one["depth"], one["size"]), default=None)
     return found["instructions"] if found else None
+
+
+def _trigonometric(loop: Mapping[str, Any], stack_bytes: int) -> bool:
+    return 0 < stack_bytes <= TRIGONOMETRY_BYTES and bool(loop["instructions"].get("local_store"))
+
+
+def _unknown_turns(loops: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Nothing says how often a loop without loads turns: by class, the most of any."""
+    loading, found = _loading(loops), dict[str, int]()
+    for one in (one for one in loops if one not in loading and one.get("turns") is None):
+        for name, count in one["instructions"].items():
+            found[name] = max(found.get(name, 0), count)
+    return found
 
 
 def _loading(loops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -16,6 +16,10 @@ that is fully busy with it: then `n` blocks resident together take max(n, k).
 
 Efficiency is the time of the same work spread evenly over all SMs, fully busy, over the predicted time. Blocks are
 taken to be equal and to be handed out evenly, as free places come up; launch costs are left out.
+
+The blocks of a cluster start together, so that of S SMs ⌊S / cluster⌋ · cluster take part: S above is then that number.
+It is an upper bound: a cluster must also find its places within one group of SMs (GPC), whose sizes differ from board
+to board, and only `cudaOccupancyMaxActiveClusters` knows how many do.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ class Waves:
 
     blocks: int
     sms: int
+    cluster: int
+    usable_sms: int  # that whole clusters can take; all of them without clusters
     blocks_per_sm: int
     bound: str
     busy_blocks: int  # k: how many blocks keep an SM fully busy
@@ -52,43 +58,52 @@ class Waves:
     governs: str  # SM balance, resident waves, both or bandwidth
     why: str
     efficiency: float  # predicted
-    nearest_multiple: int  # of the SMs
+    nearest_multiple: int  # of the usable SMs
     four_per_sm: int
 
 
-def waves(blocks: int, sms: int, held: Occupancy, chip: Chip, *, bound: str = "compute", ilp: int = 4) -> Waves:
+def waves(
+    blocks: int, sms: int, held: Occupancy, chip: Chip, *, bound: str = "compute", ilp: int = 4, cluster: int = 1
+) -> Waves:
     """`held` says how many blocks an SM holds; `ilp` how many independent instructions a warp has ready (compute)."""
-    if blocks < 1 or sms < 1 or ilp < 1:
-        raise UserError("blocks, SMs and independent instructions: at least 1 each")
+    if blocks < 1 or sms < 1 or ilp < 1 or cluster < 1:
+        raise UserError("blocks, SMs, clusters and independent instructions: at least 1 each")
     if bound not in BOUNDS:
         raise UserError(f"blocks bound by {bound!r}: {', '.join(BOUNDS)}")
     b = held.blocks_per_sm
     if b == 0:
-        raise UserError(f"no block of this kernel fits on an SM of {chip.arch}: {held.remedy}")
+        raise UserError(f"cannot launch: {held.refusal}: {held.remedy}")
+    if blocks % cluster:
+        raise UserError(f"a grid of {blocks} blocks is no whole number of clusters of {cluster}: CUDA would refuse it")
+    usable = sms // cluster * cluster
+    if not usable:
+        raise UserError(f"a cluster of {cluster} blocks on {sms} SMs: it does not fit")
     k = busy_blocks(held, chip, bound=bound, ilp=ilp)
-    full, rest = divmod(blocks, sms * b)
-    last = max(-(-rest // sms), k) if rest else 0
-    time = max(blocks / sms, 1.0) if bound == "memory" else full * b + last
-    rounds = -(-blocks // sms)
-    resident = blocks / (sms * b)
-    governs = _governs(bound, b, k, -(-rest // sms))
+    full, rest = divmod(blocks, usable * b)
+    last = max(-(-rest // usable), k) if rest else 0
+    time = max(blocks / usable, 1.0) if bound == "memory" else full * b + last
+    rounds = -(-blocks // usable)
+    resident = blocks / (usable * b)
+    governs = _governs(bound, b, k, -(-rest // usable))
     return Waves(
         blocks=blocks,
         sms=sms,
+        cluster=cluster,
+        usable_sms=usable,
         blocks_per_sm=b,
         bound=bound,
         busy_blocks=k,
         rounds=rounds,
-        tail_blocks=blocks % sms,
+        tail_blocks=blocks % usable,
         balance_efficiency=blocks / sms / rounds,
         resident_waves=resident,
         resident_tail_blocks=rest,
-        resident_efficiency=resident / -(-blocks // (sms * b)),
+        resident_efficiency=blocks / (sms * b) / -(-blocks // (usable * b)),
         governs=governs,
-        why=_why(governs, blocks, sms, b, k),
+        why=_why(governs, blocks, usable, b, k),
         efficiency=blocks / sms / time,
-        nearest_multiple=max(sms, (blocks + sms // 2) // sms * sms),
-        four_per_sm=4 * sms,
+        nearest_multiple=max(usable, (blocks + usable // 2) // usable * usable),
+        four_per_sm=4 * usable,
     )
 
 

@@ -99,6 +99,8 @@ def headline(one: Explained) -> str:
     if one["measured"]:
         return "nothing found, and its limit is not known"
     model = one["predicted"]
+    if model is None and one["kernels"]:
+        return "what the op has to move is not known, and without that no model says anything"
     if model is None:
         return "nothing found in what it dispatches"
     return (
@@ -149,7 +151,8 @@ def _facts(one: Explained) -> list[str]:
     for k in one["kernels"]:
         times = f", {k['times']} times" if k["times"] > 1 else ""
         fits = f", {words.percent(k['occupancy'])} occupancy" if k["occupancy"] else ""
-        lines.append(f"{k['name']}: {k['blocks']} blocks of {k['threads']}{times}, {k['registers']} registers{fits}")
+        blocks = f"{words.count(k['blocks'], 'block')} of {words.count(k['threads'], 'thread')}"
+        lines.append(f"{k['name']}: {blocks}{times}, {words.count(k['registers'], 'register')}{fits}")
     return lines
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kernellab.explaining.occupancy import in_words
 from kernellab.reporting import words
 
 Kernel = dict[str, Any]
@@ -56,7 +57,7 @@ def show(record: Mapping[str, Any], out: Console) -> None:
         read = [k for k in found if "registers" in k]
         if read:
             out.print(_table(read))
-        for line in [*_standing_out(read), *_unread(found)]:
+        for line in [*_refused(read), *_standing_out(read), *_unread(found)]:
             out.print(line, soft_wrap=not out.is_terminal)
         out.print()
     for line in _reasons(record):
@@ -84,11 +85,17 @@ def _numbers(k: Kernel) -> Iterator[str]:
     yield "" if not k["spill_bytes"] else words.memory(k["spill_bytes"])
     yield words.memory(k["shared_bytes"]) if k["shared_bytes"] else ""
     fits = k["occupancy"]
-    full = fits["fraction"] >= 1
-    yield words.percent(fits["fraction"]) + ("" if full else f", {fits['limiter']}")
+    yield _fits(fits)
     yield str(sum(k["instructions"].values()))
     widest, narrowest = k["widest_global_bytes"], k["narrowest_global_bytes"]
     yield "" if not widest else f"{widest} B" if widest == narrowest else f"{narrowest}–{widest} B"
+
+
+def _fits(fits: Mapping[str, Any]) -> str:
+    if not fits["blocks_per_sm"]:
+        return "cannot launch"
+    tied = in_words(fits.get("limiters") or [fits["limiter"]])
+    return words.percent(fits["fraction"]) + ("" if fits["fraction"] >= 1 else f", {tied}")
 
 
 def configuration(k: Kernel) -> str:
@@ -128,6 +135,14 @@ def _standing_out(found: list[Kernel]) -> Iterator[Text]:
             said.setdefault((k["impl"], k["name"], remark), []).append(k["arch"])
     for (impl, name, remark), archs in said.items():
         yield Text(f" {impl} {name} ({', '.join(dict.fromkeys(archs))}): {remark}", style="yellow")
+
+
+def _refused(found: list[Kernel]) -> Iterator[Text]:
+    for k in found:
+        fits = k["occupancy"]
+        if not fits["blocks_per_sm"]:
+            why = f"{fits['refusal']}: {fits['remedy']}" if fits.get("refusal") else fits["remedy"]
+            yield Text(f" {k['impl']} {k['name']} on {k['arch']} cannot launch: {why}", style="bold red")
 
 
 def _unread(found: list[Kernel]) -> Iterator[Text]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.errors import UserError
+from kernellab.explaining.occupancy import in_words
 from kernellab.reporting import chart, curves, words
 
 Entry = Mapping[str, Any]
@@ -64,6 +65,8 @@ def _show_one(entry: Entry, grid: Mapping[str, Any], asked: Mapping[str, Any], o
     facts.add_row("block", _kernel(asked))
     facts.add_row("an SM holds", _fits(entry))
     facts.add_row("to hold more", entry["occupancy"]["remedy"])
+    if compute["cluster"] > 1:
+        facts.add_row("clusters", _clusters(compute))
     facts.add_row("SM balance", _balance(compute))
     facts.add_row("resident", _resident(compute))
     out.print(Padding(facts, (0, 0, 0, 1), expand=False))
@@ -86,22 +89,23 @@ def _show_one(entry: Entry, grid: Mapping[str, Any], asked: Mapping[str, Any], o
 
 
 def _answer(w: Mapping[str, Any]) -> str:
-    over = f"{words.count(w['blocks'], 'block')} over {w['sms']} SMs"
+    some = f"{w['usable_sms']} of " if w["usable_sms"] < w["sms"] else ""
+    over = f"{words.count(w['blocks'], 'block')} over {some}{w['sms']} SMs"
     rounds = words.count(w["rounds"], "wave")
     last = f", the last with {words.count(w['tail_blocks'], 'block')}" if w["tail_blocks"] else ", all full"
     if w["rounds"] == 1 and w["tail_blocks"]:
-        last = f", {words.count(w['sms'] - w['blocks'], 'SM')} idle"
+        last = f", {words.count(w['usable_sms'] - w['blocks'], 'SM')} idle"
     return f"{over}: {rounds}{last}; {words.percent(w['efficiency'])} efficient if compute-bound"
 
 
 def _balance(w: Mapping[str, Any]) -> str:
-    each = w["blocks"] / w["sms"]
+    each = w["blocks"] / w["usable_sms"]
     tail = f"{words.count(w['tail_blocks'], 'block')} in the last" if w["tail_blocks"] else "every one full"
-    return f"{w['blocks']} / {w['sms']} = {each:.2f}: {words.count(w['rounds'], 'round')}, {tail}"
+    return f"{w['blocks']} / {w['usable_sms']} = {each:.2f}: {words.count(w['rounds'], 'round')}, {tail}"
 
 
 def _resident(w: Mapping[str, Any]) -> str:
-    room = w["sms"] * w["blocks_per_sm"]
+    room = w["usable_sms"] * w["blocks_per_sm"]
     said = f"{w['blocks']} / {room} = {w['resident_waves']:.2f}"
     if w["blocks"] <= room:
         return f"{said}: all run at once, there is room for {room}"
@@ -114,13 +118,18 @@ def _tail(w: Mapping[str, Any]) -> str:
     if not w["tail_blocks"]:
         return "No tail: every SM gets the same number of blocks."
     more, fewer = w["rounds"], w["rounds"] - 1
-    busy, idle = w["tail_blocks"], w["sms"] - w["tail_blocks"]
+    busy, idle = w["tail_blocks"], w["usable_sms"] - w["tail_blocks"]
     if not fewer:
-        return f"{words.count(idle, 'SM')} of {w['sms']} get no block at all: the grid is too small for this GPU."
-    said = f"Tail: {words.count(busy, 'SM')} get {more} blocks, {idle} get {fewer} and wait in the end."
+        none = f"{words.count(idle, 'SM')} of {w['usable_sms']} {_get(idle)} no block at all"
+        return f"{none}: the grid is too small for this GPU."
+    waits = "waits" if idle == 1 else "wait"
+    busiest = f"{words.count(busy, 'SM')} {_get(busy)} {more} blocks"
+    said = f"Tail: {busiest}, {idle} {_get(idle)} {fewer} and {waits} in the end."
     if w["blocks_per_sm"] == 1:
         return f"{said} Only one block fits on an SM, so nothing hides it."
-    hidden = "all of them are resident at once" if w["blocks"] <= w["sms"] * w["blocks_per_sm"] else "they overlap"
+    hidden = (
+        "all of them are resident at once" if w["blocks"] <= w["usable_sms"] * w["blocks_per_sm"] else "they overlap"
+    )
     return (
         f"{said} Residency may hide it: {hidden}, and where a block alone leaves its SM idle half of the time, "
         "two take hardly longer than one. Where one block keeps its SM busy, they take turns and the tail costs "
@@ -128,18 +137,32 @@ def _tail(w: Mapping[str, Any]) -> str:
     )
 
 
+def _get(count: int) -> str:
+    return "gets" if count == 1 else "get"
+
+
 def _better(w: Mapping[str, Any]) -> str:
-    grids = f"{w['nearest_multiple']} blocks are the nearest multiple of the SMs"
+    those = "the SMs" if w["usable_sms"] == w["sms"] else f"{w['usable_sms']} SMs"
+    grids = f"{w['nearest_multiple']} blocks are the nearest multiple of {those}"
     return f"Better grids: {grids}; from {w['four_per_sm']} (4 × SMs) on a tail costs a fifth at most."
 
 
 def _fits(entry: Entry) -> str:
     held = entry["occupancy"]
-    limiter = {"shared": "shared memory", "barriers": "named barriers"}.get(held["limiter"], held["limiter"])
     warps = f"{held['warps_per_sm']} of {entry['chip']['warps_per_sm']} warps"
     split = f"SRAM: {held['shared_split_bytes'] // 1024} KB shared, {held['l1_bytes'] // 1024} KB L1"
     blocks = words.count(held["blocks_per_sm"], "block")
-    return f"{blocks}, {warps} ({words.percent(held['fraction'])}), limited by {limiter}; {split}"
+    return f"{blocks}, {warps} ({words.percent(held['fraction'])}), limited by {in_words(held['limiters'])}; {split}"
+
+
+def _clusters(w: Mapping[str, Any]) -> str:
+    """How many SMs whole clusters can take, and what that supposes."""
+    at_once = w["usable_sms"] * w["blocks_per_sm"] // w["cluster"]
+    return (
+        f"of {w['cluster']} blocks, {at_once} of them at once at most, on {w['usable_sms']} of {w['sms']} SMs: each "
+        "must find its places within one group of SMs (GPC), which may let fewer in; "
+        "cudaOccupancyMaxActiveClusters tells"
+    )
 
 
 def _variants(entry: Entry, out: Console) -> None:

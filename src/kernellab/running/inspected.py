@@ -5,6 +5,7 @@ One architecture per process: an author's code may remember what it asked of its
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -33,10 +34,13 @@ from kernellab.machine.paths import file_name
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.facts import facts
 from kernellab.machinecode.lanes import spread
+from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.passes import NotDifferentiable, gradients, pass_of
 from kernellab.running.accounts import account, cost_of
+from kernellab.running.banks import conflicts
 from kernellab.running.channel import Channel
+from kernellab.running.products import products
 
 _UNARMED = {
     "manual": "calls PyTorch's own kernels: nothing of its own is compiled",
@@ -179,10 +183,21 @@ class Inspector:
             sass = disassemble(cubin)
             told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
         shared = (told.shared_bytes or 0) + launch.shared_bytes
-        fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
+        fits = occupancy(
+            self.gpu.chip,
+            launch.threads,
+            told.registers or 0,
+            shared,
+            barriers=told.barriers or 1,
+            # Triton launches what it compiled; whoever launches by hand may not.
+            most_threads=math.prod(told.threads) if told.threads and launch.kind == "cuda" else None,
+            exact=told.threads_required,
+        )
         entry |= {
             "facts": asdict(told),
             "sectors": _sectors(launch) if self.accounts else None,
+            "conflicts": _conflicts(launch) if self.accounts else None,
+            "products": [asdict(one) for one in products(code[0])] if (code := _entry(launch)) else [],
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
@@ -282,11 +297,26 @@ def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict
 
 def _sectors(launch: Launch) -> float | None:
     """How far a warp's accesses are spread; None where the code does not tell."""
-    kernels = [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
+    kernels = _entry(launch)
+    return spread(kernels[0], _arguments(launch), launch.block) if kernels else None
+
+
+def _conflicts(launch: Launch) -> float | None:
+    """How often a warp's accesses to shared memory meet in a bank; None where the code does not tell."""
+    kernels = _entry(launch)
+    return conflicts(kernels[0], _arguments(launch), launch.block) if kernels else None
+
+
+def _arguments(launch: Launch) -> list[int | None]:
+    """As they are passed, None for a pointer."""
     # Triton compiles an argument that is 1 in, and passes it no more.
     passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
-    values = [None if p.bytes is not None else _integer(p.value) for p in passed]
-    return spread(kernels[0], values, launch.block) if kernels else None
+    return [None if p.bytes is not None else _integer(p.value) for p in passed]
+
+
+def _entry(launch: Launch) -> list[PtxEntry]:
+    """The kernel in its PTX, where there is one."""
+    return [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
 
 
 def _integer(text: str) -> int:

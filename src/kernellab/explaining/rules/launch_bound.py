@@ -28,9 +28,7 @@ def look(subject: Subject) -> Finding | None:
 
 
 def _many(subject: Subject) -> Finding | None:
-    count = len(subject.launched) or sum(k.times for k in subject.kernels)
-    if not count and subject.device is not None:
-        count = len(subject.traffic or ())
+    count = len(subject.launched) or sum(k.times for k in subject.kernels) + len(subject.traffic or ())
     if count < 2 or not subject.fewest_bytes or not subject.gbps or subject.device is None:
         return None
     floor = subject.row_floor_us

@@ -36,13 +36,13 @@ def look(subject: Subject) -> Finding | None:
         return None
     return Finding(
         rule="narrow-access",
-        title=f"no global access is wider than {kernel.widest_bytes} bytes per thread, where 16 would do",
+        title=f"no global load is wider than {kernel.widest_bytes} bytes per thread, where 16 would do",
         gain=gain,
         do="give each thread 16 bytes at a time: in CUDA C++ float4 or an aligned struct, in Triton a block of at "
         "least 16 bytes per thread with contiguous, provably aligned addresses",
         sure="likely",
         evidence=[
-            Evidence("widest access", kernel.widest_bytes, "bytes", "machine code"),
+            Evidence("widest load", kernel.widest_bytes, "bytes", "machine code"),
             Evidence("asked for before waiting", kernel.flight_bytes, "bytes per thread", "machine code"),
             Evidence("dearest item", priced.dearest, "", "model"),
         ],

@@ -9,11 +9,10 @@ plain kernel on tensor cores gets of the library's rate; the library itself gets
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.prices import TENSOR_NAMES
 from kernellab.explaining.subject import Subject
 
 REACHED = 0.75
-_TENSOR = ("tensor_mma", "tensor_wgmma", "tensor_tcgen05")
-_NAMES = {"bfloat16": "bf16", "float16": "fp16"}
 _LEAST = 1.2
 
 
@@ -21,10 +20,11 @@ def look(subject: Subject) -> Finding | None:
     device, cost = subject.device, subject.cost
     if device is None or not cost or not cost["flops"].get("matmul") or not subject.kernels:
         return None
-    rate = device.chip.tensor_per_clock.get(_NAMES.get(subject.dtype, ""))
-    if rate is None or any(k.instructions.get(name) for k in subject.kernels for name in _TENSOR):
+    rate = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""))
+    if rate is None or any(k.on_tensor_cores for k in subject.kernels):
         return None
-    multiply_adds = sum(k.instructions.get(name, 0) for k in subject.kernels for name in ("fp32", "fp16"))
+    own = [k for k in subject.kernels if subject.multiplies(k)]
+    multiply_adds = sum(k.instructions.get(name, 0) for k in own for name in ("fp32", "fp16"))
     if not multiply_adds:
         return None  # the product is somebody else's kernel
     ratio = rate / device.chip.fp32_per_clock

@@ -4,14 +4,14 @@
     gain = (time predicted without them + local bytes / bandwidth of what serves them) / time predicted without them
 
 Local memory is served by L1 as far as what the resident threads keep there fits, otherwise by L2. Its bytes take the
-same way as the kernel's own, so that their times add up.
+same way as the kernel's own, so that their times add up. Arrays that lie there by their nature: see `local_arrays`.
 """
 
 from __future__ import annotations
 
 from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import main_kernel
-from kernellab.explaining.subject import Subject
+from kernellab.explaining.prices import main_kernel, without_local
+from kernellab.explaining.subject import Kernel, Subject
 
 _LEAST = 1.1
 
@@ -25,22 +25,27 @@ def look(subject: Subject) -> Finding | None:
     moves = sum(code.get(name, 0) for name in ("local_load", "local_store"))
     if not moves:
         return None
-    issue = priced.issue * (1 - moves / max(1, sum(code.values())))
-    without = priced.without(local=0.0, issue=issue)
-    estimate = (max(priced.without(local=0.0), without) + priced.local) / without
-    gain = settled(estimate, subject.headroom)
+    gain = settled(without_local(kernel, priced), subject.headroom)
     if gain < _LEAST:
         return None
     return Finding(
         rule="spills",
         title=f"{kernel.spill_bytes} bytes per thread are spilled: {kernel.registers} registers did not suffice",
         gain=gain,
-        do="let it have more registers (a larger maxnreg, looser __launch_bounds__, fewer warps) or need fewer: "
-        "smaller tiles, less unrolling",
+        do=_do(subject, kernel),
         sure="likely",
         evidence=[
             Evidence("spilled", kernel.spill_bytes or 0, "bytes per thread", "machine code"),
             Evidence("local loads and stores", moves, "instructions", "machine code"),
             Evidence("registers", kernel.registers or 0, "per thread", "machine code"),
         ],
+    )
+
+
+def _do(subject: Subject, kernel: Kernel) -> str:
+    fewer = "smaller tiles, less unrolling"
+    if subject.device and (kernel.registers or 0) >= subject.device.chip.registers_per_thread:
+        return f"a thread cannot have more registers, so let it need fewer: the tile over more threads (warps), {fewer}"
+    return (
+        f"let it have more registers (a larger maxnreg, looser __launch_bounds__, fewer warps) or need fewer: {fewer}"
     )

@@ -26,7 +26,7 @@ def look(subject: Subject) -> Finding | None:
     if found is None:
         return None
     kernel, priced = found
-    if kernel.sectors is not None and kernel.sectors > _SPREAD:
+    if kernel.sectors is not None and kernel.sectors >= _SPREAD:
         return _finding(
             f"a warp's accesses touch {kernel.sectors:.3g} times the sectors their bytes would fill",
             settled(kernel.sectors, subject.headroom),

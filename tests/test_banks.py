@@ -1,0 +1,47 @@
+"""Bank conflicts in shared memory, from the addresses of a warp."""
+
+import pytest
+
+from kernellab.machinecode.ptx import parse_ptx
+from kernellab.running.banks import conflicts
+
+PTX = """
+.version 8.7
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+\t.reg .b32 %r<9>;
+\t.shared .align 16 .b8 tile[16384];
+\tmov.u32 %r1, %tid.x;
+\tmov.u32 %r2, tile;
+\tmad.lo.s32 %r3, %r1, {stride}, %r2;
+\t{access}
+\tret;
+}}
+"""
+
+
+def found(stride, access="ld.shared.f32 %f1, [%r3];", block=(128, 1, 1)):
+    (kernel,) = parse_ptx(PTX.format(stride=stride, access=access)).kernels
+    return conflicts(kernel, [], block)
+
+
+@pytest.mark.parametrize(
+    ("stride", "goes"),
+    [(4, 1), (8, 2), (128, 32), (132, 1), (0, 1), (64, 16), (2, 1)],
+    ids=["next to each other", "every second", "a column", "a padded column", "all the same", "half a row", "halves"],
+)
+def test_lanes_that_meet_in_a_bank_are_served_in_turn(stride, goes):
+    assert found(stride) == goes
+
+
+def test_wide_accesses_are_taken_in_parts():
+    assert found(16, "st.shared.v4.f32 [%r3], {%f1, %f2, %f3, %f4};") == 1
+    assert found(8, "ld.shared.v2.f32 {%f1, %f2}, [%r3];") == 1
+    assert found(128, "ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r3];") == 8
+
+
+def test_what_is_not_known_does_not_count():
+    assert found(4, "ld.global.f32 %f1, [%rd1];") is None
+    assert found(4, "ld.shared.f32 %f1, [%r8];") is None
