@@ -151,6 +151,16 @@ def test_spills_are_told_by_the_assembler_and_from_the_sass_alike():
     assert "registers did not suffice" in remark
 
 
+def test_where_all_255_registers_are_taken_no_more_are_advised():
+    ptx = crowded(300).replace(" .maxnreg 24", "")
+    found = of(ptx)
+    assert found.registers == 255
+    (remark,) = [r for r in found.remarks if r.startswith("local memory")]
+    assert "255 registers did not suffice, and no thread can have more: smaller tiles" in remark
+    (remark,) = [r for r in of(crowded(60)).remarks if r.startswith("local memory")]
+    assert "no thread can have more" not in remark
+
+
 ARRAY = """ld.global.u32 %r1, [%rd0]; mov.u64 %rd1, array; cvta.local.u64 %rd2, %rd1;
 st.local.u32 [array], %r1; st.local.u32 [array+4], %r1; and.b32 %r2, %r1, 7; mul.wide.u32 %rd3, %r2, 4;
 add.s64 %rd4, %rd1, %rd3; ld.local.u32 %r3, [%rd4]; st.global.u32 [%rd0], %r3;"""
@@ -162,7 +172,9 @@ def test_an_array_in_local_memory_is_no_spill(monkeypatch):
     (found,) = facts(built.cubin, ptx)
     assert (found.spill_bytes, found.spill_known_by) == (0, "ptxas -v, run again on the PTX")
     assert found.instructions["local_load"] == 1
-    assert any("an array the registers cannot index" in remark for remark in found.remarks)
+    assert found.stack_bytes > 0
+    (remark,) = [r for r in found.remarks if r.startswith("local memory")]
+    assert "an array the registers cannot index: an index known when compiling" in remark
     there = tools.find
     monkeypatch.setattr(tools, "find", lambda name: () if name == "ptxas" else there(name))
     (found,) = facts(built.cubin, ptx)
@@ -182,9 +194,37 @@ def test_doubles_in_a_float_kernel_are_pointed_out():
     assert "32 in fp32" in remark  # on sm_75
 
 
-def test_a_kernel_all_in_doubles_is_left_in_peace():
-    found = of(kernel("ld.global.f64 %fd1, [%rd0]; mul.f64 %fd2, %fd1, %fd1; st.global.f64 [%rd0], %fd2;"))
-    assert found.instructions["fp64"] == 1
+ALL_DOUBLE = """ld.global.f32 %f1, [%rd0]; cvt.f64.f32 %fd1, %f1; fma.rn.f64 %fd2, %fd1, %fd1, %fd1;
+cvt.rn.f32.f64 %f2, %fd2; st.global.f32 [%rd0], %f2;"""
+HALF = ALL_DOUBLE.replace("ld.global.f32 %f1, [%rd0]; cvt.f64.f32", "ld.global.b16 %h1, [%rd0]; cvt.f64.f16").replace(
+    "cvt.f64.f16 %fd1, %f1", "cvt.f64.f16 %fd1, %h1"
+)
+SUMMED = """ld.global.f32 %f1, [%rd0]; cvt.f64.f32 %fd1, %f1; mov.b64 {%r1, %r2}, %fd1;
+shfl.sync.bfly.b32 %r3, %r1, 1, 31, -1; shfl.sync.bfly.b32 %r4, %r2, 1, 31, -1; mov.b64 %fd2, {%r3, %r4};
+add.f64 %fd3, %fd1, %fd2; cvt.rn.f32.f64 %f2, %fd3; st.global.f32 [%rd0], %f2;"""
+
+
+@pytest.mark.parametrize("body", [ALL_DOUBLE, HALF, SUMMED])
+def test_floats_computed_with_in_nothing_but_doubles_are_pointed_out(body):
+    ptx = kernel(body, before=".reg .b16 %h<4>;")
+    for found in (of(ptx), facts_of_ptx(parse_ptx(ptx))[0]):
+        assert "fp32" not in found.instructions
+        (remark,) = [r for r in found.remarks if "fp64" in r]
+        assert "though the data are floats" in remark
+
+
+GENUINE = "ld.global.f64 %fd1, [%rd0]; mul.f64 %fd2, %fd1, %fd1; st.global.f64 [%rd0], %fd2;"
+DIVIDED = GENUINE.replace("mul.f64 %fd2, %fd1, %fd1", "div.rn.f64 %fd2, 0d3FF0000000000000, %fd1")
+SCALED = GENUINE.replace("mul", "ld.param.f32 %f1, [a]; cvt.f64.f32 %fd3, %f1; mul").replace("%fd1, %fd1;", "%fd1, %fd3;")
+INTEGERS = """ld.global.u32 %r1, [%rd0]; cvt.rn.f64.s32 %fd1, %r1; mul.f64 %fd2, %fd1, 0d3FE6A09E667F3BCD;
+cvt.rzi.s32.f64 %r2, %fd2; st.global.u32 [%rd0], %r2;"""
+
+
+@pytest.mark.parametrize("body", [GENUINE, DIVIDED, SCALED, INTEGERS])
+def test_a_kernel_whose_data_are_doubles_or_integers_is_left_in_peace(body):
+    found = of(kernel(body, params=".param .u64 p, .param .f32 a"))
+    assert found.instructions["fp64"]
+    assert ("fp32" in found.instructions) == (body is DIVIDED)  # the division compares high halves
     assert not any("fp64" in remark for remark in found.remarks)
 
 

@@ -222,7 +222,7 @@ def _filled(
         predicated=sum(line.guard is not None for line in code),
         uses=_uses(code),
         loops=_loops(find_loops(body)),
-        remarks=remarks(arch, code, mix, spill_bytes),
+        remarks=remarks(arch, code, mix, spill_bytes, registers),
     )
 
 
