@@ -13,7 +13,7 @@ from kernellab.machinecode import words_arithmetic, words_memory, words_together
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Source, instructions
 from kernellab.machinecode.known import Known, know
 from kernellab.machinecode.names import short_name
-from kernellab.machinecode.phrases import type_words
+from kernellab.machinecode.phrases import listed, type_words
 from kernellab.machinecode.ptx import Entry, Param, PtxModule, Registers, Variable
 from kernellab.machinecode.stages import stages
 
@@ -113,9 +113,10 @@ def _function(entry: Entry) -> list[Explained]:
         found.append(Explained(one.line, one.text, words, "entry", known=bool(said), kernel=entry.name))
     code = instructions(entry.body)
     stage_of = {id(line): stage for line, stage in zip(code, stages(code), strict=True)}
-    declared: dict[int, Registers | Variable] = {one.line: one for one in entry.variables}
-    declared |= {one.line: one for one in entry.registers}
-    first = entry.registers[0].line if entry.registers else 0
+    declared: dict[tuple[int, str], list[Registers | Variable]] = {}
+    for one in (*entry.variables, *entry.registers):
+        declared.setdefault((one.line, one.text), []).append(one)
+    first = entry.registers[0] if entry.registers else None
     for line in entry.body:
         if isinstance(line, Instruction):
             said = explain(line, known)
@@ -135,7 +136,7 @@ def _function(entry: Entry) -> list[Explained]:
                 words = "a place that branches lead to"
                 found.append(Explained(line.line, f"{line.name}:", words, "control", kernel=entry.name))
         else:
-            found.append(_directive(line, declared, entry.name, first))
+            found.append(_directive(line, declared.get((line.line, line.text), []), entry.name, first))
     return found
 
 
@@ -168,15 +169,16 @@ def _limit(one: Directive) -> str:
     if one.name in (".reqntid", ".maxntid") and numbers:
         threads = math.prod(numbers[:3])
         must = "must be launched with exactly" if one.name == ".reqntid" else "may be launched with at most"
-        return f"{must} {threads} threads per block: {_warps(threads)}"
+        return f"{must} {threads} thread{'' if threads == 1 else 's'} per block: {_warps(threads)}"
     if one.name == ".minnctapersm" and numbers:
-        return f"registers are limited so that {numbers[0]} blocks fit on an SM at once"
+        fit = "1 block fits" if numbers[0] == 1 else f"{numbers[0]} blocks fit"
+        return f"registers are limited so that {fit} on an SM at once"
     if one.name == ".maxnreg" and numbers:
-        return f"at most {numbers[0]} registers per thread"
+        return f"at most {numbers[0]} register{'' if numbers[0] == 1 else 's'} per thread"
     if one.name == ".reqnctapercluster" and numbers:
         return f"blocks come in clusters of {' × '.join(map(str, numbers))}"
     if one.name == ".maxclusterrank" and numbers:
-        return f"at most {numbers[0]} blocks in a cluster"
+        return f"at most {numbers[0]} block{'' if numbers[0] == 1 else 's'} in a cluster"
     return {
         ".explicitcluster": "blocks are launched in clusters",
         ".blocksareclusters": "the grid counts clusters, not blocks",
@@ -191,10 +193,12 @@ def _warps(threads: int) -> str:
     return f"{threads // _WARP} warp{'' if threads == _WARP else 's'} × {_WARP}"
 
 
-def _directive(line: Directive, declared: dict[int, Registers | Variable], kernel: str, first: int) -> Explained:
+def _directive(
+    line: Directive, declared: list[Registers | Variable], kernel: str, first: Registers | None
+) -> Explained:
     stage, said = "control", ""
     if line.name == ".reg":
-        stage, said = "registers", _registers(declared.get(line.line), line.line == first)
+        stage, said = "registers", _registers([one for one in declared if isinstance(one, Registers)], first)
     elif line.name in ("{", "}"):
         said = "begins a block with names of its own" if line.name == "{" else "ends the block"
     elif line.name == ".pragma":
@@ -205,8 +209,7 @@ def _directive(line: Directive, declared: dict[int, Registers | Variable], kerne
         said = "the parameters of a function called through a pointer"
     else:
         stage = "registers"
-        variable = declared.get(line.line)
-        said = _declared(variable) if isinstance(variable, Variable) else ""
+        said = "; ".join(_declared(one) for one in declared if isinstance(one, Variable))
     known = bool(said)
     return Explained(
         line.line,
@@ -219,10 +222,11 @@ def _directive(line: Directive, declared: dict[int, Registers | Variable], kerne
     )
 
 
-def _registers(found: Registers | Variable | None, first: bool) -> str:
-    if not isinstance(found, Registers):
+def _registers(found: list[Registers], first: Registers | None) -> str:
+    """What one `.reg` declares: a range `%r<9>`, or names one by one."""
+    if not found:
         return ""
-    many = f"{found.count} names" if found.count > 1 else "a name"
-    names = f"{found.prefix}0…{found.prefix}{found.count - 1}" if found.count > 1 else found.prefix
-    virtual = "virtual: how many registers the GPU really uses stands in the cubin" if first else "virtual"
-    return f"{many} for {type_words(found.type)}, {names} ({virtual})"
+    many = sum(one.count for one in found)
+    names = [f"{one.prefix}0…{one.prefix}{one.count - 1}" if one.count > 1 else one.prefix for one in found]
+    virtual = "virtual: how many registers the GPU really uses stands in the cubin" if found[0] is first else "virtual"
+    return f"{f'{many} names' if many > 1 else 'a name'} for {type_words(found[0].type)}, {listed(names)} ({virtual})"
