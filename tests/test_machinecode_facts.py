@@ -215,7 +215,9 @@ def test_floats_computed_with_in_nothing_but_doubles_are_pointed_out(body):
 
 GENUINE = "ld.global.f64 %fd1, [%rd0]; mul.f64 %fd2, %fd1, %fd1; st.global.f64 [%rd0], %fd2;"
 DIVIDED = GENUINE.replace("mul.f64 %fd2, %fd1, %fd1", "div.rn.f64 %fd2, 0d3FF0000000000000, %fd1")
-SCALED = GENUINE.replace("mul", "ld.param.f32 %f1, [a]; cvt.f64.f32 %fd3, %f1; mul").replace("%fd1, %fd1;", "%fd1, %fd3;")
+SCALED = GENUINE.replace("mul", "ld.param.f32 %f1, [a]; cvt.f64.f32 %fd3, %f1; mul").replace(
+    "%fd1, %fd1;", "%fd1, %fd3;"
+)
 INTEGERS = """ld.global.u32 %r1, [%rd0]; cvt.rn.f64.s32 %fd1, %r1; mul.f64 %fd2, %fd1, 0d3FE6A09E667F3BCD;
 cvt.rzi.s32.f64 %r2, %fd2; st.global.u32 [%rd0], %r2;"""
 

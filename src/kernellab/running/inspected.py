@@ -18,7 +18,7 @@ from kernellab.case import Case, CaseRequest
 from kernellab.checking.standin import standin
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import occupancy
+from kernellab.explaining.occupancy import Occupancy, occupancy
 from kernellab.inputs import make
 from kernellab.launch import cpp
 from kernellab.launch.capture import capturing
@@ -182,7 +182,7 @@ class Inspector:
         fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
         entry |= {
             "facts": asdict(told),
-            "sectors": _sectors(launch) if self.accounts else None,
+            "sectors": _sectors(launch, _l1_share(launch, fits, self.gpu.sms)) if self.accounts else None,
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
@@ -280,13 +280,19 @@ def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict
     return {"kind": "cpp", "name": name, "config": config, "sources": sources, "files": files, **nothing}
 
 
-def _sectors(launch: Launch) -> float | None:
+def _l1_share(launch: Launch, fits: Occupancy, sms: int) -> float:
+    """The bytes of L1 for each warp on an SM, with as many as fit and the grid has."""
+    blocks = max(1, min(fits.blocks_per_sm, -(-launch.blocks // sms)))
+    return fits.l1_bytes / (blocks * fits.warps_per_block)
+
+
+def _sectors(launch: Launch, l1_share_bytes: float) -> float | None:
     """How far a warp's accesses are spread; None where the code does not tell."""
     kernels = [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
     # Triton compiles an argument that is 1 in, and passes it no more.
     passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
     values = [None if p.bytes is not None else _integer(p.value) for p in passed]
-    return spread(kernels[0], values, launch.block) if kernels else None
+    return spread(kernels[0], values, launch.block, l1_share_bytes) if kernels else None
 
 
 def _integer(text: str) -> int:
