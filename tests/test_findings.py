@@ -5,12 +5,14 @@ import importlib
 
 import pytest
 
+from kernellab.explaining.explained import of
 from kernellab.explaining.finding import SURE, settled
 from kernellab.explaining.findings import all_rules, findings
 from kernellab.explaining.prices import needed_bytes, prices
 from kernellab.explaining.roofline import roofline
-from kernellab.explaining.subject import Device, Kernel, Subject, _loading_loops, subjects
+from kernellab.explaining.subject import Device, Kernel, Subject, _loading_loops, _once_loops, subjects
 from kernellab.machine.chips import chip
+from kernellab.reporting.explain import headline
 
 GB = 10**9
 H200 = Device("H200", chip("sm_90"), 132, 50 << 20, 1980.0, 4000.0)
@@ -367,3 +369,20 @@ def test_a_wrong_way_is_not_explained():
 def test_warm_and_launch_series_are_told_apart_from_the_main_one():
     (one,) = subjects(record(result("triton", 9.0, also=[entry(5.0, cache="warm"), entry(20.0, "launch", "warm")])))
     assert (one.time_us, one.warm_us, one.launch_us) == (9.0, 5.0, 20.0)
+
+
+def test_a_loop_with_constant_turns_is_priced_by_them():
+    code = {"global_load": 1, "global_store": 1, "fp32": 10, "control": 2}
+    once = prices(way(but(instructions=code)), but(instructions=code))
+    often = prices(way(but(instructions=code)), but(instructions=code, executed={**code, "fp32": 10_000}))
+    assert often.issue == pytest.approx(once.issue * sum({**code, "fp32": 10_000}.values()) / sum(code.values()))
+
+
+def test_a_model_says_which_loops_it_counts_once():
+    loop = {"instructions": {"fp32": 4}, "waits": False, "turns": None, "sources": [], "depth": 1}
+    known, loads = {**loop, "turns": 9}, {**loop, "instructions": {"global_load": 1}}
+    assert _once_loops([loop, known, loads, {**loop, "waits": True}]) == 1
+    told = of(way(but(once_loops=1)))
+    assert told["predicted"]["loops_counted_once"] == 1
+    assert "1 loop counted once, as the code does not say how often" in headline(told)
+    assert "counted once" not in headline(of(way(GOOD)))

@@ -54,7 +54,9 @@ def _predicted(subject: Subject) -> dict[str, Any] | None:
         return None
     kernel, dearest = found
     total = sum(one.time_us for k in subject.kernels if (one := prices(subject, k)) is not None)
-    return {"time_us": total, "kernel": kernel.name, "dearest": dearest.dearest, "items_us": asdict(dearest)}
+    once = sum(k.once_loops for k in subject.kernels)
+    items = {"dearest": dearest.dearest, "items_us": asdict(dearest)}
+    return {"time_us": total, "kernel": kernel.name, **items, "loops_counted_once": once}
 
 
 def _fusion(found: Fusion) -> dict[str, Any]:

@@ -11,7 +11,8 @@ A kernel overlaps its work, so the dearest item is its predicted time. With S SM
   keep there fits, L2 otherwise.
 - fp32, matmul: the operations the op declares over the vendor's rate.
 
-How often code runs is not in the code. It is taken from the bytes: if the op must read B bytes and all threads
+A loop with a constant number of turns and no loads counts so often, any other once in a turn of what is around it. How
+often that runs is not in the code. It is taken from the bytes: if the op must read B bytes and all threads
 together load b in one turn of the loop (or of the whole kernel, where there is none), it turns B / b times.
 """
 
@@ -70,7 +71,7 @@ def prices(subject: Subject, kernel: Kernel) -> Prices | None:
     once = turns(kernel, read)
     used = min(device.sms, kernel.blocks)
     per_us = used * device.clock_mhz  # SM-clocks in a microsecond
-    code = kernel.loop or kernel.instructions
+    code = kernel.loop or kernel.executed or kernel.instructions
     warps = kernel.all_threads * kernel.times / device.chip.warp_threads
     threads = float(kernel.all_threads * kernel.times)
     flops = cost["flops"]

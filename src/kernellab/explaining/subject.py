@@ -50,7 +50,9 @@ class Kernel:
     sectors: float | None = None  # of 32 bytes that a warp's accesses touch, over the fewest that would do
     stack_bytes: int = 0  # of local memory per thread
     instructions: Mapping[str, int] = field(default_factory=dict)
+    executed: Mapping[str, int] = field(default_factory=dict)  # loops as often as the code says, or once
     loop: Mapping[str, int] | None = None  # the same of the innermost loop that loads
+    once_loops: int = 0  # without loads, and with turns that are not in the code: counted once
     loading_loops: int = 0  # loops with loads of their own, each from other lines of the source
     load_bytes: float = 0.0  # of one global load, on average
     widest_bytes: int = 0
@@ -279,7 +281,9 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         sectors=k.get("sectors"),
         stack_bytes=facts["stack_bytes"] or 0,
         instructions=facts["instructions"],
+        executed=facts.get("executed") or facts["instructions"],
         loop=_loop(facts["loops"]),
+        once_loops=_once_loops(facts["loops"]),
         loading_loops=_loading_loops(facts["loops"]),
         load_bytes=sum(a["bytes"] * a["count"] for a in loads) / count if count else 0.0,
         widest_bytes=facts["widest_global_bytes"],
@@ -295,11 +299,16 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
 def _loop(loops: Sequence[Mapping[str, Any]]) -> Mapping[str, int] | None:
     """The deepest loop with a load of its own in it."""
     found = max(_loading(loops), key=lambda one: (one["depth"], one["size"]), default=None)
-    return found["instructions"] if found else None
+    return (found.get("executed") or found["instructions"]) if found else None
 
 
 def _loading(loops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [one for one in loops if any(one["instructions"].get(c) for c in ("global_load", "async_copy"))]
+
+
+def _once_loops(loops: Sequence[Mapping[str, Any]]) -> int:
+    loading = _loading(loops)
+    return sum(one not in loading and not one["waits"] and one.get("turns") is None for one in loops)
 
 
 def _loading_loops(loops: Sequence[Mapping[str, Any]]) -> int:

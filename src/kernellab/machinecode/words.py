@@ -114,8 +114,9 @@ def _function(entry: Entry) -> list[Explained]:
     code = instructions(entry.body)
     stage_of = {id(line): stage for line, stage in zip(code, stages(code), strict=True)}
     declared: dict[tuple[int, str], list[Registers | Variable]] = {}
-    for one in (*entry.variables, *entry.registers):
-        declared.setdefault((one.line, one.text), []).append(one)
+    things: list[Registers | Variable] = [*entry.variables, *entry.registers]
+    for thing in things:
+        declared.setdefault((thing.line, thing.text), []).append(thing)
     first = entry.registers[0] if entry.registers else None
     for line in entry.body:
         if isinstance(line, Instruction):

@@ -105,7 +105,9 @@ def _loop(loop: LoopFacts) -> str:
     where = f" ({', '.join(loop.sources)})" if loop.sources else ""
     kind = "waiting loop" if loop.waits else "hottest loop" if loop.hottest else "loop"
     nested = f", {loop.depth} deep" if loop.depth > 1 else ""
-    return f"{kind} at {loop.label}{where}{nested}: {count(loop.size, 'instruction')}: {parts}"
+    often = "" if loop.waits else ", turns not known, counted once"
+    often = often if loop.turns is None else f", {count(loop.turns, 'turn')}"
+    return f"{kind} at {loop.label}{where}{nested}{often}: {count(loop.size, 'instruction')}: {parts}"
 
 
 def _say(text: str, out: Console, style: str = "") -> None:

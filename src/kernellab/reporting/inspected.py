@@ -14,8 +14,8 @@ from kernellab.reporting import words
 Kernel = dict[str, Any]
 
 _OF_FACTS = (
-    *("registers", "spill_bytes", "stack_bytes", "barriers", "instructions", "accesses", "widest_global_bytes"),
-    *("narrowest_global_bytes", "predicated", "uses", "loops", "remarks"),
+    *("registers", "spill_bytes", "stack_bytes", "barriers", "instructions", "executed", "accesses"),
+    *("widest_global_bytes", "narrowest_global_bytes", "predicated", "uses", "loops", "remarks"),
 )
 _KEPT = (
     *("kind", "symbol", "cubin_arch", "grid", "block", "cluster", "config", "tuned", "times", "parameters", "sources"),
@@ -33,7 +33,7 @@ def _flat(entry: Mapping[str, Any], kernel: Mapping[str, Any]) -> Kernel:
     found |= {"name": kernel["name"], **{key: kernel[key] for key in _KEPT if key in kernel}}
     told, fits = kernel["facts"], kernel["occupancy"]
     if told is not None:
-        found |= {key: told[key] for key in _OF_FACTS}
+        found |= {key: told[key] for key in _OF_FACTS if key in told}
         found |= {
             "shared_bytes": kernel["shared_total_bytes"],
             "static_shared_bytes": told["shared_bytes"],
