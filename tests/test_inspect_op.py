@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+import triton
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
@@ -187,6 +188,19 @@ def test_ptx_of_a_way_and_of_a_kernel():
     text = kl.ptx(twice, torch.float16, torch.float16, 4096, BLOCK=1024, num_warps=8)
     assert ".reqntid 256" in text
     assert "f16" in text
+
+
+def test_ptx_of_an_autotuned_kernel_with_its_parameters_given():
+    double = load_ops(resolve(str(OPFILES / "captured.py")))["double"]
+    twice = double["triton"].fn.__globals__["twice"]
+    configs = [triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)]
+    tuned = triton.autotune(configs=configs, key=[])(twice)
+    pointers = (torch.float32, torch.float32, 4096)
+    assert kl.ptx(tuned, *pointers).count(".visible .entry") == 2
+    assert kl.ptx(tuned, *pointers, BLOCK=512).count(".visible .entry") == 2  # with two warps, and with four
+    text = kl.ptx(tuned, *pointers, BLOCK=512, num_warps=8)
+    assert text.count(".visible .entry") == 1
+    assert ".reqntid 256" in text
 
 
 def test_ptx_of_what_has_none():
