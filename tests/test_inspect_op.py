@@ -144,6 +144,21 @@ def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatc
     assert (side.run and str(side.run), side.impl, side.arch, side.number) == parts
 
 
+def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
+    with pytest.raises(UserError, match="numbered from 1"):
+        inspect_diff.side("triton#0")
+    kernel = {"impl": "triton", "arch": "sm_90", "files": {"cubin": "a"}, "tuned": None}
+    known = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
+    for text, said in (
+        ("tritn", "no such way: there are triton and cuda"),
+        ("triton@sm_80", "no such architecture: there is sm_90"),
+        ("triton#3", "no such configuration: there are 1 and 2"),
+    ):
+        with pytest.raises(UserError, match=said):
+            inspect_diff._explain_missing(inspect_diff.side(text), known)
+    inspect_diff._explain_missing(inspect_diff.side("triton#2"), known)
+
+
 def test_levels_and_code_for_the_cpu(klab, tmp_path):
     args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--dtype", "float32,bfloat16", "--out", "run")
     seen = klab("inspect", "square", *args, "--show", "source")

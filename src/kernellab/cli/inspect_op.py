@@ -137,12 +137,15 @@ def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _keep(record: dict[str, Any], name: str) -> None:
-    """Only the kernels of one name, with or without the arguments of a template."""
+    """Only the kernels of one name, with or without the arguments of a template, or of a part of it."""
+    from kernellab.machinecode.names import meant
+
     known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
-    for entry in record["code"]:
-        entry["kernels"] = [k for k in entry["kernels"] if name in (k["name"], k["name"].partition("<")[0])]
-    if not any(entry["kernels"] for entry in record["code"]):
+    found = meant(name, known)
+    if not found:
         raise UserError(f"no kernel {name!r}: {nearest(name, known)}")
+    for entry in record["code"]:
+        entry["kernels"] = [k for k in entry["kernels"] if k["name"] in found]
 
 
 def _print_facts(record: dict[str, Any], folder: Path) -> None:

@@ -20,6 +20,9 @@ from kernellab.machine.chips import Chip
 # In the order in which they are named when several hold at once: what can be changed without changing the block first.
 _RESOURCES = ("registers", "shared", "barriers", "threads", "blocks")
 
+# As people say it after "limited by", where that is not the resource's name here.
+LIMITERS = {"shared": "shared memory", "barriers": "named barriers"}
+
 
 @dataclass(frozen=True)
 class Occupancy:

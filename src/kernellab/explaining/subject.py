@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.errors import UserError
+from kernellab.explaining.occupancy import LIMITERS
 from kernellab.explaining.roofline import Roofline, roofline
 from kernellab.machine.chips import Chip, chip
 from kernellab.machine.gpus import gpu
@@ -289,7 +290,7 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         widest_bytes=facts["widest_global_bytes"],
         blocks_per_sm=fits["blocks_per_sm"],
         occupancy=fits["fraction"],
-        limiter=fits["limiter"],
+        limiter=LIMITERS.get(fits["limiter"], fits["limiter"]),
         remedy=fits["remedy"],
         l1_bytes=fits["l1_bytes"],
         pointer_bytes=sum(b for b in given if b) if any(given) else None,

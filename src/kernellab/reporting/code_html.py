@@ -10,6 +10,7 @@ from kernellab.machinecode.names import short_name
 from kernellab.machinecode.stages import STAGES
 from kernellab.machinecode.words import Explained
 from kernellab.reporting.code import shortened, threads
+from kernellab.reporting.words import count
 
 _STYLE = """
 :root { --ink: #1c1e21; --faint: #5c6370; --paper: #fff; --band: #f3f5f7; --rule: #d9dde2;
@@ -47,7 +48,7 @@ def page(title: str, lines: Sequence[Explained], facts: Sequence[Facts], notes: 
     parts += [_facts(one) for one in facts]
     parts.append(_lines(lines))
     unknown = sum(not one.known for one in lines)
-    said = f"{len(lines)} lines explained" + (f", {unknown} of them unknown" if unknown else "")
+    said = f"{count(len(lines), 'line')} explained" + (f", {unknown} of them unknown" if unknown else "")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kernellab.explaining.occupancy import LIMITERS
 from kernellab.reporting import words
 
 Kernel = dict[str, Any]
@@ -85,7 +86,7 @@ def _numbers(k: Kernel) -> Iterator[str]:
     yield words.memory(k["shared_bytes"]) if k["shared_bytes"] else ""
     fits = k["occupancy"]
     full = fits["fraction"] >= 1
-    yield words.percent(fits["fraction"]) + ("" if full else f", {fits['limiter']}")
+    yield words.percent(fits["fraction"]) + ("" if full else f", {LIMITERS.get(fits['limiter'], fits['limiter'])}")
     yield str(sum(k["instructions"].values()))
     widest, narrowest = k["widest_global_bytes"], k["narrowest_global_bytes"]
     yield "" if not widest else f"{widest} B" if widest == narrowest else f"{narrowest}–{widest} B"

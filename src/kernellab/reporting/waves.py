@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.errors import UserError
+from kernellab.explaining.occupancy import LIMITERS
 from kernellab.reporting import chart, curves, words
 
 Entry = Mapping[str, Any]
@@ -135,7 +136,7 @@ def _better(w: Mapping[str, Any]) -> str:
 
 def _fits(entry: Entry) -> str:
     held = entry["occupancy"]
-    limiter = {"shared": "shared memory", "barriers": "named barriers"}.get(held["limiter"], held["limiter"])
+    limiter = LIMITERS.get(held["limiter"], held["limiter"])
     warps = f"{held['warps_per_sm']} of {entry['chip']['warps_per_sm']} warps"
     split = f"SRAM: {held['shared_split_bytes'] // 1024} KB shared, {held['l1_bytes'] // 1024} KB L1"
     blocks = words.count(held["blocks_per_sm"], "block")
