@@ -165,6 +165,25 @@ def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
     assert "Traceback" not in seen.err
 
 
+LIBRARY = ".global .align 1 .u8 _ZN4cuda3std3__417integral_constantIbLb{}EE5valueE = 1;\n"
+
+
+def test_constants_of_headers_are_told_apart_and_folded(klab, tmp_path):
+    text = TINY.read_text()
+    own = ".const .align 4 .f32 cudalike;\n.global .align 4 .b8 __cudart_i2opi_f[24];\n"
+    at = text.index(".extern")
+    (tmp_path / "tiny.ptx").write_text(text[:at] + own + "".join(map(LIBRARY.format, range(9))) + text[at:])
+    seen = klab("inspect", "tiny.ptx", "--show", "explain", "--html", "page.html")
+    assert "cudalike: 4 bytes of constant memory\n" in seen.out
+    assert "__cudart_i2opi_f: 24 bytes of global memory, of CUDA's own headers; and 9 more like it" in seen.out
+    assert seen.out.count("integral_constant") == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "and 9 more like it" in page
+    assert "integral_constant" not in page
+    body = re.search(r"\nbody \{(.*?)\}", page, re.DOTALL)[1]
+    assert "overflow-wrap: anywhere" in body  # a mangled name has no place to break
+
+
 MANGLED = ("_Z13softmax_blockIfLi4EEvPT_", "_Z12softmax_loopIfEvPT_", "_ZN4mine5scaleEPf", "tiny")
 
 

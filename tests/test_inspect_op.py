@@ -14,7 +14,7 @@ import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.cli import inspect_diff
 from kernellab.errors import UserError
-from kernellab.reporting.inspected import kernels
+from kernellab.reporting.inspected import _numbers, kernels
 from kernellab.running.record import load
 from kernellab.targets import load as load_ops
 from kernellab.targets import resolve
@@ -142,6 +142,33 @@ def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     side = inspect_diff.side(text)
     assert (side.run and str(side.run), side.impl, side.arch, side.number) == parts
+
+
+AGAIN = """
+@double.impl("triton-again")
+def _(x):
+    y = torch.empty_like(x)
+    for n in (64, 128, 192):
+        twice[(4,)](x, y, n, BLOCK=64)
+        twice[(4,)](x, y, n, BLOCK=64)
+    return y
+"""
+
+
+def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
+    (tmp_path / "again.py").write_text(SOURCE + AGAIN)
+    seen = klab("inspect", "again.py:double", "--impl", "triton-again", "--arch", "sm_80")
+    assert seen.code == 0, seen.err
+    assert seen.out.count("twice × 6") == 1
+    assert sum(line.lstrip().startswith("triton-again  twice") for line in seen.out.splitlines()) == 1
+    assert seen.err.count("sm_80: twice") == 1
+
+
+def test_shared_memory_is_called_by_its_name():
+    fits = {"fraction": 0.5, "limiter": "shared"}
+    sizes = {"grid": [1, 1, 1], "cluster": [1, 1, 1], "block": [64, 1, 1], "registers": 9, "spill_bytes": 0}
+    kernel = {**sizes, "shared_bytes": 9, "occupancy": fits, "instructions": {}, "widest_global_bytes": 0}
+    assert "50 %, shared memory" in list(_numbers({**kernel, "narrowest_global_bytes": 0}))
 
 
 def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):

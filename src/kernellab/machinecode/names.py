@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+_RESERVED = ("__cudart_", "__internal_", "__nv_", "__cuda_")
+_NAMESPACES = ("cuda", "thrust", "cub", "cooperative_groups")  # each mangled after its length
+
 
 def short_name(symbol: str) -> str:
     """The function's own name out of a mangled one; a name that is not mangled, or in a namespace, stays as it is."""
@@ -15,6 +18,11 @@ def short_name(symbol: str) -> str:
     if len(rest) < length:
         return symbol
     return rest[:length] + ("<…>" if rest[length : length + 1] == "I" else "")
+
+
+def of_library(symbol: str) -> bool:
+    """Whether a name is of CUDA's own headers, which bring tables and constants with them."""
+    return symbol.startswith(_RESERVED) or any(f"{len(space)}{space}" in symbol for space in _NAMESPACES)
 
 
 def meant(name: str, symbols: Iterable[str]) -> list[str]:

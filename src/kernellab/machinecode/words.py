@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kernellab.machinecode import words_arithmetic, words_memory, words_together
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Source, instructions
 from kernellab.machinecode.known import Known, know
-from kernellab.machinecode.names import short_name
+from kernellab.machinecode.names import of_library, short_name
 from kernellab.machinecode.phrases import listed, type_words
 from kernellab.machinecode.ptx import Entry, Param, PtxModule, Registers, Variable
 from kernellab.machinecode.stages import stages
@@ -39,7 +39,8 @@ def explain_ptx(module: PtxModule) -> list[Explained]:
     """Every line of code and declaration, in the order of the text. Debug sections and comments are left out."""
     found = _header(module)
     for variable in module.variables:
-        found.append(Explained(variable.line, variable.text, _declared(variable), "entry"))
+        stage = "library" if of_library(variable.name) else "entry"
+        found.append(Explained(variable.line, variable.text, _declared(variable), stage))
     for entry in module.functions:
         found += _function(entry)
     return found
@@ -91,7 +92,8 @@ def _declared(variable: Variable) -> str:
     }.get(variable.space, variable.space)
     if variable.space == "shared" and variable.count == 0:
         return f"{variable.name}: shared memory whose size the launch decides"
-    return f"{variable.name}: {size} bytes of {where}"
+    whose = ", of CUDA's own headers" if of_library(variable.name) else ""
+    return f"{variable.name}: {size} byte{'' if size == 1 else 's'} of {where}{whose}"
 
 
 def _bits(name: str) -> int:

@@ -72,9 +72,13 @@ def _table(found: list[Kernel]) -> Table:
         table.add_column(title, no_wrap=True)
     for title in ("grid", "block", "registers", "spilled", "shared", "occupancy", "instructions", "access"):
         table.add_column(title, justify="right", no_wrap=True)
+    rows: dict[tuple[str, ...], int] = {}
     for k in found:
         chosen = (configuration(k),) if tuned else ()
-        table.add_row(*map(Text, (k["impl"], k["name"], k["arch"], *chosen)), *map(Text, _numbers(k)))
+        row = (k["impl"], k["name"], k["arch"], *chosen, *_numbers(k))
+        rows[row] = rows.get(row, 0) + k.get("times", 1)
+    for (impl, name, *more), times in rows.items():
+        table.add_row(*map(Text, (impl, f"{name} × {times}" if times > 1 else name, *more)))
     return table
 
 
