@@ -95,7 +95,8 @@ def _limits(chip: Chip, threads: int, registers: int, shared_bytes: int, barrier
         "blocks": chip.blocks_per_sm,
         "registers": _by_registers(chip, warps, registers),
         "shared": _by_shared(chip, shared_bytes),
-        "barriers": None if chip.barriers_per_sm is None else chip.barriers_per_sm // max(barriers, 1),
+        # An SM has at least one for each block it holds: who uses no more is limited by the blocks.
+        "barriers": None if chip.barriers_per_sm is None or barriers < 2 else chip.barriers_per_sm // barriers,
     }
 
 

@@ -179,7 +179,7 @@ class Inspector:
             sass = disassemble(cubin)
             told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
         shared = (told.shared_bytes or 0) + launch.shared_bytes
-        fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared)
+        fits = occupancy(self.gpu.chip, launch.threads, told.registers or 0, shared, barriers=told.barriers or 0)
         entry |= {
             "facts": asdict(told),
             "sectors": _sectors(launch, _l1_share(launch, fits, self.gpu.sms)) if self.accounts else None,
