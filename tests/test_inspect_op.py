@@ -1,5 +1,6 @@
 """`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
 
+import argparse
 import json
 import signal
 import socket
@@ -12,7 +13,7 @@ import triton
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
-from kernellab.cli import inspect_diff
+from kernellab.cli import inspect_diff, inspect_op
 from kernellab.errors import UserError
 from kernellab.reporting.inspected import _numbers, kernels
 from kernellab.running.record import load
@@ -253,3 +254,12 @@ def test_ptx_of_what_has_none():
     ):
         with pytest.raises(UserError, match=said):
             kl.ptx(what)
+
+
+@pytest.mark.parametrize(
+    ("args", "seconds"), [((), 60.0), (("--export", "my.py"), 300.0), (("--export", "my.py", "--timeout", "9"), 9.0)]
+)
+def test_compiling_for_an_export_is_given_more_time(args, seconds):
+    parser = argparse.ArgumentParser()
+    inspect_op.arguments(parser)
+    assert inspect_op._patience(parser.parse_args(args)) == seconds

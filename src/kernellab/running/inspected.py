@@ -15,6 +15,7 @@ import torch
 
 from kernellab.blame import explain
 from kernellab.case import Case, CaseRequest
+from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.standin import standin
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
@@ -236,7 +237,7 @@ class Inspector:
     def _export(self, impl: Impl, case: Case, found: Generated) -> tuple[dict[str, str], str]:
         """An op file of the generated kernels, or why there is none."""
         try:
-            text = exported(self.op, case, found, ran=self.present)
+            text = exported(self.op, case, found, ran=self.present, interpreted=INTERPRETER_LIMIT)
         except UserError as error:
             return {}, error.message
         return {"export": self._files(impl, f"{self.gpu.arch}-export", {"py": text})["py"]}, ""
