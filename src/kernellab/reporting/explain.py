@@ -150,7 +150,8 @@ def _facts(one: Explained) -> list[str]:
     for k in one["kernels"]:
         times = f", {k['times']} times" if k["times"] > 1 else ""
         fits = f", {words.percent(k['occupancy'])} occupancy" if k["occupancy"] else ""
-        lines.append(f"{k['name']}: {k['blocks']} blocks of {k['threads']}{times}, {k['registers']} registers{fits}")
+        blocks = f"{words.count(k['blocks'], 'block')} of {k['threads']}{times}"
+        lines.append(f"{k['name']}: {blocks}, {k['registers']} registers{fits}")
     return lines
 
 
