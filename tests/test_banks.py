@@ -2,8 +2,8 @@
 
 import pytest
 
+from kernellab.machinecode.banks import conflicts
 from kernellab.machinecode.ptx import parse_ptx
-from kernellab.running.banks import conflicts
 
 PTX = """
 .version 8.7

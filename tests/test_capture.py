@@ -87,8 +87,8 @@ def test_every_configuration_of_an_autotuned_kernel_is_there(double):
 
 
 def test_capturing_leaves_no_choice_behind(double):
-    from captured import tuned  # the file's folder is on the path once it has been loaded
-
+    # The op's own: importing the file again would register its operators anew, and leave the first ones dangling.
+    tuned = double["triton-tuned"].fn.__globals__["tuned"]
     capture(double["triton-tuned"], [meta(64, 256)], arch="sm_90")
     assert not tuned.cache
     assert cuda.interceptor is None
@@ -166,11 +166,13 @@ case = square.case({"dims": {"...": [64], "N": 256}, "dtype": "float32", "option
 x = torch.empty(64, 256, device="meta")
 there = generated(square["compile"].fn, [x], {}, standin_gpu("sm_80"), lambda launch: None)
 file = Path(sys.argv[1])
-file.write_text(exported(square, case, there, ran=False))
+file.write_text(exported(square, case, there, ran=False, interpreted=64 * 256))
+large = exported(square, case, there, ran=False, interpreted=64 * 256 - 1)
 again = capture(load(resolve(str(file)))["square"]["triton-generated"], [x], arch="sm_80")
 here = written(square["compile"].fn, [torch.randn(8, 8)], {})
 print(json.dumps({"source": there.source, "cpu": here, "archs": [one.arch for one in there.launches],
                   "ptx": there.launches[0].code["ptx"], "launches": [[one.kernel, one.grid] for one in there.launches],
+                  "told": [file.read_text().partition("import")[0], large.partition("import")[0]],
                   "again": [[one.kernel, one.grid] for one in again]}))
 """
 
@@ -182,6 +184,7 @@ def test_what_torch_compile_writes_for_a_gpu_that_is_not_there(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert "@triton.jit" in found["source"]
+    assert ["on a GPU alone" in text for text in found["told"]] == [False, True]  # too large for the interpreter
     assert set(found["archs"]) == {"sm_80"}
     assert ".target sm_80" in found["ptx"]
     assert all(kernel.startswith("triton_poi_fused") for kernel, _ in found["launches"])

@@ -6,12 +6,14 @@ import importlib
 import pytest
 
 from kernellab.errors import UserError
+from kernellab.explaining.explained import of
 from kernellab.explaining.finding import SURE, settled
 from kernellab.explaining.findings import all_rules, findings
 from kernellab.explaining.prices import needed_bytes, prices
 from kernellab.explaining.roofline import roofline
-from kernellab.explaining.subject import Device, Kernel, Subject, _loading_loops, subjects
+from kernellab.explaining.subject import Device, Kernel, Subject, _loading_loops, _once_loops, subjects
 from kernellab.machine.chips import chip
+from kernellab.reporting.explain import headline
 
 GB = 10**9
 H200 = Device("H200", chip("sm_90"), 132, 50 << 20, 1980.0, 4000.0)
@@ -586,3 +588,20 @@ def test_a_grid_no_gpu_takes_cannot_launch():
     deep = {**compiled_kernel(), "grid": [1, 70000, 1]}
     assert of_record(deep).refusal == "a grid has at most 65535 blocks along y, not 70000"
     assert of_record(compiled_kernel()).refusal == ""
+
+
+def test_a_loop_with_constant_turns_is_priced_by_them():
+    code = {"global_load": 1, "global_store": 1, "fp32": 10, "control": 2}
+    once = prices(way(but(instructions=code)), but(instructions=code))
+    often = prices(way(but(instructions=code)), but(instructions=code, executed={**code, "fp32": 10_000}))
+    assert often.issue == pytest.approx(once.issue * sum({**code, "fp32": 10_000}.values()) / sum(code.values()))
+
+
+def test_a_model_says_which_loops_it_counts_once():
+    loop = {"instructions": {"fp32": 4}, "waits": False, "turns": None, "sources": [], "depth": 1}
+    known, loads = {**loop, "turns": 9}, {**loop, "instructions": {"global_load": 1}}
+    assert _once_loops([loop, known, loads, {**loop, "waits": True}]) == 1
+    told = of(way(but(once_loops=1)))
+    assert told["predicted"]["loops_counted_once"] == 1
+    assert "1 loop counted once, as the code does not say how often" in headline(told)
+    assert "counted once" not in headline(of(way(GOOD)))

@@ -21,7 +21,8 @@ def test_there_are_gpus_of_every_kind_and_generation():
 @pytest.mark.parametrize("known", ALL, ids=lambda g: g.name)
 def test_bandwidth_and_fp32_rate_come_to_what_the_vendor_states(known):
     assert known.pin_gbps == pytest.approx(known.stated_gbps, rel=0.02)
-    assert known.fp32_tflops == pytest.approx(known.stated_fp32_tflops, rel=0.02)
+    if known.name != "Jetson AGX Thor 128GB":  # of which NVIDIA states no such figure
+        assert known.fp32_tflops == pytest.approx(known.stated_fp32_tflops, rel=0.02)
 
 
 @pytest.mark.parametrize("known", ALL, ids=lambda g: g.name)
@@ -116,7 +117,7 @@ def test_an_unknown_architecture_names_those_known(written):
 
 
 def test_every_architecture_from_turing_on_is_there():
-    expected = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"}
+    expected = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"}
     assert {c.arch for c in chips()} >= expected
 
 
@@ -147,6 +148,7 @@ def test_the_limits_of_an_architecture_fit_together(known):
         ("h100 pcie", "bf16", 756, 1620),
         ("b200", "bf16", 2250, 1860),
         ("rtx pro 6000", "bf16", 503.8, None),
+        ("jetson agx thor", "fp8", 517, None),
     ],
 )
 def test_tensor_rates_come_to_what_the_vendor_states(name, dtype, stated, mhz):

@@ -9,6 +9,7 @@ import pytest
 from conftest import HERE
 from kernellab.machinecode.assemble import assemble
 from kernellab.machinecode.cubin import disassemble
+from kernellab.machinecode.names import meant
 
 TINY = HERE / "samples" / "tiny.ptx"
 
@@ -134,7 +135,13 @@ def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
         ([], "nothing to inspect"),
         (["nowhere.ptx"], "No such file"),
         (["empty.ptx"], "holds no kernel"),
-        (["text.cubin"], "does not begin like an ELF file"),
+        (["text.cubin"], "text.cubin: this is no cubin: it does not begin like an ELF file"),
+        (["words.txt"], "words.txt holds nothing to inspect: an op file ends in .py"),
+        (["kernel.cu"], "is CUDA C++: an op file that calls kl.cuda.kernel"),
+        (["tiny.txt"], "looks like a .ptx: its name has to end so"),
+        (["tiny.ptx", "--arch", "sm_80"], "--arch is for an op's ways, and tiny.ptx is compiled already"),
+        (["tiny.ptx", "--impl", "triton"], "--impl is for an op's ways"),
+        (["tiny.ptx", "--pass", "both"], "--pass is for an op's ways"),
         (["empty.sass"], "holds no SASS"),
         (["library.so"], "cuobjdump -xelf"),
         (["gelu", "tiny.ptx"], "no file of machine code"),
@@ -145,6 +152,9 @@ def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
     ],
 )
 def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
+    (tmp_path / "tiny.txt").write_text(TINY.read_text())
+    (tmp_path / "words.txt").write_text("nobody:x:65534\n")
+    (tmp_path / "kernel.cu").write_text("__global__ void k() {}\n")
     for name, text in {"empty.ptx": "", "empty.sass": "", "text.cubin": "hello"}.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "tiny.ptx").write_text(TINY.read_text())
@@ -153,3 +163,52 @@ def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
     assert (seen.code, seen.out) == (2, "")
     assert said in seen.err
     assert "Traceback" not in seen.err
+
+
+LIBRARY = ".global .align 1 .u8 _ZN4cuda3std3__417integral_constantIbLb{}EE5valueE = 1;\n"
+
+
+def test_constants_of_headers_are_told_apart_and_folded(klab, tmp_path):
+    text = TINY.read_text()
+    own = ".const .align 4 .f32 cudalike;\n.global .align 4 .b8 __cudart_i2opi_f[24];\n"
+    at = text.index(".extern")
+    (tmp_path / "tiny.ptx").write_text(text[:at] + own + "".join(map(LIBRARY.format, range(9))) + text[at:])
+    seen = klab("inspect", "tiny.ptx", "--show", "explain", "--html", "page.html")
+    assert "cudalike: 4 bytes of constant memory\n" in seen.out
+    assert "__cudart_i2opi_f: 24 bytes of global memory, of CUDA's own headers; and 9 more like it" in seen.out
+    assert seen.out.count("integral_constant") == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "and 9 more like it" in page
+    assert "integral_constant" not in page
+    body = re.search(r"\nbody \{(.*?)\}", page, re.DOTALL)[1]
+    assert "overflow-wrap: anywhere" in body  # a mangled name has no place to break
+
+
+MANGLED = ("_Z13softmax_blockIfLi4EEvPT_", "_Z12softmax_loopIfEvPT_", "_ZN4mine5scaleEPf", "tiny")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("_Z12softmax_loopIfEvPT_", [1]),
+        ("softmax_loop", [1]),
+        ("softmax_block<float, 4>", [0]),
+        ("softmax", [0, 1]),
+        ("scale", [2]),
+        ("tiny", [3]),
+        ("nothing", []),
+    ],
+)
+def test_a_kernel_is_named_as_its_author_wrote_it_or_in_part(name, found):
+    assert meant(name, MANGLED) == [MANGLED[at] for at in found]
+
+
+def test_a_mangled_kernel_is_picked_by_its_plain_name(klab, tmp_path):
+    text = TINY.read_text()
+    head, body = text[: text.index(".visible")], text[text.index(".visible") :]
+    both = head + "".join(body.replace("tiny", name) for name in MANGLED[:2])
+    (tmp_path / "two.ptx").write_text(both)
+    seen = klab("inspect", "two.ptx", "--kernel", "softmax_loop", "--json")
+    assert [k["name"] for k in json.loads(seen.out)["kernels"]] == [MANGLED[1]], seen.err
+    seen = klab("inspect", "two.ptx", "--kernel", "softmax_lop")
+    assert "did you mean softmax_loop" in seen.err

@@ -1,5 +1,6 @@
 """`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
 
+import argparse
 import json
 import signal
 import socket
@@ -8,12 +9,13 @@ import sys
 
 import pytest
 import torch
+import triton
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
-from kernellab.cli import inspect_diff
+from kernellab.cli import inspect_diff, inspect_op
 from kernellab.errors import UserError
-from kernellab.reporting.inspected import kernels
+from kernellab.reporting.inspected import _numbers, kernels
 from kernellab.running.record import load
 from kernellab.targets import load as load_ops
 from kernellab.targets import resolve
@@ -55,7 +57,7 @@ def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
     assert "opcodes that differ" in differs.out
     wrong = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_90")
     assert wrong.code == 2
-    assert "no machine code" in wrong.err
+    assert "no such architecture: there are sm_80 and sm_100" in wrong.err
 
 
 def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
@@ -143,6 +145,48 @@ def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatc
     assert (side.run and str(side.run), side.impl, side.arch, side.number) == parts
 
 
+AGAIN = """
+@double.impl("triton-again")
+def _(x):
+    y = torch.empty_like(x)
+    for n in (64, 128, 192):
+        twice[(4,)](x, y, n, BLOCK=64)
+        twice[(4,)](x, y, n, BLOCK=64)
+    return y
+"""
+
+
+def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
+    (tmp_path / "again.py").write_text(SOURCE + AGAIN)
+    seen = klab("inspect", "again.py:double", "--impl", "triton-again", "--arch", "sm_80")
+    assert seen.code == 0, seen.err
+    assert seen.out.count("twice × 6") == 1
+    assert sum(line.lstrip().startswith("triton-again  twice") for line in seen.out.splitlines()) == 1
+    assert seen.err.count("sm_80: twice") == 1
+
+
+def test_shared_memory_is_called_by_its_name():
+    fits = {"fraction": 0.5, "limiter": "shared"}
+    sizes = {"grid": [1, 1, 1], "cluster": [1, 1, 1], "block": [64, 1, 1], "registers": 9, "spill_bytes": 0}
+    kernel = {**sizes, "shared_bytes": 9, "occupancy": fits, "instructions": {}, "widest_global_bytes": 0}
+    assert "50 %, shared memory" in list(_numbers({**kernel, "narrowest_global_bytes": 0}))
+
+
+def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
+    with pytest.raises(UserError, match="numbered from 1"):
+        inspect_diff.side("triton#0")
+    kernel = {"impl": "triton", "arch": "sm_90", "files": {"cubin": "a"}, "tuned": None}
+    known = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
+    for text, said in (
+        ("tritn", "no such way: there are triton and cuda"),
+        ("triton@sm_80", "no such architecture: there is sm_90"),
+        ("triton#3", "no such configuration: there are 1 and 2"),
+    ):
+        with pytest.raises(UserError, match=said):
+            inspect_diff._explain_missing(inspect_diff.side(text), known)
+    inspect_diff._explain_missing(inspect_diff.side("triton#2"), known)
+
+
 def test_levels_and_code_for_the_cpu(klab, tmp_path):
     args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--dtype", "float32,bfloat16", "--out", "run")
     seen = klab("inspect", "square", *args, "--show", "source")
@@ -189,6 +233,19 @@ def test_ptx_of_a_way_and_of_a_kernel():
     assert "f16" in text
 
 
+def test_ptx_of_an_autotuned_kernel_with_its_parameters_given():
+    double = load_ops(resolve(str(OPFILES / "captured.py")))["double"]
+    twice = double["triton"].fn.__globals__["twice"]
+    configs = [triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)]
+    tuned = triton.autotune(configs=configs, key=[])(twice)
+    pointers = (torch.float32, torch.float32, 4096)
+    assert kl.ptx(tuned, *pointers).count(".visible .entry") == 2
+    assert kl.ptx(tuned, *pointers, BLOCK=512).count(".visible .entry") == 2  # with two warps, and with four
+    text = kl.ptx(tuned, *pointers, BLOCK=512, num_warps=8)
+    assert text.count(".visible .entry") == 1
+    assert ".reqntid 256" in text
+
+
 def test_ptx_of_what_has_none():
     for what, said in (
         (kl.ops.square, "has several ways"),
@@ -197,3 +254,12 @@ def test_ptx_of_what_has_none():
     ):
         with pytest.raises(UserError, match=said):
             kl.ptx(what)
+
+
+@pytest.mark.parametrize(
+    ("args", "seconds"), [((), 60.0), (("--export", "my.py"), 300.0), (("--export", "my.py", "--timeout", "9"), 9.0)]
+)
+def test_compiling_for_an_export_is_given_more_time(args, seconds):
+    parser = argparse.ArgumentParser()
+    inspect_op.arguments(parser)
+    assert inspect_op._patience(parser.parse_args(args)) == seconds

@@ -122,6 +122,85 @@ def test_a_branch_with_its_condition_as_an_operand_may_fall_through():
     assert loop.instructions["fp32"] == 1
 
 
+COUNTED = """mov.u32 %r1, START;
+loop: fma.rn.f32 %f1, %f1, %f1, %f2;
+add.s32 %r1, %r1, STEP;
+setp.TEST %p1, %r1, BOUND;
+@%p1 bra loop;"""
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "test", "bound", "turns"),
+    [(0, 1, "ne.s32", 1000, 1000), (0, 4, "lt.s32", 1000, 250), (0, 3, "lt.s32", 10, 4), (0, 3, "le.s32", 9, 4),
+     (20, -2, "gt.s32", 0, 10), (20, -2, "ge.s32", 0, 11), (-4, 4, "lt.u32", 96, 25), (5, 1, "lt.s32", 0, 1),
+     (0, 3, "ne.s32", 10, None), (0, -1, "lt.s32", 10, None), (-9, 1, "lt.u32", 10, None), (0, 1, "eq.s32", 1, 2),
+     (0, "%r2", "lt.s32", 10, None), (0, 1, "lt.s32", "%r2", None), ("%r2", 1, "lt.s32", 10, None)],
+)  # fmt: skip
+def test_turns_of_a_loop_with_constant_bounds_are_counted(start, step, test, bound, turns):
+    body = COUNTED.replace("START", str(start)).replace("STEP", str(step)).replace("TEST", test)
+    (loop,) = find_loops(parse_ptx(kernel(body.replace("BOUND", str(bound)))).kernels[0].body)
+    assert loop.turns == turns
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("add.s32", "@%p2 add.s32"), ("fma", "@%p2 bra out; fma"), ("fma", "@%p2 ret; fma"),
+     ("fma", "add.s32 %r1, %r1, %r2; fma"), ("mov.u32 %r1", "@%p2 bra other; mov.u32 %r1, 7; other: @%p2 mov.u32 %r1"),
+     ("loop:", "bra loop; before: mov.u32 %r1, 1; loop:")],
+)  # fmt: skip
+def test_turns_that_depend_on_anything_else_are_not_known(old, new):
+    body = COUNTED.replace("START", "0").replace("STEP", "1").replace("TEST", "lt.s32").replace("BOUND", "9")
+    (loop,) = find_loops(parse_ptx(kernel(body.replace(old, new) + "out:")).kernels[0].body)
+    assert loop.turns is None
+
+
+# As ptxas writes them: a break joined to the branch, a counter compared as another register, uniform registers.
+IN_SASS = {
+    50: ("UMOV UR4, URZ", "FADD R7, R7, 1.5", "UIADD3 UR4, UPT, UPT, UR4, 0x1, URZ",
+         "UISETP.NE.AND UP0, UPT, UR4, 0x32, UPT", "BRA.U UP0, 0x10"),
+    10: ("UMOV UR5, URZ", "UIADD3 UR6, UPT, UPT, UR5, 0x14, URZ", "UIADD3 UR5, UPT, UPT, UR5, -0x2, URZ",
+         "UISETP.GT.U32.AND UP0, UPT, UR6, 0x2, UPT", "BRA.U UP0, 0x10"),
+    100: ("HFMA2.MMA R0, -RZ, RZ, 0, 0", "ISETP.GE.U32.AND P0, PT, R0.reuse, 0x63, PT", "IADD3 R0, R0, 0x1, RZ",
+          "@!P0 BRA 0x10"),
+    None: ("IMAD.MOV.U32 R0, RZ, RZ, RZ", "ISETP.GE.U32.AND P0, PT, R0.reuse, 0x63, PT", "IADD3 R0, R0, 0x1, RZ",
+           "FSETP.LEU.AND P1, PT, R7, 9, PT", "@!P0 BRA P1, 0x10"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("turns", IN_SASS)
+def test_turns_are_read_from_sass_too(turns):
+    text = "\n".join(f"/*{16 * i:04x}*/ {line} ;" for i, line in enumerate((*IN_SASS[turns], "EXIT")))
+    (loop,) = find_loops(parse_sass(text).functions[0].body)
+    assert loop.turns == turns
+
+
+def test_a_counter_in_the_second_half_of_a_wide_result_is_not_taken_for_an_older_value():
+    code = ("MOV R1, RZ", "LDG.E.64 R0, desc[UR4][R2.64]", "IADD3 R1, R1, 0x1, RZ",
+            "ISETP.NE.AND P0, PT, R1, 0x9, PT", "@P0 BRA 0x20", "EXIT")  # fmt: skip
+    text = "\n".join(f"/*{16 * i:04x}*/ {line} ;" for i, line in enumerate(code))
+    (loop,) = find_loops(parse_sass(text).functions[0].body)
+    assert loop.turns is None
+
+
+def test_loops_count_as_often_as_they_turn_and_once_where_that_is_not_known():
+    inner = COUNTED.replace("START", "0").replace("STEP", "1").replace("TEST", "lt.s32").replace("BOUND", "10")
+    outer = (
+        inner.replace("%r1", "%r3")
+        .replace("loop", "outer")
+        .replace("%p1", "%p2")
+        .replace("fma.rn.f32", inner + "fma.rn.f32")
+    )
+    (found,) = facts_of_ptx(parse_ptx(kernel(f"ld.global.f32 %f1, [%rd0]; {outer}")))
+    assert (found.instructions["fp32"], found.executed["fp32"]) == (2, 110)
+    assert found.executed["global_load"] == 1
+    assert [(loop.label, loop.turns, loop.executed["fp32"]) for loop in found.loops] == [
+        ("outer", 10, 11),
+        ("loop", 10, 1),
+    ]
+    (found,) = facts_of_ptx(parse_ptx(kernel(f"ld.global.f32 %f1, [%rd0]; {outer.replace('%r3, 10', '%r3, %r9')}")))
+    assert found.executed["fp32"] == 11
+
+
 # Spills and local memory -----------------------------------------------------------------------------------
 
 
@@ -151,6 +230,16 @@ def test_spills_are_told_by_the_assembler_and_from_the_sass_alike():
     assert "registers did not suffice" in remark
 
 
+def test_where_all_255_registers_are_taken_no_more_are_advised():
+    ptx = crowded(300).replace(" .maxnreg 24", "")
+    found = of(ptx)
+    assert found.registers == 255
+    (remark,) = [r for r in found.remarks if r.startswith("local memory")]
+    assert "255 registers did not suffice, and no thread can have more: smaller tiles" in remark
+    (remark,) = [r for r in of(crowded(60)).remarks if r.startswith("local memory")]
+    assert "no thread can have more" not in remark
+
+
 ARRAY = """ld.global.u32 %r1, [%rd0]; mov.u64 %rd1, array; cvta.local.u64 %rd2, %rd1;
 st.local.u32 [array], %r1; st.local.u32 [array+4], %r1; and.b32 %r2, %r1, 7; mul.wide.u32 %rd3, %r2, 4;
 add.s64 %rd4, %rd1, %rd3; ld.local.u32 %r3, [%rd4]; st.global.u32 [%rd0], %r3;"""
@@ -162,7 +251,9 @@ def test_an_array_in_local_memory_is_no_spill(monkeypatch):
     (found,) = facts(built.cubin, ptx)
     assert (found.spill_bytes, found.spill_known_by) == (0, "ptxas -v, run again on the PTX")
     assert found.instructions["local_load"] == 1
-    assert any("an array the registers cannot index" in remark for remark in found.remarks)
+    assert found.stack_bytes > 0
+    (remark,) = [r for r in found.remarks if r.startswith("local memory")]
+    assert "an array the registers cannot index: an index known when compiling" in remark
     there = tools.find
     monkeypatch.setattr(tools, "find", lambda name: () if name == "ptxas" else there(name))
     (found,) = facts(built.cubin, ptx)
@@ -182,9 +273,39 @@ def test_doubles_in_a_float_kernel_are_pointed_out():
     assert "32 in fp32" in remark  # on sm_75
 
 
-def test_a_kernel_all_in_doubles_is_left_in_peace():
-    found = of(kernel("ld.global.f64 %fd1, [%rd0]; mul.f64 %fd2, %fd1, %fd1; st.global.f64 [%rd0], %fd2;"))
-    assert found.instructions["fp64"] == 1
+ALL_DOUBLE = """ld.global.f32 %f1, [%rd0]; cvt.f64.f32 %fd1, %f1; fma.rn.f64 %fd2, %fd1, %fd1, %fd1;
+cvt.rn.f32.f64 %f2, %fd2; st.global.f32 [%rd0], %f2;"""
+HALF = ALL_DOUBLE.replace("ld.global.f32 %f1, [%rd0]; cvt.f64.f32", "ld.global.b16 %h1, [%rd0]; cvt.f64.f16").replace(
+    "cvt.f64.f16 %fd1, %f1", "cvt.f64.f16 %fd1, %h1"
+)
+SUMMED = """ld.global.f32 %f1, [%rd0]; cvt.f64.f32 %fd1, %f1; mov.b64 {%r1, %r2}, %fd1;
+shfl.sync.bfly.b32 %r3, %r1, 1, 31, -1; shfl.sync.bfly.b32 %r4, %r2, 1, 31, -1; mov.b64 %fd2, {%r3, %r4};
+add.f64 %fd3, %fd1, %fd2; cvt.rn.f32.f64 %f2, %fd3; st.global.f32 [%rd0], %f2;"""
+
+
+@pytest.mark.parametrize("body", [ALL_DOUBLE, HALF, SUMMED])
+def test_floats_computed_with_in_nothing_but_doubles_are_pointed_out(body):
+    ptx = kernel(body, before=".reg .b16 %h<4>;")
+    for found in (of(ptx), facts_of_ptx(parse_ptx(ptx))[0]):
+        assert "fp32" not in found.instructions
+        (remark,) = [r for r in found.remarks if "fp64" in r]
+        assert "though the data are floats" in remark
+
+
+GENUINE = "ld.global.f64 %fd1, [%rd0]; mul.f64 %fd2, %fd1, %fd1; st.global.f64 [%rd0], %fd2;"
+DIVIDED = GENUINE.replace("mul.f64 %fd2, %fd1, %fd1", "div.rn.f64 %fd2, 0d3FF0000000000000, %fd1")
+SCALED = GENUINE.replace("mul", "ld.param.f32 %f1, [a]; cvt.f64.f32 %fd3, %f1; mul").replace(
+    "%fd1, %fd1;", "%fd1, %fd3;"
+)
+INTEGERS = """ld.global.u32 %r1, [%rd0]; cvt.rn.f64.s32 %fd1, %r1; mul.f64 %fd2, %fd1, 0d3FE6A09E667F3BCD;
+cvt.rzi.s32.f64 %r2, %fd2; st.global.u32 [%rd0], %r2;"""
+
+
+@pytest.mark.parametrize("body", [GENUINE, DIVIDED, SCALED, INTEGERS])
+def test_a_kernel_whose_data_are_doubles_or_integers_is_left_in_peace(body):
+    found = of(kernel(body, params=".param .u64 p, .param .f32 a"))
+    assert found.instructions["fp64"]
+    assert ("fp32" in found.instructions) == (body is DIVIDED)  # the division compares high halves
     assert not any("fp64" in remark for remark in found.remarks)
 
 

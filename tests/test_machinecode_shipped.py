@@ -26,7 +26,7 @@ def test_every_line_of_ptx_is_put_into_words(compiled):
 def test_every_kernel_goes_through_all_stages_but_the_optional(compiled):
     for name, code in compiled.items():
         seen = {one.stage for one in explain_ptx(parse_ptx(code.ptx))}
-        assert seen == set(STAGES), name
+        assert seen | {"library"} == set(STAGES), name  # only who includes headers has their constants
 
 
 def test_every_pointer_is_told_from_the_integers(compiled):

@@ -153,6 +153,23 @@ def test_registers_are_named_with_what_they_hold(tiny):
          "four warps"),
         ("tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p1", "D in tensor memory at %r1"),
         ("vote.sync.ballot.b32 %r1, %p1, -1", "mask of the warp's threads"),
+        ("add.sat.s32 %r1, %r2, %r3", "clamped to what signed 32-bit integers can hold"),
+        ("add.sat.f32 %f1, %f2, %f3", "clamped to 0…1"),
+        ("cvt.sat.u8.s32 %r1, %r2", "clamped to what unsigned 8-bit integers can hold"),
+        ("cvt.u8.s32 %r1, %r2", "keeps the low 8 bits"),
+        ("cvt.sat.f32.f32 %f1, %f2", "clamped to 0…1"),
+        ("mad.hi.sat.s32 %r1, %r2, %r3, %r4", "clamped to what signed 32-bit integers can hold"),
+        ("red.global.add.v4.f32 [%rd1], {%f1, %f2, %f3, %f4}", "for each of four values in one step"),
+        ("red.global.add.noftz.f16x2 [%rd1], %r1", "for each of two values in one step"),
+        ("red.global.add.f32 [%rd1], %f1", "in one step that no other thread can come between: adds %f1 to the value "),
+        ("max.xorsign.abs.f32 %f1, %f2, %f3", "larger of |%f2| and |%f3| into %f1, negative where one of the two is"),
+        ("bfind.u32 %r1, %r2", "the position of the highest bit set in %r2"),
+        ("bfind.s32 %r1, %r2", "the position of the highest bit of %r2 that differs from its sign"),
+        ("bfind.shiftamt.u32 %r1, %r2", "by how much the highest bit set in %r2 must be shifted left"),
+        ("mul24.lo.u32 %r1, %r2, %r3", "of both only the low 24 bits, the low 32 bits of the 48-bit product"),
+        ("mad24.hi.s32 %r1, %r2, %r3, %r4", "the high 32 bits of the 48-bit product"),
+        ("bar.red.popc.u32 %r1, 0, %p1", "the number of its threads where %p1 is true goes into %r1"),
+        ("bar.red.and.pred %p2, 1, 64, !%p1", "barrier 1; whether not %p1 is true in all its threads goes into %p2"),
         ("createpolicy.fractional.L2::evict_first.b64 %rd1, 1.0", "first to leave"),
     ],
 )  # fmt: skip
@@ -165,6 +182,14 @@ def test_what_is_not_known_is_said_to_be_unknown(text):
     assert words(text) == "unknown"
     (found,) = [one for one in explain_ptx(parse_ptx(f".entry k() {{ {text}; }}")) if not one.known]
     assert found.words.startswith("unknown: ")
+
+
+def test_every_register_of_a_line_is_declared_in_words():
+    text = ".entry k() { .reg .pred %p; .reg .b32 %a, %b, %r<4>;\n.reg .f32 %f<2>; ret; }"
+    said = [one.words for one in explain_ptx(parse_ptx(text)) if one.text.startswith(".reg")]
+    assert said[0].startswith("a name for true-or-false values, %p (virtual: ")
+    assert said[1] == "6 names for 32-bit values, %a, %b and %r0…%r3 (virtual)"
+    assert said[2] == "2 names for fp32, %f0…%f1 (virtual)"
 
 
 def test_a_register_set_twice_is_not_claimed_to_hold_anything():

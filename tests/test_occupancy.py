@@ -260,3 +260,8 @@ def test_shared_memory_can_be_asked_for_so_that_exactly_so_many_blocks_fit(known
 def test_more_blocks_than_fit_cannot_be_had():
     with pytest.raises(UserError, match="9 blocks of 256 threads cannot be had on an SM of sm_90: 8 fit"):
         shared_for(chip("sm_90"), 256, 32, 9)
+
+
+def test_one_barrier_never_limits_and_two_do():
+    assert occupancy(chip("sm_120"), 32, 20, barriers=1).limiter == "blocks"
+    assert occupancy(chip("sm_120"), 32, 20, barriers=2).limiter == "barriers"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kernellab.machinecode.products import Product, products
 from kernellab.machinecode.ptx import parse_ptx
-from kernellab.running.products import Product, products
 
 PTX = """
 .version 8.7

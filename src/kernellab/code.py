@@ -18,7 +18,8 @@ def ptx(what: Any, *args: Any, arch: str | None = None, **options: Any) -> str:
     """The PTX of a way, of a `@triton.jit` kernel or of a kernel of `kl.cuda.kernel`.
 
     A way without arguments is taken at its op's first case. A Triton kernel is given what it would be launched
-    with; a dtype stands for a pointer to it. Several kernels follow one another, each under a comment with its name.
+    with; a dtype stands for a pointer to it. What is given of an autotuned kernel's parameters holds instead of its
+    configurations. Several kernels follow one another, each under a comment with its name.
 
     >>> ptx(kl.ops.gelu["triton"], arch="sm_90")                                 # doctest: +SKIP
     >>> ptx(add_kernel, torch.float32, torch.float32, 4096, BLOCK=1024)          # doctest: +SKIP
@@ -31,7 +32,9 @@ def ptx(what: Any, *args: Any, arch: str | None = None, **options: Any) -> str:
     if isinstance(what, Impl):
         launches = capture(what.fn, *_call(what, args, options), arch=target)
     else:
-        launches = capture(_kernel(what)[(1,)], [_meta(a) for a in args], options, arch=target)
+        given = [_meta(a) for a in args]
+        calls = _configured(_kernel(what), options)
+        launches = [one for kernel, meta in calls for one in capture(kernel[(1,)], given, meta, arch=target)]
     found = [(launch.kernel, str(launch.code["ptx"])) for launch in launches if "ptx" in launch.code]
     if not found:
         raise UserError(f"{what!r} launched no Triton kernel and none of kl.cuda.kernel: there is no PTX to show")
@@ -67,6 +70,21 @@ def _meta(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return torch.empty(1, dtype=value, device="meta")
     return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+
+def _configured(kernel: Any, options: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+    """Kernels with what to launch each with. A tuner takes nothing that it chooses itself: its kernel does."""
+    from triton.runtime.autotuner import Autotuner
+
+    configs = [config.all_kwargs() for config in kernel.configs] if isinstance(kernel, Autotuner) else []
+    if not any(name in config for config in configs for name in options):
+        return [(kernel, options)]
+    calls: list[tuple[Any, dict[str, Any]]] = []
+    for config in configs:
+        call = (kernel.fn, {**config, **options})
+        if call not in calls:
+            calls.append(call)
+    return calls
 
 
 def _kernel(what: Any) -> Any:

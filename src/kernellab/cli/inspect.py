@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from kernellab.cli import inspect_files, inspect_op
 from kernellab.errors import UserError
@@ -25,9 +26,27 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         args.target, args.diff = [*args.target, *args.diff], []
     if not args.target and not args.diff:
         raise UserError("nothing to inspect: klab inspect gelu, or a file: kernel.ptx, a .cubin or .sass")
+    for target in args.target:
+        if not is_code(target):
+            _refuse_other_files(target)
     if not args.target or not any(is_code(target) for target in args.target):
         return inspect_op.run(args, rest)
     for target in args.target:
         if not is_code(target):
             raise UserError(f"{target!r} is no file of machine code, and the others are: name an op alone")
     return inspect_files.run(args, rest)
+
+
+def _refuse_other_files(target: str) -> None:
+    """A file that is neither machine code nor Python would be run as an op file, and fail far from the reason."""
+    from kernellab.machinecode.files import SUFFIXES, looks_like
+
+    path = Path(target)
+    if path.suffix == ".py" or not path.is_file():
+        return
+    suffix = looks_like(path)
+    if suffix:
+        raise UserError(f"{target} looks like a {suffix}: its name has to end so, as {path.name}{suffix}")
+    if path.suffix in (".cu", ".cuh"):
+        raise UserError(f"{target} is CUDA C++: an op file that calls kl.cuda.kernel on it is what klab inspect reads")
+    raise UserError(f"{target} holds nothing to inspect: an op file ends in .py, machine code in {', '.join(SUFFIXES)}")

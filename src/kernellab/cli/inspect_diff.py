@@ -29,11 +29,10 @@ class Side:
     number: int | None
 
     def fits(self, kernel: Kernel) -> bool:
-        tuned = kernel["tuned"][0] + 1 if kernel["tuned"] else 1
         return (
             self.impl in ("", kernel["impl"])
             and self.arch in ("", kernel["arch"])
-            and self.number in (None, tuned)
+            and self.number in (None, _number(kernel))
             and "cubin" in kernel["files"]
         )
 
@@ -45,6 +44,8 @@ def side(text: str) -> Side:
     found = re.fullmatch(r"([^@#]*)(?:@([^@#]+))?(?:#(\d+))?", spec)
     if not found or (run is None and not found[1]):
         raise UserError(f"cannot read --diff {text!r}: write a way, triton@sm_90, triton#2, or a run's folder")
+    if found[3] and int(found[3]) < 1:
+        raise UserError(f"--diff {text!r}: configurations are numbered from 1")
     return Side(text, run, found[1], chip(found[2]).arch if found[2] else "", int(found[3]) if found[3] else None)
 
 
@@ -82,10 +83,36 @@ def _found(one: Side, fresh: tuple[dict[str, Any], Path] | None) -> list[Found]:
         record, folder = fresh
     found = [(kernel, folder) for kernel in kernels(record) if one.fits(kernel)]
     if not found:
+        _explain_missing(one, kernels(record))
         reasons = dict.fromkeys(entry["reason"] for entry in record["code"] if one.impl in ("", entry["impl"]))
         why = "; ".join(filter(None, reasons)) or "nothing was captured for it"
         raise UserError(f"--diff {one.text}: no machine code: {why}")
     return found
+
+
+def _explain_missing(one: Side, known: list[Kernel]) -> None:
+    """Where there is machine code, but none of that way, architecture or configuration."""
+    known = [kernel for kernel in known if "cubin" in kernel["files"]]
+    for what, asked, of in (
+        ("way", one.impl, lambda kernel: kernel["impl"]),
+        ("architecture", one.arch, lambda kernel: kernel["arch"]),
+        ("configuration", one.number, _number),
+    ):
+        there = list(dict.fromkeys(map(of, known)))
+        if there and asked and asked not in there:
+            raise UserError(f"--diff {one.text}: no such {what}: there {_told(there)}")
+        known = [kernel for kernel in known if not asked or of(kernel) == asked]
+
+
+def _number(kernel: Kernel) -> int:
+    """Of a tuner's configurations, from 1."""
+    return kernel["tuned"][0] + 1 if kernel["tuned"] else 1
+
+
+def _told(there: list[Any]) -> str:
+    if len(there) == 1:
+        return f"is {there[0]}"
+    return f"are {', '.join(map(str, there[:-1]))} and {there[-1]}"
 
 
 def _paired(sides: list[Side], found: list[list[Found]]) -> list[tuple[Found, Found]]:

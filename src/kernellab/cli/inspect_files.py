@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kernellab.machinecode.files import Listing
 
 _SHOWN = ("facts", "explain", "source", "sass")
+_OF_OPS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "timings")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
@@ -22,6 +23,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.machinecode.files import open_code
 
     dims_in(rest)
+    for option in _OF_OPS:
+        if getattr(args, option) is not None:
+            flag = "--pass" if option == "passes" else f"--{option}"
+            raise UserError(f"{flag} is for an op's ways, and {args.target[0]} is compiled already: leave it out")
     if args.show is not None and args.show not in _SHOWN:
         raise UserError(f"--show {args.show}: {nearest(args.show, _SHOWN)}")
     listings = [_only(open_code(Path(target)), args.kernel) for target in args.target]
@@ -33,13 +38,17 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _only(listing: Listing, kernel: str | None) -> Listing:
-    """The listing with one kernel's facts alone, where one was named."""
-    names = [one.name for one in listing.facts]
+    """The listing with the facts alone of the kernels that were named, in full or in part."""
+    from kernellab.machinecode.names import meant, short_name
+
     if kernel is None:
         return listing
-    if kernel not in names:
-        raise UserError(f"no kernel {kernel!r} in {listing.name}: {nearest(kernel, names)}")
-    listing.facts = [one for one in listing.facts if one.name == kernel]
+    names = [one.name for one in listing.facts]
+    found = meant(kernel, names)
+    if not found:
+        known = [short_name(name).removesuffix("<…>") for name in names]
+        raise UserError(f"no kernel {kernel!r} in {listing.name}: {nearest(kernel, known)}")
+    listing.facts = [one for one in listing.facts if one.name in found]
     return listing
 
 
@@ -69,7 +78,7 @@ def _print_text(listing: Listing, what: str) -> None:
 def problems(listing: Listing) -> list[str]:
     shown = [f"line {one.line} could not be read: {one.what}" for one in listing.problems[:5]]
     more = len(listing.problems) - len(shown)
-    return [*shown, f"and {more} lines more"] if more > 0 else shown
+    return [*shown, f"and {more} more line{'' if more == 1 else 's'}"] if more > 0 else shown
 
 
 def explained(listing: Listing) -> list[Any]:

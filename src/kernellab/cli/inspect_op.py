@@ -32,7 +32,9 @@ def arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
     sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
     sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
-    sub.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds without a sign of life (60)")
+    sub.add_argument(
+        "--timeout", type=float, metavar="S", help="seconds without a sign of life (60, with --export 300)"
+    )
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-inspect-NAME)")
     sub.add_argument("--export", metavar="FILE", help="write an op file of the Triton that torch.compile generates")
     sub.add_argument("--timings", metavar="RUN", help="with --diff: how long the two took in an earlier run")
@@ -106,8 +108,15 @@ def _settings(
         impls=impls or ([name.strip() for name in args.impl.split(",")] if args.impl else []),
         archs=archs or _archs(args.arch),
         passes=_passes(args.passes),
-        timeout_s=positive("--timeout", args.timeout),
+        timeout_s=positive("--timeout", _patience(args)),
     )
+
+
+def _patience(args: argparse.Namespace) -> float:
+    """Seconds. What is exported is torch.compile's, which is silent for as long as it takes."""
+    if args.timeout is not None:
+        return float(args.timeout)
+    return 300.0 if args.export else 60.0
 
 
 def _archs(text: str | None) -> list[str]:
@@ -137,12 +146,15 @@ def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _keep(record: dict[str, Any], name: str) -> None:
-    """Only the kernels of one name, with or without the arguments of a template."""
+    """Only the kernels of one name, with or without the arguments of a template, or of a part of it."""
+    from kernellab.machinecode.names import meant
+
     known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
-    for entry in record["code"]:
-        entry["kernels"] = [k for k in entry["kernels"] if name in (k["name"], k["name"].partition("<")[0])]
-    if not any(entry["kernels"] for entry in record["code"]):
+    found = meant(name, known)
+    if not found:
         raise UserError(f"no kernel {name!r}: {nearest(name, known)}")
+    for entry in record["code"]:
+        entry["kernels"] = [k for k in entry["kernels"] if k["name"] in found]
 
 
 def _print_facts(record: dict[str, Any], folder: Path) -> None:

@@ -36,7 +36,7 @@ def of(subject: Subject) -> dict[str, Any]:
         "copy_gbps": subject.gbps,
         "time_us": subject.time_us,
         "roofline": asdict(subject.limit) if subject.limit else None,
-        "fusion": _fusion(found) if found else None,
+        "fusion": _fusion(found, subject.time_us) if found else None,
         "became": [
             {"family": family.name, "words": family.words, "kernels": count}
             for family, count in became([k["name"] for k in subject.launched], own)
@@ -54,8 +54,12 @@ def _predicted(subject: Subject) -> dict[str, Any] | None:
         return None
     kernel, dearest = found
     total = sum(one.time_us for k in subject.kernels if (one := prices(subject, k)) is not None)
-    return {"time_us": total, "kernel": kernel.name, "dearest": dearest.dearest, "items_us": asdict(dearest)}
+    once = sum(k.once_loops for k in subject.kernels)
+    items = {"dearest": dearest.dearest, "items_us": asdict(dearest)}
+    return {"time_us": total, "kernel": kernel.name, **items, "loops_counted_once": once}
 
 
-def _fusion(found: Fusion) -> dict[str, Any]:
-    return {**asdict(found), "gain": found.gain, "kernels": found.kernels}
+def _fusion(found: Fusion, time_us: float | None) -> dict[str, Any]:
+    """`timed_gain`: of the chain as it was timed, over the fused kernel that is predicted."""
+    timed = time_us / found.fused_us if time_us else None
+    return {**asdict(found), "gain": found.gain, "timed_gain": timed, "kernels": found.kernels}

@@ -70,7 +70,10 @@ class _Block:
             "blocks": chip.blocks_per_sm,
             "registers": _by_registers(chip, self.warps, self.registers),
             "shared": _by_shared(chip, self.shared_bytes),
-            "barriers": None if chip.barriers_per_sm is None else chip.barriers_per_sm // max(self.barriers, 1),
+            # An SM has at least one for each block it holds: who uses no more is limited by the blocks.
+            "barriers": None
+            if not chip.barriers_per_sm or self.barriers < 2
+            else chip.barriers_per_sm // self.barriers,
         }
 
     @property
@@ -107,8 +110,6 @@ def occupancy(
     blocks, warps, limits = block.fits, block.warps, block.limits
     full = blocks * warps == chip.warps_per_sm
     limiters = [name for name in _RESOURCES if limits[name] == blocks]
-    if barriers <= 1 and len(limiters) > 1 and "barriers" in limiters:
-        limiters.remove("barriers")  # every block has one: it is the blocks that are too many
     split = _split(chip, blocks * _allocated(chip, shared_bytes))
     # A full SM is full, whatever else would not have let another block in either.
     limiters = ["threads"] if full else limiters

@@ -14,7 +14,8 @@ A kernel overlaps its work, so the dearest item is its predicted time. With S SM
 - matmul: the operations the op declares over the measured rate, or the vendor's, scaled by the rate of the units the
   code has them done by: tensor cores by the type they multiply, multiply-adds where there are none.
 
-How often code runs is not in the code. It is taken from the bytes: if the op must read B bytes and all threads
+A loop with a constant number of turns and no loads counts so often, any other once in a turn of what is around it. How
+often that runs is not in the code. It is taken from the bytes: if the op must read B bytes and all threads
 together load b in one turn of the loop (or of the whole kernel, where there is none), it turns B / b times.
 """
 
@@ -79,7 +80,7 @@ def prices(subject: Subject, kernel: Kernel) -> Prices | None:
     once = turns(kernel, read)
     used = min(device.sms, kernel.blocks)
     per_us = used * device.clock_mhz  # SM-clocks in a microsecond
-    code = kernel.loop or kernel.instructions
+    code = kernel.code
     warps = kernel.blocks * -(-kernel.threads // device.chip.warp_threads) * kernel.times
     threads = float(kernel.all_threads * kernel.times)
     flops = share * cost["flops"].get("fp32", 0)
@@ -130,7 +131,7 @@ def turns(kernel: Kernel, read_bytes: float) -> float:
 
     Below 1 where the code has several paths of which a thread takes one.
     """
-    code = kernel.loop or kernel.instructions
+    code = kernel.code
     loads = code.get("global_load", 0) + code.get("async_copy", 0)
     once = loads * kernel.load_bytes * kernel.all_threads * kernel.times
     return read_bytes / once if once else 1.0
@@ -159,7 +160,7 @@ def _local(kernel: Kernel, device: Device, once: float) -> float:
     whole = sum(kernel.instructions.get(c, 0) for c in _LOCAL)
     if not whole or (kernel.spill_bytes == 0 and kernel.stack_bytes <= TRIGONOMETRY_BYTES):
         return 0.0
-    code = kernel.loop or kernel.instructions
+    code = kernel.code
     inside = sum(code.get(c, 0) for c in _LOCAL)
     per_thread = (kernel.local_bytes or kernel.spill_bytes or 0) * inside / whole * max(once, 1.0)
     per_thread += kernel.stack_bytes * sum(bool(kernel.unknown_turns.get(c)) for c in _LOCAL)
@@ -171,7 +172,7 @@ def _local(kernel: Kernel, device: Device, once: float) -> float:
 
 def without_local(kernel: Kernel, priced: Prices) -> float:
     """How many times as fast it would be without its local memory, whose bytes take the same way as its own."""
-    code = kernel.loop or kernel.instructions
+    code = kernel.code
     moves = sum(code.get(c, 0) for c in _LOCAL)
     without = priced.without(local=0.0, issue=priced.issue * (1 - moves / max(1, sum(code.values()))))
     return (max(priced.without(local=0.0), without) + priced.local) / without

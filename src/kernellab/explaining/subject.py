@@ -64,8 +64,10 @@ class Kernel:
     stack_bytes: int = 0  # of local memory per thread
     local_bytes: int = 0  # moved to and from it by the code, gone through once
     instructions: Mapping[str, int] = field(default_factory=dict)
+    executed: Mapping[str, int] = field(default_factory=dict)  # loops as often as the code says, or once
     loop: Mapping[str, int] | None = None  # the same of the innermost loop that loads
     unknown_turns: Mapping[str, int] = field(default_factory=dict)  # the same of loops that load nothing
+    once_loops: int = 0  # without loads, and with turns that are not in the code: counted once
     loading_loops: int = 0  # loops with loads of their own, each from other lines of the source
     load_bytes: float = 0.0  # of one global load, on average
     widest_bytes: int = 0  # of a global load; of a store, where it loads nothing
@@ -82,6 +84,11 @@ class Kernel:
     @property
     def all_threads(self) -> int:
         return self.blocks * self.threads
+
+    @property
+    def code(self) -> Mapping[str, int]:
+        """What decides its time: one turn of the loop that loads, or all of it where there is none."""
+        return self.loop or self.executed or self.instructions
 
     @property
     def on_tensor_cores(self) -> bool:
@@ -334,8 +341,10 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         stack_bytes=facts["stack_bytes"] or 0,
         local_bytes=sum(a["bytes"] * a["count"] for a in local),
         instructions=facts["instructions"],
+        executed=facts.get("executed") or facts["instructions"],
         loop=_loop(loops),
         unknown_turns=_unknown_turns(loops),
+        once_loops=_once_loops(loops),
         loading_loops=_loading_loops(loops),
         load_bytes=sum(a["bytes"] * a["count"] for a in loads) / count if count else 0.0,
         widest_bytes=max((a["bytes"] for a in loads), default=facts["widest_global_bytes"]),
@@ -369,7 +378,7 @@ def _touched(k: Mapping[str, Any], given_bytes: int) -> int:
 def _loop(loops: Sequence[Mapping[str, Any]]) -> Mapping[str, int] | None:
     """The deepest loop with a load of its own in it."""
     found = max(_loading(loops), key=lambda one: (one["depth"], one["size"]), default=None)
-    return found["instructions"] if found else None
+    return (found.get("executed") or found["instructions"]) if found else None
 
 
 def _trigonometric(loop: Mapping[str, Any], stack_bytes: int) -> bool:
@@ -387,6 +396,11 @@ def _unknown_turns(loops: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def _loading(loops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [one for one in loops if any(one["instructions"].get(c) for c in ("global_load", "async_copy"))]
+
+
+def _once_loops(loops: Sequence[Mapping[str, Any]]) -> int:
+    loading = _loading(loops)
+    return sum(one not in loading and not one["waits"] and one.get("turns") is None for one in loops)
 
 
 def _loading_loops(loops: Sequence[Mapping[str, Any]]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,8 +34,11 @@ _SKIPPED = (
 )
 
 
-def exported(op: Op, case: Case, found: Generated, *, ran: bool) -> str:
-    """The file's text. Raises `UserError` where the generated code does something no op file can."""
+def exported(op: Op, case: Case, found: Generated, *, ran: bool, interpreted: int) -> str:
+    """The file's text. Raises `UserError` where the generated code does something no op file can.
+
+    `interpreted` is how many elements an input may have where there is no GPU to run the kernels.
+    """
     kernels = {kernel.name: kernel for kernel in _kernels(found.source)}
     if not kernels:
         raise UserError(f"torch.compile wrote no Triton kernel for {op.name}: there is nothing to export")
@@ -60,6 +64,7 @@ def exported(op: Op, case: Case, found: Generated, *, ran: bool) -> str:
         reference=_reference(op),
         shape=case.shape,
         size=case.size_label,
+        where=_FOR_A_GPU.format(most=interpreted, name=op.name) if _elements(op, case) > interpreted else "",
         dtype=case.dtype,
         signature=_signature(op),
         unpack="\n".join(
@@ -74,7 +79,7 @@ _FILE = '''"""{name}, as torch.compile writes it for {arch} at {label}; exported
 
 klab run checks and times it beside the plain way and torch.compile itself. Sizes are compiled in: other cases
 are refused. It is meant to be changed by hand.
-"""
+{where}"""
 
 {math}import torch
 import triton
@@ -98,6 +103,16 @@ def _({signature}):
 
 {kernels}
 '''
+
+
+_FOR_A_GPU = """
+It is checked and timed on a GPU alone: without one Triton's interpreter stands in, for inputs of up to {most} elements.
+klab inspect {name} --impl compile --shape … --export FILE at a smaller size writes one that is checked anywhere.
+"""
+
+
+def _elements(op: Op, case: Case) -> int:
+    return max(math.prod(op.sizes(arg, case)) for arg in op.args.values())
 
 
 # The kernels -------------------------------------------------------------------------------------------

@@ -218,6 +218,22 @@ _CHIPS = {
             max_cluster=16,
             barriers_per_sm=64,
         ),
+        Chip(
+            arch="sm_110",  # sm_101 before CUDA 13
+            generation="Blackwell",
+            threads_per_sm=1536,  # ptxas of CUDA 13.1 allows no more for it
+            blocks_per_sm=24,
+            shared_per_sm_bytes=228 * _KB,
+            shared_per_block_bytes=227 * _KB,
+            l1_and_shared_bytes=256 * _KB,
+            shared_splits=_HOPPER,
+            fp32_per_clock=256,
+            fp64_per_clock=None,
+            # Jetson AGX Thor: 20 × 1.575 GHz; 517 TFLOPS in fp8, half of that in fp16
+            tensor_per_clock={"fp16": 8192, "bf16": 8192, "int8": 16384, "fp8": 16384},
+            max_cluster=8,  # what every architecture with clusters has
+            barriers_per_sm=24,
+        ),
         *(
             Chip(
                 arch=arch,

@@ -37,8 +37,8 @@ class Gpu:
     bus_bits: int
     pin_gbit: float  # Gbit/s of one data pin
     stated_gbps: float
-    stated_fp32_tflops: float
     sources: tuple[Source, ...]
+    stated_fp32_tflops: float | None = None
     aliases: tuple[str, ...] = ()
     l2_bytes: int | None = None
     tdp_w: int | None = None

@@ -15,7 +15,7 @@ from kernellab.machinecode.assemble import assemble, spills
 from kernellab.machinecode.classes import CLASSES, classify
 from kernellab.machinecode.cubin import CubinKernel, disassemble, read_cubin
 from kernellab.machinecode.flight import flight_bytes
-from kernellab.machinecode.graph import Loop, find_loops, hottest
+from kernellab.machinecode.graph import Loop, executed, find_loops, hottest
 from kernellab.machinecode.instructions import Instruction, Line, instructions
 from kernellab.machinecode.ptx import Entry, PtxModule, parse_ptx
 from kernellab.machinecode.remarks import remarks
@@ -59,6 +59,8 @@ class LoopFacts:
     sources: tuple[str, ...]
     waits: bool
     hottest: bool
+    turns: int | None  # None where the code does not tell
+    executed: dict[str, int]  # in one turn: loops inside as often as they turn, or once where that is not known
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Facts:
     threads_required: bool
     counted_in: str  # "SASS" or "PTX"
     instructions: dict[str, int]
+    executed: dict[str, int]  # by a thread: loops as often as they turn, or once where that is not known
     accesses: list[Access]
     widest_global_bytes: int
     narrowest_global_bytes: int
@@ -200,6 +203,7 @@ def _filled(
     kinds = [classify(line) for line in code]
     counts = Counter(kind.name for kind in kinds)
     mix = {kind: counts[kind] for kind in CLASSES if counts[kind]}
+    loops = find_loops(body)
     accesses = Counter((kind.name, kind.bytes) for kind in kinds if kind.bytes)
     widths = [width for kind, width in accesses if kind in _GLOBAL]
     return Facts(
@@ -215,14 +219,15 @@ def _filled(
         threads_required=threads_required,
         counted_in=counted_in,
         instructions=mix,
+        executed=executed(mix, loops),
         accesses=[Access(kind, width, accesses[kind, width]) for kind, width in sorted(accesses)],
         widest_global_bytes=max(widths, default=0),
         narrowest_global_bytes=min(widths, default=0),
         flight_bytes=flight_bytes(body),
         predicated=sum(line.guard is not None for line in code),
         uses=_uses(code),
-        loops=_loops(find_loops(body)),
-        remarks=remarks(arch, code, mix, spill_bytes),
+        loops=_loops(loops),
+        remarks=remarks(arch, code, mix, spill_bytes, registers),
     )
 
 
@@ -244,6 +249,8 @@ def _loops(loops: list[Loop]) -> list[LoopFacts]:
             loop.sources,
             loop.waits,
             loop is hot,
+            loop.turns,
+            executed(loop.instructions, loops, loop),
         )
         for loop in loops
     ]

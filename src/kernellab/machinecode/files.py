@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +44,20 @@ def is_code(target: str) -> bool:
     return target.endswith(SUFFIXES) or Path(target).suffix in (".fatbin", ".o", ".so")
 
 
+def looks_like(path: Path) -> str:
+    """The suffix a file of machine code would have, going by how it begins; empty where it is none."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+    except OSError:
+        return ""
+    if head.startswith(b"\x7fELF"):
+        return ".cubin"
+    if re.search(rb"^\.version\s+\d", head, re.MULTILINE) and re.search(rb"^\.target\s+sm_", head, re.MULTILINE):
+        return ".ptx"
+    return ".sass" if re.search(rb"^\s*/\*[0-9a-f]{4,}\*/\s+\S.*;", head, re.MULTILINE) else ""
+
+
 def open_code(path: Path) -> Listing:
     if path.suffix not in SUFFIXES:
         raise UserError(
@@ -54,7 +69,11 @@ def open_code(path: Path) -> Listing:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     if path.suffix == ".cubin":
-        return listing_of_cubin(path.name, data)
+        try:
+            return listing_of_cubin(path.name, data)
+        except UserError as error:
+            said = error.message.removeprefix(f"{path.name} ")
+            raise UserError(f"{path}: {said}", error.detail) from None
     text = data.decode("utf-8", "replace")
     return listing_of_ptx(path.name, text) if path.suffix == ".ptx" else _of_sass(path.name, text)
 

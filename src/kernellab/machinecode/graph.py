@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from kernellab.machinecode.classes import classify
 from kernellab.machinecode.instructions import Directive, Instruction, Label, Line, Operand
+from kernellab.machinecode.turns import turns
 
 # Classes a loop that only waits for another thread or for a copy is made of.
 _WAITING = {"synchronisation", "control", "movement", "integer"}
@@ -38,6 +40,7 @@ class Loop:
     instructions: dict[str, int]
     sources: tuple[str, ...]  # the author's lines, most frequent first
     waits: bool  # only waits: for a barrier, a copy, a lock
+    turns: int | None = None  # None where the code does not tell
 
     @property
     def size(self) -> int:
@@ -68,8 +71,40 @@ def find_loops(body: list[Line]) -> list[Loop]:
     found = []
     for header, inside in members.items():
         depth = sum(header in other for other in members.values())
-        found.append(_loop(blocks, header, inside, depth))
+        loop = _loop(blocks, header, inside, depth)
+        found.append(replace(loop, turns=_turns(body, blocks, header, inside, ends[header])))
     return sorted(found, key=lambda loop: (loop.first_line, loop.depth))
+
+
+def executed(code: Mapping[str, int], loops: Sequence[Loop], around: Loop | None = None) -> dict[str, int]:
+    """Instructions by class as a thread runs them: loops whose turns are known so often, others once.
+
+    `code` is what is counted, of the whole kernel or of one turn of the loop `around`.
+    """
+    depth = around.depth + 1 if around is not None else 1
+    inner = [one for one in loops if one.depth == depth and (around is None or set(one.blocks) < set(around.blocks))]
+    found = Counter(code)
+    for loop in inner:
+        found.subtract(loop.instructions)
+        once = executed(loop.instructions, loops, loop)
+        found.update({name: number * (loop.turns or 1) for name, number in once.items()})
+    return {name: found[name] for name in code}
+
+
+def _turns(
+    body: Sequence[Line], blocks: Sequence[Block], header: int, inside: set[int], ends: Sequence[int]
+) -> int | None:
+    """Turns of a loop that is left at its end alone."""
+    leaving = {i for i in inside if any(to not in inside for to in blocks[i].leads_to)}
+    code = [line for i in sorted(inside) for line in blocks[i].instructions]
+    odd = any(line.base in _ENDS | _INDIRECT for line in code)
+    entered = sum(header in block.leads_to for i, block in enumerate(blocks) if i not in inside)
+    if odd or len(ends) != 1 or leaving != set(ends) or entered != 1:
+        return None
+    if header != min(inside) or blocks[ends[0]].leads_to[0] != header:
+        return None
+    first = next(at for at, line in enumerate(body) if line is code[0])
+    return turns(body[:first], body, code, blocks[ends[0]].instructions)
 
 
 def build_blocks(body: list[Line]) -> list[Block]:

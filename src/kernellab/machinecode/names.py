@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+_RESERVED = ("__cudart_", "__internal_", "__nv_", "__cuda_")
+_NAMESPACES = ("cuda", "thrust", "cub", "cooperative_groups")  # each mangled after its length
 
 
 def short_name(symbol: str) -> str:
@@ -14,3 +18,24 @@ def short_name(symbol: str) -> str:
     if len(rest) < length:
         return symbol
     return rest[:length] + ("<…>" if rest[length : length + 1] == "I" else "")
+
+
+def of_library(symbol: str) -> bool:
+    """Whether a name is of CUDA's own headers, which bring tables and constants with them."""
+    return symbol.startswith(_RESERVED) or any(f"{len(space)}{space}" in symbol for space in _NAMESPACES)
+
+
+def meant(name: str, symbols: Iterable[str]) -> list[str]:
+    """The symbols a person means: the one of that name, else those of that plain name, else those it is a part of."""
+    known = list(dict.fromkeys(symbols))
+    plain = name.partition("<")[0]
+    for fits in (
+        lambda symbol: symbol == name,
+        lambda symbol: short_name(symbol).partition("<")[0] == name,
+        lambda symbol: name in symbol,
+        lambda symbol: plain != name and short_name(symbol).partition("<")[0] == plain and symbol.startswith("_Z"),
+    ):
+        found = [symbol for symbol in known if fits(symbol)]
+        if found:
+            return found
+    return []

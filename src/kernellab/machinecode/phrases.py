@@ -139,9 +139,17 @@ def precision(line: Instruction) -> str:
     said = [f"rounded {ROUNDING[m]}" for m in line.modifiers if m in ROUNDING and m != "rs"]
     said += ["approximately"] if line.has("approx") else []
     said += ["subnormal numbers taken for 0"] if line.has("ftz") else []
-    said += ["clamped to 0…1"] if line.has("sat") else []
+    said += [_clamped(line)] if line.has("sat") else []
     said += ["negative results made 0"] if line.has("relu") else []
     return "".join(f", {part}" for part in said)
+
+
+def _clamped(line: Instruction) -> str:
+    """What `.sat` does: floats stay between 0 and 1, integers within what their type holds."""
+    result = next(iter(types(line)), "")
+    if result in FLOATS or not result:
+        return "clamped to 0…1"
+    return f"clamped to what {type_words(result)} can hold instead of wrapping around"
 
 
 _AXES = {"x": " x", "y": " y", "z": " z"}

@@ -349,7 +349,7 @@ class _Parser:
             if token.kind == "word" and not token.text.startswith("."):
                 ranged = i + 2 < len(tokens) and tokens[i + 1].text == "<" and tokens[i + 2].text.isdigit()
                 count = int(tokens[i + 2].text[:9]) if ranged else 1
-                entry.registers.append(Registers(kind, token.text, count, shown, token.line))
+                entry.registers.append(Registers(kind, token.text, count, shown, tokens[0].line))
 
     def _instruction(self, entry: Entry, tokens: list[Token], source: Source | None, scope: tuple[int, ...]) -> None:
         guard, rest = None, tokens

@@ -7,19 +7,23 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kernellab.machinecode.classes import classify
+from kernellab.machinecode.doubles import doubles
 from kernellab.machinecode.instructions import Instruction
 
 _LOCAL = ("local_store", "local_load")
+_MOST_REGISTERS = 255  # an instruction has eight bits for a register, and the last number stands for zero
 # How many fp32 results an SM gives for each fp64 one, by compute capability.
 # CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions".
-_FP32_PER_FP64 = {75: 32, 80: 2, 86: 64, 89: 64, 90: 2, 100: 2, 120: 64}
+_FP32_PER_FP64 = {75: 32, 80: 2, 86: 64, 87: 64, 89: 64, 90: 2, 100: 2, 120: 64, 121: 64}
 
 
-def remarks(arch: str, code: Sequence[Instruction], mix: dict[str, int], spill_bytes: int | None) -> list[str]:
+def remarks(
+    arch: str, code: Sequence[Instruction], mix: dict[str, int], spill_bytes: int | None, registers: int | None = None
+) -> list[str]:
     """Doubles in a float kernel, local memory, narrow access, opcodes nobody knows."""
     found = [
         _doubles(arch, code, mix),
-        _local(code, mix, spill_bytes),
+        _local(code, mix, spill_bytes, registers),
         _narrow(code, mix),
         _unknown(code, mix),
     ]
@@ -27,27 +31,41 @@ def remarks(arch: str, code: Sequence[Instruction], mix: dict[str, int], spill_b
 
 
 def _doubles(arch: str, code: Sequence[Instruction], mix: dict[str, int]) -> str:
-    doubles, floats = mix.get("fp64", 0), mix.get("fp32", 0) + mix.get("fp16", 0)
-    if not doubles or not floats:
+    many, floats = mix.get("fp64", 0), mix.get("fp32", 0) + mix.get("fp16", 0)
+    if not many:
+        return ""
+    whose = doubles(code)
+    if whose.in_memory or not (floats or whose.from_floats):
         return ""
     number = re.search(r"\d+", arch)
     ratio = _FP32_PER_FP64.get(int(number.group())) if number else None
     rate = f" {arch} gives one fp64 result in the time of {ratio} in fp32" if ratio else ""
-    where = _where(code, "fp64")
-    many = _count(doubles, "fp64 instruction")
-    return f"{many} beside {floats} in fp32 or fp16{where}: a double constant or a cast?{rate}"
+    beside = f"beside {floats} in fp32 or fp16" if floats else "and none in fp32 or fp16, though the data are floats"
+    return f"{_count(many, 'fp64 instruction')} {beside}{_where(code, 'fp64')}: a double constant or a cast?{rate}"
 
 
-def _local(code: Sequence[Instruction], mix: dict[str, int], spill_bytes: int | None) -> str:
+def _local(code: Sequence[Instruction], mix: dict[str, int], spill_bytes: int | None, registers: int | None) -> str:
     loads, stores = mix.get("local_load", 0), mix.get("local_store", 0)
     if not loads and not stores:
         return ""
     moved = {kind: sum(c.bytes for line in code if (c := classify(line)).name == kind) for kind in _LOCAL}
-    cause = "an array the registers cannot index" if spill_bytes == 0 else "registers did not suffice"
-    if spill_bytes is None:
-        cause = "registers did not suffice, or an array is indexed at run time"
     each = [f"{moved[kind]} bytes by {_count(mix.get(kind, 0), 'instruction')}" for kind in _LOCAL]
-    return f"local memory: a thread stores {each[0]} and loads {each[1]}{_where(code, *_LOCAL)}: {cause}"
+    said = f"local memory: a thread stores {each[0]} and loads {each[1]}{_where(code, *_LOCAL)}"
+    return f"{said}: {_cause(spill_bytes, registers)}"
+
+
+def _cause(spill_bytes: int | None, registers: int | None) -> str:
+    array = "an array the registers cannot index: an index known when compiling (a loop unrolled) keeps it in registers"
+    if spill_bytes == 0:
+        return array
+    if spill_bytes is None:
+        return "registers did not suffice, or an array is indexed at run time"
+    if registers is not None and registers >= _MOST_REGISTERS:
+        return (
+            f"{registers} registers did not suffice, and no thread can have more: "
+            "smaller tiles or less unrolling keep fewer values alive"
+        )
+    return "registers did not suffice"
 
 
 def _narrow(code: Sequence[Instruction], mix: dict[str, int]) -> str:
@@ -69,7 +87,8 @@ def _unknown(code: Sequence[Instruction], mix: dict[str, int]) -> str:
     if not mix.get("unknown"):
         return ""
     names = sorted({line.base for line in code if classify(line).name == "unknown"})
-    return f"{mix['unknown']} instructions are of no known class: {', '.join(names[:8])}"
+    many = mix["unknown"]
+    return f"{_count(many, 'instruction')} {'is' if many == 1 else 'are'} of no known class: {', '.join(names[:8])}"
 
 
 def _count(n: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from kernellab.machinecode.phrases import SPECIAL
 
 STAGES = {
     "entry": "entry and parameters",
+    "library": "constants of CUDA's own headers",
     "registers": "registers",
     "index": "thread and block index",
     "addresses": "addresses",

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from kernellab.machinecode import words_arithmetic, words_memory, words_together
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Source, instructions
 from kernellab.machinecode.known import Known, know
-from kernellab.machinecode.names import short_name
-from kernellab.machinecode.phrases import type_words
+from kernellab.machinecode.names import of_library, short_name
+from kernellab.machinecode.phrases import listed, type_words
 from kernellab.machinecode.ptx import Entry, Param, PtxModule, Registers, Variable
 from kernellab.machinecode.stages import stages
 
@@ -39,7 +39,8 @@ def explain_ptx(module: PtxModule) -> list[Explained]:
     """Every line of code and declaration, in the order of the text. Debug sections and comments are left out."""
     found = _header(module)
     for variable in module.variables:
-        found.append(Explained(variable.line, variable.text, _declared(variable), "entry"))
+        stage = "library" if of_library(variable.name) else "entry"
+        found.append(Explained(variable.line, variable.text, _declared(variable), stage))
     for entry in module.functions:
         found += _function(entry)
     return found
@@ -91,7 +92,8 @@ def _declared(variable: Variable) -> str:
     }.get(variable.space, variable.space)
     if variable.space == "shared" and variable.count == 0:
         return f"{variable.name}: shared memory whose size the launch decides"
-    return f"{variable.name}: {size} bytes of {where}"
+    whose = ", of CUDA's own headers" if of_library(variable.name) else ""
+    return f"{variable.name}: {size} byte{'' if size == 1 else 's'} of {where}{whose}"
 
 
 def _bits(name: str) -> int:
@@ -113,9 +115,11 @@ def _function(entry: Entry) -> list[Explained]:
         found.append(Explained(one.line, one.text, words, "entry", known=bool(said), kernel=entry.name))
     code = instructions(entry.body)
     stage_of = {id(line): stage for line, stage in zip(code, stages(code), strict=True)}
-    declared: dict[int, Registers | Variable] = {one.line: one for one in entry.variables}
-    declared |= {one.line: one for one in entry.registers}
-    first = entry.registers[0].line if entry.registers else 0
+    declared: dict[tuple[int, str], list[Registers | Variable]] = {}
+    things: list[Registers | Variable] = [*entry.variables, *entry.registers]
+    for thing in things:
+        declared.setdefault((thing.line, thing.text), []).append(thing)
+    first = entry.registers[0] if entry.registers else None
     for line in entry.body:
         if isinstance(line, Instruction):
             said = explain(line, known)
@@ -135,7 +139,7 @@ def _function(entry: Entry) -> list[Explained]:
                 words = "a place that branches lead to"
                 found.append(Explained(line.line, f"{line.name}:", words, "control", kernel=entry.name))
         else:
-            found.append(_directive(line, declared, entry.name, first))
+            found.append(_directive(line, declared.get((line.line, line.text), []), entry.name, first))
     return found
 
 
@@ -168,15 +172,16 @@ def _limit(one: Directive) -> str:
     if one.name in (".reqntid", ".maxntid") and numbers:
         threads = math.prod(numbers[:3])
         must = "must be launched with exactly" if one.name == ".reqntid" else "may be launched with at most"
-        return f"{must} {threads} threads per block: {_warps(threads)}"
+        return f"{must} {threads} thread{'' if threads == 1 else 's'} per block: {_warps(threads)}"
     if one.name == ".minnctapersm" and numbers:
-        return f"registers are limited so that {numbers[0]} blocks fit on an SM at once"
+        fit = "1 block fits" if numbers[0] == 1 else f"{numbers[0]} blocks fit"
+        return f"registers are limited so that {fit} on an SM at once"
     if one.name == ".maxnreg" and numbers:
-        return f"at most {numbers[0]} registers per thread"
+        return f"at most {numbers[0]} register{'' if numbers[0] == 1 else 's'} per thread"
     if one.name == ".reqnctapercluster" and numbers:
         return f"blocks come in clusters of {' × '.join(map(str, numbers))}"
     if one.name == ".maxclusterrank" and numbers:
-        return f"at most {numbers[0]} blocks in a cluster"
+        return f"at most {numbers[0]} block{'' if numbers[0] == 1 else 's'} in a cluster"
     return {
         ".explicitcluster": "blocks are launched in clusters",
         ".blocksareclusters": "the grid counts clusters, not blocks",
@@ -191,10 +196,12 @@ def _warps(threads: int) -> str:
     return f"{threads // _WARP} warp{'' if threads == _WARP else 's'} × {_WARP}"
 
 
-def _directive(line: Directive, declared: dict[int, Registers | Variable], kernel: str, first: int) -> Explained:
+def _directive(
+    line: Directive, declared: list[Registers | Variable], kernel: str, first: Registers | None
+) -> Explained:
     stage, said = "control", ""
     if line.name == ".reg":
-        stage, said = "registers", _registers(declared.get(line.line), line.line == first)
+        stage, said = "registers", _registers([one for one in declared if isinstance(one, Registers)], first)
     elif line.name in ("{", "}"):
         said = "begins a block with names of its own" if line.name == "{" else "ends the block"
     elif line.name == ".pragma":
@@ -205,8 +212,7 @@ def _directive(line: Directive, declared: dict[int, Registers | Variable], kerne
         said = "the parameters of a function called through a pointer"
     else:
         stage = "registers"
-        variable = declared.get(line.line)
-        said = _declared(variable) if isinstance(variable, Variable) else ""
+        said = "; ".join(_declared(one) for one in declared if isinstance(one, Variable))
     known = bool(said)
     return Explained(
         line.line,
@@ -219,10 +225,11 @@ def _directive(line: Directive, declared: dict[int, Registers | Variable], kerne
     )
 
 
-def _registers(found: Registers | Variable | None, first: bool) -> str:
-    if not isinstance(found, Registers):
+def _registers(found: list[Registers], first: Registers | None) -> str:
+    """What one `.reg` declares: a range `%r<9>`, or names one by one."""
+    if not found:
         return ""
-    many = f"{found.count} names" if found.count > 1 else "a name"
-    names = f"{found.prefix}0…{found.prefix}{found.count - 1}" if found.count > 1 else found.prefix
-    virtual = "virtual: how many registers the GPU really uses stands in the cubin" if first else "virtual"
-    return f"{many} for {type_words(found.type)}, {names} ({virtual})"
+    many = sum(one.count for one in found)
+    names = [f"{one.prefix}0…{one.prefix}{one.count - 1}" if one.count > 1 else one.prefix for one in found]
+    virtual = "virtual: how many registers the GPU really uses stands in the cubin" if found[0] is first else "virtual"
+    return f"{f'{many} names' if many > 1 else 'a name'} for {type_words(found[0].type)}, {listed(names)} ({virtual})"

@@ -48,7 +48,6 @@ _FUNCTIONS = {
     "popc": "the number of bits set in {a}",
     "clz": "the number of zeros before the first bit set in {a}",
     "brev": "the bits of {a} in reverse order",
-    "bfind": "the position of the highest bit set in {a}",
 }
 _JOINED = {"add": "{a} + {b}", "sub": "{a} - {b}", "rem": "the remainder of {a} / {b}"}
 _BITWISE = {"and": "and", "or": "or", "xor": "exclusive or"}
@@ -70,6 +69,16 @@ def function(line: Instruction, known: Known) -> str:
     if said is None:
         return ""
     return f"computes {_FUNCTIONS[line.base].format(a=said[1])} into {said[0]}{_in(line)}"
+
+
+def find_bit(line: Instruction, known: Known) -> str:
+    said = _operands(line, known, 2)
+    if said is None:
+        return ""
+    signed = types(line) and types(line)[-1][:1] == "s"
+    bit = f"the highest bit of {said[1]} that differs from its sign" if signed else f"the highest bit set in {said[1]}"
+    what = f"by how much {bit} must be shifted left to come first" if line.has("shiftamt") else f"the position of {bit}"
+    return f"computes {what} into {said[0]}{_in(line)}; all ones where there is none"
 
 
 def joined(line: Instruction, known: Known) -> str:
@@ -120,7 +129,9 @@ def _kept(line: Instruction) -> str:
     if line.has("wide"):
         return f": {bits(name)}-bit operands, the whole {2 * bits(name)}-bit product (wide)"
     half = "high" if line.has("hi") else "low"
-    return f": the {half} {bits(name)} bits of the product ({'hi' if half == 'high' else 'lo'})"
+    if line.base in ("mul24", "mad24"):
+        return f": of both only the low 24 bits, the {half} 32 bits of the 48-bit product{precision(line)}"
+    return f": the {half} {bits(name)} bits of the product ({'hi' if half == 'high' else 'lo'}){precision(line)}"
 
 
 def divide(line: Instruction, known: Known) -> str:
@@ -141,6 +152,11 @@ def extreme(line: Instruction, known: Known) -> str:
     nan = ""
     if types(line) and types(line)[-1] in FLOATS:
         nan = "; NaN if any is NaN" if line.has("NaN") else "; a NaN gives way to a number"
+    if line.has("xorsign"):
+        signed = "negative where one of the two is, but not both"
+        return f"puts the {which} of |{said[1]}| and |{said[2]}| into {said[0]}, {signed}{_in(line)}{nan}"
+    if line.has("abs"):
+        said[1:] = [f"|{one}|" for one in said[1:]]
     return f"puts the {which} of {listed(said[1:])} into {said[0]}{_in(line)}{nan}"
 
 
@@ -259,6 +275,8 @@ def convert(line: Instruction, known: Known) -> str:
             return f"rounds {said[1]} {ROUNDING[whole]} into {said[0]} ({type_words(to)})"
         exact = ", exactly" if to in FLOATS and of in FLOATS and bits(to) > bits(of) else ""
         return f"{head} in {said[0]}{exact}{precision(line)}{_finite(line)}"
+    if line.has("sat"):
+        return f"{head} in {said[0]}{precision(line)}"
     if bits(to) > bits(of):
         fill = "repeating the sign" if of[:1] == "s" else "filling with zeros"
         return f"widens {said[1]} from {bits(of)} to {bits(to)} bits into {said[0]}, {fill}"
@@ -335,6 +353,7 @@ WORDS: dict[str, Words] = {
     **dict.fromkeys(("selp", "slct"), select),
     **dict.fromkeys(("setp", "set"), compare),
     **dict.fromkeys(("dp4a", "dp2a"), dot),
+    "bfind": find_bit,
     "div": divide,
     "shf": funnel,
     "lop3": logic3,

@@ -129,8 +129,17 @@ def atomic(line: Instruction, known: Known) -> str:
     said = _ATOMICS[how].format(v=show(values[0], known), w=show(values[-1], known))
     old = "" if line.base == "red" else f"; what was there before goes into {ops[0].text}"
     kind = f" ({type_words(types(line)[-1])})" if types(line) else ""
-    value = f"the value in {_space(line)} at {place(at, known)}{kind}"
-    return f"in one step that no other thread can come between: {said} {value}{old}{_manner(line)}"
+    many = _elements(line)
+    noun = "value" if many == 1 else "values"
+    step = "in one step that no other thread can come between"
+    step = step if many == 1 else f"for each of {count(many, 'value')} {step}, not for all at once"
+    return f"{step}: {said} the {noun} in {_space(line)} at {place(at, known)}{kind}{old}{_manner(line)}"
+
+
+def _elements(line: Instruction) -> int:
+    """Values an atomic changes one by one: a vector's, each a pair where it is packed."""
+    vector = next((int(m[1:]) for m in line.modifiers if m in ("v2", "v4", "v8")), 1)
+    return vector * (2 if types(line) and types(line)[-1].endswith("x2") else 1)
 
 
 def matrix(line: Instruction, known: Known) -> str:

@@ -21,6 +21,11 @@ _VOTES = {
     "any": "whether {p} is true in any thread of the warp",
     "uni": "whether {p} is the same in all threads of the warp",
 }
+_JOINED = {
+    "popc": "the number of its threads where {p} is true",
+    "and": "whether {p} is true in all its threads",
+    "or": "whether {p} is true in any of its threads",
+}
 _PROXIES = {
     "async": "the copy engine and the tensor cores",
     "alias": "other addresses of the same memory",
@@ -90,10 +95,11 @@ def barrier(line: Instruction, known: Known) -> str:
     if line.has("arrive"):
         return f"tells barrier {first} that this thread has arrived, and goes on{some}"
     if line.has("red"):
-        if len(line.operands) < 3:
+        how = next((m for m in line.modifiers if m in _JOINED), None)
+        if len(line.operands) < 3 or how is None:
             return ""
         to, name, *_, of = (show(operand, known) for operand in line.operands)
-        return f"waits for the block at barrier {name}; {of} of all its threads, joined, goes into {to}"
+        return f"waits for the block at barrier {name}; {_JOINED[how].format(p=of)} goes into {to}"
     who = f"the threads at barrier {first}" if some or first != "0" else "all threads of the block"
     return f"waits for {who}{some}, and sees what they wrote (barrier {first})"
 

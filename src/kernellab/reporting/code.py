@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -105,7 +107,9 @@ def _loop(loop: LoopFacts) -> str:
     where = f" ({', '.join(loop.sources)})" if loop.sources else ""
     kind = "waiting loop" if loop.waits else "hottest loop" if loop.hottest else "loop"
     nested = f", {loop.depth} deep" if loop.depth > 1 else ""
-    return f"{kind} at {loop.label}{where}{nested}: {count(loop.size, 'instruction')}: {parts}"
+    often = "" if loop.waits else ", turns not known, counted once"
+    often = often if loop.turns is None else f", {count(loop.turns, 'turn')}"
+    return f"{kind} at {loop.label}{where}{nested}{often}: {count(loop.size, 'instruction')}: {parts}"
 
 
 def _say(text: str, out: Console, style: str = "") -> None:
@@ -119,7 +123,7 @@ def show_explained(lines: Sequence[Explained], out: Console) -> None:
     """Line by line: the PTX, and below it what it says; a heading where the stage or the source line changes."""
     width = max((len(str(one.line)) for one in lines), default=1)
     before: tuple[str, str | None] = ("", None)
-    for one in lines:
+    for one in folded(lines):
         now = (one.stage, one.source_line)
         if now != before:
             source = f"  {one.source_line}" if one.source_line else ""
@@ -131,6 +135,17 @@ def show_explained(lines: Sequence[Explained], out: Console) -> None:
     unknown = sum(not one.known for one in lines)
     out.print()
     _say(f"{count(len(lines), 'line')} explained" + (f", {unknown} of them unknown" if unknown else ""), out)
+
+
+def folded(lines: Sequence[Explained]) -> Iterator[Explained]:
+    """Headers bring hundreds of constants that no author wrote: of each run of them the first, and how many follow."""
+    for stage, run in itertools.groupby(lines, key=lambda one: one.stage):
+        if stage != "library":
+            yield from run
+            continue
+        first, *more = run
+        words = f"{first.words}; and {len(more)} more like it" if more else first.words
+        yield replace(first, words=words)
 
 
 def _below(text: str, indent: int, out: Console, style: str) -> None:

@@ -9,7 +9,8 @@ from kernellab.machinecode.facts import Facts
 from kernellab.machinecode.names import short_name
 from kernellab.machinecode.stages import STAGES
 from kernellab.machinecode.words import Explained
-from kernellab.reporting.code import shortened, threads
+from kernellab.reporting.code import folded, shortened, threads
+from kernellab.reporting.words import count
 
 _STYLE = """
 :root { --ink: #1c1e21; --faint: #5c6370; --paper: #fff; --band: #f3f5f7; --rule: #d9dde2;
@@ -20,18 +21,18 @@ _STYLE = """
 }
 * { box-sizing: border-box }
 body { margin: 0 auto; padding: 1rem; max-width: 72rem; color: var(--ink); background: var(--paper);
-  font: 16px/1.5 system-ui, sans-serif }
-h1 { font-size: 1.4rem; overflow-wrap: anywhere } h2 { font-size: 1.15rem; overflow-wrap: anywhere; margin-top: 2rem }
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere }
+h1 { font-size: 1.4rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 h3 { font-size: 0.95rem; margin: 1.2rem 0 0.2rem; padding: 0.2rem 0.5rem; background: var(--band);
   display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem }
-h3 span { font-weight: normal; color: var(--faint) }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.1rem 1rem; margin: 0.5rem 0 }
-dt { color: var(--faint) } dd { margin: 0; overflow-wrap: anywhere }
+h3 span { font-weight: normal; color: var(--faint); min-width: 0 }
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem 1rem; margin: 0.5rem 0 }
+dt { color: var(--faint) } dd { margin: 0; min-width: 0 }
 ol { list-style: none; margin: 0; padding: 0 }
 li { display: grid; grid-template-columns: 3rem minmax(0, 5fr) minmax(0, 6fr); gap: 0 0.8rem; padding: 0.15rem 0.5rem;
   border-bottom: 1px solid var(--rule) }
 li b { font-weight: normal; color: var(--faint); text-align: right }
-code { font: 0.85rem/1.6 ui-monospace, monospace; color: var(--code); overflow-wrap: anywhere }
+code { font: 0.85rem/1.6 ui-monospace, monospace; color: var(--code) }
 p { margin: 0.3rem 0 } .warn { color: var(--warn) } footer { color: var(--faint); margin-top: 2rem; font-size: 0.85rem }
 @media (max-width: 45rem) {
   li { grid-template-columns: 2.2rem minmax(0, 1fr) } li span { grid-column: 2 } dl { grid-template-columns: 1fr }
@@ -47,7 +48,7 @@ def page(title: str, lines: Sequence[Explained], facts: Sequence[Facts], notes: 
     parts += [_facts(one) for one in facts]
     parts.append(_lines(lines))
     unknown = sum(not one.known for one in lines)
-    said = f"{len(lines)} lines explained" + (f", {unknown} of them unknown" if unknown else "")
+    said = f"{count(len(lines), 'line')} explained" + (f", {unknown} of them unknown" if unknown else "")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -79,7 +80,7 @@ def _facts(one: Facts) -> str:
 def _lines(lines: Sequence[Explained]) -> str:
     parts: list[str] = []
     before: tuple[str, str | None, str] | None = None
-    for one in lines:
+    for one in folded(lines):
         now = (one.stage, one.source_line, one.kernel)
         if now != before:
             if before is not None:

@@ -103,9 +103,10 @@ def headline(one: Explained) -> str:
         return "what the op has to move is not known, and without that no model says anything"
     if model is None:
         return "nothing found in what it dispatches"
-    return (
-        f"nothing found in its code: by the model {words.duration(model['time_us'])}, set by {_ITEMS[model['dearest']]}"
-    )
+    once = model.get("loops_counted_once")
+    caveat = f"; {words.count(once, 'loop')} counted once, as the code does not say how often" if once else ""
+    time = f"by the model {words.duration(model['time_us'])}, set by {_ITEMS[model['dearest']]}"
+    return f"nothing found in its code: {time}{caveat}"
 
 
 def _ceiling(limit: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ from kernellab.reporting import words
 Kernel = dict[str, Any]
 
 _OF_FACTS = (
-    *("registers", "spill_bytes", "stack_bytes", "barriers", "instructions", "accesses", "widest_global_bytes"),
-    *("narrowest_global_bytes", "predicated", "uses", "loops", "remarks"),
+    *("registers", "spill_bytes", "stack_bytes", "barriers", "instructions", "executed", "accesses"),
+    *("widest_global_bytes", "narrowest_global_bytes", "predicated", "uses", "loops", "remarks"),
 )
 _KEPT = (
     *("kind", "symbol", "cubin_arch", "grid", "block", "cluster", "config", "tuned", "times", "parameters", "sources"),
@@ -34,7 +34,7 @@ def _flat(entry: Mapping[str, Any], kernel: Mapping[str, Any]) -> Kernel:
     found |= {"name": kernel["name"], **{key: kernel[key] for key in _KEPT if key in kernel}}
     told, fits = kernel["facts"], kernel["occupancy"]
     if told is not None:
-        found |= {key: told[key] for key in _OF_FACTS}
+        found |= {key: told[key] for key in _OF_FACTS if key in told}
         found |= {
             "shared_bytes": kernel["shared_total_bytes"],
             "static_shared_bytes": told["shared_bytes"],
@@ -72,9 +72,13 @@ def _table(found: list[Kernel]) -> Table:
         table.add_column(title, no_wrap=True)
     for title in ("grid", "block", "registers", "spilled", "shared", "occupancy", "instructions", "access"):
         table.add_column(title, justify="right", no_wrap=True)
+    rows: dict[tuple[str, ...], int] = {}
     for k in found:
         chosen = (configuration(k),) if tuned else ()
-        table.add_row(*map(Text, (k["impl"], k["name"], k["arch"], *chosen)), *map(Text, _numbers(k)))
+        row = (k["impl"], k["name"], k["arch"], *chosen, *_numbers(k))
+        rows[row] = rows.get(row, 0) + k.get("times", 1)
+    for (impl, name, *more), times in rows.items():
+        table.add_row(*map(Text, (impl, f"{name} × {times}" if times > 1 else name, *more)))
     return table
 
 

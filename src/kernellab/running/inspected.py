@@ -16,10 +16,11 @@ import torch
 
 from kernellab.blame import explain
 from kernellab.case import Case, CaseRequest
+from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.standin import standin
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import occupancy
+from kernellab.explaining.occupancy import Occupancy, occupancy
 from kernellab.inputs import make
 from kernellab.launch import cpp
 from kernellab.launch.capture import capturing
@@ -31,16 +32,16 @@ from kernellab.launch.standin_gpu import StandinGpu, standin_gpu
 from kernellab.launch.written import c_lines, python_lines
 from kernellab.machine.chips import chip
 from kernellab.machine.paths import file_name
+from kernellab.machinecode.banks import conflicts
+from kernellab.machinecode.coalescing import spread
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.facts import facts
-from kernellab.machinecode.lanes import spread
+from kernellab.machinecode.products import products
 from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.passes import NotDifferentiable, gradients, pass_of
 from kernellab.running.accounts import account, cost_of
-from kernellab.running.banks import conflicts
 from kernellab.running.channel import Channel
-from kernellab.running.products import products
 
 _UNARMED = {
     "manual": "calls PyTorch's own kernels: nothing of its own is compiled",
@@ -195,7 +196,7 @@ class Inspector:
         )
         entry |= {
             "facts": asdict(told),
-            "sectors": _sectors(launch) if self.accounts else None,
+            "sectors": _sectors(launch, _l1_share(launch, fits, self.gpu.sms)) if self.accounts else None,
             "conflicts": _conflicts(launch) if self.accounts else None,
             "products": [asdict(one) for one in products(code[0])] if (code := _entry(launch)) else [],
             "shared_total_bytes": shared,
@@ -251,7 +252,7 @@ class Inspector:
     def _export(self, impl: Impl, case: Case, found: Generated) -> tuple[dict[str, str], str]:
         """An op file of the generated kernels, or why there is none."""
         try:
-            text = exported(self.op, case, found, ran=self.present)
+            text = exported(self.op, case, found, ran=self.present, interpreted=INTERPRETER_LIMIT)
         except UserError as error:
             return {}, error.message
         return {"export": self._files(impl, f"{self.gpu.arch}-export", {"py": text})["py"]}, ""
@@ -295,10 +296,16 @@ def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict
     return {"kind": "cpp", "name": name, "config": config, "sources": sources, "files": files, **nothing}
 
 
-def _sectors(launch: Launch) -> float | None:
+def _l1_share(launch: Launch, fits: Occupancy, sms: int) -> float:
+    """The bytes of L1 for each warp on an SM, with as many as fit and the grid has."""
+    blocks = max(1, min(fits.blocks_per_sm, -(-launch.blocks // sms)))
+    return fits.l1_bytes / (blocks * fits.warps_per_block)
+
+
+def _sectors(launch: Launch, l1_share_bytes: float) -> float | None:
     """How far a warp's accesses are spread; None where the code does not tell."""
     kernels = _entry(launch)
-    return spread(kernels[0], _arguments(launch), launch.block) if kernels else None
+    return spread(kernels[0], _arguments(launch), launch.block, l1_share_bytes) if kernels else None
 
 
 def _conflicts(launch: Launch) -> float | None:

@@ -28,6 +28,7 @@ class Inspection:
         self.settings, self.journal, self.say = settings, journal, say
         self._lock = threading.Lock()
         self._posts: list[Post] = []
+        self._said: set[str] = set()  # a launch in a loop is told once
 
     def run(self) -> None:
         archs = self.settings.archs or [""]
@@ -136,8 +137,11 @@ class _Share:
         if event["event"] == "architecture":
             self.number = next(number for number, arch in self._archs.items() if arch == event["arch"])
         elif event["event"] == "launch":
+            said = f"{event['arch']}: {event['said']}"
             with self._whole._lock:
-                self._whole.say(f"{event['arch']}: {event['said']}")
+                if said not in self._whole._said:
+                    self._whole._said.add(said)
+                    self._whole.say(said)
         elif event["event"] == "code":
             self.write(**fields)
 

@@ -25,7 +25,7 @@ def look(subject: Subject) -> Finding | None:
         gain = min(gain, subject.headroom)
     if priced.dearest not in ("issue", "special") or gain < _LEAST:
         return None
-    code = kernel.loop or kernel.instructions
+    code = kernel.code
     what = "special functions" if priced.dearest == "special" else "instructions"
     return Finding(
         rule="many-instructions",

@@ -25,7 +25,7 @@ def look(subject: Subject) -> Finding | None:
         return None  # 8 bytes are half way, and what is not contiguous cannot be loaded wide
     wider = _WIDE / kernel.widest_bytes
     # Arithmetic stays as it is: of the issue slots those for moving and addressing are saved.
-    code = kernel.loop or kernel.instructions
+    code = kernel.code
     arithmetic = sum(code.get(name, 0) for name in ("fp32", "fp16", "fp64", "special", "conversion"))
     issue = priced.issue * (arithmetic + (sum(code.values()) - arithmetic) / wider) / max(1, sum(code.values()))
     estimate = priced.time_us / priced.without(flight=priced.flight / wider, issue=issue)

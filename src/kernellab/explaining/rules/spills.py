@@ -21,7 +21,7 @@ def look(subject: Subject) -> Finding | None:
     if found is None or not found[0].spill_bytes:
         return None
     kernel, priced = found
-    code = kernel.loop or kernel.instructions
+    code = kernel.code
     moves = sum(code.get(name, 0) for name in ("local_load", "local_store"))
     if not moves:
         return None

@@ -2,13 +2,14 @@
 
     gain = Σ max(bytes of an operator / bandwidth, launch floor) / (fewest bytes / bandwidth)
 
-The bytes are counted as torch dispatches each operator, see `fusion`. Where starting the kernels takes most of that
-time it is rather `launch_bound`; where a kernel of the way's own is among them, `excess_bytes`.
+The bytes are counted as torch dispatches each operator, see `fusion`. Where the chain was timed, its time takes the
+place of the sum: what an operator lost beside its bytes is gone after fusing as well. Where starting the kernels takes
+most of that time it is rather `launch_bound`; where a kernel of the way's own is among them, `excess_bytes`.
 """
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.finding import Evidence, Finding, settled
 from kernellab.explaining.fusion import Fusion, fusion
 from kernellab.explaining.subject import Subject
 
@@ -31,7 +32,7 @@ def look(subject: Subject) -> Finding | None:
         return None
     many = f"{len(found.steps)} operators" if subject.device is None else f"{found.kernels} kernels"
     tensors, fewest = _in_tensors(subject, found)
-    gain = min(found.gain, subject.headroom) if subject.headroom else found.gain
+    gain = settled(found.gain, subject.headroom)
     return Finding(
         rule="unfused-chain",
         title=f"{many} move {tensors} where {fewest} would do: fusing gains about {gain:.3g}×",

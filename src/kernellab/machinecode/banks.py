@@ -1,4 +1,4 @@
-"""Whether a warp's accesses to shared memory meet in the same banks: its addresses, worked out as `lanes` does.
+"""Whether a warp's accesses to shared memory meet in the same banks: how its addresses lie to each other.
 
 Shared memory has 32 banks of 4 bytes, and a bank gives one word in a go. Lanes that ask for other words of one bank are
 served one after the other. Wide accesses are taken in parts, so that each has as many bytes as the banks together:
@@ -11,28 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernellab.machinecode.classes import classify
-from kernellab.machinecode.instructions import Instruction, instructions
-from kernellab.machinecode.lanes import _Lanes
 from kernellab.machinecode.ptx import Entry
+from kernellab.machinecode.warp import Warp
 
 _BANKS, _WORD_BYTES, _WARP = 32, 4, 32
 
 
 def conflicts(entry: Entry, values: Sequence[int | None], block: Sequence[int]) -> float | None:
     """Goes that the first warp's accesses take, over the fewest that would do; None where no address is known."""
-    lanes = _Lanes(entry, values, block)
+    warp = Warp(entry, values, block)
     taken = fewest = 0
-    for line in instructions(entry.body):
+    for line in warp.followed(entry.body):
         kind = classify(line)
         if kind.name in ("shared_load", "shared_store") and line.base in ("ld", "st") and kind.bytes:
-            address = lanes.address(line)
+            address = warp.address(line)
             if address:
                 parts = max(1, kind.bytes // _WORD_BYTES)
                 size = max(1, _WARP // parts)
                 taken += sum(_goes(address[at : at + size], kind.bytes) for at in range(0, len(address), size))
                 fewest += -(-len(address) // size)
-        lanes.do(line)
-        _place(lanes, line)
+        warp.do(line)
     return taken / fewest if fewest else None
 
 
@@ -40,9 +38,3 @@ def _goes(address: Sequence[int], size_bytes: int) -> int:
     """The most different words of one bank."""
     words = {at // _WORD_BYTES for start in address for at in range(start, start + size_bytes)}
     return max(sum(word % _BANKS == bank for word in words) for bank in range(_BANKS))
-
-
-def _place(lanes: _Lanes, line: Instruction) -> None:
-    """An array in shared memory begins somewhere: at 0, as good as anywhere."""
-    if line.base == "mov" and [operand.kind for operand in line.operands] == ["register", "symbol"]:
-        lanes._at[line.operands[0].name] = [0] * _WARP
