@@ -87,11 +87,8 @@ def line(r: dict) -> str:
         f"| {r['op']} | {r['dtype']} | {r['operators']} | {r['kernels']} | {r['moved_mb']:.0f} | {r['fewest_mb']:.0f} "
     )
     times = f"| {r['predicted_us']:.1f} | {r['measured_us']:.1f} | {r['best']} | {r['best_us']:.1f} "
-    return (
-        counts
-        + times
-        + f"| {r['predicted_gain']:.2f} | {r['measured_gain']:.2f} | {r['error']:+.0%} | {r['bytes_gain']:.2f} | {r['bytes_error']:+.0%} |"
-    )
+    gains = f"| {r['predicted_gain']:.2f} | {r['measured_gain']:.2f} | {r['error']:+.0%} "
+    return counts + times + gains + f"| {r['bytes_gain']:.2f} | {r['bytes_error']:+.0%} |"
 
 
 def write(args: argparse.Namespace, rows: list[dict], machine: dict) -> int:
