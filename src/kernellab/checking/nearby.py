@@ -56,17 +56,26 @@ class Nearby:
         return all(t is None or t.numel() <= _MOST for t in (*self._inputs.values(), *self._oracle))
 
     def _at(self, draw: int) -> Outputs:
-        moved: Inputs = {}
-        for name, t in self._inputs.items():
-            if t is None or not t.is_floating_point():
-                moved[name] = t
-                continue
-            step = self._roundings * min(torch.finfo(t.dtype).eps, torch.finfo(torch.float32).eps) / 2
-            random = torch.rand(
-                t.shape, generator=generator_for(t.device, draw, name), device=t.device, dtype=torch.float64
-            )
-            moved[name] = t.double() * (1 + step * (2 * random - 1))
-        return self._reference64(moved)
+        def step(dtype: torch.dtype) -> float:
+            return self._roundings * min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps) / 2
+
+        return self._reference64(moved(self._inputs, draw, step))
+
+
+def moved(inputs: Inputs, draw: int, step: Callable[[torch.dtype], float], *, off_zero: bool = False) -> Inputs:
+    """The float inputs in float64, each element up to `step` of itself away, up or down; 0 too with `off_zero`."""
+    found: Inputs = {}
+    for name, t in inputs.items():
+        if t is None or not t.is_floating_point():
+            found[name] = t
+            continue
+        random = torch.rand(
+            t.shape, generator=generator_for(t.device, draw, name), device=t.device, dtype=torch.float64
+        )
+        up_or_down = 2 * random - 1
+        least = torch.finfo(t.dtype).tiny if off_zero else 0.0
+        found[name] = t.double() * (1 + step(t.dtype) * up_or_down) + least * up_or_down
+    return found
 
 
 def roundings(op: Op, case: Case, of: str) -> float:

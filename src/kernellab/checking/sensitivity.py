@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import torch
 
+from kernellab.checking.nearby import moved
 from kernellab.compare import measure
-from kernellab.inputs import Inputs, generator_for
+from kernellab.inputs import Inputs
 from kernellab.passes import NotDifferentiable, is_upstream
 
 Gradients = tuple[torch.Tensor, ...]
@@ -33,11 +34,16 @@ def floors(gradients: Callable[[Inputs], Gradients], inputs: Inputs, at: Gradien
     dtype = next(t.dtype for t in inputs.values() if t is not None and t.is_floating_point())
     magnitude = max(_largest(t) for name, t in inputs.items() if not is_upstream(name))
     found = [magnitude * _largest(t) if magnitude > _ORDINARY else 0.0 for t in at]
+    upstream = {name: t for name, t in inputs.items() if is_upstream(name)}
+
+    def near(draw: int) -> Inputs:
+        return moved(inputs, draw, lambda dtype: torch.finfo(dtype).eps, off_zero=True)
+
     for draw in range(_DRAWS):
-        for number, (near, there) in enumerate(zip(gradients(_near(inputs, draw)), at, strict=True)):
-            if not bool(near.isfinite().all()):
+        for number, (beside, there) in enumerate(zip(gradients({**near(draw), **upstream}), at, strict=True)):
+            if not bool(beside.isfinite().all()):
                 raise NotDifferentiable("its gradient is not finite next to such values")
-            errors = measure(near.to(dtype), there, rowwise=rowwise)
+            errors = measure(beside.to(dtype), there, rowwise=rowwise)
             if errors.max > _STEADY:
                 found[number] = max(found[number], errors.max_abs / torch.finfo(dtype).eps)
     return found
@@ -45,16 +51,3 @@ def floors(gradients: Callable[[Inputs], Gradients], inputs: Inputs, at: Gradien
 
 def _largest(t: torch.Tensor | None) -> float:
     return float(t.abs().max()) if t is not None and t.is_floating_point() and t.numel() else 0.0
-
-
-def _near(inputs: Inputs, draw: int) -> Inputs:
-    """The op's own float inputs up to a rounding away, up or down, and off 0."""
-    moved: Inputs = {}
-    for name, x in inputs.items():
-        if x is None or is_upstream(name) or not x.is_floating_point():
-            moved[name] = x
-            continue
-        generator, info = generator_for(x.device, draw, name), torch.finfo(x.dtype)
-        steps = 2 * torch.rand(x.shape, generator=generator, device=x.device, dtype=torch.float64) - 1
-        moved[name] = x.double() * (1 + info.eps * steps) + info.tiny * steps
-    return moved
