@@ -18,10 +18,14 @@ extern "C" __global__ void tiled(const float* __restrict__ x, float* __restrict_
   long long b = blockIdx.x / across / down;
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
-  for (int i = warp; i < 32; i += 8)
+  for (int turn = 0; turn < 4; ++turn) {
+    int i = turn * 8 + warp;
     if (c0 + i < C && s0 + lane < S) tile[i][lane] = x[(b * C + c0 + i) * S + s0 + lane];
+  }
   __syncthreads();
 #pragma unroll
-  for (int i = warp; i < 32; i += 8)
+  for (int turn = 0; turn < 4; ++turn) {
+    int i = turn * 8 + warp;
     if (s0 + i < S && c0 + lane < C) y[(b * S + s0 + i) * C + c0 + lane] = tile[lane][i];
+  }
 }
