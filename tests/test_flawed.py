@@ -1,6 +1,7 @@
 """The kernels with a flaw in benchmarks/flawed: every one is held against a rule that exists, and can be loaded."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from kernellab.targets import load, resolve
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 FILES = sorted(path.stem for path in (BENCHMARKS / "flawed").glob("*.py"))
+UNSEEN = sorted(path.stem for path in (BENCHMARKS / "flawed" / "unseen").glob("*.py"))
 
 
 def script(name):
@@ -26,7 +28,15 @@ def test_every_file_has_an_expectation_and_every_expectation_a_rule():
     assert {rule.replace("-", "_") for rule in expected.values()} <= set(all_rules())
 
 
-@pytest.mark.parametrize("name", FILES)
+def test_kernels_the_rules_were_not_made_on_are_expected_to_show_flaws_of_their_own():
+    expected = json.loads((BENCHMARKS / "flawed" / "unseen" / "EXPECTED.json").read_text())
+    assert sorted(expected) == UNSEEN
+    assert not set(UNSEEN) & set(FILES)
+    assert len(set(expected.values())) == len(UNSEEN) >= 6
+    assert {rule.replace("-", "_") for rule in expected.values()} <= set(all_rules())
+
+
+@pytest.mark.parametrize("name", [*FILES, *(f"unseen/{name}" for name in UNSEEN)])
 def test_a_flawed_way_stands_beside_the_same_without_its_flaw(name):
     (op,) = load(resolve(str(BENCHMARKS / "flawed" / f"{name}.py"))).values()
     assert {"flawed", "fixed"} <= set(op.impls)
