@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
 
 import kernellab as kl
-from conftest import OPFILES
+from conftest import OPFILES, klab_env
 from kernellab import inputs
 from kernellab.case import Case, CaseRequest
 from kernellab.checking.check import Checker
@@ -159,6 +161,56 @@ def test_bfloat16_is_rounded_to_nearest_even():
         torch.from_numpy(to_bfloat16_bits(torch.tensor([float("nan")]).numpy()).view("int16")).view(torch.bfloat16)
     ).all()
 
+
+def test_the_interpreter_computes_with_bfloat16_as_a_gpu_does(tmp_path):
+    program = tmp_path / "bfloat16.py"
+    program.write_text(IN_BFLOAT16)
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, env=klab_env())
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["0.0"] * 12
+
+
+IN_BFLOAT16 = """
+from kernellab.checking.interpreter import prepare
+
+prepare()
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def compute(x, y, out, WHAT: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a, b = tl.load(x + i), tl.load(y + i)
+    if WHAT == 0: r = a + b
+    if WHAT == 1: r = a * b
+    if WHAT == 2: r = tl.where(a > b, a, b)
+    if WHAT == 3: r = -a
+    if WHAT == 4: r = a * 0.5
+    if WHAT == 5: r = (a < 0.0).to(tl.bfloat16)
+    if WHAT == 6: r = tl.fma(a, b, a)
+    if WHAT == 7: r = a.to(tl.int32).to(tl.bfloat16)
+    if WHAT == 8: r = tl.zeros((N,), tl.bfloat16) + tl.sum(a, axis=0)
+    if WHAT == 9: r = tl.sort(a)
+    if WHAT == 10: r = tl.cumsum(a, axis=0)
+    if WHAT == 11: r = tl.sum(tl.dot(tl.broadcast_to(a[:, None], (N, N)), tl.broadcast_to(b[:, None], (N, N))), axis=1)
+    tl.store(out + i, r)
+
+
+torch.manual_seed(0)
+N = 16
+x, y = torch.randn(N).bfloat16(), torch.randn(N).bfloat16()
+u, v = x.float(), y.float()
+dot = N * u * v.sum()
+want = [x + y, x * y, torch.where(x > y, x, y), -x, x * 0.5, (x < 0).bfloat16(), u * v + u, x.int(), u.sum().expand(N),
+        x.sort().values, u.cumsum(0), dot]
+for what, expected in enumerate(want):
+    out = torch.zeros(N).bfloat16()
+    compute[(1,)](x, y, out, what, N)
+    worst = (out.float() - expected.bfloat16().float()).abs().max()
+    print(float(worst) if what < 11 else float((worst > 0.02 * dot.abs().max())))
+"""
 
 LARGE = Case({"...": (2048, 1024)}, "float32")  # beyond one slice of the oracle
 

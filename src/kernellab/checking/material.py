@@ -55,7 +55,10 @@ def drawn_from(seed: int, trial: Trial) -> int:
 def _filled(op: Op, trial: Trial, name: str, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     arg = op.args[name]
     if not arg.is_index:
-        return values.fill(x, trial.values[name], generator)
+        filled = values.fill(x, trial.values[name], generator)
+        # Products of large numbers overflow, and in a sum of both signs its order decides which infinity comes of it.
+        several = list(trial.values.values()).count(values.LARGE) > 1
+        return filled.abs() if several and op.reduces else filled
     below = trial.case.dims[arg.below] if isinstance(arg.below, str) else arg.below
     sentinel = trial.case.options.get(arg.sentinel) if isinstance(arg.sentinel, str) else arg.sentinel
     assert isinstance(below, int)

@@ -24,6 +24,9 @@ def _sprinkled(*specials: float) -> Fill:
     return fill
 
 
+LARGE = "large to overflow"
+
+
 def _large(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Four elements near the dtype's largest, the others evenly by exponent far below: squares overflow, and exp.
 
@@ -87,7 +90,7 @@ def _outlier(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 VALUES: dict[str, Fill] = {
-    "large to overflow": _large,
+    LARGE: _large,
     "moderately large": _moderately_large,
     "tiny and denormal": _tiny,
     "with ±inf": _sprinkled(float("inf"), float("-inf")),
