@@ -44,7 +44,8 @@ def alone(trace: Trace) -> Column:
     # A row may end a little later than the one around it, by its own clock.
     shared = np.minimum(trace.end[rows], trace.end[around]) - trace.begin[rows]
     np.add.at(inside, around, np.maximum(shared, 0))
-    return np.maximum(trace.duration - inside, 0)
+    own: Column = np.maximum(trace.duration - inside, 0)
+    return own
 
 
 class _Stacks:

@@ -12,29 +12,20 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from typing import Any
 
+from kernellab.reporting.safe import part, printable
 from kernellab.reporting.words import count, duration
 
 Stacks = Mapping[tuple[str, ...], int]
 
 MOST_FRAMES = 15_000  # drawn; a browser draws these at once
-_LONGEST = 4000  # characters of a name
-_SHOWN = 200  # of them in the picture
+_SHOWN = 200  # characters of a name in the picture
 _ROW, _TOP = 18, 84
-_PAGE = Path(__file__).with_name("page")
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _PYTHON = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<name>.*)$")
 _BUILT_IN = re.compile(r"^<built-in (method|function) (?P<name>\w+)")
 _OPERATOR = re.compile(r"^[a-z_][\w.]*::[\w.:]+$")
-
-
-def printable(name: str, most: int = _LONGEST) -> str:
-    """A name as one line of text any file may hold."""
-    name = _UNPRINTABLE.sub(lambda found: " " if found[0] in "\t\r\n" else "\ufffd", name[: most + 1]).strip()
-    return (name[: most - 1] + "…" if len(name) > most else name) or "(no name)"
 
 
 def text(stacks: Stacks) -> str:
@@ -104,13 +95,13 @@ def svg(title: str, stacks: Stacks, whose: str = "time") -> str:
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" id="flame">\n'
-        f"<title>{head}</title>\n<style>{(_PAGE / 'flame.css').read_text()}</style>\n"
+        f"<title>{head}</title>\n<style>{part('flame.css')}</style>\n"
         '<rect class="paper" width="100%" height="100%"/>\n'
         f'<text class="head" x="8" y="22">{head}</text>\n'
         f'<text class="said" x="8" y="42" aria-live="polite">{escape(said)}</text>\n'
         f'<svg id="frames" y="{_TOP}" width="100%" height="{height - _TOP}" role="tree" aria-label="{head}">\n'
         + "".join(_drawn(node, root.spent) for node in drawn)
-        + f"</svg>\n<script><![CDATA[\n{(_PAGE / 'flame.js').read_text()}]]></script>\n</svg>\n"
+        + f"</svg>\n<script><![CDATA[\n{part('flame.js')}]]></script>\n</svg>\n"
     )
 
 
@@ -156,7 +147,8 @@ def _drawn(node: _Node, total: int) -> str:
     return (
         f'<svg class="{_colour(node)}" x="{100 * node.left / total:.4f}%" width="{share:.4f}%" '
         f'y="{_ROW * node.depth}" height="{_ROW - 1}" role="treeitem" aria-level="{node.depth + 1}">'
-        f'<title>{about}</title><rect width="100%" height="100%"/><text x="3" y="12.5">{escape(_label(name))}</text></svg>\n'
+        f'<title>{about}</title><rect width="100%" height="100%"/>'
+        f'<text x="3" y="12.5">{escape(_label(name))}</text></svg>\n'
     )
 
 

@@ -1,0 +1,130 @@
+// Where events lie on the page: each lane has a track for each depth. In a track events do not overlap and are sorted,
+// so that the visible ones are found by halving, and many in one pixel are one step.
+
+const HIDDEN = 0xffff;
+const DEEPEST = 400; // tracks of a lane; what lies deeper is not drawn
+
+class Tracks {
+  constructor(events, shown) {
+    const rows = events.length;
+    const depth = new Uint16Array(rows).fill(HIDDEN);
+    const lanes = events.lanes.length;
+    this.depths = new Uint16Array(lanes);
+    this.tooDeep = 0;
+    const ends = new Float64Array(DEEPEST);
+    for (let lane = 0; lane < lanes; lane++) {
+      let top = 0, most = 0;
+      for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++) {
+        if (!shown[events.kind[row]]) continue;
+        while (top && ends[top - 1] <= events.begin[row]) top--;
+        if (top === DEEPEST) {
+          this.tooDeep += 1;
+          continue;
+        }
+        depth[row] = top;
+        ends[top++] = events.end[row];
+        if (top > most) most = top;
+      }
+      this.depths[lane] = most;
+    }
+    this.first = new Uint32Array(lanes + 1); // a lane's first track
+    for (let lane = 0; lane < lanes; lane++) this.first[lane + 1] = this.first[lane] + this.depths[lane];
+    this.depth = depth;
+    this.sort(events);
+  }
+
+  // Rows by track: they are counted, then put where they belong, which keeps them sorted by time.
+  sort(events) {
+    const rows = events.length, tracks = this.first[this.first.length - 1];
+    this.start = new Uint32Array(tracks + 1);
+    const trackOf = (lane, row) => this.first[lane] + this.depth[row];
+    const each = (act) => {
+      for (let lane = 0; lane + 1 < this.first.length; lane++)
+        for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++)
+          if (this.depth[row] !== HIDDEN) act(trackOf(lane, row), row);
+    };
+    each((track) => this.start[track + 1]++);
+    for (let track = 0; track < tracks; track++) this.start[track + 1] += this.start[track];
+    const next = this.start.slice(), placed = this.start[tracks];
+    this.row = new Uint32Array(placed);
+    this.place = new Int32Array(rows).fill(-1); // of a row
+    this.begin = new Float64Array(placed);
+    this.end = new Float64Array(placed);
+    each((track, row) => {
+      const at = next[track]++;
+      this.row[at] = row;
+      this.place[row] = at;
+      this.begin[at] = events.begin[row];
+      this.end[at] = events.end[row];
+    });
+    // Sums up to each place: how busy a pixel is, and whether it holds a wait, are one subtraction.
+    this.busy = new Float64Array(placed + 1);
+    this.waits = new Uint32Array(placed + 1);
+    for (let at = 0; at < placed; at++) {
+      this.busy[at + 1] = this.busy[at] + this.end[at] - this.begin[at];
+      this.waits[at + 1] = this.waits[at] + events.waits[this.row[at]];
+    }
+  }
+
+  // The first place of a track, from `low` on, whose event begins at a time or later.
+  from(track, time, low = this.start[track]) {
+    const stop = this.start[track + 1];
+    let step = 1, high = low;
+    while (high < stop && this.begin[high] < time) {
+      low = high + 1;
+      high += step;
+      step *= 2;
+    }
+    high = Math.min(high, stop);
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.begin[middle] < time) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  // The first place of a track whose event ends after a time.
+  ending(track, time) {
+    const at = this.from(track, time);
+    return at > this.start[track] && this.end[at - 1] > time ? at - 1 : at;
+  }
+
+  // The row of a track at a time, or the nearest within some nanoseconds; -1 where there is none.
+  at(track, time, near) {
+    const next = this.from(track, time);
+    let best = -1, distance = near;
+    for (const place of [next - 1, next]) {
+      if (place < this.start[track] || place >= this.start[track + 1]) continue;
+      const away = Math.max(this.begin[place] - time, time - this.end[place], 0);
+      if (away <= distance && (best < 0 || away < distance)) [best, distance] = [place, away];
+    }
+    return best < 0 ? -1 : this.row[best];
+  }
+
+  // The row around another in its lane: of those a depth above, the last that comes before it. -1 where there is none.
+  around(events, row) {
+    if (this.depth[row] === 0 || this.depth[row] === HIDDEN) return -1;
+    const track = this.first[events.laneOf(row)] + this.depth[row] - 1;
+    let low = this.start[track], high = this.start[track + 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.row[middle] < row) low = middle + 1;
+      else high = middle;
+    }
+    return low > this.start[track] ? this.row[low - 1] : -1;
+  }
+
+  inside(events, row) {
+    const stop = events.after(row);
+    for (let one = row + 1; one < stop; one++) if (this.depth[one] === this.depth[row] + 1) return one;
+    return -1;
+  }
+
+  // The one before or after another in its track.
+  beside(events, row, step) {
+    const track = this.first[events.laneOf(row)] + this.depth[row];
+    const place = this.place[row] + step;
+    return place < this.start[track] || place >= this.start[track + 1] ? -1 : this.row[place];
+  }
+}
