@@ -16,7 +16,8 @@ class Details {
     this.choose = choose;
   }
 
-  show(row, tracks, close) {
+  // `pairs` are the launches inside the row, with what they started.
+  show(row, tracks, pairs, close) {
     const { place, events } = this;
     place.replaceChildren();
     place.hidden = row < 0;
@@ -51,6 +52,10 @@ class Details {
     }
     const started = events.started(row);
     if (started.length) this.links(say("started", ""), started);
+    if (by < 0 && pairs.length) {
+      const spent = pairs.reduce((sum, [, one]) => sum + events.end[one] - events.begin[one], 0);
+      say("on the GPU", `${duration(spent)} in ${pairs.length.toLocaleString("en")} started ${started.length ? "by it" : "inside"}`);
+    }
     for (const [name, value] of events.details(row)) say(name.replaceAll("_", " "), value);
   }
 
@@ -75,12 +80,12 @@ function alone(events, tracks, row) {
 }
 
 // Which calls inside a row started what: pairs, for the arrows.
-function launches(events, row, most) {
+function launches(events, row) {
   const by = events.starter[row] - 1;
   if (by >= 0) return [[by, row]];
   const found = [];
   const stop = events.after(row);
-  for (let call = row; call < stop && found.length < most; call++)
+  for (let call = row; call < stop; call++)
     for (const started of events.started(call)) found.push([call, started]);
   return found;
 }

@@ -87,9 +87,14 @@ class Painter {
       const busy = (tracks.busy[next] - tracks.busy[at]) * scale;
       const waits = tracks.waits[next] > tracks.waits[at];
       const hit = search.active && search.upTo[next] > search.upTo[at];
-      context.globalAlpha = hit || waits ? 1 : (search.active ? 0.3 : 1) * Math.min(1, 0.3 + 0.7 * busy);
-      context.fillStyle = hit ? this.hit : waits ? this.wait : this.fills[events.kind[tracks.row[at]] * SHADES];
+      context.globalAlpha = hit ? 1 : (search.active ? 0.3 : 1) * Math.min(1, 0.3 + 0.7 * busy);
+      context.fillStyle = hit ? this.hit : this.fills[events.kind[tracks.row[at]] * SHADES];
       context.fillRect(left, y, 1, ROW - 1);
+      if (waits) {
+        context.globalAlpha = 1;
+        context.fillStyle = this.wait;
+        context.fillRect(left, y + ROW - 4, 1, 3);
+      }
       at = next;
     }
     context.globalAlpha = 1;
@@ -106,7 +111,7 @@ class Painter {
     context.fillRect(left, y, right - left - gap, ROW - 1);
     const letters = Math.floor((right - Math.max(left, 0) - 6) / this.glyph);
     if (letters < 3) return;
-    const name = events.text(row);
+    const name = events.label(row);
     context.fillStyle = hit || waits ? this.onhit : this.onbox;
     context.fillText(name.length <= letters ? name : name.slice(0, letters - 1) + "…", Math.max(left, 0) + 3, y + ROW / 2);
   }
@@ -153,7 +158,7 @@ class Painter {
     return this.waitsAt;
   }
 
-  // Marks along the ruler, one for a pixel at most.
+  // Marks along the ruler, as many as can be told apart.
   points(view, times, colour, search) {
     this.context.fillStyle = colour;
     const mark = (x) => {
@@ -167,7 +172,7 @@ class Painter {
       for (let at = firstFrom(times, view.from); at < times.length && times[at] < view.to; ) {
         const x = view.x(times[at]);
         mark(x);
-        at = firstFrom(times, view.time(Math.floor(x) + 3), at + 1);
+        at = firstFrom(times, view.time(Math.floor(x) + 12), at + 1);
       }
       return;
     }

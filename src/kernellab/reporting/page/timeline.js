@@ -83,7 +83,7 @@ class Timeline {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = painter.band;
     context.fillRect(0, 0, width, height);
-    context.fillStyle = painter.fills[8 * SHADES];
+    context.fillStyle = painter.faint;
     for (let x = 0; x < width; x++) {
       const tall = Math.round(this.strip[x] * (height - 2));
       if (this.strip[x] > 0) context.fillRect(x, height - Math.max(tall, 1), 1, Math.max(tall, 1));
@@ -97,10 +97,12 @@ class Timeline {
 
   choose(row) {
     this.chosen = row;
-    this.arrows = row < 0 ? [] : launches(this.events, row, MOST_ARROWS);
+    this.arrows = row < 0 ? [] : launches(this.events, row);
     const was = byId("details").hidden;
-    this.details.show(row, this.tracks, () => this.choose(-1));
-    if (row >= 0) byId("said").textContent = `${this.events.text(row).slice(0, 200)}, ${duration(this.events.end[row] - this.events.begin[row])}`;
+    this.details.show(row, this.tracks, this.arrows, () => this.choose(-1));
+    const { events } = this;
+    if (row >= 0)
+      byId("said").textContent = `${events.text(row).slice(0, 200)}, ${duration(events.end[row] - events.begin[row])}`;
     if (was !== byId("details").hidden) this.resize();
     this.told();
     this.redraw();
