@@ -35,15 +35,26 @@ class Looked:
         self.page = page
         self.errors: list[str] = []
         self.asked: list[str] = []
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda said: self.errors.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("request", lambda request: self.asked.append(request.url))
+        self.heard = {
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "console": lambda said: self.errors.append(said.text) if said.type in ("error", "warning") else None,
+            "request": lambda request: self.asked.append(request.url),
+        }
+        for event, hear in self.heard.items():
+            page.on(event, hear)
+
+    def leave(self, usual: Page) -> None:
+        for event, hear in self.heard.items():
+            self.page.remove_listener(event, hear)
+        if self.page is not usual:
+            self.page.close()
 
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 
     def settle(self) -> None:
-        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        """Until what was asked for is drawn: the page asked for a frame before this does."""
+        self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def press(self, *keys: str) -> None:
         for key in keys:
@@ -95,16 +106,21 @@ class Looked:
         return float(found[1]) * (1000 if found[2] == "s" else 1)
 
 
+@pytest.fixture(scope="module")
+def usual(browser) -> Page:
+    """One page is used again and again: a new one takes most of a second."""
+    return browser.new_page(viewport=DEFAULT)
+
+
 @pytest.fixture
-def look(browser, tmp_path):
+def look(browser, usual, tmp_path):
     """Open a picture and return it as it is seen."""
     pages: list[Looked] = []
 
     def open_(document: str, name: str = "picture.html", **options) -> Looked:
         (tmp_path / name).write_text(document, encoding="utf-8")
-        context = browser.new_context(**{"viewport": DEFAULT, **options})
-        context.set_default_timeout(10_000)
-        seen = Looked(context.new_page())
+        seen = Looked(browser.new_page(**{"viewport": DEFAULT, **options}) if options else usual)
+        seen.page.set_default_timeout(10_000)
         seen.page.goto((tmp_path / name).as_uri())
         if name.endswith(".html"):
             seen.page.wait_for_selector("html[data-ready]", state="attached")
@@ -116,7 +132,7 @@ def look(browser, tmp_path):
     yield open_
     for seen in pages:
         assert seen.errors == []
-        seen.page.context.close()
+        seen.leave(usual)
 
 
 def built(*rows, notes=()) -> Trace:
