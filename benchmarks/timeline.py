@@ -81,8 +81,8 @@ def main() -> int:
         + (" --trace FILE`" if args.trace else f" --events {args.events}`"),
         "",
         f"Writing the page took {wrote_s:.1f} s, it is {file.stat().st_size / 1e6:.1f} MB, and it opened in "
-        f"{opened_s:.1f} s. Chromium drew in software, 1400 × 900 pixels. An answer's time has two frames in it that are "
-        "waited for, at 60 a second.",
+        f"{opened_s:.1f} s. Chromium drew in software, 1400 × 900 pixels. An answer has two frames in it "
+        "that are waited for, at 60 a second.",
         "",
         "| input | times | median | slowest |",
         "|---|---:|---:|---:|",

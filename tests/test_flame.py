@@ -100,6 +100,22 @@ def test_the_pictures_widths_are_shares_and_the_heaviest_comes_first():
     ]
 
 
+def test_what_a_person_looks_for_comes_first_in_a_frame_and_frames_are_coloured_by_kind():
+    names = {
+        "torch/nn/linear.py(130): forward": ("forward linear.py:130", "python"),
+        "<built-in method run_backward of torch>": ("run_backward (built-in)", "python"),
+        "autograd::engine::evaluate_function: AddmmBackward0": (None, "operator"),
+        "AddmmBackward0": (None, "operator"),
+        "aten::mm": (None, "operator"),
+        "void at::native::reduce_kernel<128>(float)": ("at::native::reduce_kernel<128>(float)", "other"),
+    }
+    for name, (label, hue) in names.items():
+        root = ET.fromstring(flame.svg("mlp", {(name,): 1}))
+        (drawn,) = (one for one in root.iter(f"{SVG}svg") if one.get("aria-level") == "2")
+        assert drawn.find(f"{SVG}text").text == (label or name)
+        assert drawn.get("class").startswith(hue)
+
+
 def test_the_picture_is_the_same_each_time():
     again = dict(reversed(STACKS.items()))
     assert flame.svg("mlp", STACKS) == flame.svg("mlp", again)

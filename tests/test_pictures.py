@@ -84,16 +84,16 @@ class Looked:
         self.page.mouse.click(*self.at(ms, y))
         self.settle()
 
-    def colours(self, y: float, x: float | None = None) -> set[tuple[int, ...]]:
-        """Those of a line across the canvas, or of a point of it. Read from a copy, so as not to change the canvas."""
-        read = """([x, y]) => {
-          const canvas = document.getElementById("canvas"), width = x === null ? canvas.width : 1;
+    def colours(self, y: float, x: float | None = None, canvas: str = "canvas") -> set[tuple[int, ...]]:
+        """Those of a line across a canvas, or of a point of it. Read from a copy, so as not to change the canvas."""
+        read = """([id, x, y]) => {
+          const canvas = document.getElementById(id), width = x === null ? canvas.width : 1;
           const context = new OffscreenCanvas(width, 1).getContext("2d");
           context.drawImage(canvas, Math.floor(x ?? 0), Math.floor(y), width, 1, 0, 0, width, 1);
           const data = context.getImageData(0, 0, width, 1).data;
           return [...new Set(Array.from({ length: width }, (_, i) => data.slice(4 * i, 4 * i + 3).join()))];
         }"""
-        return {tuple(map(int, one.split(","))) for one in self.page.evaluate(read, [x, y])}
+        return {tuple(map(int, one.split(","))) for one in self.page.evaluate(read, [canvas, x, y])}
 
     def pixel(self, ms: float, y: float) -> tuple[int, ...]:
         (colour,) = self.colours(y, self.x(ms))
@@ -245,6 +245,22 @@ def test_arrows_lead_from_the_launch_to_the_kernel(look, plain):
     assert darkest() > 600
 
 
+def test_the_page_is_never_black_for_a_frame(look, plain):
+    """Details take room: the canvas gets another size, which empties it."""
+    seen = look(plain)
+    watch = """() => new Promise((done) => {
+      const canvas = document.getElementById("canvas"), before = canvas.width;
+      new ResizeObserver(() => {
+        if (canvas.width === before) return;
+        const copy = new OffscreenCanvas(1, 1).getContext("2d");
+        copy.drawImage(canvas, 5, 400, 1, 1, 0, 0, 1, 1);
+        done(copy.getImageData(0, 0, 1, 1).data[0]);
+      }).observe(document.getElementById("scroll"));
+      document.getElementById("wait").click();
+    })"""
+    assert seen.page.evaluate(watch) == 255
+
+
 def test_synchronisation_points_are_marked_and_can_be_gone_to(look, plain):
     seen = look(plain)
     wait = (207, 34, 34)
@@ -357,6 +373,35 @@ def test_a_pixel_of_many_events_is_as_dark_as_it_is_busy_and_costs_one_step(look
     assert 1000 < seen.page.evaluate(count) < 2500  # about a box for each pixel of the row and of the overview
     seen.page.fill("#search", "k")
     assert seen.text("#found") == "46,000 found"
+
+
+def test_a_range_is_not_drawn_inside_the_call_that_opens_it(look):
+    """`__enter__` is still running when the range begins, and `__exit__` when it ends."""
+    rows = [
+        (MAIN, Kind.PYTHON, "train.py(1): train", 0, 100 * MS),
+        (MAIN, Kind.PYTHON, "profiler.py(9): __enter__", 10 * MS, 10 * MS),
+        (MAIN, Kind.RANGE, "forward", 15 * MS, 70 * MS),
+        (MAIN, Kind.OPERATOR, "aten::mm", 30 * MS, 40 * MS),
+        (MAIN, Kind.PYTHON, "profiler.py(20): __exit__", 80 * MS, 10 * MS),
+    ]
+    seen = look(timeline.page(built(*rows), "a range"))
+    for ms, depth, name in ((12, 1, "__enter__"), (18, 1, "forward"), (50, 1, "forward"), (50, 2, "aten::mm")):
+        seen.click(ms, STREAM_Y + ROW * depth)
+        assert name in seen.text("#details h2")
+    seen.press("p")
+    assert seen.text("#details h2") == "forward"
+
+
+def test_the_strip_shows_the_time_of_kernels_not_of_ranges_on_the_gpu(look):
+    rows = [
+        (STREAM, Kind.GPU_RANGE, "forward", 0, 100 * MS),
+        (STREAM, Kind.KERNEL, "k", 20 * MS, 20 * MS),
+        (STREAM, Kind.KERNEL, "k", 60 * MS, 0),
+        (STREAM, Kind.KERNEL, "k", 99 * MS, MS),
+    ]
+    seen = look(timeline.page(built(*rows), "a strip"))
+    dark = [max(map(sum, seen.colours(15, x, "overview"))) < 450 for x in (100, 300, 500, 600, 700)]
+    assert dark == [False, True, False, False, False]
 
 
 def test_long_traces_keep_their_nanoseconds(look):

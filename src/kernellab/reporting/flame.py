@@ -25,7 +25,7 @@ _ROW, _TOP = 18, 84
 
 _PYTHON = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<name>.*)$")
 _BUILT_IN = re.compile(r"^<built-in (method|function) (?P<name>\w+)")
-_OPERATOR = re.compile(r"^[a-z_][\w.]*::[\w.:]+$")
+_OPERATOR = re.compile(r"^[a-z_][\w.]*::[\w.: ]+$|^\w+Backward\d*$")
 
 
 def text(stacks: Stacks) -> str:
@@ -137,7 +137,7 @@ def _label(name: str) -> str:
         return f"{python['name']} {python['file'].rpartition('/')[2]}:{python['line']}"
     if built_in := _BUILT_IN.match(name):
         return f"{built_in['name']} (built-in)"
-    return name
+    return name.removeprefix("void ")
 
 
 def _drawn(node: _Node, total: int) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernellab.reporting.safe import LONGEST, in_script, part, printable
-from kernellab.traces.trace import Kind, Trace
+from kernellab.traces.trace import ON_GPU, Kind, Trace
 
 _KINDS = {  # many of them, and one
     Kind.OTHER: ("other", "other"),
@@ -46,7 +46,7 @@ def page(trace: Trace, title: str) -> str:
         "columns": columns,
         "events": len(trace),
         "span": trace.span_ns,
-        "kinds": [dict(zip(("many", "one"), _KINDS[kind], strict=True)) for kind in Kind],
+        "kinds": [{"many": _KINDS[kind][0], "one": _KINDS[kind][1], "gpu": kind in ON_GPU} for kind in Kind],
         "lanes": _lanes(trace),
         "notes": [printable(note) for note in trace.notes],
     }

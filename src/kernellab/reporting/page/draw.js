@@ -218,29 +218,29 @@ class Painter {
   }
 }
 
-// The whole trace in a strip: for each pixel how busy the streams are, or the threads where there are no streams.
-function strip(events, tracks, width) {
-  const busy = new Float64Array(width);
-  const lanes = events.lanes.map((_, lane) => lane).filter((lane) => tracks.depths[lane]);
-  const onGpu = lanes.filter((lane) => events.lanes[lane].gpu);
+// The whole trace in a strip: for each pixel how busy the busiest stream is, or thread where nothing ran on a GPU.
+function strip(events, width) {
+  const onGpu = events.kind.some((kind) => events.kinds[kind].gpu);
   const scale = width / events.span;
-  for (const lane of onGpu.length ? onGpu : lanes) {
-    const track = tracks.first[lane];
-    for (let x = 0, at = tracks.start[track]; x < width; x++) {
-      const next = tracks.from(track, (x + 1) / scale, at);
-      let time = tracks.busy[next] - tracks.busy[at];
-      // Events that go beyond their pixel fill those that follow.
-      if (next > at) {
-        let over = tracks.end[next - 1] - (x + 1) / scale;
-        if (over > 0) time -= over;
-        for (let beyond = x + 1; over > 0 && beyond < width; beyond++, over -= 1 / scale)
-          busy[beyond] = Math.max(busy[beyond], Math.min(over * scale, 1));
-      }
-      busy[x] = Math.max(busy[x], Math.min(time * scale, 1));
-      at = next;
+  const busiest = new Float64Array(width);
+  for (let lane = 0; lane < events.lanes.length; lane++) {
+    if (events.lanes[lane].gpu !== onGpu) continue;
+    const busy = new Float64Array(width + 1);
+    let done = 0; // what overlaps or lies inside another counts once
+    for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++) {
+      if (onGpu && !events.kinds[events.kind[row]].gpu) continue;
+      const from = Math.max(events.begin[row], done), to = events.end[row];
+      if (to <= from) continue;
+      done = to;
+      let x = Math.min(Math.floor(from * scale), width - 1);
+      const last = Math.min(Math.floor(to * scale), width - 1);
+      busy[x] -= from * scale - x;
+      for (; x < last; x++) busy[x] += 1;
+      busy[last] += to * scale - last;
     }
+    for (let x = 0; x < width; x++) busiest[x] = Math.max(busiest[x], Math.min(busy[x], 1));
   }
-  return busy;
+  return busiest;
 }
 
 // Round times about 110 pixels apart, with where they are and how they read.

@@ -38,6 +38,7 @@ class Events {
   // The name as it stands on a box: of a Python function what it is called comes first, for the rest may be cut.
   label(row) {
     const name = this.text(row);
+    if (this.kinds[this.kind[row]].one === "kernel") return name.replace(/^void /, "");
     if (this.kinds[this.kind[row]].one !== "Python function") return name;
     const [, file, line, called] = name.match(/([^/]*)\((\d+)\): (.*)$/) ?? [];
     return called ? `${called} ${file}:${line}` : name.replace(/^<built-in (method|function) (\w+).*/, "$2 (built-in)");

@@ -53,22 +53,27 @@ class Timeline {
     this.view.height = Math.max(room.clientHeight, 1);
     this.painter.resize(this.view.width, this.view.height);
     this.strip = null;
-    this.redraw();
+    this.paint(); // at once: a canvas of another size is black until it is drawn on
   }
 
+  // Whatever is asked for before the next frame is drawn once.
   redraw() {
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      this.view.scroll = byId("scroll").scrollTop;
-      this.painter.draw(this.view, this.tracks, this.search, this.chosen, this.arrows, this.stretch);
-      this.overview();
-      const { from, to } = this.view;
-      byId("shown").textContent =
-        `${duration(Math.max(from, 0))} – ${duration(Math.min(to, this.events.span))} of ${duration(this.events.span)}, ` +
-        `${this.events.length.toLocaleString("en")} events`;
+      this.paint();
     });
+  }
+
+  paint() {
+    this.view.scroll = byId("scroll").scrollTop;
+    this.painter.draw(this.view, this.tracks, this.search, this.chosen, this.arrows, this.stretch);
+    this.overview();
+    const { from, to } = this.view;
+    byId("shown").textContent =
+      `${duration(Math.max(from, 0))} – ${duration(Math.min(to, this.events.span))} of ${duration(this.events.span)}, ` +
+      `${this.events.length.toLocaleString("en")} events`;
   }
 
   overview() {
@@ -77,7 +82,7 @@ class Timeline {
     if (!this.strip) {
       canvas.width = width * ratio;
       canvas.height = height * ratio;
-      this.strip = strip(this.events, this.tracks, Math.max(width, 1));
+      this.strip = strip(this.events, Math.max(width, 1));
     }
     const context = canvas.getContext("2d"), { painter, view } = this;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);

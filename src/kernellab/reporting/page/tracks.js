@@ -11,17 +11,23 @@ class Tracks {
     const lanes = events.lanes.length;
     this.depths = new Uint16Array(lanes);
     this.tooDeep = 0;
-    const ends = new Float64Array(DEEPEST);
+    const ends = new Float64Array(DEEPEST), open = new Uint32Array(DEEPEST);
+    const range = events.kinds.findIndex((kind) => kind.one === "range");
+    this.drawnTo = events.end.slice();
     for (let lane = 0; lane < lanes; lane++) {
       let top = 0, most = 0;
       for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++) {
         if (!shown[events.kind[row]]) continue;
         while (top && ends[top - 1] <= events.begin[row]) top--;
+        // A range begins within the call that opens it and outlasts that: the call is drawn up to there, not around it.
+        while (events.kind[row] === range && top && ends[top - 1] < events.end[row] && events.kind[open[top - 1]] !== range)
+          this.drawnTo[open[--top]] = events.begin[row];
         if (top === DEEPEST) {
           this.tooDeep += 1;
           continue;
         }
         depth[row] = top;
+        open[top] = row;
         ends[top++] = events.end[row];
         if (top > most) most = top;
       }
@@ -55,7 +61,7 @@ class Tracks {
       this.row[at] = row;
       this.place[row] = at;
       this.begin[at] = events.begin[row];
-      this.end[at] = events.end[row];
+      this.end[at] = this.drawnTo[row];
     });
     // Sums up to each place: how busy a pixel is, and whether it holds a wait, are one subtraction.
     this.busy = new Float64Array(placed + 1);
