@@ -274,6 +274,28 @@ def test_synchronisation_points_are_marked_and_can_be_gone_to(look, plain):
     assert "27.000000 ms" in seen.text("#details")
 
 
+def test_calls_that_wait_are_told_from_those_that_do_not(look):
+    waits = [
+        "cudaStreamSynchronize",
+        "cuCtxSynchronize",
+        "cudaMemcpy_v3020",
+        "cudaFree",
+        "cuMemFree_v2",
+        "copyPageable",
+    ]
+    others = ["cudaMemcpyAsync", "cudaFreeAsync", "cuMemFreeAsync", "cudaLaunchKernel", "cudaMalloc", "copyPinned"]
+    rows = [(MAIN, Kind.CALL, name, at * MS, MS, at + 1) for at, name in enumerate([*waits, *others])]
+    rows.append((MAIN, Kind.OPERATOR, "cudaStreamSynchronize", 50 * MS, MS))
+    rows.append((STREAM, Kind.COPY, "Memcpy DtoH (Device -> Pageable)", 6 * MS, MS, waits.index("copyPageable") + 1))
+    rows.append((STREAM, Kind.COPY, "Memcpy DtoH (Device -> Pinned)", 13 * MS, MS, len(waits) + len(others)))
+    seen = look(timeline.page(built(*rows), "waits"))
+    names = []
+    for _ in range(len(waits) + 1):
+        seen.press("m")
+        names.append(seen.text("#details h2"))
+    assert names == [*waits, waits[0]]
+
+
 def test_search_counts_highlights_and_goes_through_what_it_finds(look, plain):
     seen = look(plain)
     hit = (194, 24, 154)
@@ -402,6 +424,30 @@ def test_the_strip_shows_the_time_of_kernels_not_of_ranges_on_the_gpu(look):
     seen = look(timeline.page(built(*rows), "a strip"))
     dark = [max(map(sum, seen.colours(15, x, "overview"))) < 450 for x in (100, 300, 500, 600, 700)]
     assert dark == [False, True, False, False, False]
+
+
+def test_rows_too_deep_to_draw_are_counted(look):
+    rows = [(MAIN, Kind.PYTHON, "f", at, 2 * (1000 - at)) for at in range(1000)]
+    seen = look(timeline.page(built(*rows), "recursion"))
+    assert "1,000 events, 600 of them too deep to draw" in seen.text("#shown")
+
+
+def test_two_fingers_zoom_and_one_moves(look, plain):
+    seen = look(plain, has_touch=True)
+    fingers = seen.page.context.new_cdp_session(seen.page)
+
+    def touch(*frames: list[tuple[float, float]]) -> None:
+        for kind, points in zip(["touchStart", *["touchMove"] * 9], frames, strict=False):
+            touched = [{"x": x, "y": y, "id": at} for at, (x, y) in enumerate(points)]
+            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touched})
+        fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    touch([(450, 300), (550, 300)], [(400, 300), (600, 300)], [(300, 300), (700, 300)])
+    low, high = seen.shown_ms()
+    assert high - low == pytest.approx(1.04 * 99 / 4, rel=0.15)
+    touch([(500, 300)], [(450, 300)], [(400, 300)])
+    moved = seen.shown_ms()
+    assert moved[0] - low == pytest.approx(0.1 * (high - low), rel=0.15)
 
 
 def test_long_traces_keep_their_nanoseconds(look):

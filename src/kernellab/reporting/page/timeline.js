@@ -73,7 +73,8 @@ class Timeline {
     const { from, to } = this.view;
     byId("shown").textContent =
       `${duration(Math.max(from, 0))} – ${duration(Math.min(to, this.events.span))} of ${duration(this.events.span)}, ` +
-      `${this.events.length.toLocaleString("en")} events`;
+      `${this.events.length.toLocaleString("en")} events` +
+      (this.tracks.tooDeep ? `, ${this.tracks.tooDeep.toLocaleString("en")} of them too deep to draw` : "");
   }
 
   overview() {
