@@ -12,6 +12,7 @@ takes less than 200 ms.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import random
 import sys
@@ -73,7 +74,8 @@ def main() -> int:
     lines = [
         f"# The timeline page on {len(trace):,} events",
         "",
-        f"- machine: {environment()['cpu']['name']}, {environment()['cpu']['cores']} cores, no GPU used",
+        f"- machine: {environment()['cpu']['name']}, {environment()['cpu']['cores']} cores, no GPU used, "
+        f"load {os.getloadavg()[0]:.1f}",
         f"- date: {time.strftime('%Y-%m-%d')}",
         f"- versions: Chromium {browser} without a window, Python {platform.python_version()}, "
         f"torch {version('torch')} (not used), kernellab {version('kernellab')}",

@@ -392,7 +392,7 @@ def test_a_pixel_of_many_events_is_as_dark_as_it_is_busy_and_costs_one_step(look
       CanvasRenderingContext2D.prototype.fillRect = fill;
       return boxes;
     }"""
-    assert 1000 < seen.page.evaluate(count) < 2500  # about a box for each pixel of the row and of the overview
+    assert seen.page.evaluate(count) < 2500  # no more than a box for each pixel of the row and of the overview
     seen.page.fill("#search", "k")
     assert seen.text("#found") == "46,000 found"
 

@@ -68,7 +68,17 @@ class Painter {
     const { context, events } = this;
     const { from, to, scale } = view;
     const stop = tracks.start[track + 1];
+    const marks = [];
     const pixel = 1 / scale;
+    // Pixels side by side that look the same are one box.
+    let left = 0, right = 0, fill = "", alpha = 1;
+    const flush = () => {
+      if (right === left) return;
+      context.globalAlpha = alpha;
+      context.fillStyle = fill;
+      context.fillRect(left, y, right - left, ROW - 1);
+      left = right;
+    };
     let at = tracks.ending(track, from);
     while (at < stop && tracks.begin[at] < to) {
       const x = (tracks.begin[at] - from) * scale;
@@ -81,23 +91,26 @@ class Painter {
         continue;
       }
       // All that begin in this pixel, but for a last one that is wide.
-      const left = Math.floor(x);
-      let next = tracks.from(track, from + (left + 1) * pixel, at + 1);
+      const here = Math.floor(x);
+      let next = tracks.from(track, from + (here + 1) * pixel, at + 1);
       if (next - 1 > at && (tracks.end[next - 1] - tracks.begin[next - 1]) * scale >= 1.5) next -= 1;
       const busy = (tracks.busy[next] - tracks.busy[at]) * scale;
       const waits = tracks.waits[next] > tracks.waits[at];
       const hit = search.active && search.upTo[next] > search.upTo[at];
-      context.globalAlpha = hit ? 1 : (search.active ? 0.3 : 1) * Math.min(1, 0.3 + 0.7 * busy);
-      context.fillStyle = hit ? this.hit : this.fills[events.kind[tracks.row[at]] * SHADES];
-      context.fillRect(left, y, 1, ROW - 1);
-      if (waits) {
-        context.globalAlpha = 1;
-        context.fillStyle = this.wait;
-        context.fillRect(left, y + ROW - 4, 1, 3);
+      const dark = hit ? 1 : (search.active ? 0.3 : 1) * (0.3 + 0.7 * Math.min(1, Math.round(busy * 16) / 16));
+      const colour = hit ? this.hit : this.fills[events.kind[tracks.row[at]] * SHADES];
+      if (here !== right || dark !== alpha || colour !== fill) {
+        flush();
+        [left, fill, alpha] = [here, colour, dark];
       }
+      right = here + 1;
+      if (waits) marks.push(here);
       at = next;
     }
+    flush();
     context.globalAlpha = 1;
+    context.fillStyle = this.wait;
+    for (const x of marks) context.fillRect(x, y + ROW - 4, 1, 3);
   }
 
   box(row, left, right, y, hit, searching) {
@@ -220,7 +233,8 @@ class Painter {
 
 // The whole trace in a strip: for each pixel how busy the busiest stream is, or thread where nothing ran on a GPU.
 function strip(events, width) {
-  const onGpu = events.kind.some((kind) => events.kinds[kind].gpu);
+  const gpu = Uint8Array.from(events.kinds, (kind) => (kind.gpu ? 1 : 0));
+  const onGpu = events.kind.some((kind) => gpu[kind]);
   const scale = width / events.span;
   const busiest = new Float64Array(width);
   for (let lane = 0; lane < events.lanes.length; lane++) {
@@ -228,7 +242,7 @@ function strip(events, width) {
     const busy = new Float64Array(width + 1);
     let done = 0; // what overlaps or lies inside another counts once
     for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++) {
-      if (onGpu && !events.kinds[events.kind[row]].gpu) continue;
+      if (onGpu && !gpu[events.kind[row]]) continue;
       const from = Math.max(events.begin[row], done), to = events.end[row];
       if (to <= from) continue;
       done = to;

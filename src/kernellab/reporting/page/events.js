@@ -29,6 +29,7 @@ class Events {
     this.detail = columns.detail;
     this.detailText = columns.details;
     this.detailLines = null;
+    this.chain();
   }
 
   text(row) {
@@ -79,18 +80,19 @@ class Events {
     return low;
   }
 
-  // What a call started: the rows whose starter it is, found once for all calls.
-  started(call) {
-    if (!this.startedFirst) {
-      this.startedFirst = new Int32Array(this.length).fill(-1);
-      this.startedNext = new Int32Array(this.length).fill(-1);
-      for (let row = this.length - 1; row >= 0; row--) {
-        const by = this.starter[row] - 1;
-        if (by < 0) continue;
-        this.startedNext[row] = this.startedFirst[by];
-        this.startedFirst[by] = row;
-      }
+  // For each call the first row it started, for that row the next one.
+  chain() {
+    this.startedFirst = new Int32Array(this.length).fill(-1);
+    this.startedNext = new Int32Array(this.length).fill(-1);
+    for (let row = this.length - 1; row >= 0; row--) {
+      const by = this.starter[row] - 1;
+      if (by < 0) continue;
+      this.startedNext[row] = this.startedFirst[by];
+      this.startedFirst[by] = row;
     }
+  }
+
+  started(call) {
     const found = [];
     for (let row = this.startedFirst[call]; row >= 0; row = this.startedNext[row]) found.push(row);
     return found;

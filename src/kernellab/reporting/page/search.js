@@ -11,18 +11,24 @@ class Search {
     if (!this.active) return;
     const named = new Uint8Array(events.names.length);
     for (let i = 0; i < named.length; i++) named[i] = events.lower[i].includes(wanted) ? 1 : 0;
-    const placed = tracks.row.length;
-    this.upTo = new Uint32Array(placed + 1); // hits before each place of the tracks
-    for (let at = 0; at < placed; at++) this.upTo[at + 1] = this.upTo[at] + named[events.name[tracks.row[at]]];
-    this.count = this.upTo[placed];
-    this.hits = new Uint32Array(this.count); // rows, by lane and then by time
-    this.laneStart = new Uint32Array(events.lanes.length + 1);
-    let at = 0;
-    for (let lane = 0; lane < events.lanes.length; lane++) {
-      for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++)
-        if (named[events.name[row]] && tracks.place[row] >= 0) this.hits[at++] = row;
-      this.laneStart[lane + 1] = at;
+    const { place } = tracks, { name } = events, lanes = events.lanes.length;
+    const hit = new Uint8Array(tracks.row.length); // by place
+    this.laneStart = new Uint32Array(lanes + 1);
+    let count = 0;
+    const hits = new Uint32Array(tracks.row.length);
+    for (let lane = 0; lane < lanes; lane++) {
+      for (let row = events.laneStart[lane], stop = events.laneStart[lane + 1]; row < stop; row++)
+        if (named[name[row]] && place[row] >= 0) {
+          hit[place[row]] = 1;
+          hits[count++] = row;
+        }
+      this.laneStart[lane + 1] = count;
     }
+    const upTo = new Uint32Array(hit.length + 1);
+    for (let at = 0, sum = 0; at < hit.length; at++) upTo[at + 1] = sum += hit[at];
+    this.count = count;
+    this.hits = hits.subarray(0, count); // rows, by lane and then by time
+    this.upTo = upTo; // hits before each place of the tracks
   }
 
   // The first hit of a lane that is not before a time and row.

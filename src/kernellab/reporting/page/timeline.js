@@ -25,7 +25,6 @@ class Timeline {
     this.tracks = new Tracks(this.events, this.shown);
     this.view.layOut(this.tracks);
     this.search = new Search(this.events, this.tracks, byId("search").value);
-    this.strip = null;
   }
 
   kinds() {
@@ -52,7 +51,6 @@ class Timeline {
     this.view.width = Math.max(room.clientWidth, 1);
     this.view.height = Math.max(room.clientHeight, 1);
     this.painter.resize(this.view.width, this.view.height);
-    this.strip = null;
     this.paint(); // at once: a canvas of another size is black until it is drawn on
   }
 
@@ -80,10 +78,10 @@ class Timeline {
   overview() {
     const canvas = byId("overview"), ratio = window.devicePixelRatio || 1;
     const width = canvas.clientWidth, height = canvas.clientHeight;
-    if (!this.strip) {
+    if (this.strip?.length !== width) {
       canvas.width = width * ratio;
       canvas.height = height * ratio;
-      this.strip = strip(this.events, Math.max(width, 1));
+      this.strip = strip(this.events, width);
     }
     const context = canvas.getContext("2d"), { painter, view } = this;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -41,35 +41,32 @@ class Tracks {
 
   // Rows by track: they are counted, then put where they belong, which keeps them sorted by time.
   sort(events) {
-    const rows = events.length, tracks = this.first[this.first.length - 1];
-    this.start = new Uint32Array(tracks + 1);
-    const trackOf = (lane, row) => this.first[lane] + this.depth[row];
-    const each = (act) => {
-      for (let lane = 0; lane + 1 < this.first.length; lane++)
-        for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++)
-          if (this.depth[row] !== HIDDEN) act(trackOf(lane, row), row);
-    };
-    each((track) => this.start[track + 1]++);
-    for (let track = 0; track < tracks; track++) this.start[track + 1] += this.start[track];
-    const next = this.start.slice(), placed = this.start[tracks];
-    this.row = new Uint32Array(placed);
-    this.place = new Int32Array(rows).fill(-1); // of a row
-    this.begin = new Float64Array(placed);
-    this.end = new Float64Array(placed);
-    each((track, row) => {
-      const at = next[track]++;
-      this.row[at] = row;
-      this.place[row] = at;
-      this.begin[at] = events.begin[row];
-      this.end[at] = this.drawnTo[row];
-    });
+    const { depth, first, drawnTo } = this;
+    const rows = events.length, lanes = events.lanes.length, tracks = first[lanes];
+    const start = new Uint32Array(tracks + 1);
+    for (let lane = 0; lane < lanes; lane++)
+      for (let row = events.laneStart[lane], stop = events.laneStart[lane + 1]; row < stop; row++)
+        if (depth[row] !== HIDDEN) start[first[lane] + depth[row] + 1]++;
+    for (let track = 0; track < tracks; track++) start[track + 1] += start[track];
+    const next = start.slice(), placed = start[tracks];
+    const rowAt = new Uint32Array(placed), place = new Int32Array(rows).fill(-1);
+    const begin = new Float64Array(placed), end = new Float64Array(placed);
+    for (let lane = 0; lane < lanes; lane++)
+      for (let row = events.laneStart[lane], stop = events.laneStart[lane + 1]; row < stop; row++) {
+        if (depth[row] === HIDDEN) continue;
+        const at = next[first[lane] + depth[row]]++;
+        rowAt[at] = row;
+        place[row] = at;
+        begin[at] = events.begin[row];
+        end[at] = drawnTo[row];
+      }
     // Sums up to each place: how busy a pixel is, and whether it holds a wait, are one subtraction.
-    this.busy = new Float64Array(placed + 1);
-    this.waits = new Uint32Array(placed + 1);
+    const busy = new Float64Array(placed + 1), waits = new Uint32Array(placed + 1);
     for (let at = 0; at < placed; at++) {
-      this.busy[at + 1] = this.busy[at] + this.end[at] - this.begin[at];
-      this.waits[at + 1] = this.waits[at] + events.waits[this.row[at]];
+      busy[at + 1] = busy[at] + end[at] - begin[at];
+      waits[at + 1] = waits[at] + events.waits[rowAt[at]];
     }
+    Object.assign(this, { start, row: rowAt, place, begin, end, busy, waits });
   }
 
   // The first place of a track, from `low` on, whose event begins at a time or later.
