@@ -45,6 +45,22 @@ def test_equal_stacks_are_one():
     assert sum(collapsed(trace, by="cpu").values()) == 200
 
 
+def test_numbered_steps_are_one_frame_and_layers_are_not():
+    rows = []
+    for at in range(4):
+        rows += [
+            (MAIN, Kind.RANGE, f"ProfilerStep#{at}", 100 * at, 90),
+            (MAIN, Kind.RANGE, f"step_{at} (active)", 100 * at + 10, 70),
+            (MAIN, Kind.RANGE, f"layer_{at % 2}", 100 * at + 20, 50),
+        ]
+    assert collapsed(built(*rows), by="cpu") == {
+        ("ProfilerStep#*",): 80,
+        ("ProfilerStep#*", "step_* (active)"): 80,
+        ("ProfilerStep#*", "step_* (active)", "layer_0"): 100,
+        ("ProfilerStep#*", "step_* (active)", "layer_1"): 100,
+    }
+
+
 def test_several_threads_are_told_apart_and_one_is_not_named():
     trace = built(*STEP, (OTHER, Kind.CALL, "cudaLaunchKernel", 300, 5, 9), (STREAM, Kind.KERNEL, "add", 900, 7, 9))
     assert collapsed(trace)[("autograd", "add")] == 7

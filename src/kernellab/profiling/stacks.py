@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Trace
 DEEPEST = 256  # frames; what lies deeper counts for the frame at this depth
 UNKNOWN = "(the call that started it was not recorded)"
 
+_STEP = re.compile(r"^(step[_ #-]?|ProfilerStep#)\d+\b")
 _ON_THREADS = (Kind.OTHER, Kind.OPERATOR, Kind.RANGE, Kind.MODULE, Kind.PYTHON, Kind.CALL)
 
 
@@ -19,7 +21,8 @@ def collapsed(trace: Trace, by: Literal["gpu", "cpu"] = "gpu") -> dict[tuple[str
 
     By "cpu": what a frame took less what the frames inside it took. By "gpu": what each kernel, copy and fill took,
     under the stack of the call that started it; the calls of CUDA's runtime themselves are left out, for they say
-    nothing that the kernel does not. Where several threads have stacks, the thread comes first.
+    nothing that the kernel does not. Where several threads have stacks, the thread comes first. Ranges that number the
+    steps of a program are one frame: what steps have in common is the question here.
     """
     stacks = _Stacks(trace, calls=by == "cpu")
     spent: dict[int, int] = {}
@@ -52,7 +55,10 @@ class _Stacks:
     """The distinct stacks of a trace, each a number: a frame, and the number of the stack it was called from."""
 
     def __init__(self, trace: Trace, *, calls: bool) -> None:
-        self._names = [*trace.names, UNKNOWN, *_threads(trace)]
+        names = [_STEP.sub(r"\1*", name) for name in trace.names]
+        self._names = [*names, UNKNOWN, *_threads(trace)]
+        same = {name: number for number, name in reversed(list(enumerate(names)))}
+        self._same = [same[name] for name in names]
         self._outer, self._frame, self._depth = [NONE], [NONE], [0]  # the first is the empty stack
         self._known: dict[tuple[int, int], int] = {}
         self.unknown = self.inside(0, len(trace.names))
@@ -61,7 +67,8 @@ class _Stacks:
         self.of: list[int] = []  # of each row
         left_out = set() if calls else {int(Kind.CALL)}
         columns = (trace.parent, trace.lane, trace.kind, trace.name)
-        for around, lane, kind, name in zip(*(column.tolist() for column in columns), strict=True):
+        for around, lane, kind, called in zip(*(column.tolist() for column in columns), strict=True):
+            name = self._same[called]
             outer = roots[lane] if around == NONE else self.of[around]
             self.of.append(outer if kind in left_out else self.inside(outer, name))
 
