@@ -6,8 +6,10 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from playwright.sync_api import Browser, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = "no Chromium was found: `make chromium` installs it"
@@ -20,6 +22,9 @@ def chromium() -> str | None:
 @contextlib.contextmanager
 def opened() -> Iterator[Browser]:
     """Chromium's own sandbox cannot be used by root, as whom tests often run; all it opens here are our own pages."""
+    # Here, so that tests of other things are found where this is not installed.
+    from playwright.sync_api import sync_playwright
+
     found = chromium()
     if found is None:
         raise FileNotFoundError(MISSING)
