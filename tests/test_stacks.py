@@ -68,6 +68,15 @@ def test_several_threads_are_told_apart_and_one_is_not_named():
     assert collapsed(trace, by="cpu")[("autograd", "cudaLaunchKernel")] == 5
 
 
+def test_a_process_is_named_where_there_are_several_and_a_profilers_own_lane_is_none():
+    profilers = (Lane("profiler", "overhead"), Kind.OTHER, "buffer", 0, 5)
+    other = (OTHER, Kind.OPERATOR, "aten::mul", 0, 5)
+    assert ("main", "train.py(3): step") in collapsed(built(*STEP, other, profilers), by="cpu")
+    assert ("train.py(3): step",) in collapsed(built(*STEP, profilers), by="cpu")
+    ranked = (Lane("2", "main"), Kind.OPERATOR, "aten::mul", 0, 5)
+    assert collapsed(built(*STEP, ranked), by="cpu")[("2, main", "aten::mul")] == 5
+
+
 def test_a_kernel_nobody_is_known_to_have_started_is_not_lost():
     trace = built((STREAM, Kind.KERNEL, "lonely", 0, 11, 5))
     assert collapsed(trace) == {(UNKNOWN, "lonely"): 11}

@@ -93,7 +93,8 @@ class _Stacks:
 
 def _threads(trace: Trace) -> list[str]:
     """What each lane is called as the outermost frame; none where there is one thread, which goes without saying."""
-    used = {trace.lanes[at] for at in np.unique(trace.lane).tolist() if not trace.lanes[at].on_gpu}
+    known = trace.lane[trace.kind != Kind.OTHER]  # a profiler's own lanes are no threads of the program
+    used = {trace.lanes[at] for at in np.unique(known).tolist() if not trace.lanes[at].on_gpu}
     if len(used) < 2:
         return []
     one = len({lane.process for lane in used}) == 1
