@@ -146,12 +146,12 @@ def test_a_click_tells_what_is_known_of_an_event(look, plain):
     seen = look(plain)
     seen.click(16.5, STREAM_Y)
     told = seen.text("#details")
-    for part in ("gemm", "kernel", "3 ms", "15.000000 ms", "stream 7 · GPU 0", "[64, 1, 1]", "cudaLaunchKernel"):
-        assert part in told, part
+    for known in ("gemm", "kernel", "3 ms", "15.000000 ms", "stream 7 · GPU 0", "[64, 1, 1]", "cudaLaunchKernel"):
+        assert known in told, known
     seen.click(12, THREAD_Y + ROW)
     told = seen.text("#details")
-    for part in ("aten::mm", "[[128, 64], [64, 32]]", "step 1", "3 ms in 1 started inside"):
-        assert part in told, part
+    for known in ("aten::mm", "[[128, 64], [64, 32]]", "step 1", "3 ms in 1 started inside"):
+        assert known in told, known
     seen.press("Escape")
     assert not seen.page.is_visible("#details")
 
@@ -239,8 +239,6 @@ def test_search_counts_highlights_and_goes_through_what_it_finds(look, plain):
     assert seen.text("#found") == "10 of 10"  # before the first comes the last
     seen.page.click("#next")
     assert seen.text("#found") == "1 of 10"
-    seen.page.fill("#search", "step")
-    assert seen.text("#found") == "10 found"
     seen.page.fill("#search", "no such thing")
     assert seen.text("#found") == "0 found"
 
