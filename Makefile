@@ -1,13 +1,14 @@
 # make run    set up and run the main job on GeLU, softmax and square
 # make test   set up and run every check there is
 # make venv   set up alone
+# make chromium   a browser for the tests of pages, where there is none
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test venv lint bare
+.PHONY: run test venv lint bare chromium
 .DEFAULT_GOAL := run
 
 venv: $(READY)
@@ -29,10 +30,18 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: lint chromium
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2 --dist loadgroup
 	$(BIN)/pytest -m "clocked and not gpu"
 	$(MAKE) --no-print-directory bare
+
+# Pages and pictures are tested in a real browser. Only the system's package brings the libraries one needs.
+chromium:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	  command -v $$name >/dev/null && exit 0; done; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq chromium >/dev/null; \
+	  else echo "the tests of pages need Chromium: install your system's package of it"; exit 1; fi
 
 # Users have no CUDA toolkit: the tests marked `bare` pass again with every trace of one hidden.
 bare: $(READY)
