@@ -1,0 +1,205 @@
+"""A trace looked at: its nests, the GPU's rows with whoever started them, and its steps. Every question starts here."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernellab.profiling.nest import Mask, Nest, picked, sums
+from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Rows, Trace
+
+# The program's own steps before the profiler's: a profiler's step ends where `prof.step()` happens to stand.
+_STEPS = (re.compile(r"^step[_ #-]?\d+\b"), re.compile(r"^ProfilerStep#\d+"))
+_BACKWARD = "autograd::engine::evaluate_function"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps from begin to begin, so that what lies between two ranges (a loader) is of the first.
+
+    `end` of the last is its range's, or when its work on the GPU is over. `marked`: there were ranges to go by.
+    """
+
+    begin: Column
+    end: Column
+    marked: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.begin)
+
+    @property
+    def first_ns(self) -> int:
+        return int(self.begin[0])
+
+    @property
+    def last_ns(self) -> int:
+        return int(self.end[-1])
+
+    @property
+    def span_ns(self) -> int:
+        return max(self.last_ns - self.first_ns, 1)
+
+
+class View:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def named(self, pattern: str | re.Pattern[str]) -> Mask:
+        """Which names a pattern fits, to be indexed by a column of names."""
+        return np.array([bool(re.search(pattern, name)) for name in self.trace.names], dtype=np.bool_)
+
+    def name_of(self, row: int) -> str:
+        return self.trace.text(row)
+
+    # Threads
+
+    @functools.cached_property
+    def operators(self) -> Nest:
+        return Nest(self.trace, self.trace.rows(Kind.OPERATOR))
+
+    @functools.cached_property
+    def modules(self) -> Nest:
+        return Nest(self.trace, self.trace.rows(Kind.MODULE))
+
+    @functools.cached_property
+    def ranges(self) -> Nest:
+        nest = Nest(self.trace, self.trace.rows(Kind.RANGE))
+        nest.adopt(self.main)
+        return nest
+
+    @functools.cached_property
+    def pythons(self) -> Nest:
+        """Calls of Python functions and of modules, which are such calls."""
+        return Nest(self.trace, self.trace.rows(Kind.PYTHON, Kind.MODULE))
+
+    @functools.cached_property
+    def main(self) -> int:
+        """The lane of the thread that runs the program: the one with most ranges, else Python, else operators."""
+        for kinds in ((Kind.RANGE,), (Kind.PYTHON, Kind.MODULE), (Kind.OPERATOR,), (Kind.CALL,)):
+            rows = self.trace.rows(*kinds)
+            if len(rows):
+                return int(np.bincount(self.trace.lane[rows]).argmax())
+        return 0
+
+    # The GPU
+
+    @functools.cached_property
+    def gpu(self) -> Rows:
+        """What took a GPU's time, in the order it began."""
+        rows = self.trace.rows(*ON_GPU)
+        return rows[np.argsort(self.trace.begin[rows], kind="stable")]
+
+    @functools.cached_property
+    def gpu_ns(self) -> Column:
+        return self.trace.duration[self.gpu]
+
+    @functools.cached_property
+    def calls(self) -> Rows:
+        """The call that started each of `gpu`."""
+        return self.trace.starter[self.gpu]
+
+    @functools.cached_property
+    def gpu_operators(self) -> Rows:
+        """The innermost operator that started each of `gpu`, as a position in `operators`."""
+        return self.at_calls(self.operators)
+
+    @functools.cached_property
+    def gpu_ranges(self) -> Rows:
+        found = self.at_calls(self.ranges)
+        bare = np.flatnonzero((found < 0) & (self.calls >= 0))
+        lane = np.full(len(bare), self.main, dtype=np.int64)
+        found[bare] = self.ranges.around(lane, self.trace.begin[self.calls[bare]])
+        return found
+
+    @functools.cached_property
+    def gpu_modules(self) -> Rows:
+        """The innermost module each of `gpu` ran for; backward's work is of the module whose forward it undoes."""
+        found = self.at_calls(self.modules)
+        bare = np.flatnonzero(found < 0)
+        home = picked(self.forward, self.gpu_operators[bare])
+        known = home >= 0
+        rows = self.operators.rows[home[known]]
+        found[bare[known]] = self.modules.around(self.trace.lane[rows], self.trace.begin[rows])
+        return found
+
+    def at_calls(self, nest: Nest) -> Rows:
+        """What of a nest was around the call that started each of `gpu`."""
+        found = np.full(len(self.gpu), NONE, dtype=np.int64)
+        known = np.flatnonzero(self.calls >= 0)
+        rows = self.calls[known]
+        found[known] = nest.around(self.trace.lane[rows], self.trace.begin[rows])
+        return found
+
+    # Forward and backward
+
+    @functools.cached_property
+    def in_backward(self) -> Rows:
+        """The node of autograd each of `operators` lies in, as a position; NONE in forward."""
+        return self.operators.nearest(self.named("^" + _BACKWARD)[self.operators.name])
+
+    @functools.cached_property
+    def forward(self) -> Rows:
+        """The forward operator each of `operators` in backward belongs to, by autograd's sequence numbers.
+
+        A number is shown by all operators until one uses it up, so that the last to show it made the node.
+        """
+        found = np.full(len(self.operators), NONE, dtype=np.int64)
+        sequence = self.trace.sequence[self.operators.rows]
+        backward = self.in_backward >= 0
+        makers = np.flatnonzero(~backward & (sequence > 0))
+        if not len(makers) or not backward.any():
+            return found
+        order = np.lexsort((self.operators.begin[makers], sequence[makers]))
+        makers, numbers = makers[order], sequence[makers[order]]
+        wanted = np.flatnonzero(backward)
+        number = sequence[self.in_backward[wanted]]
+        at = np.searchsorted(numbers, number, side="right") - 1
+        same = (at >= 0) & (number > 0) & (numbers[at.clip(min=0)] == number)
+        found[wanted[same]] = makers[at[same]]
+        return found
+
+    # Steps
+
+    @functools.cached_property
+    def steps(self) -> Steps:
+        ranges = self.ranges
+        for pattern in _STEPS:
+            found = np.flatnonzero(self.named(pattern)[ranges.name] & (ranges.lane == self.main))
+            if len(found):
+                return self._steps(ranges.begin[found], int(ranges.end[found[-1]]), marked=True)
+        found = np.flatnonzero(self.named(r"^Optimizer\.step#")[ranges.name] & (ranges.lane == self.main))
+        if len(found) > 2:
+            return self._steps(ranges.end[found[:-1]], int(ranges.end[found[-1]]), marked=True)
+        busy = self.gpu if len(self.gpu) else self.operators.rows
+        first = 0
+        if len(busy):
+            calls = self.calls[self.calls >= 0] if len(self.gpu) else busy
+            first = min(int(self.trace.begin[busy].min()), *self.trace.begin[calls].tolist()[:1])
+        last = int(self.trace.end[busy].max()) if len(busy) else self.trace.span_ns
+        return Steps(np.array([first]), np.array([max(last, first)]), marked=False)
+
+    def _steps(self, begin: Column, end_ns: int, *, marked: bool) -> Steps:
+        called = picked(self.trace.begin, self.calls)
+        mine = (called >= begin[0]) & (called < end_ns)
+        last = max(end_ns, int(self.trace.end[self.gpu[mine]].max(initial=0)))
+        return Steps(begin, np.append(begin[1:], last), marked)
+
+    @functools.cached_property
+    def gpu_in_steps(self) -> Mask:
+        """Which of `gpu` the steps started."""
+        called = picked(self.trace.begin, self.calls)
+        asked = np.where(called >= 0, called, self.trace.begin[self.gpu])
+        return (asked >= self.steps.first_ns) & (asked < self.steps.last_ns)
+
+    def cpu_rows_between(self, begin: Column, end: Column) -> Column:
+        """How many rows threads began in each stretch: the profiler's work grows with them."""
+        on_gpu = np.array([lane.on_gpu for lane in self.trace.lanes], dtype=np.bool_)
+        starts = np.sort(self.trace.begin[~on_gpu[self.trace.lane]]) if len(on_gpu) else self.trace.begin
+        return np.searchsorted(starts, end) - np.searchsorted(starts, begin)
+
+    def by_name(self, names: Column, values: Column) -> Column:
+        return sums(names, values, len(self.trace.names))
