@@ -135,15 +135,24 @@ class Nest:
             if not len(level):
                 continue
             above = np.where(self.parent[level] >= 0, number[self.parent[level]], NONE)
-            pairs, which = np.unique(np.stack([above, labels[level]]), axis=1, return_inverse=True)
-            number[level] = len(known) + which.reshape(-1)
-            known += [(*(known[up] if up >= 0 else ()), int(label)) for up, label in pairs.T.tolist()]
+            pairs, which = distinct(above, labels[level])
+            number[level] = len(known) + which
+            known += [(*(known[up] if up >= 0 else ()), label) for up, label in pairs]
         return number, known
 
 
 def sums(keys: Column, values: Column, size: int) -> Column:
     """The values added up by key. Exact: nanoseconds of a day fit a double's 53 bits."""
     return np.bincount(keys, weights=values, minlength=size).astype(np.int64)
+
+
+def distinct(*keys: Column) -> tuple[list[tuple[int, ...]], Column]:
+    """The different combinations of keys, and which of them each row has. Keys are NONE or more."""
+    whole = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        whole = whole * (int(key.max(initial=0)) + 2) + key + 1
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    return list(zip(*(key[first].tolist() for key in keys), strict=True)), which.reshape(-1).astype(np.int64)
 
 
 def picked(values: Column, at: Rows, otherwise: int = NONE) -> Column:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from kernellab import kernelnames
-from kernellab.profiling.nest import Nest, picked, sums
+from kernellab.profiling.nest import Nest, distinct, picked, sums
 from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Kind
 
 _SHAPES_SHOWN = 8
+_LAUNCH = ("grid", "block", "registers", "shared_bytes")  # as a kernel's longest run had them
 _NOT_STARTED = "(no operator)"
 
 
@@ -82,24 +83,24 @@ def _shapes(view: View, own_gpu: Column) -> dict[int, list[dict[str, Any]]]:
     spent = np.where(own_gpu.any(), own_gpu, nest.self_time())
     kernels: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
     at = view.gpu_operators
-    for (op, shape, kernel), count, _ in _grouped(
+    for (op, given, kernel), count, _ in _grouped(
         view, picked(nest.name, at), picked(detail, at), view.trace.name[view.gpu]
     ):
         if op >= 0:
-            kernels[op, shape][view.trace.names[kernel]] = count
-    pairs, which = np.unique(np.stack([nest.name, detail]), axis=1, return_inverse=True)
-    counts, times = np.bincount(which.reshape(-1)), sums(which.reshape(-1), spent, pairs.shape[1])
+            kernels[op, given][view.trace.names[kernel]] = count
+    pairs, which = distinct(nest.name, detail)
+    counts, times = np.bincount(which), sums(which, spent, len(pairs))
     found: dict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
-    for (op, shape), count, took in zip(pairs.T.tolist(), counts.tolist(), times.tolist(), strict=True):
-        given = view.trace.details[shape].get("shapes")
-        if not given:
+    for (op, shape), count, took in zip(pairs, counts.tolist(), times.tolist(), strict=True):
+        shapes = view.trace.details[shape].get("shapes")
+        if not shapes:
             continue
         # Details differ by more than shapes: values, strides.
-        row = found[op].setdefault(str(given), {"shapes": given, "count": 0, "time_us": 0.0, "kernels": {}})
+        row = found[op].setdefault(str(shapes), {"shapes": shapes, "count": 0, "time_us": 0.0, "kernels": {}})
         row["count"] += count
         row["time_us"] = round(row["time_us"] + took / 1e3, 3)
-        for kernel, number in kernels[op, shape].items():
-            row["kernels"][kernel] = row["kernels"].get(kernel, 0) + number
+        for text, number in kernels[op, shape].items():
+            row["kernels"][text] = row["kernels"].get(text, 0) + number
     return {op: sorted(rows.values(), key=lambda r: -r["time_us"])[:_SHAPES_SHOWN] for op, rows in found.items()}
 
 
@@ -108,14 +109,15 @@ def kernels(view: View) -> list[dict[str, Any]]:
     trace, total = view.trace, max(int(view.gpu_ns.sum()), 1)
     starters: dict[int, list[dict[str, Any]]] = defaultdict(list)
     operator = picked(view.operators.name, view.gpu_operators)
-    for (kernel, op), count, spent in _grouped(view, trace.name[view.gpu], operator):
-        name = trace.names[op] if op >= 0 else _NOT_STARTED
-        starters[kernel].append({"name": name, "count": count, "gpu_us": _us(spent)})
+    for (kernel, op), count, took in _grouped(view, trace.name[view.gpu], operator):
+        starters[kernel].append(
+            {"name": trace.names[op] if op >= 0 else _NOT_STARTED, "count": count, "gpu_us": _us(took)}
+        )
     rows = []
-    for name, text in enumerate(trace.names):
-        if name not in starters:
-            continue
-        mine = view.gpu[trace.name[view.gpu] == name] if len(starters) <= 64 else view.gpu[:0]
+    longest = view.gpu[np.argsort(-view.gpu_ns, kind="stable")]
+    _, first = np.unique(trace.name[longest], return_index=True)
+    for row in longest[first].tolist():
+        name, text = int(trace.name[row]), trace.text(row)
         family = kernelnames.family(text)
         spent = sum(one["gpu_us"] for one in starters[name])
         count = sum(one["count"] for one in starters[name])
@@ -129,18 +131,10 @@ def kernels(view: View) -> list[dict[str, Any]]:
                 "mean_us": round(spent / count, 3),
                 "share": round(spent * 1e3 / total, 4),
                 "operators": sorted(starters[name], key=lambda one: -one["gpu_us"]),
-                **_launch(view, mine),
+                **{key: value for key, value in trace.more(row).items() if key in _LAUNCH},
             }
         )
     return sorted(rows, key=lambda row: -row["gpu_us"])
-
-
-def _launch(view: View, rows: Column) -> dict[str, Any]:
-    """Grid, block and registers of a kernel's longest run."""
-    if not len(rows):
-        return {}
-    more = view.trace.more(int(rows[view.trace.duration[rows].argmax()]))
-    return {key: more[key] for key in ("grid", "block", "registers", "shared_bytes") if key in more}
 
 
 def modules(view: View) -> list[dict[str, Any]]:
@@ -195,10 +189,8 @@ def _grouped(view: View, *keys: Column) -> Sequence[tuple[tuple[int, ...], int, 
     """The GPU's rows by equal keys: each with how many and how long."""
     if not len(view.gpu):
         return []
-    distinct, which = np.unique(np.stack(keys), axis=1, return_inverse=True)
-    counts = np.bincount(which.reshape(-1)).tolist()
-    times = sums(which.reshape(-1), view.gpu_ns, distinct.shape[1]).tolist()
-    return [(tuple(key), count, time) for key, count, time in zip(distinct.T.tolist(), counts, times, strict=True)]
+    found, which = distinct(*keys)
+    return list(zip(found, np.bincount(which).tolist(), sums(which, view.gpu_ns, len(found)).tolist(), strict=True))
 
 
 def _us(ns: float) -> float:
