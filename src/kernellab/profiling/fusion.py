@@ -75,36 +75,37 @@ class Chain:
 
 
 def chains(view: View, places: Places, gbps: float | None = None) -> list[Chain]:
-    """The dearest first, by GPU time that fusing them would save. `gbps`: the memory's bandwidth, where known: bytes a nanosecond."""
+    """The dearest first, by GPU time that fusing them would save.
+
+    `gbps` is the memory's bandwidth where known; a GB/s is a byte a nanosecond.
+    """
     at, move = _candidates(view)
     if not len(at):
         return []
     known = _moves(view, at)
     runs = _runs(view, at, move, known)
+    if not runs:
+        return []
     rate = gbps or _bandwidth(view, at, move, known)
     floor = float(view.gpu_ns[at].min())
     groups: dict[tuple[Any, ...], list[Rows]] = defaultdict(list)
     kinds: dict[tuple[int, ...], int] = {}
-    for run in runs:
+    for run, place in zip(runs, _places(view, places, at[[run[0] for run in runs]]), strict=True):
         same = kinds.setdefault(tuple(move[run].tolist()), len(kinds))
-        groups[same, place_of(view, places, int(at[run[0]]))].append(run)
+        groups[same, place].append(run)
     found = []
     for (_, place), members in groups.items():
         found.append(_chain(view, place, members, at, [known[n] for n in move[members[0]].tolist()], rate, floor))
     return sorted(found, key=lambda one: -one.gain_ns * len(one.at))
 
 
-def place_of(view: View, places: Places, position: int) -> Place:
-    """The user's code that a row of the GPU ran for: of its forward, where it is of a backward."""
-    operator = int(view.gpu_operators[position])
-    home = int(view.forward[operator]) if operator >= 0 else -1
-    operator = home if home >= 0 else operator
-    row = int(view.operators.rows[operator]) if operator >= 0 else int(view.calls[position])
-    if row < 0:
-        return places.at([-1])[0]
-    around = places.around(view.trace.lane[[row]], view.trace.begin[[row]])
-    frame = int(places.own[around[0]]) if around[0] >= 0 else -1
-    return places.at([frame])[0]
+def _places(view: View, places: Places, at: Rows) -> list[Place]:
+    """The user's line that rows of the GPU ran for: of their forward, where they are of a backward."""
+    operator = view.gpu_operators[at]
+    home = picked(view.forward, operator)
+    rows = np.where(home >= 0, picked(view.operators.rows, home), picked(view.operators.rows, operator))
+    around = places.around(picked(view.trace.lane, rows, 0), picked(view.trace.begin, rows))
+    return places.at(around.tolist())
 
 
 def _candidates(view: View) -> tuple[Rows, Rows]:

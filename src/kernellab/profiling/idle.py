@@ -17,7 +17,7 @@ _GAPS_SHOWN = 20
 _BUCKETS = 120
 _STRETCH = 8  # kernels in a row that the GPU waited for, to be called a stretch
 _AHEAD_NS = 20_000  # a kernel asked for so long before it ran was not waited for
-_LOADERS = r"utils/data/dataloader\.py\(\d+\): (__next__|_next_data)|enumerate\(DataLoader\)"
+LOADERS = r"utils/data/dataloader\.py\(\d+\): (__next__|_next_data)|enumerate\(DataLoader\)"
 CAUSES = {
     "wait": "the CPU had waited for the GPU, and asked for more only after",
     "loader": "the CPU was fetching data",
@@ -116,7 +116,7 @@ class Idle:
 
     @functools.cached_property
     def _in_loader(self) -> Rows:
-        return self.places.nest.nearest(self.view.named(_LOADERS)[self.places.nest.name])
+        return self.places.nest.nearest(self.view.named(LOADERS)[self.places.nest.name])
 
     @functools.cached_property
     def launches_in(self) -> Column:

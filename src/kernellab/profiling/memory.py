@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling.nest import picked, sums
+from kernellab.profiling.nest import Mask, picked, sums
 from kernellab.profiling.places import Places
 from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Rows
@@ -68,14 +68,14 @@ def _category(view: View, rows: Rows) -> Column:
     bare = np.flatnonzero(found < 0)
     found[bare] = ranges.around(np.full(len(bare), view.main, dtype=np.int64), at[bare])
 
-    def within(pattern: str) -> Column:
-        return picked(ranges.nearest(view.named(pattern)[ranges.name]), found) >= 0
+    def within(pattern: str) -> Mask:
+        return np.asarray(picked(ranges.nearest(view.named(pattern)[ranges.name]), found) >= 0)
 
     backward = picked(view.in_backward, view.operators.around(lane, at)) >= 0
     module = view.modules.around(lane, at) >= 0
     forward = within("(?i)forward") | module
     tests = [within(_OPTIMIZER), backward, within(_PARAMETERS), within(_INPUTS), forward]
-    return np.select(tests, list(range(len(tests))), len(tests)).astype(np.int64)
+    return np.asarray(np.select(tests, list(range(len(tests))), len(tests)), dtype=np.int64)
 
 
 def _by(category: Column, names: list[str], sizes: Column, peak: int) -> list[dict[str, Any]]:

@@ -92,8 +92,19 @@ class Places:
     def at(self, positions: Iterable[int]) -> list[Place]:
         return [self._place(position) if position >= 0 else NOWHERE for position in positions]
 
+    def calls(self, positions: Iterable[int]) -> list[Place]:
+        """Where each of these calls was made, themselves the user's code or not."""
+        found = []
+        for position in positions:
+            above = int(self.nest.parent[position])
+            frame = int(self.own[above]) if above >= 0 else NONE
+            found.append(self._placed(position, frame, position if frame == above else int(self.made[position])))
+        return found
+
     def _place(self, position: int) -> Place:
-        frame, call = int(self.own[position]), int(self.made[position])
+        return self._placed(position, int(self.own[position]), int(self.made[position]))
+
+    def _placed(self, position: int, frame: int, call: int) -> Place:
         if frame < 0:
             return Place(None, None, None, source.called(self._text(position)))
         before, after = self._beside(call) if call >= 0 else ([], [])

@@ -1,0 +1,234 @@
+"""What makes a step slow: each cause with the line at fault, and what a step gains without it, by replay."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernellab.profiling import waits as waiting
+from kernellab.profiling.fusion import Chain
+from kernellab.profiling.idle import LOADERS, Idle
+from kernellab.profiling.nest import picked
+from kernellab.profiling.places import NOWHERE, Place, Places
+from kernellab.profiling.replay import Interval, Otherwise, Replay, merged
+from kernellab.profiling.view import View
+from kernellab.profiling.waits import Site, Waits
+from kernellab.traces.trace import Column, Rows
+
+_SITES = 12
+_HOST_CALLS = 4000
+_HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
+# A call that launches less than this share of a step's kernels is there for its wait: print, item, cpu.
+_FEW_LAUNCHES = 0.1
+_NOT_HOST = (
+    r"torch/(autograd/profiler|profiler/|_ops|_dynamo|optim/)|kernellab/|__exit__|^<built-in method __(enter|exit)__"
+)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`kind`: wait, copy, loader, host, fusion, launch. `gain_ns` is of a step."""
+
+    kind: str
+    place: Place
+    gain_ns: float
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the causes are found in."""
+
+    view: View
+    places: Places
+    waits: Waits
+    idle: Idle
+    chains: Sequence[Chain]
+    replay: Replay
+
+    @property
+    def steps(self) -> int:
+        return self.view.steps.count
+
+
+def found(looked: Looked) -> list[Cause]:
+    """In no order."""
+    return [*_waits(looked), *_host(looked), *_fusion(looked), *_launch(looked)]
+
+
+def _waits(looked: Looked) -> Iterator[Cause]:
+    idle, rows = looked.idle.after_wait_ns, looked.waits.rows
+    launches = max(int(looked.view.gpu_in_steps.sum()) / looked.steps, 1.0)
+    for site in looked.waits.sites[:_SITES]:
+        inside = looked.idle.launches_in[site.python] if len(site.python) else np.zeros(1)
+        small = float(inside.mean()) <= max(_FEW_LAUNCHES * launches, 1.0)
+        otherwise = Otherwise(unblocked=frozenset(site.rows.tolist()))
+        if not site.to_gpu and small:
+            otherwise = Otherwise(gone=_stretches(looked, site))
+        yield Cause(
+            "copy" if site.copies and waiting.count(site) and _is_copy(looked, site) else "wait",
+            site.place,
+            looked.replay.gain_ns(otherwise),
+            {
+                "count": waiting.count(site),
+                "per_step": waiting.count(site) / looked.steps,
+                "wait_us": site.wait_ns / looked.steps / 1e3,
+                "idle_us": int(idle[np.isin(rows, site.rows)].sum()) / looked.steps / 1e3,
+                "to_gpu": site.to_gpu,
+                "cuda": list(site.calls),
+            },
+        )
+
+
+def _is_copy(looked: Looked, site: Site) -> bool:
+    """Whether a site's time is a tensor's copying, not the waiting for a number."""
+    view = looked.view
+    started = np.flatnonzero(np.isin(view.calls, site.rows))
+    sizes = [int(view.trace.more(int(row)).get("bytes", 0)) for row in view.gpu[started[:64]]]
+    return bool(sizes) and max(sizes) > 64
+
+
+def _stretches(looked: Looked, site: Site) -> list[Interval]:
+    """The CPU's time that goes with a wait: the call of the user's line, else the operator, else the wait."""
+    nest = looked.places.nest
+    if len(site.python):
+        return merged(list(zip(nest.begin[site.python].tolist(), nest.end[site.python].tolist(), strict=True)))
+    trace, operators = looked.view.trace, looked.view.operators
+    at = operators.around(trace.lane[site.rows], trace.begin[site.rows])
+    outer = picked(operators.outermost(), at)
+    begin = np.where(outer >= 0, picked(operators.begin, outer), trace.begin[site.rows])
+    end = np.where(outer >= 0, picked(operators.end, outer), trace.end[site.rows])
+    return merged(list(zip(begin.tolist(), end.tolist(), strict=True)))
+
+
+def _host(looked: Looked) -> Iterator[Cause]:
+    """Calls of the user's code that ask nothing of the GPU, and loaders."""
+    nest = looked.places.nest
+    quiet = _quiet_calls(looked)
+    groups: dict[Place, list[int]] = defaultdict(list)
+    for position, place in zip(quiet.tolist(), looked.places.calls(quiet.tolist()), strict=True):
+        groups[place].append(position)
+    loader = looked.view.named(LOADERS)[nest.name]
+    dearest = sorted(groups.items(), key=lambda one: -int(nest.duration[one[1]].sum()))[:_SITES]
+    for place, positions in dearest:
+        gone = merged([(int(nest.begin[p]), int(nest.end[p])) for p in positions])
+        yield Cause(
+            "loader" if loader[positions].any() else "host",
+            place,
+            looked.replay.gain_ns(Otherwise(gone=gone)),
+            {
+                "count": len(positions),
+                "per_step": len(positions) / looked.steps,
+                "cpu_us": sum(end - begin for begin, end in gone) / looked.steps / 1e3,
+            },
+        )
+
+
+def _quiet_calls(looked: Looked) -> Rows:
+    view, places, nest = looked.view, looked.places, looked.places.nest
+    if not len(nest):
+        return np.zeros(0, dtype=np.int64)
+    asked = looked.idle.launches_in + nest.totals(_moments(looked, looked.waits.rows))
+    above = nest.parent
+    users = (above >= 0) & (picked(places.own, above) == above) & (picked(asked, above, 0) > 0)
+    loader = view.named(LOADERS)[nest.name]
+    outermost = loader & (picked(nest.nearest(loader), above) < 0)
+    fits = (users & ~view.named(_NOT_HOST)[nest.name] & ~loader) | outermost
+    fits &= (asked == 0) & (nest.lane == view.main)
+    fits &= (nest.begin >= view.steps.first_ns) & (nest.begin < view.steps.last_ns)
+    fits &= nest.duration >= _HOST_SHARE * view.steps.span_ns / looked.steps
+    positions = np.flatnonzero(fits)
+    return np.sort(positions[np.argsort(-nest.duration[positions], kind="stable")[:_HOST_CALLS]])
+
+
+def _moments(looked: Looked, rows: Rows) -> Column:
+    """How many of these rows each Python call is the innermost around."""
+    trace, nest = looked.view.trace, looked.places.nest
+    at = looked.places.around(trace.lane[rows], trace.begin[rows])
+    return np.bincount(at[at >= 0], minlength=len(nest)).astype(np.int64)
+
+
+def _fusion(looked: Looked) -> Iterator[Cause]:
+    """Chains of one function together, its backward's with its forward's."""
+    groups: dict[tuple[str | None, str | None], list[Chain]] = defaultdict(list)
+    for chain in looked.chains:
+        groups[chain.place.file, chain.place.function].append(chain)
+    dearest = sorted(groups.values(), key=lambda chains: -sum(len(c.at) * len(c.kernels) for c in chains))[:_SITES]
+    for chains in dearest:
+        gone: list[Interval] = []
+        takes: dict[int, int] = {}
+        for chain in chains:
+            for at in chain.at:
+                gone += _between(looked.view, at)
+                rows = looked.view.gpu[at].tolist()
+                takes |= {rows[0]: int(chain.fused_ns), **dict.fromkeys(rows[1:], 0)}
+        first = max(chains, key=lambda chain: len(chain.kernels))
+        yield Cause(
+            "fusion",
+            first.place,
+            looked.replay.gain_ns(Otherwise(gone=merged(gone), takes=takes)),
+            {
+                "kernels": sum(len(c.kernels) * len(c.at) for c in chains) / looked.steps,
+                "fused": sum(len(c.at) for c in chains) / looked.steps,
+                "operators": list(first.operators),
+                "shape": list(first.shape),
+                "moved_bytes": sum(c.moved * len(c.at) for c in chains) / looked.steps,
+                "fewest_bytes": sum(c.fewest * len(c.at) for c in chains) / looked.steps,
+                "gpu_gain_us": sum(c.gain_ns * len(c.at) for c in chains) / looked.steps / 1e3,
+            },
+        )
+
+
+def _between(view: View, at: Rows) -> list[Interval]:
+    """The CPU's time from the end of a chain's first operator to the end of its last."""
+    nest, inner = view.operators, view.gpu_operators[at[[0, -1]]]
+    outer = nest.outermost()[inner]
+    first, last = (outer if outer[0] != outer[1] else inner).tolist()
+    begin, end = int(nest.end[first]), int(nest.end[last])
+    return [(begin, end)] if end > begin else []
+
+
+def _launch(looked: Looked) -> Iterator[Cause]:
+    """The CPU asks for work more slowly than the GPU does it."""
+    view = looked.view
+    if not len(view.gpu):
+        return
+    busy_us = sum(looked.idle.busy_ns.values()) / max(len(looked.idle.devices), 1) / looked.steps / 1e3
+    yield Cause(
+        "launch",
+        _busiest_line(looked),
+        looked.replay.gain_ns(Otherwise(free=True)),
+        {
+            "kernels": int(view.gpu_in_steps.sum()) / looked.steps,
+            "gpu_us": busy_us,
+            "shapes": _largest_product(view),
+        },
+    )
+
+
+def _busiest_line(looked: Looked) -> Place:
+    """The user's call that asks for most: a module's, if there is one."""
+    nest, places = looked.places.nest, looked.places
+    if not len(nest):
+        return NOWHERE
+    first = np.flatnonzero((places.made == np.arange(len(nest))) & (looked.idle.launches_in > 0))
+    modules = first[np.isin(nest.rows[first], looked.view.modules.rows)]
+    chosen = modules if len(modules) else first
+    if not len(chosen):
+        return NOWHERE
+    return places.calls([int(chosen[looked.idle.launches_in[chosen].argmax()])])[0]
+
+
+def _largest_product(view: View) -> list[Any]:
+    """The shapes given to the operator the GPU spent most time on."""
+    known = view.gpu_operators >= 0
+    own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
+    for position in np.argsort(-own, kind="stable")[:16].tolist():
+        shapes = view.trace.more(int(view.operators.rows[position])).get("shapes")
+        if shapes:
+            return [shape for shape in shapes if shape]
+    return []
