@@ -20,23 +20,33 @@ from kernellab.profiling.waits import Site, Waits
 from kernellab.traces.trace import Column, Rows
 
 _SITES = 12
+_LEADS = {"wait": 0.05, "copy": 0.05, "fusion": 0.05, "loader": 0.1, "host": 0.1}  # of a step
+_SLOWER = 1.1
 _HOST_CALLS = 4000
 _HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
 # A call that launches less than this share of a step's kernels is there for its wait: print, item, cpu.
 _FEW_LAUNCHES = 0.1
-_NOT_HOST = (
-    r"torch/(autograd/profiler|profiler/|_ops|_dynamo|optim/)|kernellab/|__exit__|^<built-in method __(enter|exit)__"
-)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """`kind`: wait, copy, loader, host, fusion, launch. `gain_ns` is of a step."""
+    """`kind`: wait, copy, loader, host, fusion, launch. A step of `step_ns` would be `gain_ns` shorter `otherwise`."""
 
     kind: str
     place: Place
+    otherwise: Otherwise
+    step_ns: float
     gain_ns: float
     evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        return self.gain_ns / self.step_ns if self.step_ns else 0.0
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is a line's fault, and worth changing before anything else."""
+        return self.share >= _LEADS.get(self.kind, 1.0)
 
 
 @dataclass(frozen=True)
@@ -54,10 +64,19 @@ class Looked:
     def steps(self) -> int:
         return self.view.steps.count
 
+    def cause(self, kind: str, place: Place, otherwise: Otherwise, evidence: dict[str, Any]) -> Cause:
+        step_ns = self.replay.step_ns
+        return Cause(kind, place, otherwise, step_ns, max(step_ns - self.replay.step_with(otherwise), 0.0), evidence)
+
 
 def found(looked: Looked) -> list[Cause]:
     """In no order."""
-    return [*_waits(looked), *_host(looked), *_fusion(looked), *_launch(looked)]
+    lines = [*_waits(looked), *_host(looked), *_fusion(looked)]
+    mended = Otherwise()
+    for cause in lines:
+        if cause.leads:
+            mended = mended.also(cause.otherwise)
+    return [*lines, *_launch(looked, mended)]
 
 
 def _waits(looked: Looked) -> Iterator[Cause]:
@@ -67,12 +86,12 @@ def _waits(looked: Looked) -> Iterator[Cause]:
         inside = looked.idle.launches_in[site.python] if len(site.python) else np.zeros(1)
         small = float(inside.mean()) <= max(_FEW_LAUNCHES * launches, 1.0)
         otherwise = Otherwise(unblocked=frozenset(site.rows.tolist()))
-        if not site.to_gpu and small:
+        if small:
             otherwise = Otherwise(gone=_stretches(looked, site))
-        yield Cause(
-            "copy" if site.copies and waiting.count(site) and _is_copy(looked, site) else "wait",
+        yield looked.cause(
+            "copy" if _is_copy(looked, site) else "wait",
             site.place,
-            looked.replay.gain_ns(otherwise),
+            otherwise,
             {
                 "count": waiting.count(site),
                 "per_step": waiting.count(site) / looked.steps,
@@ -116,10 +135,10 @@ def _host(looked: Looked) -> Iterator[Cause]:
     dearest = sorted(groups.items(), key=lambda one: -int(nest.duration[one[1]].sum()))[:_SITES]
     for place, positions in dearest:
         gone = merged([(int(nest.begin[p]), int(nest.end[p])) for p in positions])
-        yield Cause(
+        yield looked.cause(
             "loader" if loader[positions].any() else "host",
             place,
-            looked.replay.gain_ns(Otherwise(gone=gone)),
+            Otherwise(gone=gone),
             {
                 "count": len(positions),
                 "per_step": len(positions) / looked.steps,
@@ -129,16 +148,13 @@ def _host(looked: Looked) -> Iterator[Cause]:
 
 
 def _quiet_calls(looked: Looked) -> Rows:
-    view, places, nest = looked.view, looked.places, looked.places.nest
+    view, nest = looked.view, looked.places.nest
     if not len(nest):
         return np.zeros(0, dtype=np.int64)
-    asked = looked.idle.launches_in + nest.totals(_moments(looked, looked.waits.rows))
-    above = nest.parent
-    users = (above >= 0) & (picked(places.own, above) == above) & (picked(asked, above, 0) > 0)
+    waits = nest.totals(_moments(looked, looked.waits.rows))
     loader = view.named(LOADERS)[nest.name]
-    outermost = loader & (picked(nest.nearest(loader), above) < 0)
-    fits = (users & ~view.named(_NOT_HOST)[nest.name] & ~loader) | outermost
-    fits &= (asked == 0) & (nest.lane == view.main)
+    outermost = loader & (picked(nest.nearest(loader), nest.parent) < 0) & (looked.idle.launches_in == 0)
+    fits = ((looked.idle.silent & ~loader) | outermost) & (waits == 0) & (nest.lane == view.main)
     fits &= (nest.begin >= view.steps.first_ns) & (nest.begin < view.steps.last_ns)
     fits &= nest.duration >= _HOST_SHARE * view.steps.span_ns / looked.steps
     positions = np.flatnonzero(fits)
@@ -167,10 +183,10 @@ def _fusion(looked: Looked) -> Iterator[Cause]:
                 rows = looked.view.gpu[at].tolist()
                 takes |= {rows[0]: int(chain.fused_ns), **dict.fromkeys(rows[1:], 0)}
         first = max(chains, key=lambda chain: len(chain.kernels))
-        yield Cause(
+        yield looked.cause(
             "fusion",
             first.place,
-            looked.replay.gain_ns(Otherwise(gone=merged(gone), takes=takes)),
+            Otherwise(gone=merged(gone), takes=takes),
             {
                 "kernels": sum(len(c.kernels) * len(c.at) for c in chains) / looked.steps,
                 "fused": sum(len(c.at) for c in chains) / looked.steps,
@@ -192,22 +208,22 @@ def _between(view: View, at: Rows) -> list[Interval]:
     return [(begin, end)] if end > begin else []
 
 
-def _launch(looked: Looked) -> Iterator[Cause]:
-    """The CPU asks for work more slowly than the GPU does it."""
-    view = looked.view
+def _launch(looked: Looked, mended: Otherwise) -> Iterator[Cause]:
+    """The CPU asks for work more slowly than the GPU does it, once lines at fault are mended."""
+    view, replay = looked.view, looked.replay
     if not len(view.gpu):
         return
-    busy_us = sum(looked.idle.busy_ns.values()) / max(len(looked.idle.devices), 1) / looked.steps / 1e3
-    yield Cause(
-        "launch",
-        _busiest_line(looked),
-        looked.replay.gain_ns(Otherwise(free=True)),
-        {
+    cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)))
+    otherwise = mended.also(Otherwise(free=True))
+    gpu_ns, step_ns = replay.step_with(otherwise), replay.step_with(mended)
+    if cpu_ns > _SLOWER * gpu_ns:
+        evidence = {
             "kernels": int(view.gpu_in_steps.sum()) / looked.steps,
-            "gpu_us": busy_us,
+            "cpu_us": cpu_ns / 1e3,
+            "gpu_us": gpu_ns / 1e3,
             "shapes": _largest_product(view),
-        },
-    )
+        }
+        yield Cause("launch", _busiest_line(looked), otherwise, step_ns, max(step_ns - gpu_ns, 0.0), evidence)
 
 
 def _busiest_line(looked: Looked) -> Place:

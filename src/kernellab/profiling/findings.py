@@ -15,24 +15,16 @@ from kernellab.profiling.causes import Cause, Looked
 from kernellab.profiling.places import NOWHERE, Place
 
 _WORTH = 0.02  # of a step: less is not said
-_FIRST = {"wait": 0.05, "copy": 0.05, "fusion": 0.05, "loader": 0.1, "host": 0.1}  # of a step, to come first
 _BUSY = 0.9
 
 
 def ranked(looked: Looked, causes: Sequence[Cause]) -> list[dict[str, Any]]:
-    step_ns = looked.replay.step_ns
-    worth = [cause for cause in causes if cause.gain_ns >= _WORTH * step_ns]
-    worth.sort(key=lambda cause: (not _leads(cause, step_ns), -cause.gain_ns))
-    found = [_finding(cause, looked) for cause in worth]
-    return found or [_nothing(looked)]
+    worth = sorted((one for one in causes if one.share >= _WORTH), key=lambda one: (not one.leads, -one.gain_ns))
+    return [_finding(cause) for cause in worth] or [_nothing(looked)]
 
 
-def _leads(cause: Cause, step_ns: float) -> bool:
-    return cause.kind in _FIRST and cause.gain_ns >= _FIRST[cause.kind] * step_ns
-
-
-def _finding(cause: Cause, looked: Looked) -> dict[str, Any]:
-    step_us = looked.replay.step_ns / 1e3
+def _finding(cause: Cause) -> dict[str, Any]:
+    step_us = cause.step_ns / 1e3
     title, do = _WORDS[cause.kind](cause, step_us)
     return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, cause.evidence)
 
@@ -77,7 +69,10 @@ def _copy(cause: Cause, step_us: float) -> tuple[str, str]:
     way = "to the GPU" if seen["to_gpu"] else "from the GPU"
     title = f"{cause.place} copies {way} {_often(seen['per_step'])}, and the CPU waits for it {_time(seen['wait_us'])}"
     if seen["to_gpu"]:
-        return title, "Pin the host's memory (pin_memory=True) and copy with non_blocking=True, or make it on the GPU."
+        return (
+            title,
+            "Keep it on the GPU, or pin it and copy the next step's early: non_blocking=True, on a stream of its own.",
+        )
     return title, "Leave it on the GPU, or copy to pinned memory with non_blocking=True and read it a step later."
 
 
@@ -108,7 +103,7 @@ def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     on = " × ".join(str(tuple(shape)) for shape in seen["shapes"][:3])
     where = f" ({cause.place}{', on ' + on if on else ''})" if cause.place.file else f" (on {on})" if on else ""
     title = (
-        f"Launch-bound: the CPU takes {_time(step_us)} to ask for {_time(seen['gpu_us'])} of GPU work,"
+        f"Launch-bound: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
         f" {seen['kernels']:.0f} kernels a step{where}"
     )
     return (

@@ -163,7 +163,9 @@ def _runs(view: View, at: Rows, move: Rows, known: Sequence[Moves | None]) -> li
     lane = view.trace.lane[view.gpu[at]]
     pairs, which = distinct(move[:-1], move[1:])
     follows = np.array([_follows(known[a], known[b]) for a, b in pairs], dtype=np.bool_)[which]
-    follows &= lane[:-1] == lane[1:]
+    # Nobody fuses a forward's end with its backward's begin.
+    backward = picked(view.in_backward, view.gpu_operators[at]) >= 0
+    follows &= (lane[:-1] == lane[1:]) & (backward[:-1] == backward[1:])
     edges = np.flatnonzero(np.diff(np.concatenate([[0], follows.astype(np.int64), [0]])))
     return [np.arange(first, past + 1) for first, past in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)]
 

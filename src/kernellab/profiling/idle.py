@@ -18,6 +18,10 @@ _BUCKETS = 120
 _STRETCH = 8  # kernels in a row that the GPU waited for, to be called a stretch
 _AHEAD_NS = 20_000  # a kernel asked for so long before it ran was not waited for
 LOADERS = r"utils/data/dataloader\.py\(\d+\): (__next__|_next_data)|enumerate\(DataLoader\)"
+# What marks and profiles a program is not its work.
+_NOT_WORK = (
+    r"torch/(autograd/profiler|profiler/|_ops|_dynamo|optim/)|kernellab/|__exit__|^<built-in method __(enter|exit)__"
+)
 CAUSES = {
     "wait": "the CPU had waited for the GPU, and asked for more only after",
     "loader": "the CPU was fetching data",
@@ -126,10 +130,16 @@ class Idle:
         at = self.places.around(self.view.trace.lane[rows], self.view.trace.begin[rows])
         return nest.totals(np.bincount(at[at >= 0], minlength=len(nest)).astype(np.int64))
 
+    @functools.cached_property
+    def silent(self) -> Mask:
+        """Python calls that ask nothing of the GPU, made by lines of the user's function that does ask."""
+        nest, above = self.places.nest, self.places.nest.parent
+        asking = self.launches_in > 0
+        users = (above >= 0) & (picked(self.places.own, above) == above) & (picked(self.launches_in, above, 0) > 0)
+        return np.asarray(users & ~asking & ~self.view.named(_NOT_WORK)[nest.name])
+
     def _quiet(self, python: Rows) -> Mask:
-        """Whether the call the user's frame made there asks nothing of the GPU."""
-        made = picked(self.places.made, python)
-        return np.asarray((made >= 0) & (picked(self.launches_in, made, 1) == 0))
+        return np.asarray(picked(self.places.nest.nearest(self.silent), python) >= 0)
 
     @functools.cached_property
     def after_wait_ns(self) -> Column:

@@ -40,6 +40,16 @@ class Otherwise:
     unblocked: frozenset[int] = frozenset()
     takes: Mapping[int, int] = field(default_factory=dict)  # nanoseconds by row
     free: bool = False  # the CPU takes no time at all: one launch for all
+    instant: bool = False  # the GPU takes none
+
+    def also(self, other: Otherwise) -> Otherwise:
+        return Otherwise(
+            merged([*self.gone, *other.gone]),
+            self.unblocked | other.unblocked,
+            {**self.takes, **other.takes},
+            self.free or other.free,
+            self.instant or other.instant,
+        )
 
 
 class Replay:
@@ -158,14 +168,10 @@ class Replay:
     def step_with(self, otherwise: Otherwise) -> float:
         return self._run(otherwise, self._row_ns) / self.steps
 
-    def gain_ns(self, otherwise: Otherwise) -> float:
-        """How much shorter a step would be."""
-        return max(self.step_ns - self.step_with(otherwise), 0.0)
-
     def _run(self, otherwise: Otherwise, row_ns: float) -> float:
         host, cost = self._worked(otherwise, row_ns)
         dropped = _covers(otherwise.gone, self._begin).tolist()
-        pause, latency = self._pace
+        pause, latency = (0, 0) if otherwise.instant else self._pace
         now, started = 0.0, list[float]()
         ready: dict[int, float] = {}
         done = 0.0
@@ -183,7 +189,7 @@ class Replay:
             now += takes
             for lane, took, gpu_row in self._started[at]:
                 begin = max(asked + (0 if otherwise.free else latency), ready.get(lane, -pause) + pause)
-                ready[lane] = begin + otherwise.takes.get(gpu_row, took)
+                ready[lane] = begin + (0 if otherwise.instant else otherwise.takes.get(gpu_row, took))
                 done = max(done, ready[lane])
                 started.append(begin)
             if blocks and self._started[at]:

@@ -8,6 +8,7 @@ between the calls made before and after. Without the source, the function's firs
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import re
 import sys
@@ -116,18 +117,39 @@ class Function:
 
     def line(self, name: str, before: Sequence[str], after: Sequence[str]) -> int | None:
         """Where `name` is called, given the calls made before (the nearest first) and after it."""
-        candidates = self.lines(name) if name else sorted({line for line, _ in self.calls})
+        if not name:
+            return self._nameless(before, after)
+        candidates = self.lines(name)
         if not candidates:
             return None
         if len(candidates) == 1:
             return candidates[0]
-        low = next((self.lines(one)[0] for one in before if one != name and len(self.lines(one)) == 1), None)
-        high = next((self.lines(one)[0] for one in after if one != name and len(self.lines(one)) == 1), None)
+        low = next((self.lines(one)[0] for one in before if one != name and self._is_once(one)), None)
+        high = next((self.lines(one)[0] for one in after if one != name and self._is_once(one)), None)
         within = [c for c in candidates if (low is None or c >= low) and (high is None or c <= high)]
         if within:
             return within[0]
         # A loop's end: what came before is written below.
         return next((c for c in candidates if high is None or c <= high), candidates[0])
+
+    def _is_once(self, name: str) -> bool:
+        return len(self.lines(name)) == 1
+
+    def _nameless(self, before: Sequence[str], after: Sequence[str]) -> int | None:
+        """Where an object is called: a module's row is named by its class, its call by a variable.
+
+        What is left when calls of known names are taken away, counted back from the next call whose line is known.
+        """
+        known = {*before, *after, *_LOOPS, *_TEXT, *dir(builtins)}
+        low = next((self.lines(one)[0] for one in before if self._is_once(one)), 0)
+        next_known = next((at for at, one in enumerate(after) if self._is_once(one)), None)
+        left = [line for line, name in self.calls if name not in known and line >= low]
+        if next_known is None:
+            return left[0] if left else None
+        high = self.lines(after[next_known])[0]
+        left = [line for line in left if line <= high] or left
+        between = sum(not one for one in after[:next_known])
+        return left[max(len(left) - 1 - between, 0)] if left else None
 
     def text(self, line: int) -> str:
         return self._text[line - 1].strip() if 0 < line <= len(self._text) else ""

@@ -18,9 +18,10 @@ _BACKWARD = "autograd::engine::evaluate_function"
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps from begin to begin, so that what lies between two ranges (a loader) is of the first.
+    """Steps from end to end of their ranges, so that what lies between two (a loader) is of the second.
 
-    `end` of the last is its range's, or when its work on the GPU is over. `marked`: there were ranges to go by.
+    The first begins as long before its range as others do. The last ends when its work on the GPU is over. `marked`:
+    there were ranges to go by.
     """
 
     begin: Column
@@ -170,10 +171,10 @@ class View:
         for pattern in _STEPS:
             found = np.flatnonzero(self.named(pattern)[ranges.name] & (ranges.lane == self.main))
             if len(found):
-                return self._steps(ranges.begin[found], int(ranges.end[found[-1]]), marked=True)
+                return self._steps(ranges.begin[found], ranges.end[found])
         found = np.flatnonzero(self.named(r"^Optimizer\.step#")[ranges.name] & (ranges.lane == self.main))
         if len(found) > 2:
-            return self._steps(ranges.end[found[:-1]], int(ranges.end[found[-1]]), marked=True)
+            return self._steps(ranges.end[found[:-1]], ranges.end[found[1:]])
         busy = self.gpu if len(self.gpu) else self.operators.rows
         first = 0
         if len(busy):
@@ -182,11 +183,14 @@ class View:
         last = int(self.trace.end[busy].max()) if len(busy) else self.trace.span_ns
         return Steps(np.array([first]), np.array([max(last, first)]), marked=False)
 
-    def _steps(self, begin: Column, end_ns: int, *, marked: bool) -> Steps:
+    def _steps(self, begin: Column, end: Column) -> Steps:
+        between = np.maximum(begin[1:] - end[:-1], 0)
+        lead = int(np.median(between)) if len(between) else 0
+        first = max(int(begin[0]) - lead, int(self.trace.begin[self.trace.lane == self.main].min()))
         called = picked(self.trace.begin, self.calls)
-        mine = (called >= begin[0]) & (called < end_ns)
-        last = max(end_ns, int(self.trace.end[self.gpu[mine]].max(initial=0)))
-        return Steps(begin, np.append(begin[1:], last), marked)
+        mine = (called >= first) & (called < end[-1])
+        last = max(int(end[-1]), int(self.trace.end[self.gpu[mine]].max(initial=0)))
+        return Steps(np.append(first, end[:-1]), np.append(end[:-1], last), marked=True)
 
     @functools.cached_property
     def gpu_in_steps(self) -> Mask:

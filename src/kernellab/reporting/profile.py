@@ -117,7 +117,7 @@ def _kernels(document: Document, rows: int, width: int) -> list[str]:
 
 def _started(row: Row) -> str:
     first, *more = row["operators"]
-    return first["name"] + (f" and {len(more)} more" if more else "")
+    return f"{first['name']} and {len(more)} more" if more else str(first["name"])
 
 
 def _modules(document: Document, rows: int, width: int) -> list[str]:
@@ -149,7 +149,7 @@ def _waits(document: Document, rows: int, width: int) -> list[str]:
 
 def _where(row: Row) -> str:
     call = row["code"] or row["call"]
-    return f"{row['file']}:{row['line']} {call}" if row["file"] else call
+    return f"{row['file']}:{row['line']} {call}" if row["file"] else str(call)
 
 
 def _gaps(document: Document, rows: int, width: int) -> list[str]:
