@@ -16,6 +16,7 @@ from traced import AUTOGRAD, GELU, GEMM, LAYERS, MUL, Program, Training
 # What slows a training, the finding it must lead with, and the line of the script.
 CULPRITS = {
     "print": ("wait", 18, "print(loss)"),
+    "item": ("wait", 20, "record(total + loss.item())"),
     "copy": ("copy", 14, 'inputs = data.to("cuda")'),
     "loader": ("loader", 12, "for data in loader:"),
     "host": ("host", 19, "batch()"),
@@ -72,13 +73,13 @@ def test_launches_are_blamed_for_what_a_mended_line_leaves(tmp_path):
 def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path, slowed):
     watched = Training(tmp_path, slowed, gpu_us=2, row_ns=3000)
     slow, plain = Training(tmp_path, slowed, gpu_us=2), Training(tmp_path, gpu_us=2)
-    assert watched.step_us > 1.1 * slow.step_us
+    assert watched.step_us > 1.05 * slow.step_us
     document = analyse(watched.trace, plain_step_us=slow.step_us)
     found = document["findings"][0]
     assert found["kind"] == CULPRITS[slowed][0]
     assert found["step_us"] == pytest.approx(slow.step_us, rel=0.02)
     assert found["gain_us"] == pytest.approx(slow.step_us - plain.step_us, rel=0.3)
-    assert document["summary"]["profiler_row_ns"] == pytest.approx(3000, rel=0.3)
+    assert document["summary"]["profiler_operator_ns"] == pytest.approx(3000, rel=0.3)
     assert not any("not known" in note for note in document["notes"])
 
 

@@ -21,7 +21,7 @@ class Program:
         self.builder = Builder(source)
         if script:
             self.builder.about["kernellab"] = {"script": str(script)}
-        self.row_ns = row_ns  # what the profiler takes for each row
+        self.row_ns = row_ns  # what the profiler takes for an operator; a tenth for a Python call, half for CUDA's
         self.now, self.link, self.thread = 0, 0, MAIN
         self.free: dict[int, int] = {}
         self.sequence = 0
@@ -32,7 +32,7 @@ class Program:
     @contextmanager
     def row(self, kind: Kind, name: str, **more: object) -> Iterator[None]:
         begin, lane = self.now, self.builder.lane(self.thread)
-        self.now += self.row_ns + 10
+        self.now += self.row_ns // (10 if kind in (Kind.PYTHON, Kind.MODULE) else 1) + 10
         yield
         self.now += 10
         sequence = int(more.pop("sequence", 0))
@@ -71,7 +71,7 @@ class Program:
         starts = max(begin + LATENCY, self.free.get(stream, -PAUSE) + PAUSE)
         ends = starts + round(us * 1000)
         # From pageable memory the call returns with the copy.
-        self.now = max(begin + LAUNCH + self.row_ns, ends if kind is Kind.COPY else 0)
+        self.now = max(begin + LAUNCH + self.row_ns // 2, ends if kind is Kind.COPY else 0)
         thread = self.builder.lane(self.thread)
         called = self.builder.name("cudaMemcpyAsync" if kind is Kind.COPY else "cudaLaunchKernel")
         self.builder.add(Kind.CALL, called, thread, begin, self.now - begin, link=self.link)
@@ -118,7 +118,7 @@ for data in loader:
         optimizer.step()
         print(loss)
         batch()
-        total = total + loss.item()
+        record(total + loss.item())
         print("done")
 """
 
@@ -176,6 +176,11 @@ class Training:
             with run.python("<built-in function print>"), run.python("torch/_tensor.py(568): __repr__"):
                 run.host(40)
                 run.item()
+        if "item" in self.slowed:
+            with run.python("<built-in method item of Tensor object at 0x2>"):
+                run.item()
+            with run.python("<built-in function record>"):
+                run.host(100)
         if "host" in self.slowed:
             with run.python("train.py(8): batch"):
                 run.host(2000)

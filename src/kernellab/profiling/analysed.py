@@ -69,7 +69,7 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "step_us": round(steps.span_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
         "replayed_step_us": round(looked.replay.step_ns / 1e3, 3),
-        "profiler_row_ns": round(looked.replay.row_ns, 1),
+        "profiler_operator_ns": round(looked.replay.watch_ns, 1),
     }
 
 

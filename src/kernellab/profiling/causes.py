@@ -19,6 +19,8 @@ from kernellab.profiling.view import View
 from kernellab.profiling.waits import Site, Waits
 from kernellab.traces.trace import Column, Rows
 
+Line = tuple[str | None, int | None]
+
 _SITES = 12
 _LEADS = {"wait": 0.05, "copy": 0.05, "fusion": 0.05, "loader": 0.1, "host": 0.1}  # of a step
 _SLOWER = 1.1
@@ -71,7 +73,9 @@ class Looked:
 
 def found(looked: Looked) -> list[Cause]:
     """In no order."""
-    lines = [*_waits(looked), *_host(looked), *_fusion(looked)]
+    quiet = _quiet_by_line(looked)
+    # What a line that waits does besides is of the wait: print(loss.item()) is two calls.
+    lines = [*_waits(looked, quiet), *_host(looked, quiet), *_fusion(looked)]
     mended = Otherwise()
     for cause in lines:
         if cause.leads:
@@ -79,7 +83,7 @@ def found(looked: Looked) -> list[Cause]:
     return [*lines, *_launch(looked, mended)]
 
 
-def _waits(looked: Looked) -> Iterator[Cause]:
+def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterator[Cause]:
     idle, rows = looked.idle.after_wait_ns, looked.waits.rows
     launches = max(int(looked.view.gpu_in_steps.sum()) / looked.steps, 1.0)
     for site in looked.waits.sites[:_SITES]:
@@ -87,7 +91,8 @@ def _waits(looked: Looked) -> Iterator[Cause]:
         small = float(inside.mean()) <= max(_FEW_LAUNCHES * launches, 1.0)
         otherwise = Otherwise(unblocked=frozenset(site.rows.tolist()))
         if small:
-            otherwise = Otherwise(gone=_stretches(looked, site))
+            beside = quiet.pop((site.place.file, site.place.line), []) if site.place.exact else []
+            otherwise = Otherwise(gone=merged([*_stretches(looked, site), *_spans(looked, [p for p, _ in beside])]))
         yield looked.cause(
             "copy" if _is_copy(looked, site) else "wait",
             site.place,
@@ -118,30 +123,40 @@ def _stretches(looked: Looked, site: Site) -> list[Interval]:
         return merged(list(zip(nest.begin[site.python].tolist(), nest.end[site.python].tolist(), strict=True)))
     trace, operators = looked.view.trace, looked.view.operators
     at = operators.around(trace.lane[site.rows], trace.begin[site.rows])
-    outer = picked(operators.outermost(), at)
+    outer = picked(operators.outermost, at)
     begin = np.where(outer >= 0, picked(operators.begin, outer), trace.begin[site.rows])
-    end = np.where(outer >= 0, picked(operators.end, outer), trace.end[site.rows])
+    end = np.where(outer >= 0, picked(operators.end, outer), looked.view.end[site.rows])
     return merged(list(zip(begin.tolist(), end.tolist(), strict=True)))
 
 
-def _host(looked: Looked) -> Iterator[Cause]:
-    """Calls of the user's code that ask nothing of the GPU, and loaders."""
+def _spans(looked: Looked, positions: Sequence[int]) -> list[Interval]:
     nest = looked.places.nest
-    quiet = _quiet_calls(looked)
-    groups: dict[Place, list[int]] = defaultdict(list)
-    for position, place in zip(quiet.tolist(), looked.places.calls(quiet.tolist()), strict=True):
-        groups[place].append(position)
+    return merged([(int(nest.begin[p]), int(nest.end[p])) for p in positions])
+
+
+def _quiet_by_line(looked: Looked) -> dict[Line, list[tuple[int, Place]]]:
+    """Calls of the user's code that ask nothing of the GPU, and loaders."""
+    groups: dict[Line, list[tuple[int, Place]]] = defaultdict(list)
+    positions = _quiet_calls(looked).tolist()
+    for position, place in zip(positions, looked.places.calls(positions), strict=True):
+        groups[place.file, place.line].append((position, place))
+    return groups
+
+
+def _host(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterator[Cause]:
+    nest = looked.places.nest
     loader = looked.view.named(LOADERS)[nest.name]
-    dearest = sorted(groups.items(), key=lambda one: -int(nest.duration[one[1]].sum()))[:_SITES]
-    for place, positions in dearest:
-        gone = merged([(int(nest.begin[p]), int(nest.end[p])) for p in positions])
+    spans = [(found, _spans(looked, [p for p, _ in found])) for found in quiet.values()]
+    spans.sort(key=lambda one: -sum(end - begin for begin, end in one[1]))
+    for found, gone in spans[:_SITES]:
+        longest, place = max(found, key=lambda one: int(nest.duration[one[0]]))
         yield looked.cause(
-            "loader" if loader[positions].any() else "host",
+            "loader" if loader[longest] else "host",
             place,
             Otherwise(gone=gone),
             {
-                "count": len(positions),
-                "per_step": len(positions) / looked.steps,
+                "count": len(found),
+                "per_step": len(found) / looked.steps,
                 "cpu_us": sum(end - begin for begin, end in gone) / looked.steps / 1e3,
             },
         )
@@ -202,7 +217,7 @@ def _fusion(looked: Looked) -> Iterator[Cause]:
 def _between(view: View, at: Rows) -> list[Interval]:
     """The CPU's time from the end of a chain's first operator to the end of its last."""
     nest, inner = view.operators, view.gpu_operators[at[[0, -1]]]
-    outer = nest.outermost()[inner]
+    outer = nest.outermost[inner]
     first, last = (outer if outer[0] != outer[1] else inner).tolist()
     begin, end = int(nest.end[first]), int(nest.end[last])
     return [(begin, end)] if end > begin else []
@@ -245,6 +260,7 @@ def _largest_product(view: View) -> list[Any]:
     own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
     for position in np.argsort(-own, kind="stable")[:16].tolist():
         shapes = view.trace.more(int(view.operators.rows[position])).get("shapes")
-        if shapes:
-            return [shape for shape in shapes if shape]
+        plain = [shape for shape in shapes or [] if shape and all(isinstance(size, int) for size in shape)]
+        if plain:
+            return plain
     return []

@@ -71,7 +71,7 @@ class Idle:
         parts = []
         for device in self.devices:
             at = np.flatnonzero(self.device == device)
-            begin, end = trace.begin[self.view.gpu[at]], trace.end[self.view.gpu[at]]
+            begin, end = trace.begin[self.view.gpu[at]], self.view.end[self.view.gpu[at]]
             near = (end > steps.first_ns) & (begin < steps.last_ns)
             at, begin, end = at[near], begin[near], end[near]
             until = np.maximum.accumulate(np.append(steps.first_ns, end))
@@ -112,7 +112,7 @@ class Idle:
         """The blocking call that returned in each stretch: the first to, for it is the one that let the GPU run dry."""
         if not len(self.waits):
             return np.full(len(begin), NONE, dtype=np.int64)
-        ends = self.view.trace.end[self.waits]
+        ends = self.view.end[self.waits]
         order = np.argsort(ends, kind="stable")
         at = np.searchsorted(ends[order], begin)
         inside = (at < len(order)) & (ends[order[at.clip(max=len(order) - 1)]] <= end)
@@ -215,7 +215,7 @@ class Idle:
         if not len(mine):
             return {"ahead_us": None, "queue": [], "launch_bound": []}
         rows = view.gpu[mine]
-        asked, began = trace.end[view.calls[mine]], trace.begin[rows]
+        asked, began = view.end[view.calls[mine]], trace.begin[rows]
         ahead = began - asked
         edges = np.linspace(view.steps.first_ns, view.steps.last_ns, _BUCKETS + 1)
         depth = np.searchsorted(np.sort(asked), edges, "right") - np.searchsorted(np.sort(began), edges, "right")
@@ -233,7 +233,7 @@ class Idle:
     def _stretches(self, mine: Rows, ahead: Column) -> list[dict[str, Any]]:
         """Runs of kernels that each began soon after they were asked for, with the GPU idle in between."""
         rows = self.view.gpu[mine]
-        begin, end = self.view.trace.begin[rows], self.view.trace.end[rows]
+        begin, end = self.view.trace.begin[rows], self.view.end[rows]
         late = np.append(False, (ahead[1:] < _AHEAD_NS) & (begin[1:] > np.maximum.accumulate(end)[:-1]))
         edges = np.flatnonzero(np.diff(np.concatenate([[0], late.astype(np.int64), [0]])))
         found = []

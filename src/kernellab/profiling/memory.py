@@ -123,7 +123,7 @@ def _allocation(view: View, places: Places, row: int, until: Column) -> dict[str
     lane, at = memory.lane[[row]], memory.at[[row]]
     python = int(places.around(lane, at)[0])
     place = places.at([python])[0]
-    operator = int(view.operators.outermost()[found]) if (found := int(view.operators.around(lane, at)[0])) >= 0 else -1
+    operator = int(view.operators.outermost[found]) if (found := int(view.operators.around(lane, at)[0])) >= 0 else -1
     return {
         "bytes": int(memory.bytes[row]),
         "at_us": round(int(at[0]) / 1e3, 3),

@@ -6,6 +6,7 @@ it. Within one sort rows do nest, so each question builds the nest it needs. Pos
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -65,12 +66,12 @@ class Nest:
                 return found
             found[over] = self.parent[found[over]]
 
-    def adopt(self, lane: int) -> None:
-        """Rows of other lanes with nothing around them lie in what `lane` was doing then.
+    def adopt(self, lane: int, lanes: Column) -> None:
+        """Rows of `lanes` with nothing around them lie in what `lane` was doing then.
 
         Autograd launches from a thread of its own while the thread that called `backward()` waits.
         """
-        roots = np.flatnonzero((self.parent == NONE) & (self.lane != lane))
+        roots = np.flatnonzero((self.parent == NONE) & (self.lane != lane) & np.isin(self.lane, lanes))
         self.parent[roots] = self.around(np.full(len(roots), lane, dtype=np.int64), self.begin[roots])
         self.depth = self._steps_up()
 
@@ -91,6 +92,7 @@ class Nest:
                 return np.where(mask[jump], jump, NONE) if len(self) else jump
             jump = further
 
+    @functools.cached_property
     def outermost(self) -> Rows:
         return self.nearest(self.parent < 0)
 

@@ -14,6 +14,7 @@ from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Column, Rows
 
 _SIBLINGS = 6
+_SHOWN = 60
 _PROFILERS = r"^torch/profiler/|/torch/profiler/"
 
 
@@ -36,10 +37,12 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """The line as it is written, if short; else the call."""
-        if self.code and len(self.code) <= 60:
+        """The line as it is written, if short; else the call, else as much of the line as fits."""
+        if self.code and len(self.code) <= _SHOWN:
             return self.code
-        return f"{self.call}()" if self.call else ""
+        if self.call:
+            return f"{self.call}()"
+        return f"{self.code[:_SHOWN]}…" if self.code else ""
 
 
 NOWHERE = Place(None, None, None, "")

@@ -73,7 +73,7 @@ def _kept(view: View) -> Nest:
     if own.all() or not own.any():
         return all_ranges
     nest = Nest(view.trace, all_ranges.rows[own])
-    nest.adopt(view.main)
+    nest.adopt(view.main, view.launching)
     return nest
 
 

@@ -4,8 +4,8 @@ The CPU is one line of calls that ask the GPU for work or wait for it, with the 
 stream does what it was asked for in order, as long as it took. Take a wait away and the CPU runs ahead; take the CPU's
 work away and the GPU sets the pace. Threads that launch in turn (autograd's and the one that called it) are one line.
 
-A profiler slows the CPU with every row it writes. Where the time of a step without one is known, each row is charged
-what makes the replay take that time; so a gain is said of the program as it runs, not as it is watched.
+A profiler slows the CPU with every row it writes. Where the time of a step without one is known, rows are charged what
+makes the replay take that time; so a gain is said of the program as it runs, not as it is watched.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Replay:
         self.view = view
         self._choose_steps()
         self._calls(waits, pageable)
-        self._row_ns = 0.0
+        self._watch_ns = 0.0
         if plain_step_us is not None and len(self._rows):
-            self._row_ns = self._charge(plain_step_us * 1e3 * self.steps)
+            self._watch_ns = self._charge(plain_step_us * 1e3 * self.steps)
 
     def _choose_steps(self) -> None:
         steps = self.view.steps
@@ -77,7 +77,7 @@ class Replay:
         waiting = waits[(trace.begin[waits] >= self.begin_ns) & (trace.begin[waits] < self.end_ns)]
         rows = np.union1d(view.calls[at], waiting)
         rows = rows[np.argsort(trace.begin[rows], kind="stable")]
-        begin, end = trace.begin[rows], trace.end[rows]
+        begin, end = trace.begin[rows], view.end[rows]
         self._rows: Rows = rows
         self._blocks = np.isin(rows, waiting).tolist()
         self._copies = pageable[rows].tolist()
@@ -92,7 +92,7 @@ class Replay:
         usual = int(np.median(launches)) if len(launches) else 0
         blocked = ~np.array(self._blocks, dtype=np.bool_) & (cost > _BLOCKED * max(usual, 1_000))
         self._cost = np.where(blocked, usual, cost)
-        self._written = view.cpu_rows_between(before, end)
+        self._written = view.watched(before, end)
         tail_from = int(end.max(initial=self.begin_ns))
         # After the last call the CPU still works; where the steps end with the GPU's work, none of that is known.
         ranges_end = self.end_ns if len(self.view.gpu) == 0 else min(self.end_ns, self._cpu_end())
@@ -120,7 +120,7 @@ class Replay:
 
     def _done(self, rows: Rows) -> Column:
         """When the GPU was done with all that was asked for up to each call."""
-        ends = [max((int(self.view.trace.end[row]) for *_, row in started), default=0) for started in self._started]
+        ends = [max((int(self.view.end[row]) for *_, row in started), default=0) for started in self._started]
         return np.maximum.accumulate(np.array(ends, dtype=np.int64)) if ends else np.zeros(0, dtype=np.int64)
 
     @functools.cached_property
@@ -132,7 +132,7 @@ class Replay:
             return _PAUSE_NS, _LATENCY_NS
         rows = view.gpu[known]
         begin, asked = trace.begin[rows], trace.begin[view.calls[known]]
-        free = np.append(0, np.maximum.accumulate(trace.end[rows])[:-1])
+        free = np.append(0, np.maximum.accumulate(view.end[rows])[:-1])
         queued, resting = asked < free - 10 * _LATENCY_NS, asked > free
         pause = np.clip((begin - free)[queued], 0, None)
         latency = (begin - asked)[resting]
@@ -142,7 +142,7 @@ class Replay:
         )
 
     def _charge(self, wanted_ns: float) -> float:
-        """Nanoseconds of profiling per row that make the replay as long as the steps are without it."""
+        """Nanoseconds of profiling per operator that make the replay as long as the steps are without it."""
         low, high = 0.0, 20_000.0
         if self._run(Otherwise(), 0.0) <= wanted_ns:
             return 0.0
@@ -154,22 +154,22 @@ class Replay:
     @functools.cached_property
     def step_ns(self) -> float:
         """A step as it is."""
-        return self._run(Otherwise(), self._row_ns) / self.steps
+        return self._run(Otherwise(), self._watch_ns) / self.steps
 
     @property
-    def row_ns(self) -> float:
-        """What the profiler is charged for each row."""
-        return self._row_ns
+    def watch_ns(self) -> float:
+        """What the profiler is charged for an operator."""
+        return self._watch_ns
 
     @property
     def seen_step_ns(self) -> float:
         return (self.end_ns - self.begin_ns) / self.steps
 
     def step_with(self, otherwise: Otherwise) -> float:
-        return self._run(otherwise, self._row_ns) / self.steps
+        return self._run(otherwise, self._watch_ns) / self.steps
 
-    def _run(self, otherwise: Otherwise, row_ns: float) -> float:
-        host, cost = self._worked(otherwise, row_ns)
+    def _run(self, otherwise: Otherwise, watch_ns: float) -> float:
+        host, cost = self._worked(otherwise, watch_ns)
         dropped = _covers(otherwise.gone, self._begin).tolist()
         pause, latency = (0, 0) if otherwise.instant else self._pace
         now, started = 0.0, list[float]()
@@ -194,9 +194,9 @@ class Replay:
                 started.append(begin)
             if blocks and self._started[at]:
                 now = max(now, done + takes)
-        return max(now + self._tail_time(otherwise, row_ns), done)
+        return max(now + self._tail_time(otherwise, watch_ns), done)
 
-    def _worked(self, otherwise: Otherwise, row_ns: float) -> tuple[list[float], list[float]]:
+    def _worked(self, otherwise: Otherwise, watch_ns: float) -> tuple[list[float], list[float]]:
         """The CPU's time before each call, and in it."""
         if otherwise.free:
             nothing = [0.0] * len(self._rows)
@@ -204,16 +204,16 @@ class Replay:
         left = self._host - _overlaps(otherwise.gone, self._before, self._begin)
         share = np.divide(left, np.maximum(self._host, 1))
         spent = (self._host + self._cost).astype(np.float64)
-        kept = np.maximum(spent - row_ns * self._written, _LEAST * spent) / np.maximum(spent, 1)
+        kept = np.maximum(spent - watch_ns * self._written, _LEAST * spent) / np.maximum(spent, 1)
         return (self._host * kept * share).tolist(), (self._cost * kept).tolist()
 
-    def _tail_time(self, otherwise: Otherwise, row_ns: float) -> float:
+    def _tail_time(self, otherwise: Otherwise, watch_ns: float) -> float:
         if otherwise.free or not self._tail:
             return 0.0
         begin, end = np.array([self._tail_from]), np.array([self._tail_from + self._tail])
         left = self._tail - int(_overlaps(otherwise.gone, begin, end)[0])
-        written = int(self.view.cpu_rows_between(begin, end)[0])
-        return max(self._tail - row_ns * written, _LEAST * self._tail) * left / self._tail
+        written = float(self.view.watched(begin, end)[0])
+        return max(self._tail - watch_ns * written, _LEAST * self._tail) * left / self._tail
 
 
 def _covers(gone: Sequence[Interval], at: Column) -> Mask:

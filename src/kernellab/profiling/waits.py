@@ -91,7 +91,7 @@ class Waits:
         at = nest.around(trace.lane[[row]], trace.begin[[row]])
         if at[0] < 0:
             return trace.text(row)
-        return trace.names[int(nest.name[nest.outermost()[at[0]]])]
+        return trace.names[int(nest.name[nest.outermost[at[0]]])]
 
     def _to_gpu(self, calls: Rows) -> bool:
         """Whether copies went to the GPU."""
