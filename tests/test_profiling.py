@@ -46,6 +46,29 @@ def test_the_first_finding_names_the_line_at_fault_and_what_its_removal_gains(tm
     assert found["step_us"] == pytest.approx(slow.step_us, rel=0.05)
 
 
+def test_work_on_a_waiting_line_that_dwarfs_the_wait_is_a_cause_of_its_own():
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for step in range(5):
+            with run.range(f"step_{step}"):
+                with run.python("<built-in method randn of type object at 0x1>"), run.operator("aten::randn", us=5000):
+                    pass
+                with run.python("<built-in method to of Tensor object at 0x1>"), run.operator("aten::to"):
+                    run.copy("HtoD (Pageable -> Device)", 40, 1 << 20)
+    kinds = [(one["kind"], one["call"]) for one in analyse(run.trace())["findings"]]
+    assert kinds[0] == ("host", "randn")
+
+
+def test_the_first_step_pays_for_the_profilers_start_and_is_not_replayed():
+    run = Program()
+    for step in range(6):
+        with run.range(f"step_{step}"), run.operator("aten::mm", us=9000 if step == 0 else 100):
+            run.kernel(GEMM, 10)
+    summary = analyse(run.trace())["summary"]
+    assert summary["steps"] == 6
+    assert summary["step_us"] > 1000 > 200 > summary["replayed_step_us"] > 100
+
+
 def test_nothing_is_found_at_fault_in_a_step_that_is_all_gpu_work(tmp_path):
     (only,) = analyse(Training(tmp_path, gpu_us=60).trace)["findings"]
     assert only["kind"] == "busy"
@@ -197,6 +220,18 @@ def test_waits_without_python_are_named_by_operator():
     (point,) = document["sync_points"]
     assert (point["file"], point["call"]) == (None, "aten::item")
     assert document["findings"][0]["title"].startswith("aten::item makes the CPU wait")
+
+
+def test_waits_seen_by_nsight_systems_are_named_by_the_range_they_are_in():
+    run = Program("nsys")
+    for step in range(3):
+        with run.range(f"step_{step}"):
+            run.kernel(GEMM, 50)
+            with run.range("loss"):
+                run.wait()
+            run.wait("cudaDeviceSynchronize")
+    calls = {point["call"] for point in analyse(run.trace())["sync_points"]}
+    assert calls == {"cudaStreamSynchronize in loss", "cudaDeviceSynchronize in a step"}
 
 
 def test_the_profilers_own_wait_is_nobodys_fault():

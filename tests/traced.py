@@ -180,7 +180,7 @@ class Training:
             with run.python("<built-in method item of Tensor object at 0x2>"):
                 run.item()
             with run.python("<built-in function record>"):
-                run.host(100)
+                run.host(50)
         if "host" in self.slowed:
             with run.python("train.py(8): batch"):
                 run.host(2000)

@@ -22,8 +22,9 @@ from kernellab.traces.trace import Column, Rows
 Line = tuple[str | None, int | None]
 
 _SITES = 12
-_LEADS = {"wait": 0.05, "copy": 0.05, "fusion": 0.05, "loader": 0.1, "host": 0.1}  # of a step
+_LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}  # of a step
 _SLOWER = 1.1
+_BESIDE = 4
 _HOST_CALLS = 4000
 _HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
 # A call that launches less than this share of a step's kernels is there for its wait: print, item, cpu.
@@ -91,8 +92,7 @@ def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterat
         small = float(inside.mean()) <= max(_FEW_LAUNCHES * launches, 1.0)
         otherwise = Otherwise(unblocked=frozenset(site.rows.tolist()))
         if small:
-            beside = quiet.pop((site.place.file, site.place.line), []) if site.place.exact else []
-            otherwise = Otherwise(gone=merged([*_stretches(looked, site), *_spans(looked, [p for p, _ in beside])]))
+            otherwise = Otherwise(gone=_with_the_line(looked, site, quiet))
         yield looked.cause(
             "copy" if _is_copy(looked, site) else "wait",
             site.place,
@@ -106,6 +106,22 @@ def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterat
                 "cuda": list(site.calls),
             },
         )
+
+
+def _with_the_line(looked: Looked, site: Site, quiet: dict[Line, list[tuple[int, Place]]]) -> list[Interval]:
+    """A wait's own time and what its line does besides; where that is far more, it is a cause of its own."""
+    own, line = _stretches(looked, site), (site.place.file, site.place.line)
+    if not site.place.exact or line not in quiet:
+        return own
+    beside = _spans(looked, [position for position, _ in quiet[line]])
+    if _length(beside) > _BESIDE * _length(own):
+        return own
+    del quiet[line]
+    return merged([*own, *beside])
+
+
+def _length(spans: Sequence[Interval]) -> int:
+    return sum(end - begin for begin, end in spans)
 
 
 def _is_copy(looked: Looked, site: Site) -> bool:
@@ -147,7 +163,7 @@ def _host(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterato
     nest = looked.places.nest
     loader = looked.view.named(LOADERS)[nest.name]
     spans = [(found, _spans(looked, [p for p, _ in found])) for found in quiet.values()]
-    spans.sort(key=lambda one: -sum(end - begin for begin, end in one[1]))
+    spans.sort(key=lambda one: -_length(one[1]))
     for found, gone in spans[:_SITES]:
         longest, place = max(found, key=lambda one: int(nest.duration[one[0]]))
         yield looked.cause(
@@ -157,7 +173,7 @@ def _host(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterato
             {
                 "count": len(found),
                 "per_step": len(found) / looked.steps,
-                "cpu_us": sum(end - begin for begin, end in gone) / looked.steps / 1e3,
+                "cpu_us": _length(gone) / looked.steps / 1e3,
             },
         )
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from kernellab.profiling.nest import Nest, picked, sums
-from kernellab.profiling.view import View
+from kernellab.profiling.view import View, is_step
 from kernellab.traces.trace import NONE, Column
 
 # Ranges of PyTorch's own: Nsight Systems does not see them, and a tree is the same from both.
 _TORCHS = (
     r"^(Optimizer\.\w+#|enumerate\(DataLoader\)|ProfilerStep#|DistributedDataParallel|nccl:|gloo:|## Call CompiledFx)"
 )
-_NUMBERED = re.compile(r"^(?:step[_ #-]?|ProfilerStep#)\d+")
 
 
 def tree(view: View) -> list[dict[str, Any]]:
@@ -91,5 +89,5 @@ def _labels(view: View, nest: Nest) -> tuple[Column, list[str]]:
     of_name = np.zeros(len(view.trace.names), dtype=np.int64)
     for name in np.unique(nest.name).tolist():
         text = view.trace.names[name]
-        of_name[name] = texts.setdefault("step" if _NUMBERED.match(text) else text, len(texts))
+        of_name[name] = texts.setdefault("step" if is_step(text) else text, len(texts))
     return of_name[nest.name], list(texts)

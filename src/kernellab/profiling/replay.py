@@ -23,6 +23,7 @@ from kernellab.traces.trace import Column, Rows
 Interval = tuple[int, int]
 
 _QUEUE = 1024  # launches CUDA holds before a further one waits
+_ENOUGH = 4  # steps, to do without the first
 _MOST_CALLS = 30_000  # of a long trace, so many calls' worth of steps stand for all
 _LEAST = 0.1  # of a stretch's measured time is the program's, however much the profiler wrote
 _BLOCKED = 20  # times as long as most launches: it waited for room in the queue
@@ -65,8 +66,10 @@ class Replay:
         steps = self.view.steps
         mine = self.view.calls[self.view.gpu_in_steps & (self.view.calls >= 0)]
         each = max(len(mine) // steps.count, 1)
-        self.steps = max(min(steps.count, _MOST_CALLS // each), 1)
-        first = (steps.count - self.steps) // 2
+        # The first step pays for the profiler's start.
+        whole = steps.count - 1 if steps.count >= _ENOUGH else steps.count
+        self.steps = max(min(whole, _MOST_CALLS // each), 1)
+        first = (steps.count - self.steps + 1) // 2
         self.begin_ns = int(steps.begin[first])
         self.end_ns = int(steps.end[first + self.steps - 1])
 
@@ -79,6 +82,13 @@ class Replay:
         rows = rows[np.argsort(trace.begin[rows], kind="stable")]
         begin, end = trace.begin[rows], view.end[rows]
         self._rows: Rows = rows
+        earlier = view.gpu[picked(trace.begin, view.calls) < self.begin_ns]
+        late = earlier[view.end[earlier] > self.begin_ns]
+        # What the GPU still had to do when these steps began, by stream.
+        self._left = {
+            int(lane): int(view.end[late[trace.lane[late] == lane]].max()) - self.begin_ns
+            for lane in np.unique(trace.lane[late])
+        }
         self._blocks = np.isin(rows, waiting).tolist()
         self._copies = pageable[rows].tolist()
         self._started = self._by_call(at, rows)
@@ -173,8 +183,8 @@ class Replay:
         dropped = _covers(otherwise.gone, self._begin).tolist()
         pause, latency = (0, 0) if otherwise.instant else self._pace
         now, started = 0.0, list[float]()
-        ready: dict[int, float] = {}
-        done = 0.0
+        ready: dict[int, float] = {} if otherwise.free or otherwise.instant else dict(self._left)
+        done = max(ready.values(), default=0.0)
         for at, (idle, takes) in enumerate(zip(host, cost, strict=True)):
             now += idle
             if dropped[at]:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 _FRAME = re.compile(r"^(?P<file>.+\.py|<.+?>)\((?P<line>\d+)\): (?P<function>.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (?P<name>\w*)")
-# Functions that stand for another in a profile: what calls them is written otherwise.
-_WRITTEN = {"wrapper": "step", "_wrapped_call_impl": "", "_call_impl": ""}
+# Functions of torch that stand for another in a profile: what calls them is written otherwise.
+_WRITTEN = {"wrapper": "step", "inner": "", "_wrapped_call_impl": "", "_call_impl": ""}
 _LOOPS = ("__next__", "__iter__")
 _TEXT = ("__format__", "__repr__", "__str__")
 
@@ -45,7 +45,7 @@ def called(name: str) -> str:
     found = frame(name)
     if found is None:
         return ""
-    return _WRITTEN.get(found.function, found.function)
+    return _WRITTEN.get(found.function, found.function) if "torch" in Path(found.file).parts else found.function
 
 
 @functools.cache

@@ -20,6 +20,10 @@ _WATCHED = {Kind.OPERATOR: 10, Kind.RANGE: 10, Kind.CALL: 5, Kind.PYTHON: 1, Kin
 _BACKWARD = "autograd::engine::evaluate_function"
 
 
+def is_step(name: str) -> bool:
+    return any(pattern.match(name) for pattern in _STEPS)
+
+
 @dataclass(frozen=True)
 class Steps:
     """Steps from end to end of their ranges, so that what lies between two (a loader) is of the second.

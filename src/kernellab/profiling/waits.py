@@ -12,7 +12,7 @@ import numpy as np
 
 from kernellab.profiling.nest import Mask, picked
 from kernellab.profiling.places import Place, Places
-from kernellab.profiling.view import View
+from kernellab.profiling.view import View, is_step
 from kernellab.traces.trace import Column, Kind, Rows
 
 _BLOCKING = (
@@ -65,7 +65,7 @@ class Waits:
         placed = self.places.at(at[:_MOST_PLACED].tolist())
         groups: dict[Place, list[int]] = defaultdict(list)
         for index, place in enumerate(placed):
-            known = place if place.file else replace(place, call=place.call or self._operator(int(self.rows[index])))
+            known = place if place.file else replace(place, call=place.call or self._known_as(int(self.rows[index])))
             groups[known].append(index)
         sites = []
         for place, members in groups.items():
@@ -85,13 +85,18 @@ class Waits:
             )
         return sorted(sites, key=lambda site: -site.wait_ns)
 
-    def _operator(self, row: int) -> str:
-        """The outermost operator around a call, else the call itself: where no Python was recorded."""
-        trace, nest = self.view.trace, self.view.operators
-        at = nest.around(trace.lane[[row]], trace.begin[[row]])
-        if at[0] < 0:
+    def _known_as(self, row: int) -> str:
+        """Where no Python was recorded: the outermost operator around a call, else the call and the range it is in."""
+        trace, nest, ranges = self.view.trace, self.view.operators, self.view.ranges
+        lane, moment = trace.lane[[row]], trace.begin[[row]]
+        at = int(nest.around(lane, moment)[0])
+        if at >= 0:
+            return trace.names[int(nest.name[nest.outermost[at]])]
+        within = int(ranges.around(lane, moment)[0])
+        if within < 0:
             return trace.text(row)
-        return trace.names[int(nest.name[nest.outermost[at[0]]])]
+        name = trace.names[int(ranges.name[within])]
+        return f"{trace.text(row)} in {'a step' if is_step(name) else name}"
 
     def _to_gpu(self, calls: Rows) -> bool:
         """Whether copies went to the GPU."""
