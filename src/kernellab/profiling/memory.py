@@ -18,7 +18,7 @@ _FOREVER = np.iinfo(np.int64).max
 _OPTIMIZER = r"^Optimizer\.step#|^optimizer_step$"
 _PARAMETERS = r"^define_model$"
 _INPUTS = r"^define_input$|DataLoader"
-_CATEGORIES = ("optimizer state", "gradients and backward", "parameters", "inputs", "activations", "other")
+_CATEGORIES = ("optimizer", "gradients and backward", "parameters", "inputs", "activations", "other")
 _BEFORE = "before the trace began (parameters, states)"
 
 
