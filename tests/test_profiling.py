@@ -1,19 +1,22 @@
 """Questions asked of traces whose answers are known, because the programs were made up."""
 
 import json
+import random
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kernellab.errors import UserError
 from kernellab.profiling.analysed import analyse
 from kernellab.profiling.compared import compare
 from kernellab.profiling.nest import Nest
 from kernellab.profiling.source import Frame, Sources, called, whose
 from kernellab.reporting.profile import lines
 from kernellab.traces import kineto
-from kernellab.traces.trace import Kind
-from traced import AUTOGRAD, GELU, GEMM, LAYERS, MUL, Program, Training
+from kernellab.traces.trace import Builder, Kind, Lane
+from traced import AUTOGRAD, GELU, GEMM, LAYERS, MAIN, MUL, Program, Training
 
 # What slows a training, the finding it must lead with, and the line of the script.
 CULPRITS = {
@@ -373,6 +376,16 @@ def test_lines_are_told_apart_by_the_calls_around_them(tmp_path):
     assert Sources([tmp_path]).function(Frame("gone.py", 1, "train")) is None
 
 
+def test_a_script_named_like_a_module_of_python_is_the_users_all_the_same(tmp_path):
+    script = tmp_path / "code.py"
+    script.write_text("\n\nvalue.item()\n")
+    run = Program(script=script)
+    with run.python("code.py(1): <module>"), run.python("<built-in method item of Tensor object at 0x1>"):
+        run.item()
+    (point,) = analyse(run.trace())["sync_points"]
+    assert (point["file"], point["line"], point["code"]) == ("code.py", 3, "value.item()")
+
+
 def test_names_of_rows_say_whose_they_are():
     assert called("<built-in method item of Tensor object at 0x7f>") == "item"
     assert called("torch/_tensor.py(566): backward") == "backward"
@@ -428,6 +441,11 @@ def test_the_first_lines_answer_and_names_are_cut(tmp_path):
     assert by_count[by_count.index("Operators") + 2].split()[1] == str(
         max(one["count"] for one in document["operators"])
     )
+
+
+def test_an_unknown_order_is_refused_in_words():
+    with pytest.raises(UserError, match="did you mean gpu"):
+        lines(analyse(Program().trace()), sort="gpus")
 
 
 def test_what_a_terminal_would_obey_is_not_passed_on():
@@ -503,3 +521,38 @@ def test_what_operators_really_became():
     shapes = named(document["operators"], "aten::mm")["shapes"]
     assert [one["shapes"][0][0] for one in shapes] == [8192, 2048, 1024, 128]
     assert len({next(iter(one["kernels"])) for one in shapes}) == 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_that_make_no_sense_together_are_analysed_all_the_same(seed):
+    draw = random.Random(seed)
+    builder = Builder("kineto")
+    lanes = [builder.lane(lane) for lane in (MAIN, AUTOGRAD, Lane("GPU 0", "s", 0, 7), Lane("GPU 1", "s", 1, 7))]
+    names = ["step_1", "step_2", "aten::mm", "aten::item", "cudaLaunchKernel", "cudaStreamSynchronize", MUL, "",
+             "forward", "own.py(3): f", "<built-in function print>", "autograd::engine::evaluate_function: X"]  # fmt: skip
+    details = [{}, {"shapes": [[4, 4], []], "types": ["float", "Scalar"]}, {"shapes": "x", "types": 3},
+               {"shapes": [None, 5, [[2], [3]], [-4]], "types": ["float"] * 4}, {"bytes": 77}]  # fmt: skip
+    for _ in range(draw.choice([1, 30, 200])):
+        detail = draw.randrange(len(details))
+        builder.add(
+            draw.choice(list(Kind)), builder.name(draw.choice(names)), draw.choice(lanes),
+            draw.choice([-50, draw.randrange(1000), draw.randrange(10**6)]), draw.choice([-7, 0, 500, 10**6, 10**12]),
+            link=draw.randrange(6), sequence=draw.randrange(4), detail=builder.detail(str(detail), details[detail]),
+        )  # fmt: skip
+        builder.allocate(draw.randrange(10**6), draw.choice([100, -100]), draw.randrange(500), 0, draw.randrange(3), 0)
+    trace = builder.trace()
+    document = analyse(trace, plain_step_us=draw.choice([None, 1.0, 1e5]))
+    json.dumps(document, allow_nan=False)
+    assert lines(document)
+    assert compare(trace, trace)["step_us"]["ratio"] == 1
+    assert 0 <= (document["idle"]["busy_fraction"] or 0) <= 1
+
+
+def test_a_name_of_megabytes_costs_no_time():
+    run = Program()
+    with run.operator("sm1_" * 2_000_000):
+        run.kernel("sm1_" * 2_000_000, 5)
+    began = time.perf_counter()
+    told = lines(analyse(run.trace()))
+    assert time.perf_counter() - began < 2
+    assert max(map(len, told)) < 500

@@ -42,6 +42,8 @@ _FAMILIES = [
     (r"^nccl", "NCCL", "communication between GPUs"),
 ]
 
+_LOOKED_AT = 4096  # characters: a file may name a kernel by megabytes
+
 # Rows of a profile that are no kernels, as people meet them.
 _ROWS = {
     "cudaLaunchKernel": "the host puts a kernel into the queue; a long one waits for room in it",
@@ -67,8 +69,9 @@ def family(kernel: str, own: Sequence[str] = ()) -> Family:
     """Where a kernel comes from; `own` are the names of kernels the way itself brings."""
     if any(name and _plain(name) == _plain(kernel) for name in own):
         return Family("hand-written", "the way's own kernel")
+    told = kernel[:_LOOKED_AT]
     for pattern, name, words in _FAMILIES:
-        if re.search(pattern, kernel):
+        if re.search(pattern, told):
             return Family(name, words)
     return Family("not known", "no name this program knows: a library's, or hand-written")
 

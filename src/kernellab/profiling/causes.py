@@ -276,7 +276,8 @@ def _largest_product(view: View) -> list[Any]:
     own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
     for position in np.argsort(-own, kind="stable")[:16].tolist():
         shapes = view.trace.more(int(view.operators.rows[position])).get("shapes")
-        plain = [shape for shape in shapes or [] if shape and all(isinstance(size, int) for size in shape)]
+        listed = [shape for shape in shapes if isinstance(shape, list)] if isinstance(shapes, list) else []
+        plain = [shape for shape in listed if shape and all(isinstance(size, int) for size in shape)]
         if plain:
             return plain
     return []

@@ -88,7 +88,7 @@ def _host(cause: Cause, step_us: float) -> tuple[str, str]:
 
 def _fusion(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
-    names = " → ".join(name.removeprefix("aten::") for name in seen["operators"][:8])
+    names = " → ".join(name.removeprefix("aten::")[:40] for name in seen["operators"][:8])
     where = f"{cause.place}: " if cause.place.file else ""
     times = seen["moved_bytes"] / max(seen["fewest_bytes"], 1)
     title = (
@@ -151,7 +151,7 @@ def _cpu_only(looked: Looked) -> tuple[str, Place]:
     place = looked.places.at(looked.places.around(nest.lane[at], nest.begin[at]).tolist())[0]
     where = f", for {place}" if place.file else ""
     part = spent[most] / max(int(spent.sum()), 1)
-    return f"CPU only: {part:.0%} of its operators' time is {trace.names[most]}{where}", place
+    return f"CPU only: {part:.0%} of its operators' time is {trace.names[most][:60]}{where}", place
 
 
 def _time(us: float) -> str:

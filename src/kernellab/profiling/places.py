@@ -31,7 +31,7 @@ class Place:
 
     def __str__(self) -> str:
         if self.file is None:
-            return self.call or "a place not recorded"
+            return self.call[:_SHOWN] or "a place not recorded"
         at = f"{Path(self.file).name}:{self.line}" if self.exact else f"{self.function} ({self.file}:{self.line})"
         return f"{self.shown} at {at}" if self.shown else at
 
@@ -41,7 +41,7 @@ class Place:
         if self.code and len(self.code) <= _SHOWN:
             return self.code
         if self.call:
-            return f"{self.call}()"
+            return f"{self.call[:_SHOWN]}()"
         return f"{self.code[:_SHOWN]}…" if self.code else ""
 
 
@@ -54,7 +54,8 @@ class Places:
         self.nest = view.pythons
         about = view.trace.about.get("kernellab")
         script = about.get("script") if isinstance(about, dict) else None
-        self._sources = source.Sources([Path(script).parent] if isinstance(script, str) else [])
+        self._beside = [Path(script).parent] if isinstance(script, str) else []
+        self._sources = source.Sources(self._beside)
         self._known: dict[tuple[object, ...], Place] = {}
 
     @functools.cached_property
@@ -62,10 +63,17 @@ class Places:
         """Of each name, whose code it is."""
         used = np.unique(self.nest.name)
         whose = np.zeros(len(self.view.trace.names), dtype=np.int64)
-        whose[used] = [source.whose(self.view.trace.names[name]) for name in used.tolist()]
+        whose[used] = [self._of(self.view.trace.names[name]) for name in used.tolist()]
         if not (whose == 2).any():
             whose[whose == 1] = 2  # a program of installed packages alone: theirs is the code there is
         return whose
+
+    def _of(self, name: str) -> int:
+        """A file beside the script is the script's, though Python has a module of that name."""
+        found = source.frame(name)
+        if found and any((folder / found.file).is_file() for folder in self._beside):
+            return 2
+        return source.whose(name)
 
     @functools.cached_property
     def own(self) -> Rows:
@@ -110,7 +118,7 @@ class Places:
     def _placed(self, position: int, frame: int, call: int) -> Place:
         if frame < 0:
             return Place(None, None, None, source.called(self._text(position)))
-        before, after = self._beside(call) if call >= 0 else ([], [])
+        before, after = self._neighbours(call) if call >= 0 else ([], [])
         name = source.called(self._text(call)) if call >= 0 else None
         key = (int(self.nest.name[frame]), name, tuple(before), tuple(after))
         if key not in self._known:
@@ -129,7 +137,7 @@ class Places:
             return Place(written.file, written.line, written.function, name or "")
         return Place(written.file, line, written.function, name or "", function.text(line), exact=True)
 
-    def _beside(self, call: int) -> tuple[list[str], list[str]]:
+    def _neighbours(self, call: int) -> tuple[list[str], list[str]]:
         """The calls its frame made before and after it, the nearest first."""
         children, where = self._children
         at = int(where[call])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import importlib.util
 import re
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ _FRAME = re.compile(r"^(?P<file>.+\.py|<.+?>)\((?P<line>\d+)\): (?P<function>.+)
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (?P<name>\w*)")
 # Functions of torch that stand for another in a profile: what calls them is written otherwise.
 _WRITTEN = {"wrapper": "step", "inner": "", "_wrapped_call_impl": "", "_call_impl": ""}
+_LOOKED_AT = 4096  # characters: a file may name a row by megabytes
 _LOOPS = ("__next__", "__iter__")
 _TEXT = ("__format__", "__repr__", "__str__")
 
@@ -32,7 +34,7 @@ class Frame:
 
 
 def frame(name: str) -> Frame | None:
-    found = _FRAME.match(name)
+    found = _FRAME.match(name[:_LOOKED_AT])
     return Frame(found["file"], int(found["line"]), found["function"]) if found else None
 
 
@@ -66,7 +68,7 @@ def whose(name: str) -> int:
         return 2
     if _beneath(parts) or Path(parts[0]).stem in sys.stdlib_module_names:
         return 0
-    return 1 if Path(parts[0]).stem in _installed() else 2
+    return 1 if _is_installed(Path(parts[0]).stem) else 2
 
 
 def _beneath(parts: Sequence[str]) -> bool:
@@ -74,10 +76,14 @@ def _beneath(parts: Sequence[str]) -> bool:
 
 
 @functools.cache
-def _installed() -> frozenset[str]:
-    import importlib.metadata
-
-    return frozenset(importlib.metadata.packages_distributions())
+def _is_installed(package: str) -> bool:
+    """Whether a name is imported from where packages are installed; a project installed in place is its author's."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return False
+    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or [])]
+    return any(part.endswith("-packages") for place in places for part in Path(place).parts)
 
 
 class Function:

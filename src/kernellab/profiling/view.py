@@ -17,6 +17,7 @@ _STEPS = (re.compile(r"^step[_ #-]?\d+\b"), re.compile(r"^ProfilerStep#\d+"))
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs
 # for a Python call, 1.5 to 4 µs for an operator with its shapes; CUDA's calls are watched by callbacks of about 1 µs.
 _WATCHED = {Kind.OPERATOR: 10, Kind.RANGE: 10, Kind.CALL: 5, Kind.PYTHON: 1, Kind.MODULE: 1}
+_LOOKED_AT = 4096
 _BACKWARD = "autograd::engine::evaluate_function"
 
 
@@ -59,7 +60,9 @@ class View:
 
     def named(self, pattern: str | re.Pattern[str]) -> Mask:
         """Which names a pattern fits, to be indexed by a column of names."""
-        return np.array([bool(re.search(pattern, name)) for name in self.trace.names], dtype=np.bool_)
+        fits = re.compile(pattern).search
+        # A file may name a row by megabytes; nothing that is looked for stands further back.
+        return np.array([bool(fits(name[:_LOOKED_AT])) for name in self.trace.names], dtype=np.bool_)
 
     def name_of(self, row: int) -> str:
         return self.trace.text(row)
@@ -194,11 +197,8 @@ class View:
         found = np.flatnonzero(self.named(r"^Optimizer\.step#")[ranges.name] & (ranges.lane == self.main))
         if len(found) > 2:
             return self._steps(ranges.end[found[:-1]], ranges.end[found[1:]])
-        busy = self.gpu if len(self.gpu) else self.operators.rows
-        first = 0
-        if len(busy):
-            calls = self.calls[self.calls >= 0] if len(self.gpu) else busy
-            first = min(int(self.trace.begin[busy].min()), *self.trace.begin[calls].tolist()[:1])
+        busy = np.append(self.gpu, self.calls[self.calls >= 0]) if len(self.gpu) else self.operators.rows
+        first = int(self.trace.begin[busy].min()) if len(busy) else 0
         last = int(self.end[busy].max()) if len(busy) else self.trace.span_ns
         return Steps(np.array([first]), np.array([max(last, first)]), marked=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernellab.errors import UserError, nearest
 from kernellab.reporting import words
 
 Document = Mapping[str, Any]
@@ -26,6 +27,8 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
     """`sort` is one of SORTS; GPU time, or CPU time where no GPU was seen, unless it says otherwise."""
     on_gpu = document["summary"]["on_gpu"]
     chosen = sort or ("gpu" if on_gpu else "cpu")
+    if chosen not in SORTS:
+        raise UserError(f"a profile is not sorted by {chosen}: {nearest(chosen, SORTS)}")
     told = _answer(document, name_width)
     parts = [
         _operators(document, SORTS[chosen], rows, name_width),
@@ -130,11 +133,13 @@ def _modules(document: Document, rows: int, width: int) -> list[str]:
 
 
 def _ranges(document: Document, width: int) -> list[str]:
+    columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
     body = [
-        ["  " * r["depth"] + r["name"], f"{r['count']:g}", words.duration(r["cpu_us"]), words.duration(r["gpu_us"])]
+        ["  " * r["depth"] + r["name"], f"{r['count']:g}", *(words.duration(r[key]) for _, key in columns)]
         for r in document["ranges"]
     ]
-    return _table("Ranges, a step on average", ["range", "times", "CPU", "GPU"], body, width, len(body))
+    head = ["range", "times", *(title for title, _ in columns)]
+    return _table("Ranges, a step on average", head, body, width, len(body))
 
 
 def _waits(document: Document, rows: int, width: int) -> list[str]:
