@@ -27,8 +27,9 @@ _SLOWER = 1.1
 _BESIDE = 4
 _HOST_CALLS = 4000
 _HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
-# A call that launches less than this share of a step's kernels is there for its wait: print, item, cpu.
-_FEW_LAUNCHES = 0.1
+# Of a step's kernels: what a call may launch and still be there for its wait. Printing a tensor takes twenty.
+_FEW_LAUNCHES, _SOME_LAUNCHES = 0.05, 0.5
+_WORK = ("backward", "step", "")
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,9 @@ def found(looked: Looked) -> list[Cause]:
 
 def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterator[Cause]:
     idle, rows = looked.idle.after_wait_ns, looked.waits.rows
-    launches = max(int(looked.view.gpu_in_steps.sum()) / looked.steps, 1.0)
     for site in looked.waits.sites[:_SITES]:
-        inside = looked.idle.launches_in[site.python] if len(site.python) else np.zeros(1)
-        small = float(inside.mean()) <= max(_FEW_LAUNCHES * launches, 1.0)
         otherwise = Otherwise(unblocked=frozenset(site.rows.tolist()))
-        if small:
+        if _only_reads(looked, site):
             otherwise = Otherwise(gone=_with_the_line(looked, site, quiet))
         yield looked.cause(
             "copy" if _is_copy(looked, site) else "wait",
@@ -106,6 +104,16 @@ def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterat
                 "cuda": list(site.calls),
             },
         )
+
+
+def _only_reads(looked: Looked, site: Site) -> bool:
+    """Whether the call is there for its wait (print, item, cpu), and not the program's work with a wait in it."""
+    if not len(site.python):
+        return True
+    asked = float(looked.idle.launches_in[site.python].mean())
+    share = asked / max(int(looked.view.gpu_in_steps.sum()) / looked.steps, 1.0)
+    works = site.place.call in _WORK or bool(looked.idle.modules_in[site.python].any())
+    return asked <= 1 or share <= (_FEW_LAUNCHES if works else _SOME_LAUNCHES)
 
 
 def _with_the_line(looked: Looked, site: Site, quiet: dict[Line, list[tuple[int, Place]]]) -> list[Interval]:

@@ -131,6 +131,12 @@ class Idle:
         return nest.totals(np.bincount(at[at >= 0], minlength=len(nest)).astype(np.int64))
 
     @functools.cached_property
+    def modules_in(self) -> Column:
+        """How many calls of modules each Python call holds."""
+        nest = self.places.nest
+        return nest.totals(np.isin(nest.rows, self.view.modules.rows).astype(np.int64))
+
+    @functools.cached_property
     def silent(self) -> Mask:
         """Python calls that ask nothing of the GPU, made by lines of the user's function that does ask."""
         nest, above = self.places.nest, self.places.nest.parent
