@@ -384,11 +384,12 @@ def test_lines_are_told_apart_by_the_calls_around_them(tmp_path):
     body = ["for x in m:", "    a = x.item()", "    m.backward()", "    b = x.item()", "return a"]
     (tmp_path / "two.py").write_text("\n    ".join(["def train(m):", *body]))
     function = Sources([tmp_path]).function(Frame("two.py", 1, "train"))
-    assert function.line("item", [], ["backward"]) == 3
-    assert function.line("item", ["backward"], []) == 5
-    assert function.line("backward", [], []) == 4
-    assert function.line("__next__", [], []) == 2
-    assert function.line("cpu", [], []) is None
+    assert function.line(["item"], [], ["backward"]) == 3
+    assert function.line(["item"], ["backward"], []) == 5
+    assert function.line(["item"], ["backward"], ["__next__"]) == 5  # the loop comes round
+    assert function.line(["backward"], [], []) == 4
+    assert function.line(["__next__"], [], []) == 2
+    assert function.line(["cpu"], [], []) is None
     assert Sources([tmp_path]).function(Frame("gone.py", 1, "train")) is None
 
 
@@ -400,6 +401,26 @@ def test_a_script_named_like_a_module_of_python_is_the_users_all_the_same(tmp_pa
         run.item()
     (point,) = analyse(run.trace())["sync_points"]
     assert (point["file"], point["line"], point["code"]) == ("code.py", 3, "value.item()")
+
+
+def test_waits_that_no_python_call_made_are_found_by_what_could_have_made_them(tmp_path):
+    script = tmp_path / "own.py"
+    loop = ["y = model(x)", "seen += float(y)", "y.backward()", "if y > 3:", "    stop()"]
+    script.write_text("\n    ".join(["while True:", *loop]))
+    run = Program(script=script)
+    with run.python("own.py(1): <module>"):
+        for step in range(2):
+            with run.range(f"step_{step}"):
+                with run.module("Net_0"), run.operator("aten::mm"):
+                    run.kernel(GEMM, 5)
+                run.item()
+                with run.python("torch/_tensor.py(9): backward"), run.operator("aten::mm"):
+                    run.kernel(GEMM, 5)
+                with run.operator("aten::is_nonzero"):
+                    run.item()
+    points = analyse(run.trace())["sync_points"]
+    found = {(one["line"], one["code"], one["call"], one["count"]) for one in points}
+    assert found == {(3, "seen += float(y)", "item", 2), (5, "if y > 3:", "is_nonzero", 2)}
 
 
 def test_names_of_rows_say_whose_they_are():

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling import waits as waiting
 from kernellab.profiling.fusion import Chain
 from kernellab.profiling.idle import LOADERS, Idle
 from kernellab.profiling.nest import picked
@@ -96,8 +95,8 @@ def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterat
             site.place,
             otherwise,
             {
-                "count": waiting.count(site),
-                "per_step": waiting.count(site) / looked.steps,
+                "count": site.times,
+                "per_step": site.times / looked.steps,
                 "wait_us": site.wait_ns / looked.steps / 1e3,
                 "idle_us": int(idle[np.isin(rows, site.rows)].sum()) / looked.steps / 1e3,
                 "to_gpu": site.to_gpu,

@@ -148,7 +148,7 @@ def _cpu_only(looked: Looked) -> tuple[str, Place]:
     longest = np.where(nest.name == most, own, -1).argmax()
     home = int(looked.view.forward[longest])
     at = [home if home >= 0 else int(longest)]
-    place = looked.places.at(looked.places.around(nest.lane[at], nest.begin[at]).tolist())[0]
+    place = looked.places.of(nest.rows[at])[0]
     where = f", for {place}" if place.file else ""
     part = spent[most] / max(int(spent.sum()), 1)
     return f"CPU only: {part:.0%} of its operators' time is {trace.names[most][:60]}{where}", place

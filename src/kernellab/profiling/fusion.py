@@ -104,8 +104,7 @@ def _places(view: View, places: Places, at: Rows) -> list[Place]:
     operator = view.gpu_operators[at]
     home = picked(view.forward, operator)
     rows = np.where(home >= 0, picked(view.operators.rows, home), picked(view.operators.rows, operator))
-    around = places.around(picked(view.trace.lane, rows, 0), picked(view.trace.begin, rows))
-    return places.at(around.tolist())
+    return places.of(rows)
 
 
 def _candidates(view: View) -> tuple[Rows, Rows]:

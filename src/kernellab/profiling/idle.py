@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernellab.profiling.nest import Mask, picked, sums
-from kernellab.profiling.places import Places
+from kernellab.profiling.places import NOWHERE, Places
 from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Column, Rows
 
@@ -207,7 +207,8 @@ class Idle:
         trace = self.view.trace
         lane = np.array([trace.lane[call] if call >= 0 else self.view.main])
         moment = np.array([at])
-        place = self.places.at(self.places.around(lane, moment).tolist())[0]
+        python = int(self.places.around(lane, moment)[0])
+        place = self.places.at(python, at) if python >= 0 else NOWHERE
         operator = int(self.view.operators.around(lane, moment)[0])
         parts = [str(place)] if place.file else []
         if operator >= 0:

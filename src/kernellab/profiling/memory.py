@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernellab.profiling.nest import Mask, picked, sums
-from kernellab.profiling.places import Places
+from kernellab.profiling.places import NOWHERE, Places
 from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Rows
 
@@ -122,7 +122,7 @@ def _allocation(view: View, places: Places, row: int, until: Column) -> dict[str
     memory, trace = view.trace.memory, view.trace
     lane, at = memory.lane[[row]], memory.at[[row]]
     python = int(places.around(lane, at)[0])
-    place = places.at([python])[0]
+    place = places.at(python, int(at[0])) if python >= 0 else NOWHERE
     operator = int(view.operators.outermost[found]) if (found := int(view.operators.around(lane, at)[0])) >= 0 else -1
     return {
         "bytes": int(memory.bytes[row]),

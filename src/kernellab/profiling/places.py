@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kernellab.profiling import source
+from kernellab.profiling.nest import picked
 from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Column, Rows
 
@@ -45,6 +46,7 @@ class Place:
         return f"{self.code[:_SHOWN]}…" if self.code else ""
 
 
+Names = tuple[str, ...]
 NOWHERE = Place(None, None, None, "")
 
 
@@ -100,59 +102,77 @@ class Places:
         found[bare] = self.nest.around(np.full(len(bare), self.view.main, dtype=np.int64), at[bare])
         return found
 
-    def at(self, positions: Iterable[int]) -> list[Place]:
-        return [self._place(position) if position >= 0 else NOWHERE for position in positions]
+    def of(self, rows: Rows) -> list[Place]:
+        """Where in the program rows of threads were: operators, calls of CUDA."""
+        trace, nest = self.view.trace, self.view.operators
+        positions = self.around(trace.lane[rows], trace.begin[rows])
+        operators = picked(nest.outermost, nest.around(trace.lane[rows], trace.begin[rows]))
+        began = np.where(operators >= 0, picked(nest.begin, operators), trace.begin[rows])
+        names = picked(nest.name, operators).tolist()
+        found = []
+        for position, moment, name in zip(positions.tolist(), began.tolist(), names, strict=True):
+            operator = trace.names[name] if name >= 0 else ""
+            found.append(self.at(position, moment, operator) if position >= 0 else NOWHERE)
+        return found
+
+    def at(self, position: int, moment: int, operator: str = "") -> Place:
+        """Of a Python call and a moment in it."""
+        return self._placed(position, int(self.own[position]), int(self.made[position]), moment, operator)
 
     def calls(self, positions: Iterable[int]) -> list[Place]:
         """Where each of these calls was made, themselves the user's code or not."""
         found = []
         for position in positions:
-            above = int(self.nest.parent[position])
+            above, moment = int(self.nest.parent[position]), int(self.nest.begin[position])
             frame = int(self.own[above]) if above >= 0 else NONE
-            found.append(self._placed(position, frame, position if frame == above else int(self.made[position])))
+            call = position if frame == above else int(self.made[position])
+            found.append(self._placed(position, frame, call, moment, ""))
         return found
 
-    def _place(self, position: int) -> Place:
-        return self._placed(position, int(self.own[position]), int(self.made[position]))
-
-    def _placed(self, position: int, frame: int, call: int) -> Place:
+    def _placed(self, position: int, frame: int, call: int, moment: int, operator: str) -> Place:
         if frame < 0:
             return Place(None, None, None, source.called(self._text(position)))
-        before, after = self._neighbours(call) if call >= 0 else ([], [])
-        name = source.called(self._text(call)) if call >= 0 else None
-        key = (int(self.nest.name[frame]), name, tuple(before), tuple(after))
+        name = None
+        if call >= 0 and not source.is_arithmetic(self._text(call)):
+            name = source.called(self._text(call))
+        before, after = self._neighbours(frame, call, moment)
+        key = (int(self.nest.name[frame]), name, operator if name is None else "", before, after)
         if key not in self._known:
-            self._known[key] = self._found(frame, name, before, after)
+            self._known[key] = self._found(frame, name, operator, before, after)
         return self._known[key]
 
-    def _found(self, frame: int, name: str | None, before: list[str], after: list[str]) -> Place:
+    def _found(self, frame: int, name: str | None, operator: str, before: Names, after: Names) -> Place:
         written = source.frame(self._text(frame))
         if written is None:
             return NOWHERE
+        call = operator.removeprefix("aten::") if name is None else name
         function = self._sources.function(written)
-        line = None
-        if function is not None:
-            line = function.heaviest if name is None else function.line(name, before, after)
-        if function is None or line is None:
-            return Place(written.file, written.line, written.function, name or "")
-        return Place(written.file, line, written.function, name or "", function.text(line), exact=True)
+        if function is None:
+            return Place(written.file, written.line, written.function, call)
+        if name is None:
+            written_as = source.AS_WRITTEN.get(operator, ())
+            line = function.line(written_as, before, after) or function.statement(before, after)
+        else:
+            line = function.line((name,), before, after) or 0
+        if not line:
+            return Place(written.file, written.line, written.function, call)
+        return Place(written.file, line, written.function, call, function.text(line), exact=True)
 
-    def _neighbours(self, call: int) -> tuple[list[str], list[str]]:
-        """The calls its frame made before and after it, the nearest first."""
-        children, where = self._children
-        at = int(where[call])
-        parent = self.nest.parent[call]
-        low, high = max(at - _SIBLINGS, 0), at + 1 + _SIBLINGS
-        before, after = children[low:at][::-1], children[at + 1 : high]
-        sides = [side[self.nest.parent[side] == parent].tolist() for side in (before, after)]
-        return [source.called(self._text(c)) for c in sides[0]], [source.called(self._text(c)) for c in sides[1]]
+    def _neighbours(self, frame: int, call: int, moment: int) -> tuple[Names, Names]:
+        """The calls a frame made before and after one of its own, or a moment; the nearest first."""
+        children, parents = self._children
+        first, past = np.searchsorted(parents, [frame, frame + 1]).tolist()
+        at = first + int(np.searchsorted(self.nest.begin[children[first:past]], moment))
+        before, after = children[max(at - _SIBLINGS, first) : at][::-1], children[at : min(at + _SIBLINGS + 1, past)]
+        sides = ([int(c) for c in side if c != call] for side in (before, after))
+        one, other = (tuple(source.called(self._text(c)) for c in side[:_SIBLINGS]) for side in sides)
+        return one, other
 
     @functools.cached_property
     def _children(self) -> tuple[Rows, Rows]:
-        order = np.argsort(self.nest.parent, kind="stable")
-        where = np.empty(len(order), dtype=np.int64)
-        where[order] = np.arange(len(order))
-        return order, where
+        """All positions by what is around them, in the order of time, and what that is."""
+        order = np.lexsort((self.nest.begin, self.nest.parent))
+        return order, self.nest.parent[order]
 
     def stack(self, position: int) -> list[str]:
         """From the outside in."""

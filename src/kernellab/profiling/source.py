@@ -20,7 +20,11 @@ from pathlib import Path
 _FRAME = re.compile(r"^(?P<file>.+\.py|<.+?>)\((?P<line>\d+)\): (?P<function>.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (?P<name>\w*)")
 # Functions of torch that stand for another in a profile: what calls them is written otherwise.
-_WRITTEN = {"wrapper": "step", "inner": "", "_wrapped_call_impl": "", "_call_impl": ""}
+_WRITTEN = {"wrapper": "step", "inner": "", "__init__": "", "_wrapped_call_impl": "", "_call_impl": ""}
+# What an operator that no Python call made may be written as.
+_DECISION = "if"
+AS_WRITTEN = {"aten::item": ("float", "int", "bool", "complex"), "aten::is_nonzero": (_DECISION, "bool", "any", "all")}
+_ARITHMETIC = ("wrapped",)
 _LOOKED_AT = 4096  # characters: a file may name a row by megabytes
 _LOOPS = ("__next__", "__iter__")
 _TEXT = ("__format__", "__repr__", "__str__")
@@ -48,6 +52,12 @@ def called(name: str) -> str:
     if found is None:
         return ""
     return _WRITTEN.get(found.function, found.function) if "torch" in Path(found.file).parts else found.function
+
+
+def is_arithmetic(name: str) -> bool:
+    """Whether a call stands for an operator between tensors: `x ** 3`."""
+    found = frame(name)
+    return found is not None and found.function in _ARITHMETIC and found.file.endswith("torch/_tensor.py")
 
 
 @functools.cache
@@ -87,13 +97,15 @@ def _is_installed(package: str) -> bool:
 
 
 class Function:
-    """A function's calls, in the order they are written; those of functions in it are not its own."""
+    """A function's calls and statements, as they are written; those of functions in it are not its own."""
 
     def __init__(self, node: ast.AST, text: Sequence[str]) -> None:
         self._text = text
-        self.calls: list[tuple[int, str]] = []
-        self.heaviest = self._heaviest(node)
+        self._first = int(getattr(node, "lineno", 1))
+        self._calls: list[tuple[int, str]] = []
+        self._statements: list[tuple[int, int]] = []  # how much each computes, and its line
         self._visit(node)
+        self._calls.sort(key=lambda call: call[0])
 
     def _visit(self, node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
@@ -103,56 +115,62 @@ class Function:
             if isinstance(child, ast.Call):
                 written = child.func
                 name = written.attr if isinstance(written, ast.Attribute) else getattr(written, "id", "")
-                self.calls.append((written.end_lineno or child.lineno, name))
+                self._calls.append((written.end_lineno or child.lineno, name))
             elif isinstance(child, ast.For | ast.AsyncFor):
-                self.calls += [(child.lineno, loop) for loop in _LOOPS]
+                self._calls += [(child.lineno, loop) for loop in _LOOPS]
+            elif isinstance(child, ast.If | ast.While | ast.IfExp | ast.Assert):
+                self._calls += [] if isinstance(child.test, ast.Constant) else [(child.lineno, _DECISION)]
             elif isinstance(child, ast.JoinedStr):
-                self.calls += [(child.lineno, text) for text in _TEXT]
-        self.calls.sort(key=lambda call: call[0])
+                self._calls += [(child.lineno, text) for text in _TEXT]
+            if isinstance(child, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr):
+                weight = sum(isinstance(one, ast.BinOp | ast.Call) for one in ast.walk(child))
+                self._statements.append((weight, child.lineno))
 
-    @staticmethod
-    def _heaviest(node: ast.AST) -> int:
-        """The statement that computes most: where arithmetic is written, no row of a profile says its line."""
-        body = [one for one in getattr(node, "body", []) if not isinstance(one, ast.FunctionDef | ast.ClassDef)]
-        work = [(sum(isinstance(n, ast.BinOp | ast.Call) for n in ast.walk(one)), -one.lineno) for one in body]
-        most, line = max(work, default=(0, 0))
-        return -line if most else int(getattr(node, "lineno", 1))
+    def line(self, names: Sequence[str], before: Sequence[str], after: Sequence[str]) -> int | None:
+        """Where one of `names` is called, given the calls made before (the nearest first) and after it.
 
-    def lines(self, name: str) -> list[int]:
-        return sorted({line for line, called_name in self.calls if called_name == name})
-
-    def line(self, name: str, before: Sequence[str], after: Sequence[str]) -> int | None:
-        """Where `name` is called, given the calls made before (the nearest first) and after it."""
-        if not name:
+        An empty name is an object's call: a module's row is named by its class, its call by a variable.
+        """
+        if "" in names:
             return self._nameless(before, after)
-        candidates = self.lines(name)
-        if not candidates:
-            return None
-        if len(candidates) == 1:
-            return candidates[0]
-        low = next((self.lines(one)[0] for one in before if one != name and self._is_once(one)), None)
-        high = next((self.lines(one)[0] for one in after if one != name and self._is_once(one)), None)
-        within = [c for c in candidates if (low is None or c >= low) and (high is None or c <= high)]
-        if within:
-            return within[0]
-        # A loop's end: what came before is written below.
-        return next((c for c in candidates if high is None or c <= high), candidates[0])
+        candidates = sorted({line for name in names for line in self._lines(name)})
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        within = self._between(candidates, names, before, after)
+        return within[0] if within else candidates[0]
+
+    def statement(self, before: Sequence[str], after: Sequence[str]) -> int:
+        """The statement there that computes most: arithmetic makes no row of Python."""
+        near = set(self._between([line for _, line in self._statements], (), before, after))
+        weighed = [one for one in self._statements if one[1] in near] or self._statements
+        most, line = max(weighed, key=lambda one: (one[0], -one[1]), default=(0, 0))
+        return line if most else self._first
+
+    def _between(
+        self, lines: Sequence[int], names: Sequence[str], before: Sequence[str], after: Sequence[str]
+    ) -> list[int]:
+        """The lines between the nearest calls around whose line is known."""
+        low = next((self._lines(one)[0] for one in before if one not in names and self._is_once(one)), None)
+        high = next((self._lines(one)[0] for one in after if one not in names and self._is_once(one)), None)
+        if low is not None and high is not None and high <= low:  # a loop came round in between
+            return [line for line in lines if line >= low] or [line for line in lines if line <= high]
+        return [line for line in lines if (low is None or line >= low) and (high is None or line <= high)]
+
+    def _lines(self, name: str) -> list[int]:
+        return sorted({line for line, called_name in self._calls if called_name == name})
 
     def _is_once(self, name: str) -> bool:
-        return len(self.lines(name)) == 1
+        return len(self._lines(name)) == 1
 
     def _nameless(self, before: Sequence[str], after: Sequence[str]) -> int | None:
-        """Where an object is called: a module's row is named by its class, its call by a variable.
-
-        What is left when calls of known names are taken away, counted back from the next call whose line is known.
-        """
-        known = {*before, *after, *_LOOPS, *_TEXT, *dir(builtins)}
-        low = next((self.lines(one)[0] for one in before if self._is_once(one)), 0)
+        """What is left when calls of known names are taken away, counted back from the next whose line is known."""
+        known = {*before, *after, *_LOOPS, *_TEXT, _DECISION, *dir(builtins)}
+        low = next((self._lines(one)[0] for one in before if self._is_once(one)), 0)
         next_known = next((at for at, one in enumerate(after) if self._is_once(one)), None)
-        left = [line for line, name in self.calls if name not in known and line >= low]
+        left = [line for line, name in self._calls if name not in known and line >= low]
         if next_known is None:
             return left[0] if left else None
-        high = self.lines(after[next_known])[0]
+        high = self._lines(after[next_known])[0]
         left = [line for line in left if line <= high] or left
         between = sum(not one for one in after[:next_known])
         return left[max(len(left) - 1 - between, 0)] if left else None

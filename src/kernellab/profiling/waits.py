@@ -33,6 +33,7 @@ class Site:
     rows: Rows  # the blocking calls
     python: Rows  # the Python calls the user's frame made, once each; positions
     calls: Sequence[str]
+    times: int  # how often the line waited: a `.item()` is a copy and a wait, and one call
     wait_ns: int
     copies: int  # of those, from or to pageable memory
     to_gpu: bool
@@ -62,7 +63,7 @@ class Waits:
         """By line, the longest wait first."""
         trace = self.view.trace
         at = self.places.around(trace.lane[self.rows], trace.begin[self.rows])
-        placed = self.places.at(at[:_MOST_PLACED].tolist())
+        placed = self.places.of(self.rows[:_MOST_PLACED])
         groups: dict[Place, list[int]] = defaultdict(list)
         for index, place in enumerate(placed):
             known = place if place.file else replace(place, call=place.call or self._known_as(int(self.rows[index])))
@@ -78,12 +79,21 @@ class Waits:
                     rows=rows,
                     python=np.unique(made[made >= 0]),
                     calls=sorted({trace.text(int(row)) for row in rows}),
+                    times=self._times(rows, made),
                     wait_ns=int(trace.duration[rows].sum()),
                     copies=len(copies),
                     to_gpu=self._to_gpu(copies),
                 )
             )
         return sorted(sites, key=lambda site: -site.wait_ns)
+
+    def _times(self, rows: Rows, made: Rows) -> int:
+        trace, nest = self.view.trace, self.view.operators
+        operator = picked(nest.outermost, nest.around(trace.lane[rows], trace.begin[rows]))
+        for holders in (made, operator):
+            if (holders >= 0).all():
+                return len(np.unique(holders))
+        return len(rows)
 
     def _known_as(self, row: int) -> str:
         """Where no Python was recorded: the outermost operator around a call, else the call and the range it is in."""
@@ -106,11 +116,6 @@ class Waits:
         return any("HtoD" in self.view.trace.text(int(row)) for row in started[:1])
 
 
-def count(site: Site) -> int:
-    """How often the line waited: a `.item()` is a copy and a wait, and one call."""
-    return len(site.python) or len(site.rows)
-
-
 def points(sites: Sequence[Site], idle_of: Column, rows: Rows) -> list[dict[str, Any]]:
     """`idle_of` is the GPU's idle time that followed each of `rows`, sorted by row."""
     found = []
@@ -126,7 +131,7 @@ def points(sites: Sequence[Site], idle_of: Column, rows: Rows) -> list[dict[str,
                 "call": site.place.call or site.calls[0],
                 "code": site.place.code,
                 "cuda": list(site.calls),
-                "count": count(site),
+                "count": site.times,
                 "wait_us": round(site.wait_ns / 1e3, 3),
                 "idle_us": round(int(idle_of[at].sum()) / 1e3, 3),
                 "pageable_copies": site.copies,
