@@ -123,6 +123,9 @@ def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path
     assert found["kind"] == CULPRITS[slowed][0]
     assert found["step_us"] == pytest.approx(slow.step_us, rel=0.02)
     assert found["gain_us"] == pytest.approx(slow.step_us - plain.step_us, rel=0.3)
+    assert document["summary"]["plain_busy_fraction"] == pytest.approx(
+        analyse(slow.trace)["idle"]["busy_fraction"], rel=0.02
+    )
     assert document["summary"]["profiler_operator_ns"] == pytest.approx(3000, rel=0.3)
     assert not any("not known" in note for note in document["notes"])
 

@@ -56,11 +56,13 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
     properties = view.trace.about.get("deviceProperties")
     named = properties if isinstance(properties, list) else []
     devices = [str(one.get("name")) for one in named if isinstance(one, dict) and one.get("name")]
+    busy_us = sum(looked.idle.busy_ns.values()) / 1e3
+    per_step_us = busy_us / max(len(looked.idle.devices), 1) / steps.count
     return {
         "source": view.trace.source,
         "rows": len(view.trace),
         "span_us": round(view.trace.span_ns / 1e3, 3),
-        "gpu_busy_us": round(sum(looked.idle.busy_ns.values()) / 1e3, 3),
+        "gpu_busy_us": round(busy_us, 3),
         "gpu_us": round(int(view.gpu_ns.sum()) / 1e3, 3),
         "on_gpu": bool(len(view.gpu)),
         "devices": devices,
@@ -68,6 +70,7 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "steps_marked": steps.marked,
         "step_us": round(steps.span_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
+        "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us else None,
         "replayed_step_us": round(looked.replay.step_ns / 1e3, 3),
         "profiler_operator_ns": round(looked.replay.watch_ns, 1),
     }

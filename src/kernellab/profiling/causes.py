@@ -23,6 +23,7 @@ Line = tuple[str | None, int | None]
 _SITES = 12
 _LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}  # of a step
 _SLOWER = 1.1
+_LOOKED_AT = 400
 _BESIDE = 4
 _HOST_CALLS = 4000
 _HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
@@ -281,7 +282,7 @@ def _largest_product(view: View) -> list[Any]:
     """The shapes given to the operator the GPU spent most time on."""
     known = view.gpu_operators >= 0
     own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
-    for position in np.argsort(-own, kind="stable")[:16].tolist():
+    for position in np.argsort(-own, kind="stable")[:_LOOKED_AT].tolist():
         shapes = view.trace.more(int(view.operators.rows[position])).get("shapes")
         listed = [shape for shape in shapes if isinstance(shape, list)] if isinstance(shapes, list) else []
         plain = [shape for shape in listed if shape and all(isinstance(size, int) for size in shape)]

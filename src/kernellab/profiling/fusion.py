@@ -88,14 +88,16 @@ def chains(view: View, places: Places, gbps: float | None = None) -> list[Chain]
         return []
     rate = gbps or _bandwidth(view, at, move, known)
     floor = float(view.gpu_ns[at].min())
-    groups: dict[tuple[Any, ...], list[Rows]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[tuple[Rows, Place]]] = defaultdict(list)
     kinds: dict[tuple[int, ...], int] = {}
     for run, place in zip(runs, _places(view, places, at[[run[0] for run in runs]]), strict=True):
         same = kinds.setdefault(tuple(move[run].tolist()), len(kinds))
-        groups[same, place].append(run)
+        groups[same, place.file, place.function].append((run, place))
     found = []
-    for (_, place), members in groups.items():
-        found.append(_chain(view, place, members, at, [known[n] for n in move[members[0]].tolist()], rate, floor))
+    for members in groups.values():
+        first, place = members[0]
+        moves = [known[n] for n in move[first].tolist()]
+        found.append(_chain(view, place, [run for run, _ in members], at, moves, rate, floor))
     return sorted(found, key=lambda one: -one.gain_ns * len(one.at))
 
 

@@ -20,6 +20,7 @@ SORTS = {
     "count": "count",
 }
 _OTHERS = 3
+_BUSY = 0.9
 _WAITS = 5
 
 
@@ -75,9 +76,10 @@ def _steps(summary: Row, idle: Row) -> str:
     if idle["busy_fraction"] is None:
         return f"{many}; no GPU was seen."
     on = f" {summary['devices'][0]}" if summary["devices"] else ""
+    busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
     causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
-    why = f"; idle mostly because {causes[0]['words']}" if causes and idle["busy_fraction"] < 0.9 else ""
-    return f"{many}; the GPU{plain(on)} is busy {words.percent(idle['busy_fraction'])}{why}."
+    why = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
+    return f"{many}; the GPU{plain(on)} is busy {words.percent(busy)} of that{why}."
 
 
 def _most(document: Document, width: int) -> list[str]:
