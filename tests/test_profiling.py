@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kernellab.errors import UserError
+from kernellab.profiling import replay
 from kernellab.profiling.analysed import analyse
 from kernellab.profiling.compared import compare
 from kernellab.profiling.nest import Nest
@@ -88,6 +89,21 @@ def test_a_wait_inside_the_models_own_work_is_unblocked_not_removed():
     assert found["kind"] == "wait"
     # The GPU has 10 products and a copy to do whatever waits: only its idle time can be gained.
     assert 0 < found["gain_us"] < found["step_us"] - 10 * 60
+
+
+@pytest.mark.parametrize("gpu_us", [2, 60])
+def test_of_a_long_trace_steps_from_its_middle_stand_for_all(tmp_path, monkeypatch, gpu_us):
+    training = Training(tmp_path, gpu_us=gpu_us, steps=30)
+    monkeypatch.setattr(replay, "_MOST_CALLS", 400)
+    document = analyse(training.trace)
+    assert document["summary"]["replayed_step_us"] == pytest.approx(training.step_us, rel=0.03)
+
+
+def test_a_replay_far_from_what_was_seen_is_doubted(tmp_path):
+    training = Training(tmp_path, gpu_us=60, steps=5)
+    assert not any("in doubt" in note for note in analyse(training.trace)["notes"])
+    # No profiler takes less than none: a step cannot be slower without it.
+    assert any("in doubt" in note for note in analyse(training.trace, plain_step_us=9000)["notes"])
 
 
 def test_nothing_is_found_at_fault_in_a_step_that_is_all_gpu_work(tmp_path):

@@ -25,7 +25,7 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     blocking = Waits(view, places)
     idle = Idle(view, places, blocking.rows)
     chains = fusion.chains(view, places, gbps)
-    replay = Replay(view, blocking.rows, blocking.pageable, plain_step_us=plain_step_us)
+    replay = Replay(view, blocking.rows, plain_step_us=plain_step_us)
     looked = Looked(view, places, blocking, idle, chains, replay)
     return {
         "schema": SCHEMA,

@@ -54,10 +54,10 @@ class Otherwise:
 
 
 class Replay:
-    def __init__(self, view: View, waits: Rows, pageable: Mask, *, plain_step_us: float | None = None) -> None:
+    def __init__(self, view: View, waits: Rows, *, plain_step_us: float | None = None) -> None:
         self.view = view
         self._choose_steps()
-        self._calls(waits, pageable)
+        self._calls(waits)
         self._watch_ns = 0.0
         if plain_step_us is not None and len(self._rows):
             self._watch_ns = self._charge(plain_step_us * 1e3 * self.steps)
@@ -73,7 +73,7 @@ class Replay:
         self.begin_ns = int(steps.begin[first])
         self.end_ns = int(steps.end[first + self.steps - 1])
 
-    def _calls(self, waits: Rows, pageable: Mask) -> None:
+    def _calls(self, waits: Rows) -> None:
         trace, view = self.view.trace, self.view
         asked = (picked(trace.begin, view.calls) >= self.begin_ns) & (picked(trace.begin, view.calls) < self.end_ns)
         at = np.flatnonzero(asked & (view.calls >= 0))
@@ -82,20 +82,12 @@ class Replay:
         rows = rows[np.argsort(trace.begin[rows], kind="stable")]
         begin, end = trace.begin[rows], view.end[rows]
         self._rows: Rows = rows
-        earlier = view.gpu[picked(trace.begin, view.calls) < self.begin_ns]
-        late = earlier[view.end[earlier] > self.begin_ns]
-        # What the GPU still had to do when these steps began, by stream.
-        self._left = {
-            int(lane): int(view.end[late[trace.lane[late] == lane]].max()) - self.begin_ns
-            for lane in np.unique(trace.lane[late])
-        }
         self._blocks = np.isin(rows, waiting).tolist()
-        self._copies = pageable[rows].tolist()
         self._started = self._by_call(at, rows)
         before = np.maximum(np.append(self.begin_ns, np.maximum.accumulate(end)[:-1]), self.begin_ns)
         self._before, self._begin = before, begin
         self._host = np.maximum(begin - before, 0)
-        done = self._done(rows)
+        done = self._done()
         # A wait lasts until the GPU is done; what it takes beyond that is the CPU's.
         cost = np.where(self._blocks, end - np.clip(done, begin, end), end - begin)
         launches = cost[~np.array(self._blocks, dtype=np.bool_)]
@@ -128,7 +120,7 @@ class Replay:
             found[call].append((lane, took, row))
         return found
 
-    def _done(self, rows: Rows) -> Column:
+    def _done(self) -> Column:
         """When the GPU was done with all that was asked for up to each call."""
         ends = [max((int(self.view.end[row]) for *_, row in started), default=0) for started in self._started]
         return np.maximum.accumulate(np.array(ends, dtype=np.int64)) if ends else np.zeros(0, dtype=np.int64)
@@ -173,7 +165,12 @@ class Replay:
 
     @property
     def seen_step_ns(self) -> float:
-        return (self.end_ns - self.begin_ns) / self.steps
+        """A step as it was watched. What the GPU still had to do when they began is not of these steps."""
+        view, span = self.view, self.end_ns - self.begin_ns
+        earlier = view.gpu[picked(view.trace.begin, view.calls) < self.begin_ns]
+        left = max(int(view.end[earlier].max(initial=0)) - self.begin_ns, 0)
+        ends_with_gpu = self.end_ns == view.steps.last_ns
+        return (span - (left if ends_with_gpu else 0)) / self.steps
 
     def step_with(self, otherwise: Otherwise) -> float:
         return self._run(otherwise, self._watch_ns) / self.steps
@@ -183,8 +180,8 @@ class Replay:
         dropped = _covers(otherwise.gone, self._begin).tolist()
         pause, latency = (0, 0) if otherwise.instant else self._pace
         now, started = 0.0, list[float]()
-        ready: dict[int, float] = {} if otherwise.free or otherwise.instant else dict(self._left)
-        done = max(ready.values(), default=0.0)
+        ready: dict[int, float] = {}
+        done = 0.0
         for at, (idle, takes) in enumerate(zip(host, cost, strict=True)):
             now += idle
             if dropped[at]:

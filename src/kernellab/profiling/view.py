@@ -64,9 +64,6 @@ class View:
         # A file may name a row by megabytes; nothing that is looked for stands further back.
         return np.array([bool(fits(name[:_LOOKED_AT])) for name in self.trace.names], dtype=np.bool_)
 
-    def name_of(self, row: int) -> str:
-        return self.trace.text(row)
-
     # Threads
 
     @functools.cached_property
