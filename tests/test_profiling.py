@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 import time
 from pathlib import Path
 
@@ -607,6 +608,15 @@ def test_rows_that_make_no_sense_together_are_analysed_all_the_same(seed):
     assert lines(document)
     assert compare(trace, trace)["step_us"]["ratio"] == 1
     assert 0 <= (document["idle"]["busy_fraction"] or 0) <= 1
+
+
+@pytest.mark.parametrize("file", ["x" * 3000 + ".py", "nul\0.py", "antigravity.a.b/x.py", "../" * 50 + "x.py", "/.py"])
+def test_files_no_one_can_have_are_no_ones_and_nothing_is_imported_to_find_out(file, tmp_path):
+    run = Program(script=tmp_path / "own.py")
+    with run.python(f"{file}(3): f"), run.python("<built-in method item of Tensor object at 0x1>"):
+        run.item()
+    assert len(analyse(run.trace())["sync_points"]) == 1
+    assert "antigravity" not in sys.modules
 
 
 def test_a_name_of_megabytes_costs_no_time():

@@ -73,7 +73,7 @@ class Places:
     def _of(self, name: str) -> int:
         """A file beside the script is the script's, though Python has a module of that name."""
         found = source.frame(name)
-        if found and any((folder / found.file).is_file() for folder in self._beside):
+        if found and any(source.is_file(folder / found.file) for folder in self._beside):
             return 2
         return source.whose(name)
 

@@ -74,11 +74,19 @@ def whose(name: str) -> int:
         return 0
     if "kernellab" in parts:
         return 1 if "workloads" in parts else 0
-    if Path(found.file).is_absolute() or Path(found.file).is_file():
+    if Path(found.file).is_absolute() or is_file(Path(found.file)):
         return 2
     if _beneath(parts) or Path(parts[0]).stem in sys.stdlib_module_names:
         return 0
     return 1 if _is_installed(Path(parts[0]).stem) else 2
+
+
+def is_file(path: Path) -> bool:
+    """Also of names no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _beneath(parts: Sequence[str]) -> bool:
@@ -88,6 +96,8 @@ def _beneath(parts: Sequence[str]) -> bool:
 @functools.cache
 def _is_installed(package: str) -> bool:
     """Whether a name is imported from where packages are installed; a project installed in place is its author's."""
+    if not package.isidentifier():  # to look for `a.b`, Python would import `a`
+        return False
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
