@@ -18,7 +18,7 @@ from kernellab.profiling.source import Frame, Sources, called, whose
 from kernellab.reporting.profile import changes, lines
 from kernellab.traces import kineto
 from kernellab.traces.trace import Builder, Kind, Lane
-from traced import AUTOGRAD, GELU, GEMM, LAYERS, MAIN, MUL, Program, Training
+from traced import AUTOGRAD, GELU, GEMM, LAYERS, MAIN, MUL, Program, Training, as_nsys_sees_it
 
 # What slows a training, the finding it must lead with, and the line of the script.
 CULPRITS = {
@@ -201,7 +201,9 @@ def test_modules_get_their_backward_from_another_thread(tmp_path):
 
 
 def test_the_tree_of_ranges_is_of_an_average_step_and_the_same_from_both_sources(tmp_path):
-    tree = analyse(Training(tmp_path, steps=5).trace)["ranges"]
+    trace = Training(tmp_path, steps=5).trace
+    tree = analyse(trace)["ranges"]
+    assert analyse(as_nsys_sees_it(trace))["ranges"] == tree
     assert [("  " * one["depth"] + one["name"]) for one in tree] == [
         "step", "  forward", *(f"    layer_{i}" for i in range(LAYERS)), "  backward", "  optimizer_step",
     ]  # fmt: skip
