@@ -215,6 +215,17 @@ def test_the_tree_of_ranges_is_of_an_average_step_and_the_same_from_both_sources
     assert by_name["step"]["cpu_us"] > by_name["forward"]["cpu_us"] > by_name["layer_0"]["cpu_us"] > 0
 
 
+def test_a_range_called_step_is_not_taken_for_a_step():
+    run = Program()
+    for step in range(4):
+        with run.range(f"step_{step}"):
+            run.kernel(MUL, 5)
+            with run.range("step"):
+                run.kernel(MUL, 2)
+    found = [(one["path"], one["count"], one["gpu_us"]) for one in analyse(run.trace())["ranges"]]
+    assert found == [(["step"], 1, 7), (["step", "step"], 1, 2)]
+
+
 def test_ranges_of_pytorchs_own_are_left_out_of_the_tree_but_not_their_kernels():
     run = Program()
     with run.range("step_0"), run.range("optimizer_step"), run.range("Optimizer.step#Adam.step"):

@@ -20,12 +20,13 @@ from kernellab.traces.trace import Column, Rows
 
 Line = tuple[str | None, int | None]
 
-_SITES = 12
-_LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}  # of a step
-_SLOWER = 1.1
-_LOOKED_AT = 400
-_BESIDE = 4
-_HOST_CALLS = 4000
+_SITES = 12  # lines of each kind, the dearest, for which steps are replayed
+# Of a step. A little of a loader or of Python is in every program; a wait or a chain is somebody's choice.
+_LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
+_SLOWER = 1.1  # times the GPU's time: nearer than that, neither waits for the other
+_LOOKED_AT = 400  # operators, the dearest, until one has shapes
+_BESIDE = 4  # times a wait's own: more work on its line than that is not there for the wait
+_HOST_CALLS = 4000  # the longest, whose lines are looked for
 _HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
 # Of a step's kernels: what a call may launch and still be there for its wait. Printing a tensor takes twenty.
 _FEW_LAUNCHES, _SOME_LAUNCHES = 0.05, 0.5

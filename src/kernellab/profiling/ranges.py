@@ -24,7 +24,7 @@ def tree(view: View) -> list[dict[str, Any]]:
     nest = _kept(view)
     if not len(nest):
         return []
-    labels, texts = _labels(view, nest)
+    labels, texts, step = _labels(view, nest)
     numbers, known = nest.paths(labels)
     at = _gpu(view, nest)
     own = sums(at[at >= 0], view.gpu_ns[at >= 0], len(nest))
@@ -33,8 +33,8 @@ def tree(view: View) -> list[dict[str, Any]]:
     gpu = sums(numbers, nest.totals(own), len(known))
     first = np.full(len(known), np.iinfo(np.int64).max)
     np.minimum.at(first, numbers, nest.begin)
-    stepped = {number for number, path in enumerate(known) if any(texts[label] == "step" for label in path)}
-    steps = sum(int(count[number]) for number in stepped if texts[known[number][-1]] == "step") or 1
+    stepped = {number for number, path in enumerate(known) if step in path}
+    steps = sum(int(count[number]) for number in stepped if known[number][-1] == step) or 1
     found = []
     for number in _in_order(known, first):
         path, over = known[number], steps if number in stepped else 1
@@ -83,11 +83,15 @@ def _gpu(view: View, nest: Nest) -> Column:
     return picked(kept, picked(view.ranges.nearest(kept >= 0), view.gpu_ranges))
 
 
-def _labels(view: View, nest: Nest) -> tuple[Column, list[str]]:
-    """`step_11` and `step_12` are one node; `layer_0` and `layer_1` are two."""
-    texts: dict[str, int] = {}
+def _labels(view: View, nest: Nest) -> tuple[Column, list[str], int]:
+    """Each row's label, what labels say, and the steps' own.
+
+    `step_11` and `step_12` are one node; `layer_0` and `layer_1` are two. A range the program calls `step` is another.
+    """
+    known: dict[tuple[str, bool], int] = {("step", True): 0}
     of_name = np.zeros(len(view.trace.names), dtype=np.int64)
     for name in np.unique(nest.name).tolist():
         text = view.trace.names[name]
-        of_name[name] = texts.setdefault("step" if is_step(text) else text, len(texts))
-    return of_name[nest.name], list(texts)
+        numbered = is_step(text)
+        of_name[name] = known.setdefault(("step" if numbered else text, numbered), len(known))
+    return of_name[nest.name], [text for text, _ in known], 0
