@@ -48,6 +48,7 @@ def test_functions_a_call_goes_through_are_its_authors_alone():
         ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float", "reduction"),
         ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT", "cuBLAS"),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3", "cuBLAS"),
+        ("void sgemm_largek_lds64<true, false, 5, 5, 4, 4, 4, 34>(float*, float const*)", "cuBLAS"),
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", "CUTLASS"),
         ("triton_poi_fused_add_mul_tanh_0", "inductor"),
         ("triton_red_fused__softmax_0", "inductor"),

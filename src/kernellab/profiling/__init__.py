@@ -1,1 +1,1 @@
-"""Where the time goes: questions asked of a trace. No torch."""
+"""Where the time goes: questions asked of a trace, one module each. No torch."""

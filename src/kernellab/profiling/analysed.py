@@ -1,0 +1,106 @@
+"""A trace's analyses together, as one document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernellab.profiling import causes, findings, fusion, memory, ranges, tables, waits
+from kernellab.profiling.causes import Looked
+from kernellab.profiling.idle import Idle
+from kernellab.profiling.places import Places
+from kernellab.profiling.replay import Replay
+from kernellab.profiling.view import View
+from kernellab.profiling.waits import Waits
+from kernellab.traces.trace import Trace
+
+SCHEMA = 1
+_OFF = 0.1  # a replay further from what was seen is not believed in silence
+
+
+def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | None = None) -> dict[str, Any]:
+    """Every question's answer. `plain_step_us` is a step's time without a profiler, `gbps` the memory's bandwidth."""
+    view = View(trace)
+    plain_step_us = plain_step_us or _plain(trace)
+    places = Places(view)
+    blocking = Waits(view, places)
+    idle = Idle(view, places, blocking.rows)
+    chains = fusion.chains(view, places, gbps)
+    replay = Replay(view, blocking.rows, plain_step_us=plain_step_us)
+    looked = Looked(view, places, blocking, idle, chains, replay)
+    return {
+        "schema": SCHEMA,
+        "summary": _summary(looked, plain_step_us),
+        "findings": findings.ranked(looked, causes.found(looked)),
+        "operators": tables.operators(view),
+        "kernels": tables.kernels(view),
+        "modules": tables.modules(view),
+        "ranges": ranges.tree(view),
+        "sync_points": waits.points(blocking.sites, idle.after_wait_ns, blocking.rows),
+        "idle": idle.document(),
+        "fusion": fusion.document(chains, view.steps.count),
+        "memory": memory.document(view, places),
+        "calls": tables.calls(view),
+        "notes": _notes(looked, plain_step_us),
+    }
+
+
+def _plain(trace: Trace) -> float | None:
+    """Whoever collected the trace may have timed steps without it."""
+    about = trace.about.get("kernellab")
+    said = about.get("plain_step_us") if isinstance(about, dict) else None
+    return float(said) if isinstance(said, int | float) and said > 0 else None
+
+
+def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
+    view, steps = looked.view, looked.view.steps
+    properties = view.trace.about.get("deviceProperties")
+    named = properties if isinstance(properties, list) else []
+    devices = [str(one.get("name")) for one in named if isinstance(one, dict) and one.get("name")]
+    busy_us = sum(looked.idle.busy_ns.values()) / 1e3
+    per_step_us = busy_us / max(len(looked.idle.devices), 1) / steps.count
+    return {
+        "source": view.trace.source,
+        "rows": len(view.trace),
+        "span_us": round(view.trace.span_ns / 1e3, 3),
+        "gpu_busy_us": round(busy_us, 3),
+        "gpu_us": round(int(view.gpu_ns.sum()) / 1e3, 3),
+        "on_gpu": bool(len(view.gpu)),
+        "devices": devices,
+        "steps": steps.count,
+        "steps_marked": steps.marked,
+        "step_us": round(steps.span_ns / steps.count / 1e3, 3),
+        "plain_step_us": plain_step_us,
+        "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us else None,
+        "replayed_step_us": round(looked.replay.step_ns / 1e3, 3),
+        "profiler_operator_ns": round(looked.replay.watch_ns, 1),
+    }
+
+
+def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
+    view, replay, notes = looked.view, looked.replay, list(looked.view.trace.notes)
+    if not len(view.trace):
+        return [*notes, "The trace holds no events."]
+    if not view.steps.marked:
+        notes.append(
+            "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
+        )
+    if not len(view.gpu):
+        notes.append("No GPU activity was recorded: times are the CPU's.")
+        return notes
+    if not len(view.pythons):
+        notes.append("No Python calls were recorded (with_stack): waits are named by operator, not by line.")
+    unstarted = int((view.calls < 0).sum())
+    if unstarted:
+        notes.append(f"{unstarted} of {len(view.gpu)} rows of the GPU have no call that started them.")
+    if plain_step_us is None:
+        notes.append(
+            "A step's time without the profiler is not known: the profiler slows the CPU, so that waits and launches "
+            "look dearer than they are."
+        )
+    wanted = plain_step_us * 1e3 if plain_step_us else replay.seen_step_ns
+    if abs(replay.step_ns / max(wanted, 1.0) - 1) > _OFF:
+        notes.append(
+            f"The replay gives {replay.step_ns / 1e3:.0f} µs for a step of {wanted / 1e3:.0f} µs: "
+            "gains are as much in doubt."
+        )
+    return notes

@@ -1,0 +1,292 @@
+"""What makes a step slow: each cause with the line at fault, and what a step gains without it, by replay."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernellab.profiling.fusion import Chain
+from kernellab.profiling.idle import LOADERS, Idle
+from kernellab.profiling.nest import picked
+from kernellab.profiling.places import NOWHERE, Place, Places
+from kernellab.profiling.replay import Interval, Otherwise, Replay, merged
+from kernellab.profiling.view import View
+from kernellab.profiling.waits import Site, Waits
+from kernellab.traces.trace import Column, Rows
+
+Line = tuple[str | None, int | None]
+
+_SITES = 12  # lines of each kind, the dearest, for which steps are replayed
+# Of a step. A little of a loader or of Python is in every program; a wait or a chain is somebody's choice.
+_LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
+_SLOWER = 1.1  # times the GPU's time: nearer than that, neither waits for the other
+_LOOKED_AT = 400  # operators, the dearest, until one has shapes
+_BESIDE = 4  # times a wait's own: more work on its line than that is not there for the wait
+_HOST_CALLS = 4000  # the longest, whose lines are looked for
+_HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
+# Of a step's kernels: what a call may launch and still be there for its wait. Printing a tensor takes twenty.
+_FEW_LAUNCHES, _SOME_LAUNCHES = 0.05, 0.5
+_WORK = ("backward", "step", "")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`kind`: wait, copy, loader, host, fusion, launch. A step of `step_ns` would be `gain_ns` shorter `otherwise`."""
+
+    kind: str
+    place: Place
+    otherwise: Otherwise
+    step_ns: float
+    gain_ns: float
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        return self.gain_ns / self.step_ns if self.step_ns else 0.0
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is a line's fault, and worth changing before anything else."""
+        return self.share >= _LEADS.get(self.kind, 1.0)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the causes are found in."""
+
+    view: View
+    places: Places
+    waits: Waits
+    idle: Idle
+    chains: Sequence[Chain]
+    replay: Replay
+
+    @property
+    def steps(self) -> int:
+        return self.view.steps.count
+
+    def cause(self, kind: str, place: Place, otherwise: Otherwise, evidence: dict[str, Any]) -> Cause:
+        step_ns = self.replay.step_ns
+        return Cause(kind, place, otherwise, step_ns, max(step_ns - self.replay.step_with(otherwise), 0.0), evidence)
+
+
+def found(looked: Looked) -> list[Cause]:
+    """In no order."""
+    quiet = _quiet_by_line(looked)
+    # What a line that waits does besides is of the wait: print(loss.item()) is two calls.
+    lines = [*_waits(looked, quiet), *_host(looked, quiet), *_fusion(looked)]
+    mended = Otherwise()
+    for cause in lines:
+        if cause.leads:
+            mended = mended.also(cause.otherwise)
+    return [*lines, *_launch(looked, mended)]
+
+
+def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterator[Cause]:
+    idle, rows = looked.idle.after_wait_ns, looked.waits.rows
+    for site in looked.waits.sites[:_SITES]:
+        otherwise = Otherwise(unblocked=frozenset(site.rows.tolist()))
+        if _only_reads(looked, site):
+            otherwise = Otherwise(gone=_with_the_line(looked, site, quiet))
+        yield looked.cause(
+            "copy" if _is_copy(looked, site) else "wait",
+            site.place,
+            otherwise,
+            {
+                "count": site.times,
+                "per_step": site.times / looked.steps,
+                "wait_us": site.wait_ns / looked.steps / 1e3,
+                "idle_us": int(idle[np.isin(rows, site.rows)].sum()) / looked.steps / 1e3,
+                "to_gpu": site.to_gpu,
+                "cuda": list(site.calls),
+            },
+        )
+
+
+def _only_reads(looked: Looked, site: Site) -> bool:
+    """Whether the call is there for its wait (print, item, cpu), and not the program's work with a wait in it."""
+    if not len(site.python):
+        return True
+    asked = float(looked.idle.launches_in[site.python].mean())
+    share = asked / max(int(looked.view.gpu_in_steps.sum()) / looked.steps, 1.0)
+    works = site.place.call in _WORK or bool(looked.idle.modules_in[site.python].any())
+    return asked <= 1 or share <= (_FEW_LAUNCHES if works else _SOME_LAUNCHES)
+
+
+def _with_the_line(looked: Looked, site: Site, quiet: dict[Line, list[tuple[int, Place]]]) -> list[Interval]:
+    """A wait's own time and what its line does besides; where that is far more, it is a cause of its own."""
+    own, line = _stretches(looked, site), (site.place.file, site.place.line)
+    if not site.place.exact or line not in quiet:
+        return own
+    beside = _spans(looked, [position for position, _ in quiet[line]])
+    if _length(beside) > _BESIDE * _length(own):
+        return own
+    del quiet[line]
+    return merged([*own, *beside])
+
+
+def _length(spans: Sequence[Interval]) -> int:
+    return sum(end - begin for begin, end in spans)
+
+
+def _is_copy(looked: Looked, site: Site) -> bool:
+    """Whether a site's time is a tensor's copying, not the waiting for a number."""
+    view = looked.view
+    started = np.flatnonzero(np.isin(view.calls, site.rows))
+    sizes = [int(view.trace.more(int(row)).get("bytes", 0)) for row in view.gpu[started[:64]]]
+    return bool(sizes) and max(sizes) > 64
+
+
+def _stretches(looked: Looked, site: Site) -> list[Interval]:
+    """The CPU's time that goes with a wait: the call of the user's line, else the operator, else the wait."""
+    nest = looked.places.nest
+    if len(site.python):
+        return merged(list(zip(nest.begin[site.python].tolist(), nest.end[site.python].tolist(), strict=True)))
+    trace, operators = looked.view.trace, looked.view.operators
+    at = operators.around(trace.lane[site.rows], trace.begin[site.rows])
+    outer = picked(operators.outermost, at)
+    begin = np.where(outer >= 0, picked(operators.begin, outer), trace.begin[site.rows])
+    end = np.where(outer >= 0, picked(operators.end, outer), looked.view.end[site.rows])
+    return merged(list(zip(begin.tolist(), end.tolist(), strict=True)))
+
+
+def _spans(looked: Looked, positions: Sequence[int]) -> list[Interval]:
+    nest = looked.places.nest
+    return merged([(int(nest.begin[p]), int(nest.end[p])) for p in positions])
+
+
+def _quiet_by_line(looked: Looked) -> dict[Line, list[tuple[int, Place]]]:
+    """Calls of the user's code that ask nothing of the GPU, and loaders."""
+    groups: dict[Line, list[tuple[int, Place]]] = defaultdict(list)
+    positions = _quiet_calls(looked).tolist()
+    for position, place in zip(positions, looked.places.calls(positions), strict=True):
+        groups[place.file, place.line].append((position, place))
+    return groups
+
+
+def _host(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterator[Cause]:
+    nest = looked.places.nest
+    loader = looked.view.named(LOADERS)[nest.name]
+    spans = [(found, _spans(looked, [p for p, _ in found])) for found in quiet.values()]
+    spans.sort(key=lambda one: -_length(one[1]))
+    for found, gone in spans[:_SITES]:
+        longest, place = max(found, key=lambda one: int(nest.duration[one[0]]))
+        yield looked.cause(
+            "loader" if loader[longest] else "host",
+            place,
+            Otherwise(gone=gone),
+            {
+                "count": len(found),
+                "per_step": len(found) / looked.steps,
+                "cpu_us": _length(gone) / looked.steps / 1e3,
+            },
+        )
+
+
+def _quiet_calls(looked: Looked) -> Rows:
+    view, nest = looked.view, looked.places.nest
+    if not len(nest):
+        return np.zeros(0, dtype=np.int64)
+    waits = nest.totals(_moments(looked, looked.waits.rows))
+    loader = view.named(LOADERS)[nest.name]
+    outermost = loader & (picked(nest.nearest(loader), nest.parent) < 0) & (looked.idle.launches_in == 0)
+    fits = ((looked.idle.silent & ~loader) | outermost) & (waits == 0) & (nest.lane == view.main)
+    fits &= (nest.begin >= view.steps.first_ns) & (nest.begin < view.steps.last_ns)
+    fits &= nest.duration >= _HOST_SHARE * view.steps.span_ns / looked.steps
+    positions = np.flatnonzero(fits)
+    return np.sort(positions[np.argsort(-nest.duration[positions], kind="stable")[:_HOST_CALLS]])
+
+
+def _moments(looked: Looked, rows: Rows) -> Column:
+    """How many of these rows each Python call is the innermost around."""
+    trace, nest = looked.view.trace, looked.places.nest
+    at = looked.places.around(trace.lane[rows], trace.begin[rows])
+    return np.bincount(at[at >= 0], minlength=len(nest)).astype(np.int64)
+
+
+def _fusion(looked: Looked) -> Iterator[Cause]:
+    """Chains of one function together, its backward's with its forward's."""
+    groups: dict[tuple[str | None, str | None], list[Chain]] = defaultdict(list)
+    for chain in looked.chains:
+        groups[chain.place.file, chain.place.function].append(chain)
+    dearest = sorted(groups.values(), key=lambda chains: -sum(len(c.at) * len(c.kernels) for c in chains))[:_SITES]
+    for chains in dearest:
+        gone: list[Interval] = []
+        takes: dict[int, int] = {}
+        for chain in chains:
+            for at in chain.at:
+                gone += _between(looked.view, at)
+                rows = looked.view.gpu[at].tolist()
+                takes |= {rows[0]: int(chain.fused_ns), **dict.fromkeys(rows[1:], 0)}
+        first = max(chains, key=lambda chain: len(chain.kernels))
+        yield looked.cause(
+            "fusion",
+            first.place,
+            Otherwise(gone=merged(gone), takes=takes),
+            {
+                "kernels": sum(len(c.kernels) * len(c.at) for c in chains) / looked.steps,
+                "fused": sum(len(c.at) for c in chains) / looked.steps,
+                "operators": list(first.operators),
+                "shape": list(first.shape),
+                "moved_bytes": sum(c.moved * len(c.at) for c in chains) / looked.steps,
+                "fewest_bytes": sum(c.fewest * len(c.at) for c in chains) / looked.steps,
+                "gpu_gain_us": sum(c.gain_ns * len(c.at) for c in chains) / looked.steps / 1e3,
+            },
+        )
+
+
+def _between(view: View, at: Rows) -> list[Interval]:
+    """The CPU's time from the end of a chain's first operator to the end of its last."""
+    nest, inner = view.operators, view.gpu_operators[at[[0, -1]]]
+    outer = nest.outermost[inner]
+    first, last = (outer if outer[0] != outer[1] else inner).tolist()
+    begin, end = int(nest.end[first]), int(nest.end[last])
+    return [(begin, end)] if end > begin else []
+
+
+def _launch(looked: Looked, mended: Otherwise) -> Iterator[Cause]:
+    """The CPU asks for work more slowly than the GPU does it, once lines at fault are mended."""
+    view, replay = looked.view, looked.replay
+    if not len(view.gpu):
+        return
+    cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)))
+    otherwise = mended.also(Otherwise(free=True))
+    gpu_ns, step_ns = replay.step_with(otherwise), replay.step_with(mended)
+    if cpu_ns > _SLOWER * gpu_ns:
+        evidence = {
+            "kernels": int(view.gpu_in_steps.sum()) / looked.steps,
+            "cpu_us": cpu_ns / 1e3,
+            "gpu_us": gpu_ns / 1e3,
+            "shapes": _largest_product(view),
+        }
+        yield Cause("launch", _busiest_line(looked), otherwise, step_ns, max(step_ns - gpu_ns, 0.0), evidence)
+
+
+def _busiest_line(looked: Looked) -> Place:
+    """The user's call that asks for most: a module's, if there is one."""
+    nest, places = looked.places.nest, looked.places
+    if not len(nest):
+        return NOWHERE
+    first = np.flatnonzero((places.made == np.arange(len(nest))) & (looked.idle.launches_in > 0))
+    modules = first[np.isin(nest.rows[first], looked.view.modules.rows)]
+    chosen = modules if len(modules) else first
+    if not len(chosen):
+        return NOWHERE
+    return places.calls([int(chosen[looked.idle.launches_in[chosen].argmax()])])[0]
+
+
+def _largest_product(view: View) -> list[Any]:
+    """The shapes given to the operator the GPU spent most time on."""
+    known = view.gpu_operators >= 0
+    own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
+    for position in np.argsort(-own, kind="stable")[:_LOOKED_AT].tolist():
+        shapes = view.trace.more(int(view.operators.rows[position])).get("shapes")
+        listed = [shape for shape in shapes if isinstance(shape, list)] if isinstance(shapes, list) else []
+        plain = [shape for shape in listed if shape and all(isinstance(size, int) for size in shape)]
+        if plain:
+            return plain
+    return []

@@ -1,0 +1,160 @@
+"""Causes ranked and put into words. The first says what to do first.
+
+What one line does wrong comes before what the whole program's shape makes of it: a step that waits for `print(loss)`
+may be launch-bound as well, and the line is the one to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernellab.profiling.causes import Cause, Looked
+from kernellab.profiling.places import NOWHERE, Place
+
+_WORTH = 0.02  # of a step: less is not said
+_BUSY = 0.9
+_LIKELY = 1.5
+
+
+def ranked(looked: Looked, causes: Sequence[Cause]) -> list[dict[str, Any]]:
+    worth = sorted((one for one in causes if one.share >= _WORTH), key=lambda one: (not one.leads, -one.gain_ns))
+    return [_finding(cause) for cause in worth] or [_nothing(looked)]
+
+
+def _finding(cause: Cause) -> dict[str, Any]:
+    step_us = cause.step_ns / 1e3
+    title, do = _WORDS[cause.kind](cause, step_us)
+    return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, cause.evidence)
+
+
+def _document(
+    kind: str, title: str, do: str, place: Place, step_us: float, gain_us: float, evidence: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "title": title,
+        "do": do,
+        "file": place.file,
+        "line": place.line,
+        "function": place.function,
+        "call": place.call,
+        "code": place.code,
+        "exact": place.exact,
+        "gain_us": round(gain_us, 3),
+        "gain_share": round(gain_us / step_us, 4) if step_us else 0.0,
+        "step_us": round(step_us, 3),
+        "step_without_us": round(step_us - gain_us, 3),
+        "evidence": {key: round(v, 3) if isinstance(v, float) else v for key, v in evidence.items()},
+    }
+
+
+def _often(per_step: float) -> str:
+    if abs(per_step - 1) < 0.05:
+        return "in every step"
+    return f"{per_step:.0f} times a step" if per_step > 1 else f"in one step of {1 / per_step:.0f}"
+
+
+def _wait(cause: Cause, step_us: float) -> tuple[str, str]:
+    seen = cause.evidence
+    title = f"{cause.place} makes the CPU wait for the GPU {_often(seen['per_step'])}"
+    # As it was watched, the GPU may have idled for longer than it does: the profiler slows the CPU.
+    if 0.01 * step_us <= seen["idle_us"] <= _LIKELY * cause.gain_ns / 1e3:
+        title += f", and the GPU then idles {_time(seen['idle_us'])}"
+    return title, "Do it every hundredth step, or keep the value on the GPU and read it later."
+
+
+def _copy(cause: Cause, step_us: float) -> tuple[str, str]:
+    seen = cause.evidence
+    way = "to the GPU" if seen["to_gpu"] else "from the GPU"
+    title = f"{cause.place} copies {way} {_often(seen['per_step'])}, and the CPU waits for it {_time(seen['wait_us'])}"
+    if seen["to_gpu"]:
+        return (
+            title,
+            "Keep it on the GPU, or pin it and copy the next step's early: non_blocking=True, on a stream of its own.",
+        )
+    return title, "Leave it on the GPU, or copy to pinned memory with non_blocking=True and read it a step later."
+
+
+def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
+    title = f"The data loader starves the GPU: {cause.place} takes {_time(cause.evidence['cpu_us'])} of a step"
+    return title, "Give the DataLoader workers (num_workers, prefetch_factor, persistent_workers), or prepare less."
+
+
+def _host(cause: Cause, step_us: float) -> tuple[str, str]:
+    title = f"{cause.place} keeps the CPU {_time(cause.evidence['cpu_us'])} a step and asks nothing of the GPU"
+    return title, "Move it out of the loop, into another thread or process, or do it less often."
+
+
+def _fusion(cause: Cause, step_us: float) -> tuple[str, str]:
+    seen = cause.evidence
+    names = " → ".join(name.removeprefix("aten::")[:40] for name in seen["operators"][:8])
+    where = f"{cause.place}: " if cause.place.file else ""
+    times = seen["moved_bytes"] / max(seen["fewest_bytes"], 1)
+    title = (
+        f"{where}{seen['kernels']:.0f} kernels a step could be {seen['fused']:.0f} ({names});"
+        f" they move {times:.1f} times the bytes needed"
+    )
+    return title, "Use PyTorch's own operator for it, torch.compile, or one kernel of your own."
+
+
+def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
+    seen = cause.evidence
+    on = " × ".join(str(tuple(shape)) for shape in seen["shapes"][:3])
+    where = f" ({cause.place}{', on ' + on if on else ''})" if cause.place.file else f" (on {on})" if on else ""
+    title = (
+        f"Launch-bound: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
+        f" {seen['kernels']:.0f} kernels a step{where}"
+    )
+    return (
+        title,
+        "Give it larger batches, or launch a step as one: CUDA graphs, torch.compile(mode='reduce-overhead').",
+    )
+
+
+_WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
+    "wait": _wait,
+    "copy": _copy,
+    "loader": _loader,
+    "host": _host,
+    "fusion": _fusion,
+    "launch": _launch,
+}
+
+
+def _nothing(looked: Looked) -> dict[str, Any]:
+    """Nothing to gain by the program's shape: its time is its work."""
+    title, place = _busy(looked) if len(looked.view.gpu) else _cpu_only(looked)
+    return _document("busy", title, "", place, looked.replay.step_ns / 1e3, 0.0, {})
+
+
+def _busy(looked: Looked) -> tuple[str, Place]:
+    view, busy = looked.view, looked.idle.busy_ns
+    share = sum(busy.values()) / (view.steps.span_ns * max(len(busy), 1))
+    spent = view.by_name(view.trace.name[view.gpu], view.gpu_ns)
+    most = int(spent.argmax())
+    part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
+    state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
+    return f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}", NOWHERE
+
+
+def _cpu_only(looked: Looked) -> tuple[str, Place]:
+    nest, trace = looked.view.operators, looked.view.trace
+    own = nest.self_time()
+    spent = looked.view.by_name(nest.name, own)
+    if not spent.any():
+        return "Nothing ran that the trace could time", NOWHERE
+    most = int(spent.argmax())
+    longest = np.where(nest.name == most, own, -1).argmax()
+    home = int(looked.view.forward[longest])
+    at = [home if home >= 0 else int(longest)]
+    place = looked.places.of(nest.rows[at])[0]
+    where = f", for {place}" if place.file else ""
+    part = spent[most] / max(int(spent.sum()), 1)
+    return f"CPU only: {part:.0%} of its operators' time is {trace.names[most][:60]}{where}", place
+
+
+def _time(us: float) -> str:
+    return f"{us:.0f} µs" if us < 1000 else f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"

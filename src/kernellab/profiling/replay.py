@@ -1,0 +1,257 @@
+"""What a step would take if something were otherwise: the program's calls run again, on paper.
+
+The CPU is one line of calls that ask the GPU for work or wait for it, with the time in between as it was measured; each
+stream does what it was asked for in order, as long as it took. Take a wait away and the CPU runs ahead; take the CPU's
+work away and the GPU sets the pace. Threads that launch in turn (autograd's and the one that called it) are one line.
+
+A profiler slows the CPU with every row it writes. Where the time of a step without one is known, rows are charged what
+makes the replay take that time; so a gain is said of the program as it runs, not as it is watched.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernellab.profiling.nest import Mask, picked
+from kernellab.profiling.view import View
+from kernellab.traces.trace import Column, Rows
+
+Interval = tuple[int, int]
+
+_QUEUE = 1024  # launches CUDA holds before a further one waits
+_ENOUGH = 4  # steps, to do without the first
+_MOST_CALLS = 30_000  # of a long trace, so many calls' worth of steps stand for all
+_LEAST = 0.1  # of a stretch's measured time is the program's, however much the profiler wrote
+_BLOCKED = 20  # times as long as most launches: it waited for room in the queue
+_PAUSE_NS = 1_000  # between two kernels already asked for, where none show it
+_LATENCY_NS = 4_000  # from a launch to its kernel, where none show it
+_ROUNDS = 24
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """What is changed: stretches of CPU time that are gone with all they asked for, waits that no longer block, and
+    rows of the GPU that take another time."""
+
+    gone: Sequence[Interval] = ()
+    unblocked: frozenset[int] = frozenset()
+    takes: Mapping[int, int] = field(default_factory=dict)  # nanoseconds by row
+    free: bool = False  # the CPU takes no time at all: one launch for all
+    instant: bool = False  # the GPU takes none
+
+    def also(self, other: Otherwise) -> Otherwise:
+        return Otherwise(
+            merged([*self.gone, *other.gone]),
+            self.unblocked | other.unblocked,
+            {**self.takes, **other.takes},
+            self.free or other.free,
+            self.instant or other.instant,
+        )
+
+
+class Replay:
+    def __init__(self, view: View, waits: Rows, *, plain_step_us: float | None = None) -> None:
+        self.view = view
+        self._choose_steps()
+        self._calls(waits)
+        self._watch_ns = 0.0
+        if plain_step_us is not None and len(self._rows):
+            self._watch_ns = self._charge(plain_step_us * 1e3 * self.steps)
+
+    def _choose_steps(self) -> None:
+        steps = self.view.steps
+        mine = self.view.calls[self.view.gpu_in_steps & (self.view.calls >= 0)]
+        each = max(len(mine) // steps.count, 1)
+        # The first step pays for the profiler's start.
+        whole = steps.count - 1 if steps.count >= _ENOUGH else steps.count
+        self.steps = max(min(whole, _MOST_CALLS // each), 1)
+        first = (steps.count - self.steps + 1) // 2
+        self.begin_ns = int(steps.begin[first])
+        self.end_ns = int(steps.end[first + self.steps - 1])
+
+    def _calls(self, waits: Rows) -> None:
+        trace, view = self.view.trace, self.view
+        asked = (picked(trace.begin, view.calls) >= self.begin_ns) & (picked(trace.begin, view.calls) < self.end_ns)
+        at = np.flatnonzero(asked & (view.calls >= 0))
+        waiting = waits[(trace.begin[waits] >= self.begin_ns) & (trace.begin[waits] < self.end_ns)]
+        rows = np.union1d(view.calls[at], waiting)
+        rows = rows[np.argsort(trace.begin[rows], kind="stable")]
+        begin, end = trace.begin[rows], view.end[rows]
+        self._rows: Rows = rows
+        self._blocks = np.isin(rows, waiting).tolist()
+        self._started = self._by_call(at, rows)
+        before = np.maximum(np.append(self.begin_ns, np.maximum.accumulate(end)[:-1]), self.begin_ns)
+        self._before, self._begin = before, begin
+        self._host = np.maximum(begin - before, 0)
+        done = self._done()
+        # A wait lasts until the GPU is done; what it takes beyond that is the CPU's.
+        cost = np.where(self._blocks, end - np.clip(done, begin, end), end - begin)
+        launches = cost[~np.array(self._blocks, dtype=np.bool_)]
+        usual = int(np.median(launches)) if len(launches) else 0
+        blocked = ~np.array(self._blocks, dtype=np.bool_) & (cost > _BLOCKED * max(usual, 1_000))
+        self._cost = np.where(blocked, usual, cost)
+        self._written = view.watched(before, end)
+        tail_from = int(end.max(initial=self.begin_ns))
+        # After the last call the CPU still works; where the steps end with the GPU's work, none of that is known.
+        ranges_end = self.end_ns if len(self.view.gpu) == 0 else min(self.end_ns, self._cpu_end())
+        self._tail = max(ranges_end - tail_from, 0)
+        self._tail_from = tail_from
+
+    def _cpu_end(self) -> int:
+        """The end of what threads did in the steps looked at."""
+        ranges = self.view.ranges
+        inside = (ranges.begin >= self.begin_ns) & (ranges.begin < self.end_ns) & (ranges.lane == self.view.main)
+        return int(np.minimum(ranges.end[inside], self.end_ns).max(initial=self.begin_ns))
+
+    def _by_call(self, at: Rows, rows: Rows) -> list[list[tuple[int, int, int]]]:
+        """For each call what it started: lane, duration, row."""
+        trace = self.view.trace
+        found: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
+        order = np.argsort(rows, kind="stable")
+        where = order[np.searchsorted(rows[order], self.view.calls[at])]
+        gpu = self.view.gpu[at]
+        for call, lane, took, row in zip(
+            where.tolist(), trace.lane[gpu].tolist(), trace.duration[gpu].tolist(), gpu.tolist(), strict=True
+        ):
+            found[call].append((lane, took, row))
+        return found
+
+    def _done(self) -> Column:
+        """When the GPU was done with all that was asked for up to each call."""
+        ends = [max((int(self.view.end[row]) for *_, row in started), default=0) for started in self._started]
+        return np.maximum.accumulate(np.array(ends, dtype=np.int64)) if ends else np.zeros(0, dtype=np.int64)
+
+    @functools.cached_property
+    def _pace(self) -> tuple[int, int]:
+        """The GPU's pause between kernels already asked for, and the time from a launch to its kernel at rest."""
+        trace, view = self.view.trace, self.view
+        known = np.flatnonzero(view.calls >= 0)
+        if len(known) < 2:
+            return _PAUSE_NS, _LATENCY_NS
+        rows = view.gpu[known]
+        begin, asked = trace.begin[rows], trace.begin[view.calls[known]]
+        free = np.append(0, np.maximum.accumulate(view.end[rows])[:-1])
+        queued, resting = asked < free - 10 * _LATENCY_NS, asked > free
+        pause = np.clip((begin - free)[queued], 0, None)
+        latency = (begin - asked)[resting]
+        return (
+            int(np.median(pause)) if len(pause) > 20 else _PAUSE_NS,
+            int(np.quantile(latency, 0.25)) if len(latency) > 20 else _LATENCY_NS,
+        )
+
+    def _charge(self, wanted_ns: float) -> float:
+        """Nanoseconds of profiling per operator that make the replay as long as the steps are without it."""
+        low, high = 0.0, 20_000.0
+        if self._run(Otherwise(), 0.0) <= wanted_ns:
+            return 0.0
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._run(Otherwise(), middle) > wanted_ns else (low, middle)
+        return high
+
+    @functools.cached_property
+    def step_ns(self) -> float:
+        """A step as it is."""
+        return self._run(Otherwise(), self._watch_ns) / self.steps
+
+    @property
+    def watch_ns(self) -> float:
+        """What the profiler is charged for an operator."""
+        return self._watch_ns
+
+    @property
+    def seen_step_ns(self) -> float:
+        """A step as it was watched. What the GPU still had to do when they began is not of these steps."""
+        view, span = self.view, self.end_ns - self.begin_ns
+        earlier = view.gpu[picked(view.trace.begin, view.calls) < self.begin_ns]
+        left = max(int(view.end[earlier].max(initial=0)) - self.begin_ns, 0)
+        ends_with_gpu = self.end_ns == view.steps.last_ns
+        return (span - (left if ends_with_gpu else 0)) / self.steps
+
+    def step_with(self, otherwise: Otherwise) -> float:
+        return self._run(otherwise, self._watch_ns) / self.steps
+
+    def _run(self, otherwise: Otherwise, watch_ns: float) -> float:
+        host, cost = self._worked(otherwise, watch_ns)
+        dropped = _covers(otherwise.gone, self._begin).tolist()
+        pause, latency = (0, 0) if otherwise.instant else self._pace
+        now, started = 0.0, list[float]()
+        ready: dict[int, float] = {}
+        done = 0.0
+        for at, (idle, takes) in enumerate(zip(host, cost, strict=True)):
+            now += idle
+            if dropped[at]:
+                continue
+            row = int(self._rows[at])
+            blocks = self._blocks[at] and row not in otherwise.unblocked and not otherwise.free
+            if blocks and not self._started[at]:
+                now = max(now, done)
+            asked = now
+            if len(started) >= _QUEUE:
+                asked = now = max(now, started[-_QUEUE])
+            now += takes
+            for lane, took, gpu_row in self._started[at]:
+                begin = max(asked + (0 if otherwise.free else latency), ready.get(lane, -pause) + pause)
+                ready[lane] = begin + (0 if otherwise.instant else otherwise.takes.get(gpu_row, took))
+                done = max(done, ready[lane])
+                started.append(begin)
+            if blocks and self._started[at]:
+                now = max(now, done + takes)
+        return max(now + self._tail_time(otherwise, watch_ns), done)
+
+    def _worked(self, otherwise: Otherwise, watch_ns: float) -> tuple[list[float], list[float]]:
+        """The CPU's time before each call, and in it."""
+        if otherwise.free:
+            nothing = [0.0] * len(self._rows)
+            return nothing, nothing
+        left = self._host - _overlaps(otherwise.gone, self._before, self._begin)
+        share = np.divide(left, np.maximum(self._host, 1))
+        spent = (self._host + self._cost).astype(np.float64)
+        kept = np.maximum(spent - watch_ns * self._written, _LEAST * spent) / np.maximum(spent, 1)
+        return (self._host * kept * share).tolist(), (self._cost * kept).tolist()
+
+    def _tail_time(self, otherwise: Otherwise, watch_ns: float) -> float:
+        if otherwise.free or not self._tail:
+            return 0.0
+        begin, end = np.array([self._tail_from]), np.array([self._tail_from + self._tail])
+        left = self._tail - int(_overlaps(otherwise.gone, begin, end)[0])
+        written = float(self.view.watched(begin, end)[0])
+        return max(self._tail - watch_ns * written, _LEAST * self._tail) * left / self._tail
+
+
+def _covers(gone: Sequence[Interval], at: Column) -> Mask:
+    if not gone:
+        return np.zeros(len(at), dtype=np.bool_)
+    begin, end = np.array(gone, dtype=np.int64).T
+    where = np.searchsorted(begin, at, side="right") - 1
+    return np.asarray((where >= 0) & (at < picked(end, where)))
+
+
+def _overlaps(gone: Sequence[Interval], begin: Column, end: Column) -> Column:
+    """How much of each stretch lies in the intervals."""
+    if not gone:
+        return np.zeros(len(begin), dtype=np.int64)
+    starts, ends = np.array(gone, dtype=np.int64).T
+    held = np.append(0, np.cumsum(ends - starts))
+
+    def until(moment: Column) -> Column:
+        at = np.searchsorted(starts, moment, side="right")
+        over = np.where(at > 0, np.maximum(ends[(at - 1).clip(min=0)] - moment, 0), 0)
+        return np.asarray(held[at] - over)
+
+    return until(np.maximum(end, begin)) - until(begin)
+
+
+def merged(intervals: Sequence[Interval]) -> list[Interval]:
+    """Sorted, and those that touch as one."""
+    found: list[Interval] = []
+    for begin, end in sorted(intervals):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found

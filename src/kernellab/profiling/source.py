@@ -1,0 +1,225 @@
+"""Lines of source code, found again from a profile's Python rows.
+
+PyTorch's profiler names a Python call by the line its function begins on, not by the line that called. That line is
+looked for in the source: which calls of that name the function makes and, where it makes several, which of them lies
+between the calls made before and after. Without the source, the function's first line is all there is.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import importlib.util
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_FRAME = re.compile(r"^(?P<file>.+\.py|<.+?>)\((?P<line>\d+)\): (?P<function>.+)$")
+_BUILT_IN = re.compile(r"^<built-in (?:method|function) (?P<name>\w*)")
+# Functions of torch that stand for another in a profile: what calls them is written otherwise.
+_WRITTEN = {"wrapper": "step", "inner": "", "__init__": "", "_wrapped_call_impl": "", "_call_impl": ""}
+# What an operator that no Python call made may be written as.
+_DECISION = "if"
+AS_WRITTEN = {"aten::item": ("float", "int", "bool", "complex"), "aten::is_nonzero": (_DECISION, "bool", "any", "all")}
+_ARITHMETIC = ("wrapped",)
+_LOOKED_AT = 4096  # characters: a file may name a row by megabytes
+_LOOPS = ("__next__", "__iter__")
+_TEXT = ("__format__", "__repr__", "__str__")
+
+
+@dataclass(frozen=True)
+class Frame:
+    file: str
+    line: int
+    function: str
+
+
+def frame(name: str) -> Frame | None:
+    found = _FRAME.match(name[:_LOOKED_AT])
+    return Frame(found["file"], int(found["line"]), found["function"]) if found else None
+
+
+@functools.cache
+def called(name: str) -> str:
+    """What a caller writes to make this call: `item`, `backward`; empty where that cannot be told."""
+    built_in = _BUILT_IN.match(name)
+    if built_in:
+        return built_in["name"]
+    found = frame(name)
+    if found is None:
+        return ""
+    return _WRITTEN.get(found.function, found.function) if "torch" in Path(found.file).parts else found.function
+
+
+def is_arithmetic(name: str) -> bool:
+    """Whether a call stands for an operator between tensors: `x ** 3`."""
+    found = frame(name)
+    return found is not None and found.function in _ARITHMETIC and found.file.endswith("torch/_tensor.py")
+
+
+@functools.cache
+def whose(name: str) -> int:
+    """2: a frame of the program's own code; 1: of an installed package; 0: of torch, Python or this program."""
+    found = frame(name)
+    if found is None or found.file.startswith("<"):
+        return 0
+    parts = Path(found.file).parts
+    if "site-packages" in parts or "dist-packages" in parts:
+        parts = parts[max(at for at, part in enumerate(parts) if part.endswith("-packages")) + 1 :]
+        return 0 if _beneath(parts) else 1
+    if any(re.fullmatch(r"python3\.\d+", part) for part in parts):
+        return 0
+    if "kernellab" in parts:
+        return 1 if "workloads" in parts else 0
+    if Path(found.file).is_absolute() or is_file(Path(found.file)):
+        return 2
+    if _beneath(parts) or Path(parts[0]).stem in sys.stdlib_module_names:
+        return 0
+    return 1 if _is_installed(Path(parts[0]).stem) else 2
+
+
+def is_file(path: Path) -> bool:
+    """Also of names no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _beneath(parts: Sequence[str]) -> bool:
+    return bool(parts) and parts[0] in ("torch", "triton", "torchgen", "functorch", "numpy")
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    """Whether a name is imported from where packages are installed; a project installed in place is its author's."""
+    if not package.isidentifier():  # to look for `a.b`, Python would import `a`
+        return False
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return False
+    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or [])]
+    return any(part.endswith("-packages") for place in places for part in Path(place).parts)
+
+
+class Function:
+    """A function's calls and statements, as they are written; those of functions in it are not its own."""
+
+    def __init__(self, node: ast.AST, text: Sequence[str]) -> None:
+        self._text = text
+        self._first = int(getattr(node, "lineno", 1))
+        self._calls: list[tuple[int, str]] = []
+        self._statements: list[tuple[int, int]] = []  # how much each computes, and its line
+        self._visit(node)
+        self._calls.sort(key=lambda call: call[0])
+
+    def _visit(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+                continue
+            self._visit(child)
+            if isinstance(child, ast.Call):
+                written = child.func
+                name = written.attr if isinstance(written, ast.Attribute) else getattr(written, "id", "")
+                self._calls.append((written.end_lineno or child.lineno, name))
+            elif isinstance(child, ast.For | ast.AsyncFor):
+                self._calls += [(child.lineno, loop) for loop in _LOOPS]
+            elif isinstance(child, ast.If | ast.While | ast.IfExp | ast.Assert):
+                self._calls += [] if isinstance(child.test, ast.Constant) else [(child.lineno, _DECISION)]
+            elif isinstance(child, ast.JoinedStr):
+                self._calls += [(child.lineno, text) for text in _TEXT]
+            if isinstance(child, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr):
+                weight = sum(isinstance(one, ast.BinOp | ast.Call) for one in ast.walk(child))
+                self._statements.append((weight, child.lineno))
+
+    def line(self, names: Sequence[str], before: Sequence[str], after: Sequence[str]) -> int | None:
+        """Where one of `names` is called, given the calls made before (the nearest first) and after it.
+
+        An empty name is an object's call: a module's row is named by its class, its call by a variable.
+        """
+        if "" in names:
+            return self._nameless(before, after)
+        candidates = sorted({line for name in names for line in self._lines(name)})
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        within = self._between(candidates, names, before, after)
+        return within[0] if within else candidates[0]
+
+    def statement(self, before: Sequence[str], after: Sequence[str]) -> int:
+        """The statement there that computes most: arithmetic makes no row of Python."""
+        near = set(self._between([line for _, line in self._statements], (), before, after))
+        weighed = [one for one in self._statements if one[1] in near] or self._statements
+        most, line = max(weighed, key=lambda one: (one[0], -one[1]), default=(0, 0))
+        return line if most else self._first
+
+    def _between(
+        self, lines: Sequence[int], names: Sequence[str], before: Sequence[str], after: Sequence[str]
+    ) -> list[int]:
+        """The lines between the nearest calls around whose line is known."""
+        low = next((self._lines(one)[0] for one in before if one not in names and self._is_once(one)), None)
+        high = next((self._lines(one)[0] for one in after if one not in names and self._is_once(one)), None)
+        if low is not None and high is not None and high <= low:  # a loop came round in between
+            return [line for line in lines if line >= low] or [line for line in lines if line <= high]
+        return [line for line in lines if (low is None or line >= low) and (high is None or line <= high)]
+
+    def _lines(self, name: str) -> list[int]:
+        return sorted({line for line, called_name in self._calls if called_name == name})
+
+    def _is_once(self, name: str) -> bool:
+        return len(self._lines(name)) == 1
+
+    def _nameless(self, before: Sequence[str], after: Sequence[str]) -> int | None:
+        """What is left when calls of known names are taken away, counted back from the next whose line is known."""
+        known = {*before, *after, *_LOOPS, *_TEXT, _DECISION, *dir(builtins)}
+        low = next((self._lines(one)[0] for one in before if self._is_once(one)), 0)
+        next_known = next((at for at, one in enumerate(after) if self._is_once(one)), None)
+        left = [line for line, name in self._calls if name not in known and line >= low]
+        if next_known is None:
+            return left[0] if left else None
+        high = self._lines(after[next_known])[0]
+        left = [line for line in left if line <= high] or left
+        between = sum(not one for one in after[:next_known])
+        return left[max(len(left) - 1 - between, 0)] if left else None
+
+    def text(self, line: int) -> str:
+        return self._text[line - 1].strip() if 0 < line <= len(self._text) else ""
+
+
+class Sources:
+    """Source files as they are now, where they can be found. Folders are tried in order."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        self._folders = [Path(), *folders, *(Path(entry) for entry in sys.path if entry)]
+        self._files: dict[str, tuple[ast.Module, list[str]] | None] = {}
+
+    def function(self, found: Frame) -> Function | None:
+        parsed = self._parsed(found.file)
+        if parsed is None:
+            return None
+        module, text = parsed
+        if found.function == "<module>":
+            return Function(module, text)
+        for node in ast.walk(module):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == found.function:
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                if first <= found.line <= (node.end_lineno or first):
+                    return Function(node, text)
+        return None
+
+    def _parsed(self, file: str) -> tuple[ast.Module, list[str]] | None:
+        if file not in self._files:
+            self._files[file] = self._read(file)
+        return self._files[file]
+
+    def _read(self, file: str) -> tuple[ast.Module, list[str]] | None:
+        for folder in self._folders:
+            try:
+                text = (folder / file).read_text()
+                return ast.parse(text), text.splitlines()
+            except (OSError, ValueError, SyntaxError):
+                continue
+        return None

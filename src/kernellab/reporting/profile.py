@@ -1,0 +1,243 @@
+"""A profile in the terminal: what to do about it in the first ten lines, tables after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernellab.errors import UserError, nearest
+from kernellab.reporting import words
+
+Document = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+# What `--sort` may say, and the column it means.
+SORTS = {
+    "gpu": "self_gpu_us",
+    "gpu_total": "total_gpu_us",
+    "cpu": "self_cpu_us",
+    "cpu_total": "total_cpu_us",
+    "count": "count",
+}
+_OTHERS = 3
+_BUSY = 0.9
+_WAITS = 5
+
+
+def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_width: int = 80) -> list[str]:
+    """`sort` is one of SORTS; GPU time, or CPU time where no GPU was seen, unless it says otherwise."""
+    on_gpu = document["summary"]["on_gpu"]
+    chosen = sort or ("gpu" if on_gpu else "cpu")
+    if chosen not in SORTS:
+        raise UserError(f"a profile is not sorted by {chosen}: {nearest(chosen, SORTS)}")
+    told = _answer(document, name_width)
+    parts = [
+        _operators(document, SORTS[chosen], rows, name_width),
+        _kernels(document, rows, name_width),
+        _modules(document, rows, name_width),
+        _ranges(document, name_width),
+        _waits(document, rows, name_width),
+        _gaps(document, rows, name_width),
+        _fusion(document, rows, name_width),
+        _memory(document, name_width),
+    ]
+    for part in parts:
+        if part:
+            told += ["", *part]
+    return told
+
+
+def _answer(document: Document, width: int) -> list[str]:
+    first, *others = document["findings"]
+    told = [_finding(first)]
+    if first["do"]:
+        told.append(f"  {first['do']}")
+    told += [f"Then: {_finding(one)}" for one in others[:_OTHERS]]
+    told.append(_steps(document["summary"], document["idle"]))
+    told += _most(document, width)
+    told += [f"Note: {plain(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
+    return told
+
+
+def _finding(one: Row) -> str:
+    said = plain(one["title"])
+    if one["gain_us"]:
+        took, left = words.duration(one["step_us"]), words.duration(max(one["step_without_us"], 0.0))
+        said += f". Without it a step takes about {left} instead of {took} ({words.percent(one['gain_share'])} less)"
+    return said + "."
+
+
+def _steps(summary: Row, idle: Row) -> str:
+    many = f"{summary['steps']} steps of {words.duration(summary['step_us'])}"
+    if not summary["steps_marked"]:
+        many = f"{words.duration(summary['step_us'])} in all"
+    if summary["plain_step_us"]:
+        many += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
+    if idle["busy_fraction"] is None:
+        return f"{many}; no GPU was seen."
+    on = f" {summary['devices'][0]}" if summary["devices"] else ""
+    busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
+    causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
+    why = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
+    return f"{many}; the GPU{plain(on)} is busy {words.percent(busy)} of that{why}."
+
+
+def _most(document: Document, width: int) -> list[str]:
+    """The operator with most time of its own, and what it became."""
+    if not document["operators"]:
+        return []
+    on_gpu = document["summary"]["on_gpu"]
+    key = "self_gpu_us" if on_gpu else "self_cpu_us"
+    whole = sum(row[key] for row in document["operators"])
+    first = max(document["operators"], key=lambda row: float(row[key]))
+    if not first[key]:
+        return []
+    said = f"Most {'GPU' if on_gpu else 'CPU'} time: {cut(first['name'], width)}, {words.percent(first[key] / whole)}"
+    own = [kernel for kernel in first["kernels"] if not kernel["through"]]
+    if own:
+        said += f", as {cut(own[0]['name'], width)} ({own[0]['family']})"
+    return [said + "."]
+
+
+def _operators(document: Document, key: str, rows: int, width: int) -> list[str]:
+    on_gpu = document["summary"]["on_gpu"]
+    found = sorted(document["operators"], key=lambda row: -float(row[key]))
+    columns = [("self CPU", "self_cpu_us"), ("CPU", "total_cpu_us")]
+    if on_gpu:
+        columns = [("self GPU", "self_gpu_us"), ("GPU", "total_gpu_us"), *columns]
+    head = ["operator", "calls", *(title for title, _ in columns)]
+    body = [[r["name"], str(r["count"]), *(words.duration(r[k]) for _, k in columns)] for r in found[:rows]]
+    return _table("Operators", head, body, width, len(found))
+
+
+def _kernels(document: Document, rows: int, width: int) -> list[str]:
+    found = document["kernels"]
+    body = [
+        [r["name"], str(r["count"]), words.duration(r["gpu_us"]), words.duration(r["mean_us"]),
+         words.percent(r["share"]), r["family"], _started(r)]
+        for r in found[:rows]
+    ]  # fmt: skip
+    return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, width, len(found))
+
+
+def _started(row: Row) -> str:
+    first, *more = row["operators"]
+    return f"{first['name']} and {len(more)} more" if more else str(first["name"])
+
+
+def _modules(document: Document, rows: int, width: int) -> list[str]:
+    found = document["modules"]
+    keys = ("total_gpu_us", "self_gpu_us", "backward_gpu_us")
+    if not document["summary"]["on_gpu"]:
+        keys = ("total_cpu_us", "self_cpu_us", "backward_cpu_us")
+    body = [[" / ".join(r["path"]), str(r["count"]), *(words.duration(r[key]) for key in keys)] for r in found[:rows]]
+    return _table("Modules", ["module", "calls", "total", "self", "backward"], body, width, len(found))
+
+
+def _ranges(document: Document, width: int) -> list[str]:
+    columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
+    body = [
+        ["  " * r["depth"] + r["name"], f"{r['count']:g}", *(words.duration(r[key]) for _, key in columns)]
+        for r in document["ranges"]
+    ]
+    head = ["range", "times", *(title for title, _ in columns)]
+    return _table("Ranges, a step on average", head, body, width, len(body))
+
+
+def _waits(document: Document, rows: int, width: int) -> list[str]:
+    found = document["sync_points"]
+    body = [
+        [_where(r), str(r["count"]), words.duration(r["wait_us"]), words.duration(r["idle_us"])] for r in found[:rows]
+    ]
+    return _table(
+        "Where the CPU waits for the GPU", ["call", "times", "waits", "GPU idle after"], body, width, len(found)
+    )
+
+
+def _where(row: Row) -> str:
+    call = row["code"] or row["call"]
+    return f"{row['file']}:{row['line']} {call}" if row["file"] else str(call)
+
+
+def _gaps(document: Document, rows: int, width: int) -> list[str]:
+    found = document["idle"]["gaps"][: min(rows, _WAITS)]
+    body = [[r["cpu"], r["cause"], words.duration(r["idle_us"]), words.duration(r["begin_us"])] for r in found]
+    return _table("The GPU's longest idle gaps", ["the CPU was at", "cause", "idle", "from"], body, width, len(body))
+
+
+def _fusion(document: Document, rows: int, width: int) -> list[str]:
+    body = [
+        [" → ".join(n.removeprefix("aten::") for n in r["operators"]), f"{r['per_step']:g}",
+         words.memory(r["moved_bytes"]), words.memory(r["fewest_bytes"]), words.duration(r["gain_us"])]
+        for r in document["fusion"][:rows]
+    ]  # fmt: skip
+    head = ["chain", "a step", "moves", "fewest", "GPU time saved"]
+    return _table("What could be fused", head, body, width, len(document["fusion"]))
+
+
+def _memory(document: Document, width: int) -> list[str]:
+    memory = document["memory"]
+    if not memory:
+        return []
+    where = f"GPU {memory['device']}" if memory["device"] >= 0 else "the host"
+    body = [[one["name"], words.memory(one["bytes"])] for one in memory["categories"]]
+    title = f"Memory: {words.memory(memory['peak_bytes'])} at its peak on {where}"
+    return _table(title, ["held by", "bytes"], body, width, len(body))
+
+
+def changes(document: Document, *, rows: int = 10, name_width: int = 80) -> list[str]:
+    """Two traces compared, as `profiling.compared` gives it: how a step's time changed, and what changed most."""
+    step, by = document["step_us"], document["by"].upper()
+    before, after = words.duration(step["a"]), words.duration(step["b"])
+    ratio = f", {words.times(step['ratio'])}" if step["ratio"] else ""
+    told = [f"A step takes {after}, before {before}{ratio}.{_mover(document, name_width)}"]
+    told += [f"Note: {plain(note)}" for note in document["notes"]]
+    for title, key in ((f"Operators by {by} time of a step", "operators"), ("Kernels by time of a step", "kernels")):
+        found = sorted((row for row in document[key] if row["change_us"]), key=lambda row: -abs(row["change_us"]))
+        body = [
+            [r["name"], words.duration(r["a_us"]), words.duration(r["b_us"]), _signed(r["change_us"]),
+             f"{r['a_count']:g}", f"{r['b_count']:g}"]
+            for r in found[:rows]
+        ]  # fmt: skip
+        part = _table(
+            title, ["name", "before", "after", "change", "calls before", "after"], body, name_width, len(found)
+        )
+        told += ["", *part] if part else []
+    return told
+
+
+def _mover(document: Document, width: int) -> str:
+    rows = document["operators"]
+    most = max(rows, key=lambda row: abs(row["change_us"]), default=None)
+    if most is None or not most["change_us"]:
+        return " No operator's time changed."
+    return f" Most of the change: {cut(most['name'], width)}, {_signed(most['change_us'])}."
+
+
+def _signed(us: float) -> str:
+    return f"{'+' if us >= 0 else '−'}{words.duration(abs(us))}"
+
+
+def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], width: int, of: int) -> list[str]:
+    """The first column to the left, the others to the right."""
+    if not body:
+        return []
+    cells = [[cut(row[0], width), *(cut(cell, width) for cell in row[1:])] for row in body]
+    widths = [max(len(row[at]) for row in (list(head), *cells)) for at in range(len(head))]
+    side: list[Callable[[str, int], str]] = [str.ljust, *([str.rjust] * (len(head) - 1))]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(put(cell, size) for put, cell, size in zip(side, row, widths, strict=True)).rstrip()
+
+    more = [f"… and {of - len(body)} more"] if of > len(body) else []
+    return [title, line(head), *(line(row) for row in cells), *more]
+
+
+def plain(text: str) -> str:
+    """Names come from files: what a terminal would obey is not passed on."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def cut(text: str, width: int) -> str:
+    short = text if len(text) <= width else text[: max(width - 1, 1)] + "…"
+    return plain(short)
