@@ -45,3 +45,8 @@ def test_wide_accesses_are_taken_in_parts():
 def test_what_is_not_known_does_not_count():
     assert found(4, "ld.global.f32 %f1, [%rd1];") is None
     assert found(4, "ld.shared.f32 %f1, [%r8];") is None
+
+
+def test_what_stands_after_a_loop_is_reached_though_its_first_turn_leads_back():
+    loop = "\n".join(["mov.u32 %r5, 0;", "$L:", "add.s32 %r5, %r5, 64;", "setp.lt.u32 %p1, %r5, 128;", "@%p1 bra $L;"])
+    assert found(128, f"{loop}\nld.shared.f32 %f1, [%r3];") == 32

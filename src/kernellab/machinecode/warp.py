@@ -54,7 +54,9 @@ class Warp:
                 takes = self._takes(line)
                 if aim and takes != [False] * LANES and places.get(aim, -1) > at:
                     reached.add(aim)
-                if (aim or line.base in ("ret", "exit")) and takes == [True] * LANES:
+                # A loop's last line leads back in one turn, and on in the last.
+                turns = line.guard is not None and aim and places.get(aim, at + 1) <= at
+                if (aim or line.base in ("ret", "exit")) and takes == [True] * LANES and not turns:
                     live, decided = False, line.guard is not None
                 yield line
 
