@@ -1,0 +1,214 @@
+"""The events of a Chrome trace, one after another, from text that comes in pieces and may be damaged.
+
+Both forms are read: an object with a list `traceEvents`, and the bare list. Only one event and one piece are in memory.
+Where the text is no JSON, reading goes on at the next place that looks like an event; `notes` says what was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_LONGEST = 1 << 26  # characters of one value; longer ones are passed over
+_PATIENCE = 1 << 31  # characters looked at in vain, altogether
+_ABOUT = 1 << 16  # characters of a value beside the events that are kept
+_CUT = 16  # a value broken off this close to the end of what was read may go on in the next piece
+
+_between = re.compile(r"[ \t\r\n,]*").match
+_blank = re.compile(r"[ \t\r\n]*").match
+_next_event = re.compile(r'\}[ \t\r\n]{0,64},[ \t\r\n]{0,64}(?=\{[ \t\r\n]{0,64}"\w{1,9}"[ \t\r\n]{0,64}:)').search
+_scan = json.JSONDecoder(strict=False).scan_once
+
+
+class NotEvents(Exception):
+    """The text holds no list of events; the message says what it is instead."""
+
+
+class _Ended(Exception):
+    """The text ends within a value."""
+
+
+class _Broken(Exception):
+    """What stands here is no JSON."""
+
+
+class Events:
+    """Iterate once; `top` and `notes` are complete when the iteration is."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self.top: dict[str, Any] = {}  # what an object says beside its events
+        self.notes: list[str] = []
+        self._pieces = pieces
+        self._text = ""
+        self._at = 0
+        self._passed = 0  # characters dropped from before `_text`
+        self._looked = 0  # characters looked at in vain
+        self._broken: list[int] = []  # the first place
+        self._places = 0
+        self._found = False
+
+    def __iter__(self) -> Iterator[Any]:
+        first = self._peek()
+        if not first:
+            raise NotEvents("is empty")
+        if first not in "[{":
+            raise NotEvents("is not JSON")
+        self._at += 1
+        try:
+            yield from self._list(bare=True) if first == "[" else self._object()
+        except _Ended:
+            self.notes.append(f"The file breaks off at character {self._here():,}: what came after is missing.")
+        except _Broken:
+            self._lose()
+            self.notes.append(f"Nothing could be read after character {self._here():,}.")
+        if self._places:
+            self.notes.append(
+                f"Left out: what cannot be read as JSON, in {self._places:,} places, the first at character "
+                f"{self._broken[0]:,}."
+            )
+        if not self._found:
+            raise NotEvents(
+                f"breaks off before its first event ({self._here():,} characters were read)"
+                if self.notes
+                else "is JSON, but no trace: it has no list `traceEvents`"
+            )
+
+    def _here(self) -> int:
+        return self._passed + self._at
+
+    def _more(self) -> bool:
+        """Reads on, and drops what is behind. Each time nothing was taken in between, twice as much: a long value is
+        looked at again from its beginning, and would otherwise take the square of its length."""
+        rest = self._text[self._at :]
+        self._passed += self._at
+        gathered, size = [rest], len(rest)
+        for piece in self._pieces:
+            gathered.append(piece)
+            size += len(piece)
+            if size > 2 * len(rest):
+                break
+        self._text, self._at = "".join(gathered), 0
+        return size > len(rest)
+
+    def _peek(self, skip: Any = _blank) -> str:
+        """The next character that says something; none at the end."""
+        while True:
+            self._at = skip(self._text, self._at).end()
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def _value(self) -> Any:
+        """The value that begins here."""
+        self._peek()
+        while True:
+            try:
+                value, self._at = _scan(self._text, self._at)
+                return value
+            except RecursionError:
+                raise _Broken from None
+            except (StopIteration, ValueError) as error:
+                self._read_on(error)
+
+    def _read_on(self, error: StopIteration | ValueError) -> None:
+        """Returns with more text where that may mend the error."""
+        if isinstance(error, json.JSONDecodeError):
+            place = error.pos if not error.msg.startswith("Unterminated") else len(self._text)
+        else:  # of plain ValueErrors there is one: a number of thousands of digits
+            place = int(error.value) if isinstance(error, StopIteration) else self._at
+        size = len(self._text) - self._at
+        self._looked += place - self._at
+        if place < len(self._text) - _CUT or size > _LONGEST:
+            raise _Broken
+        self._looked -= place - self._at  # not in vain
+        if not self._more():
+            raise _Ended
+
+    def _lose(self) -> None:
+        self._places += 1
+        self._broken = self._broken or [self._here()]
+
+    def _list(self, *, bare: bool) -> Iterator[Any]:
+        self._found = self._found or bare
+        lost = False
+        while True:
+            # The loop most of the time is spent in: no method is called for an event that can be read.
+            text, at = self._text, self._at
+            try:
+                while not lost:
+                    at = _between(text, at).end()  # type: ignore[union-attr]
+                    event, at = _scan(text, at)
+                    yield event
+            except (StopIteration, ValueError, RecursionError):
+                self._at = at
+            character = self._peek(_between)
+            if not character:
+                if bare and not lost:  # its bracket may be missing: Chrome allows it
+                    return
+                raise _Ended
+            if character == "]" and not lost:
+                self._at += 1
+                return
+            try:
+                event = self._value()
+            except _Broken:
+                if not lost:
+                    self._lose()
+                lost = True
+                self._find_event(self._at + 1)
+                continue
+            if lost and not (isinstance(event, dict) and "ph" in event):  # a part of the event that is lost
+                self._find_event(self._at - 1)
+                continue
+            lost = False
+            yield event
+
+    def _find_event(self, begin: int) -> None:
+        """Goes to the next place that looks like the beginning of an event."""
+        self._at = begin
+        while not (match := _next_event(self._text, self._at)):
+            self._at = max(self._at, len(self._text) - 256)
+            if not self._more():
+                raise _Ended
+        self._at = match.end()
+        if self._looked > _PATIENCE:
+            raise _Broken
+
+    def _object(self) -> Iterator[Any]:
+        while True:
+            character = self._peek(_between)
+            if character == "}":
+                return
+            if not character:
+                raise _Ended
+            try:
+                begins = self._here()
+                key = self._value()
+                if self._peek() != ":":
+                    raise _Broken
+                self._at += 1
+                if key == "traceEvents" and self._peek() == "[":
+                    self._at += 1
+                    self._found = True
+                    yield from self._list(bare=False)
+                    continue
+                value = self._value()
+                if isinstance(key, str) and self._here() - begins <= _ABOUT:
+                    self.top[key] = value
+            except _Broken:
+                if self._found:
+                    raise
+                self._lose()
+                self._find_list()
+
+    def _find_list(self) -> None:
+        """Past what is broken, to the key of the events."""
+        self._at += 1
+        while (at := self._text.find('"traceEvents"', self._at)) < 0:
+            self._at = max(self._at, len(self._text) - 64)
+            if not self._more():
+                raise _Ended
+        self._at = at

@@ -1,0 +1,3 @@
+"""x"""
+MAGIC = b"SQLite format 3\0"
+def read(path): raise NotImplementedError
