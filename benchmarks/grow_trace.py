@@ -2,8 +2,8 @@
 
     python benchmarks/grow_trace.py small.json.gz grown.json --events 1000000 --names 2000
 
-The real trace is repeated one copy after another in time, laid out as the profiler lays it out. Each copy has numbers of
-its own wherever the profiler counts (correlation, External id, Sequence number, …), so that every call still finds its
+The real trace is repeated one copy after another in time, laid out as the profiler lays it out. Each copy has numbers
+of its own wherever the profiler counts (correlation, External id, Sequence number), so that every call still finds its
 kernel and every operator its backward. `--names N` gives operators, functions and kernels up to N different endings:
 a long run of a large model has more names than a short one of a small model.
 """
@@ -24,7 +24,15 @@ from kernellab.traces.events import Events
 from kernellab.traces.pieces import pieces
 
 # Numbers the profiler counts up.
-COUNTED = ("External id", "correlation", "Sequence number", "Ev Idx", "Python id", "Python parent id", "Record function id")
+COUNTED = (
+    "External id",
+    "correlation",
+    "Sequence number",
+    "Ev Idx",
+    "Python id",
+    "Python parent id",
+    "Record function id",
+)
 VARIED = {"cpu_op", "python_function", "kernel"}
 
 
@@ -66,9 +74,7 @@ def _copy(events: list[dict[str, Any]], copy: int, span: float, step: int, names
             event["id"] += copy * step
         if "args" in event:
             args = event["args"]
-            event["args"] = args | {
-                key: args[key] + copy * step for key in COUNTED if (args.get(key) or 0) > 0
-            }
+            event["args"] = args | {key: args[key] + copy * step for key in COUNTED if (args.get(key) or 0) > 0}
         if names and event.get("cat") in VARIED:
             event["name"] = f"{event['name']}_{(copy * len(events) + number) * 7919 % names}"
         yield event

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _LONGEST = 1 << 26  # characters of one value; longer ones are passed over
-_PATIENCE = 1 << 31  # characters looked at in vain, altogether
+_PATIENCE = 1 << 32  # characters looked at in vain, altogether
 _ABOUT = 1 << 16  # characters of a value beside the events that are kept
 _CUT = 16  # a value broken off this close to the end of what was read may go on in the next piece
 
+_Skip = Callable[[str, int], re.Match[str] | None]
 _between = re.compile(r"[ \t\r\n,]*").match
 _blank = re.compile(r"[ \t\r\n]*").match
 _next_event = re.compile(r'\}[ \t\r\n]{0,64},[ \t\r\n]{0,64}(?=\{[ \t\r\n]{0,64}"\w{1,9}"[ \t\r\n]{0,64}:)').search
-_scan = json.JSONDecoder(strict=False).scan_once
+_scan = json.JSONDecoder(strict=False).raw_decode
 
 
 class NotEvents(Exception):
@@ -92,10 +93,10 @@ class Events:
         self._text, self._at = "".join(gathered), 0
         return size > len(rest)
 
-    def _peek(self, skip: Any = _blank) -> str:
+    def _peek(self, skip: _Skip = _blank) -> str:
         """The next character that says something; none at the end."""
         while True:
-            self._at = skip(self._text, self._at).end()
+            self._at = skip(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
                 return self._text[self._at]
             if not self._more():
@@ -110,20 +111,17 @@ class Events:
                 return value
             except RecursionError:
                 raise _Broken from None
-            except (StopIteration, ValueError) as error:
+            except ValueError as error:
                 self._read_on(error)
 
-    def _read_on(self, error: StopIteration | ValueError) -> None:
+    def _read_on(self, error: ValueError) -> None:
         """Returns with more text where that may mend the error."""
+        place = self._at  # of errors without a place there is one: a number of thousands of digits
         if isinstance(error, json.JSONDecodeError):
-            place = error.pos if not error.msg.startswith("Unterminated") else len(self._text)
-        else:  # of plain ValueErrors there is one: a number of thousands of digits
-            place = int(error.value) if isinstance(error, StopIteration) else self._at
-        size = len(self._text) - self._at
-        self._looked += place - self._at
-        if place < len(self._text) - _CUT or size > _LONGEST:
+            place = len(self._text) if error.msg.startswith("Unterminated") else error.pos
+        if place < len(self._text) - _CUT or len(self._text) - self._at > _LONGEST:
+            self._looked += place  # the error's own making counts lines from the beginning
             raise _Broken
-        self._looked -= place - self._at  # not in vain
         if not self._more():
             raise _Ended
 
@@ -142,7 +140,7 @@ class Events:
                     at = _between(text, at).end()  # type: ignore[union-attr]
                     event, at = _scan(text, at)
                     yield event
-            except (StopIteration, ValueError, RecursionError):
+            except (ValueError, RecursionError):
                 self._at = at
             character = self._peek(_between)
             if not character:

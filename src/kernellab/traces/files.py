@@ -22,6 +22,8 @@ def read(path: Path | str) -> Trace:
     try:
         with path.open("rb") as file:
             begins = file.read(16)
+        if begins == nsys.REPORT:
+            raise UserError(f"{path} is Nsight Systems' own report. Export it: nsys export --type sqlite {path}")
         return nsys.read(path) if begins == nsys.MAGIC else kineto.read(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None

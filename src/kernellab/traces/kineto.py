@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernellab.errors import UserError
+from kernellab.traces.details import showable, sound
 from kernellab.traces.events import Events, NotEvents
 from kernellab.traces.pieces import pieces
 from kernellab.traces.texts import shown
@@ -59,7 +60,6 @@ _KEPT: dict[Kind, dict[str, str]] = {
     Kind.FILL: {"bytes": "bytes"},
 }
 _LONGEST_DETAIL = 1 << 16  # bytes
-_LONGEST_TEXT = 4000  # characters of a text in it
 _LATEST_NS = 4 * 10**18
 _INT64 = 2**63
 
@@ -172,11 +172,10 @@ class _Rows:
             if len(key) > _LONGEST_DETAIL:
                 self.builder.missed["an event's details, being very long"] += 1
                 return 0
-            sound = {name: value for name, value in kept.items() if _SOUND[name](value)}
-            if len(sound) < len(kept):
+            known = sound(kept)
+            if len(known) < len(kept):
                 self.builder.missed["a detail that is not what it should be"] += 1
-            sound = _showable(sound)
-            number = self.builder.detail(json.dumps(sound), sound) if sound else 0
+            number = self.builder.detail(json.dumps(known), known) if known else 0
             if number:
                 self._details[key] = number
         return number
@@ -219,7 +218,7 @@ class _Rows:
 
 def _about(top: dict[str, Any]) -> dict[str, Any]:
     """What the file says of itself, and by names that do not depend on who wrote it: `gpus`, `rank`, `world_size`."""
-    about = _showable(top)
+    about = {key: showable(value) for key, value in top.items()}
     devices = about.get("deviceProperties")
     about["gpus"] = [
         {
@@ -238,9 +237,9 @@ def _about(top: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nanoseconds(microseconds: Any) -> int:
-    if microseconds.__class__ is not float:
-        microseconds = int(microseconds) if isinstance(microseconds, int) else float(microseconds)
-    return round(microseconds * 1000)
+    if isinstance(microseconds, int):
+        return microseconds * 1000
+    return round(float(microseconds) * 1000)
 
 
 def _short(text: Any) -> str:
@@ -253,62 +252,3 @@ def _with_id(name: str | None, number: Any) -> str:
     if not name:
         return own
     return name if own in name else f"{name} {own}"
-
-
-def _showable(value: Any) -> Any:
-    if isinstance(value, str):
-        return shown(value, _LONGEST_TEXT)
-    if isinstance(value, dict):
-        return {shown(key, _LONGEST_TEXT): _showable(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_showable(inner) for inner in value]
-    return value
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and 0 <= value < _INT64
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 <= value < _INT64
-
-
-def _is_counts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_count, value))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def _is_three(value: Any) -> bool:
-    return _is_counts(value) and len(value) == 3
-
-
-def _is_shapes(value: Any) -> bool:
-    """A shape for each input; for a list of tensors a list of shapes."""
-    return isinstance(value, list) and all(
-        _is_counts(shape) or (isinstance(shape, list) and all(map(_is_counts, shape))) for shape in value
-    )
-
-
-_SOUND: dict[str, Callable[[Any], bool]] = {
-    "shapes": _is_shapes,
-    "types": _is_list,
-    "values": _is_list,
-    "stack": _is_text,
-    "grid": _is_three,
-    "block": _is_three,
-    "registers": _is_count,
-    "shared_bytes": _is_count,
-    "occupancy_percent": _is_number,
-    "bytes": _is_count,
-    "collective": _is_text,
-    "elements": _is_count,
-    "group_size": _is_count,
-    "dtype": _is_text,
-}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 GZIP = b"\x1f\x8b"
 
-_READ = 1 << 18  # bytes of the file at a time
-_PIECE = 1 << 21  # bytes of text at a time: packed text can be a thousand times as long as what it is packed in
+_READ = 1 << 17  # bytes of the file at a time: the text of one error is found by counting lines from the first
+_PIECE = 1 << 18  # bytes of text at a time: packed text can be a thousand times as long as what it is packed in
 _MOST = 1 << 33  # bytes of text that are read at all: a file of megabytes can unpack for hours
 
 
