@@ -76,7 +76,7 @@ def _copy(events: list[dict[str, Any]], copy: int, span: float, step: int, names
             args = event["args"]
             event["args"] = args | {key: args[key] + copy * step for key in COUNTED if (args.get(key) or 0) > 0}
         if names and event.get("cat") in VARIED:
-            event["name"] = f"{event['name']}_{(copy * len(events) + number) * 7919 % names}"
+            event["name"] = f"{event['name']}_{(copy + number) % names}"
         yield event
 
 

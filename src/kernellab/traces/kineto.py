@@ -75,7 +75,7 @@ def read(path: Path) -> Trace:
                 notes.append(f"Only the first {len(rows.builder):,} events are read.")
                 break
     except NotEvents as error:
-        raise UserError(f"{path} {error}.", "\n".join(notes)) from None
+        raise UserError(" ".join([f"{path} {error}.", *notes])) from None
     notes += events.notes
     if not len(rows.builder) and notes:
         raise UserError(f"Nothing can be read from {path}: {' '.join(notes)}")

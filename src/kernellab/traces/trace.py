@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ _NAMES = 400 << 20  # bytes, roughly, of all names
 _DETAILS = 64 << 20  # characters of all details
 _MOST_LANES = 4096
 _MOST_ROWS = 20_000_000
+_DEEPEST = 256  # rows between a range and what is around it
 _FAR_NS = 30 * 24 * 3600 * 10**9  # nobody profiles for a month: a time this far from the others is a mistake
 # Which row is the outer one of two that begin and end at once: the callee comes after its caller.
 _INWARD = np.array([6, 3, 2, 1, 0, 4, 0, 1, 5, 5, 5])
@@ -245,7 +247,7 @@ class Builder:
         memory[:, 0] -= first
         return Trace(
             kind, begin, duration, lane, name, link, sequence, detail,
-            parent=_parents(lane, begin, begin + duration),
+            parent=_parents(kind, lane, begin, begin + duration),
             names=list(self._names), lanes=self._lanes, details=self._known,
             memory=Memory(*(np.ascontiguousarray(column) for column in memory.T)),
             source=self.source, zero_ns=self.zero_ns + first, about=self.about,
@@ -259,23 +261,32 @@ class Builder:
         return rows[near]
 
 
-def _parents(lane: Column, begin: Column, end: Column) -> Rows:
-    """The row around each, in its lane: a row ends with the one around it, even where a clock says a little later."""
+def _parents(kind: Column, lane: Column, begin: Column, end: Column) -> Rows:
+    """The row around each, in its lane.
+
+    A row ends with the one around it, even where a clock says a little later. Ranges alone do not keep to that: one
+    begins within the call that opens it and ends within the call that closes it. What is around a range is what
+    outlasts it, and everything that begins before its end is within it.
+    """
     found: list[int] = []
-    rows: list[int] = []  # those around the present one, outermost first, and where they end
-    ends: list[int] = []
+    around: list[tuple[int, int, bool]] = []  # outermost first: row, end, whether a range
     now = -1
+    is_range = (kind == Kind.RANGE).tolist()
     for row, (where, start, stop) in enumerate(zip(lane.tolist(), begin.tolist(), end.tolist(), strict=True)):
         if where != now:
-            rows, ends, now = [], [], where
-        while ends and ends[-1] <= start:
-            rows.pop()
-            ends.pop()
-        if ends:
-            found.append(rows[-1])
-            stop = min(stop, ends[-1])
+            around, now = [], where
+        while around and around[-1][1] <= start:
+            around.pop()
+        ranges = is_range[row]
+        if ranges:
+            near = islice(reversed(around), _DEEPEST)
+            found.append(next((outer for outer, last, _ in near if last >= stop), NONE))
+        elif around:
+            outer, last, within_range = around[-1]
+            found.append(outer)
+            if stop > last and not within_range:
+                stop = last
         else:
             found.append(NONE)
-        rows.append(row)
-        ends.append(stop)
+        around.append((row, stop, ranges))
     return np.array(found, dtype=np.int64)
