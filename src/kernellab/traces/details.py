@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ def showable(value: Any) -> Any:
         return {shown(key, _LONGEST_TEXT): showable(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [showable(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value
 
 
@@ -42,8 +45,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
+def _is_texts(value: Any) -> bool:
+    """A text for each input; for a list of tensors a list of texts."""
+    return isinstance(value, list) and all(
+        _is_text(inner) or (isinstance(inner, list) and all(map(_is_text, inner))) for inner in value
+    )
 
 
 def _is_three(value: Any) -> bool:
@@ -59,8 +65,8 @@ def _is_shapes(value: Any) -> bool:
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "shapes": _is_shapes,
-    "types": _is_list,
-    "values": _is_list,
+    "types": _is_texts,
+    "values": _is_texts,
     "stack": _is_text,
     "domain": _is_text,
     "grid": _is_three,

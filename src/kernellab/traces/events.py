@@ -19,7 +19,7 @@ _CUT = 16  # a value broken off this close to the end of what was read may go on
 _Skip = Callable[[str, int], re.Match[str] | None]
 _between = re.compile(r"[ \t\r\n,]*").match
 _blank = re.compile(r"[ \t\r\n]*").match
-_next_event = re.compile(r'\}[ \t\r\n]{0,64},[ \t\r\n]{0,64}(?=\{[ \t\r\n]{0,64}"\w{1,9}"[ \t\r\n]{0,64}:)').search
+_next_event = re.compile(r',[ \t\r\n]{0,64}(?=\{[ \t\r\n]{0,64}"\w{1,9}"[ \t\r\n]{0,64}:)').search
 _scan = json.JSONDecoder(strict=False).raw_decode
 
 
@@ -59,6 +59,8 @@ class Events:
         self._at += 1
         try:
             yield from self._list(bare=True) if first == "[" else self._object()
+            if self._peek():
+                self.notes.append(f"What follows the trace's end, at character {self._here():,}, is not read.")
         except _Ended:
             self.notes.append(f"The file breaks off at character {self._here():,}: what came after is missing.")
         except _Broken:
@@ -159,7 +161,7 @@ class Events:
                 self._find_event(self._at + 1)
                 continue
             if lost and not (isinstance(event, dict) and "ph" in event):  # a part of the event that is lost
-                self._find_event(self._at - 1)
+                self._find_event(self._at)
                 continue
             lost = False
             yield event
@@ -179,6 +181,7 @@ class Events:
         while True:
             character = self._peek(_between)
             if character == "}":
+                self._at += 1
                 return
             if not character:
                 raise _Ended
