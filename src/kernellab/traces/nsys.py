@@ -171,9 +171,10 @@ class _Export:
         return number
 
     def _number(self, within: Any) -> int:
-        """Processes, numbered as they are met."""
-        process = within >> 24 & 0xFFFFFF if isinstance(within, int) else 0
-        return self._numbers.setdefault(process, len(self._numbers))
+        """Processes, numbered as they are met. Where none is told, there is one."""
+        if not isinstance(within, int):
+            return 0
+        return self._numbers.setdefault(within >> 24 & 0xFFFFFF, len(self._numbers))
 
     def _link(self, correlation: Any, within: Any) -> int:
         """Each process counts its calls from one: the first one's numbers stay as they are."""

@@ -52,7 +52,7 @@ _NAMES = 400 << 20  # bytes, roughly, of all names
 _DETAILS = 64 << 20  # characters of all details
 _MOST_LANES = 4096
 _MOST_ROWS = 20_000_000
-_DEEPEST = 256  # rows between a range and what is around it
+_DEEPEST = 64  # rows between a range and what is around it
 _FAR_NS = 30 * 24 * 3600 * 10**9  # nobody profiles for a month: a time this far from the others is a mistake
 # Which row is the outer one of two that begin and end at once: the callee comes after its caller.
 _INWARD = np.array([6, 3, 2, 1, 0, 4, 0, 1, 5, 5, 5])
