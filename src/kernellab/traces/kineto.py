@@ -199,14 +199,12 @@ class _Rows:
     def trace(self, top: dict[str, Any], notes: list[str]) -> Trace:
         builder = self.builder
         for (process, thread, on_gpu), number in self._lanes.items():
-            if not on_gpu:
-                builder.rename(
-                    number,
-                    Lane(
-                        _with_id(self._processes.get(process), process),
-                        _with_id(self._threads.get((process, thread)), thread),
-                    ),
-                )
+            if on_gpu:
+                continue
+            own, threads = self._processes.get(process), self._threads.get((process, thread))
+            lane = Lane(_with_id(own, process), _with_id(threads, thread))
+            # Of no process: what the profiler itself took.
+            builder.rename(number, Lane("profiler", "overhead") if process == -1 else lane)
         zero = top.get("baseTimeNanoseconds", 0)
         builder.zero_ns = zero if isinstance(zero, int) and 0 <= zero < _INT64 else 0
         builder.about = _about(top)

@@ -47,7 +47,7 @@ ON_GPU = (Kind.KERNEL, Kind.COPY, Kind.FILL)
 
 # A program can write anything into its trace, and some do so without end. A real one of a million events keeps far
 # below these.
-_LONGEST_NAME = 2000  # characters
+_LONGEST_NAME = 10_000  # characters; those of real kernels reach thousands
 _NAMES = 400 << 20  # bytes, roughly, of all names
 _DETAILS = 64 << 20  # characters of all details
 _MOST_LANES = 4096
