@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import HERE
 from kernellab import traces
 from kernellab.errors import UserError
 from kernellab.traces.trace import NONE, Builder, Kind, Lane
@@ -189,6 +190,26 @@ def test_what_the_profiler_writes_is_read(tmp_path):
     assert trace.sequence[forward] == trace.sequence[backward] != 0
     assert np.all(np.diff(trace.memory.at) >= 0)
     assert len(trace.memory.at) > 4
+
+
+def test_what_the_profiler_writes_on_a_gpu_is_read():
+    trace = traces.read(HERE / "samples" / "kineto-h200.json.gz")
+    assert not trace.notes
+    assert [gpu["name"] for gpu in trace.about["gpus"]] == ["NVIDIA H200"]
+    assert Lane("profiler", "overhead") in trace.lanes
+    kernels = trace.rows(Kind.KERNEL)
+    assert len(kernels) == 12
+    operators = []
+    for kernel in kernels:
+        row = trace.starter[kernel]
+        assert trace.kind[row] == Kind.CALL
+        while trace.kind[row] != Kind.OPERATOR:
+            row = trace.parent[row]
+        operators.append(trace.text(row))
+        assert trace.begin[trace.starter[kernel]] < trace.begin[kernel]
+        assert trace.more(kernel)["registers"] > 0
+    assert operators.count("aten::mm") == 4
+    assert max(len(trace.text(row)) for row in kernels) == 5050  # as long as that, and whole
 
 
 def test_a_million_of_events_is_grown_from_a_few_with_links_of_their_own(tmp_path):

@@ -178,6 +178,15 @@ def test_names_without_end_do_not_take_memory_without_end(tmp_path, monkeypatch)
     assert sum("there being too many different ones" in note for note in trace.notes) == 2
 
 
+def test_what_is_no_name_of_a_thread_and_keys_without_end_are_not_kept(tmp_path):
+    long = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": "y" * 5000, "args": {"name": "n"}}]
+    long += [event("a", 1, 1, where={"pid": 1, "tid": "y" * 5000})]
+    trace = read_text(tmp_path, text_of([*long, *many(2)], **{f"key {number}": 1 for number in range(5000)}))
+    assert len(trace) == 2
+    assert len(trace.about) <= 1001
+    assert "y" * 300 not in repr(trace)
+
+
 def test_threads_without_end_are_left_out(tmp_path):
     trace = read_text(tmp_path, text_of([event("a", 1, 1, where={"pid": 1, "tid": n}) for n in range(5000)]))
     assert len(trace.lanes) == 4096

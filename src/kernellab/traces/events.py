@@ -14,6 +14,7 @@ from typing import Any
 _LONGEST = 1 << 26  # characters of one value; longer ones are passed over
 _PATIENCE = 1 << 32  # characters looked at in vain, altogether
 _ABOUT = 1 << 16  # characters of a value beside the events that are kept
+_MOST_KEYS = 1000
 _CUT = 16  # a value broken off this close to the end of what was read may go on in the next piece
 
 _Skip = Callable[[str, int], re.Match[str] | None]
@@ -197,7 +198,7 @@ class Events:
                     yield from self._list(bare=False)
                     continue
                 value = self._value()
-                if isinstance(key, str) and self._here() - begins <= _ABOUT:
+                if isinstance(key, str) and self._here() - begins <= _ABOUT and len(self.top) < _MOST_KEYS:
                     self.top[key] = value
             except _Broken:
                 if self._found:

@@ -60,6 +60,7 @@ _KEPT: dict[Kind, dict[str, str]] = {
     Kind.FILL: {"bytes": "bytes"},
 }
 _LONGEST_DETAIL = 1 << 16  # bytes
+_MOST_NAMED = 20_000  # threads
 _LATEST_NS = 4 * 10**18
 _INT64 = 2**63
 
@@ -150,7 +151,7 @@ class _Rows:
         number = self._lanes.get((process, thread, on_gpu))
         if number is not None:
             return number
-        if self.builder.lanes_full:
+        if self.builder.lanes_full or _is_long(process) or _is_long(thread):
             raise ValueError
         if on_gpu:
             device, stream = int(args.get("device", process)), int(args.get("stream", thread))
@@ -190,11 +191,19 @@ class _Rows:
         self.builder.allocate(*numbers, self._lane(event, args, False))
 
     def _name(self, event: Mapping[str, Any]) -> None:
-        what, process, name = event.get("name"), event.get("pid"), event["args"].get("name")
-        if what == "process_name" and name and len(self._processes) < len(self._lanes) + 1000:
+        what, process, thread = event.get("name"), event.get("pid"), event.get("tid")
+        name = event["args"].get("name")
+        if (
+            not name
+            or _is_long(process)
+            or _is_long(thread)
+            or len(self._processes) + len(self._threads) >= _MOST_NAMED
+        ):
+            return
+        if what == "process_name":
             self._processes[process] = _short(name)
-        elif what == "thread_name" and name and len(self._threads) < len(self._lanes) + 10_000:
-            self._threads[process, event.get("tid")] = _short(name)
+        elif what == "thread_name":
+            self._threads[process, thread] = _short(name)
 
     def trace(self, top: dict[str, Any], notes: list[str]) -> Trace:
         builder = self.builder
@@ -238,6 +247,11 @@ def _nanoseconds(microseconds: Any) -> int:
     if isinstance(microseconds, int):
         return microseconds * 1000
     return round(float(microseconds) * 1000)
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a process or a thread is called by something that is no name for one."""
+    return isinstance(value, str) and len(value) > 1000
 
 
 def _short(text: Any) -> str:

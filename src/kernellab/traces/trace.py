@@ -49,7 +49,7 @@ ON_GPU = (Kind.KERNEL, Kind.COPY, Kind.FILL)
 # below these.
 _LONGEST_NAME = 10_000  # characters; those of real kernels reach thousands
 _NAMES = 400 << 20  # bytes, roughly, of all names
-_DETAILS = 64 << 20  # characters of all details
+_DETAILS = 32 << 20  # characters of all details
 _MOST_LANES = 4096
 _MOST_ROWS = 20_000_000
 _DEEPEST = 64  # rows between a range and what is around it
