@@ -5,7 +5,7 @@
 
 Each reader runs in a process of its own, one after another. PYTHON is one that has HolisticTraceAnalysis installed
 (https://github.com/facebookresearch/HolisticTraceAnalysis); it is asked for the like of what is asked here: where the
-GPU's time went, how busy it was, why it was idle, how far the CPU ran ahead.
+GPU's time went by kernel, operator and range, how busy it was, why it was idle, how far the CPU ran ahead.
 """
 
 from __future__ import annotations
@@ -47,14 +47,16 @@ from hta.trace_analysis import TraceAnalysis
 began = time.perf_counter()
 analyzer = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="")
 parts = {"read": time.perf_counter() - began}
-questions = ["gpu_kernel_breakdown", "temporal_breakdown", "idle_time_breakdown", "cuda_kernel_launch_stats"]
+questions = ["gpu_kernel_breakdown", "temporal_breakdown", "idle_time_breakdown", "cuda_kernel_launch_stats",
+             "gpu_user_annotation_breakdown", "queue_length_summary", "aten_op_kernels_and_delay"]
+pictures = questions[:5]
 for question in questions:
     before = time.perf_counter()
-    getattr(analyzer, "get_" + question)(visualize=False)
+    try:
+        getattr(analyzer, "get_" + question)(**({"visualize": False} if question in pictures else {}))
+    except Exception as error:
+        question += f" (fails: {type(error).__name__})"
     parts[question] = time.perf_counter() - before
-before = time.perf_counter()
-analyzer.get_queue_length_summary()
-parts["queue_length_summary"] = time.perf_counter() - before
 """
 LAST = """
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
