@@ -61,7 +61,9 @@ for question in questions:
 LAST = """
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-print(json.dumps({"seconds": time.perf_counter() - began, "peak": max(peak, children), "parts": parts}))
+cpu = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+seconds = time.perf_counter() - began
+print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": max(peak, children), "parts": parts}))
 """
 
 
@@ -84,7 +86,7 @@ def told(name: str, found: dict[str, Any]) -> str:
     if "failed" in found:
         return f"{name}: {found['failed']}"
     parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in found["parts"].items())
-    return f"{name}: {found['seconds']:.1f} s, {found['peak'] / 1e9:.2f} GB ({parts})"
+    return f"{name}: {found['seconds']:.1f} s ({found['cpu']:.1f} s of CPU), {found['peak'] / 1e9:.2f} GB ({parts})"
 
 
 def main() -> None:
@@ -106,7 +108,7 @@ def main() -> None:
             theirs = measured(asked.hta, THEIRS, asked.trace)
             print(told("HolisticTraceAnalysis", theirs), f"[load before: {load:.1f}]", flush=True)
             if "seconds" in ours and "seconds" in theirs:
-                print(f"{theirs['seconds'] / ours['seconds']:.1f} times as long")
+                print(f"{theirs['seconds'] / ours['seconds']:.1f} times as long", flush=True)
 
 
 if __name__ == "__main__":

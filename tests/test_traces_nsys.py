@@ -226,6 +226,14 @@ def test_an_sqlite_file_of_others_is_refused(tmp_path):
         traces.read(path)
 
 
+def test_an_export_whose_own_description_is_damaged_is_refused(tmp_path):
+    path = made(tmp_path / "r.sqlite")
+    damaged = path.read_bytes().replace(b"tableNVTX_EVENTS", b"tableNVT\xf2_EVENTS")
+    path.write_bytes(damaged.replace(b"CREATE TABLE NVTX_EVENTS", b"CREATE ?ABLE NVTX_EVENTS"))
+    with pytest.raises(UserError, match="cannot be read"):
+        traces.read(path)
+
+
 def test_damaged_exports_are_read_or_refused(genuine):
     sound, draw, read = genuine.read_bytes(), random.Random(3), 0
     for _ in range(40):

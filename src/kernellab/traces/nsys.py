@@ -53,6 +53,8 @@ _PLACES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5:
 _Described = tuple[str, dict[str, Any]]
 _Describe = Callable[..., _Described]
 
+# SQLite's own messages quote the file, and need not be text.
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 _LATEST_NS = 4 * 10**18
 _LONGEST_VALUE = 1 << 26  # bytes
 _version_of_call = re.compile(r"_v\d+$")
@@ -70,7 +72,7 @@ def read(path: Path) -> Trace:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             connection.execute("PRAGMA trusted_schema = OFF")
             return _Export(connection).trace()
-    except sqlite3.DatabaseError as error:
+    except _DAMAGE as error:
         raise UserError(f"{path} is an SQLite file that cannot be read: {error}.") from None
     except _NotAnExport:
         raise UserError(
@@ -131,7 +133,7 @@ class _Export:
                     self.builder.notes.append(f"Only the first {len(self.builder):,} events are read.")
                     return
                 yield row
-        except sqlite3.DatabaseError as error:
+        except _DAMAGE as error:
             self.builder.notes.append(f"{table} is damaged ({error}): what comes after is missing.")
 
     def _text(self, number: Any, text: Any = None) -> str:
