@@ -81,7 +81,7 @@ def test_an_event_that_is_no_json_is_left_out_and_its_neighbours_are_not(tmp_pat
         before, after = (json.dumps(one)[1:-1] for one in (many(3), many(6)[3:]))
         trace = read_text(tmp_path, f'{{"traceEvents": [{before}, {broken}, {after}]}}')
         assert [trace.text(row) for row in range(len(trace))] == [f"op {number}" for number in range(6)], broken[:60]
-        assert len([note for note in trace.notes if "cannot be read as JSON, in 1 places" in note]) == 1
+        assert len([note for note in trace.notes if "cannot be read as JSON, in 1 place," in note]) == 1
 
 
 def test_a_broken_head_does_not_hide_the_events(tmp_path):
@@ -198,6 +198,33 @@ def test_rows_without_end_stop(tmp_path, monkeypatch):
     trace = read_text(tmp_path, text_of(many(1000)))
     assert len(trace) == 100
     assert any("Only the first 100 events" in note for note in trace.notes)
+
+
+def test_a_file_of_which_every_second_event_is_no_json_is_read_to_its_end(tmp_path):
+    events = [json.dumps(event("C:\\Users", number, 1)) for number in range(4000)]
+    events[1::2] = [text.replace("\\\\", "\\") for text in events[1::2]]
+    began = time.monotonic()
+    trace = read_text(tmp_path, '{"traceEvents": [' + ",\n".join(events) + "]}")
+    assert time.monotonic() - began < SECONDS
+    assert len(trace) == 2000
+    assert "in 2,000 places, the first at character " in trace.notes[0]
+
+
+def test_packed_blanks_without_end_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr(events_module, "_MOST_BLANK", 1 << 20)
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(gzip.compress(text_of(many(5)).encode()[:-2] + b" " * (30 << 20)))
+    read = []
+    pieces = kineto.pieces
+
+    def counted(*given):
+        for piece in pieces(*given):
+            read.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(kineto, "pieces", counted)
+    assert len(traces.read(path)) == 5
+    assert sum(read) < 3 << 20
 
 
 def test_packed_text_without_end_stops(tmp_path, monkeypatch):

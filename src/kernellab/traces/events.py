@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _LONGEST = 1 << 26  # characters of one value; longer ones are passed over
-_PATIENCE = 1 << 32  # characters looked at in vain, altogether
+_PATIENCE = 1 << 31  # characters looked at in vain, altogether; a place that is no JSON counts as some thousands
+_PLACE = 1 << 12
+_MOST_BLANK = 1 << 26  # characters: a small packed file can hold hours of nothing
 _ABOUT = 1 << 16  # characters of a value beside the events that are kept
 _MOST_KEYS = 1000
 _CUT = 16  # a value broken off this close to the end of what was read may go on in the next piece
@@ -32,6 +34,10 @@ class _Ended(Exception):
     """The text ends within a value."""
 
 
+class _Lost(Exception):
+    """Nothing that looks like an event comes after what is no JSON."""
+
+
 class _Broken(Exception):
     """What stands here is no JSON."""
 
@@ -47,8 +53,8 @@ class Events:
         self._at = 0
         self._passed = 0  # characters dropped from before `_text`
         self._looked = 0  # characters looked at in vain
-        self._broken: list[int] = []  # the first place
-        self._places = 0
+        self._places = 0  # that are no JSON
+        self._first = 0  # of them
         self._found = False
 
     def __iter__(self) -> Iterator[Any]:
@@ -64,20 +70,23 @@ class Events:
                 self.notes.append(f"What follows the trace's end, at character {self._here():,}, is not read.")
         except _Ended:
             self.notes.append(f"The file breaks off at character {self._here():,}: what came after is missing.")
+        except _Lost:
+            pass
         except _Broken:
             self._lose()
             self.notes.append(f"Nothing could be read after character {self._here():,}.")
         if self._places:
             self.notes.append(
-                f"Left out: what cannot be read as JSON, in {self._places:,} places, the first at character "
-                f"{self._broken[0]:,}."
+                f"Left out: what cannot be read as JSON, in {self._places:,} place{'s' * (self._places > 1)}, "
+                f"the first at character {self._first:,}."
             )
-        if not self._found:
-            raise NotEvents(
-                f"breaks off before its first event ({self._here():,} characters were read)"
-                if self.notes
-                else "is JSON, but no trace: it has no list `traceEvents`"
-            )
+        if self._found:
+            return
+        if self._places:
+            raise NotEvents(f"cannot be read as JSON from character {self._first:,} on, and no `traceEvents` follow")
+        if self.notes:
+            raise NotEvents(f"breaks off before its first event ({self._here():,} characters were read)")
+        raise NotEvents("is JSON, but no trace: it has no list `traceEvents`")
 
     def _here(self) -> int:
         return self._passed + self._at
@@ -98,11 +107,12 @@ class Events:
 
     def _peek(self, skip: _Skip = _blank) -> str:
         """The next character that says something; none at the end."""
+        begin = self._here()
         while True:
             self._at = skip(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
                 return self._text[self._at]
-            if not self._more():
+            if self._here() - begin > _MOST_BLANK or not self._more():
                 return ""
 
     def _value(self) -> Any:
@@ -123,14 +133,15 @@ class Events:
         if isinstance(error, json.JSONDecodeError):
             place = len(self._text) if error.msg.startswith("Unterminated") else error.pos
         if place < len(self._text) - _CUT or len(self._text) - self._at > _LONGEST:
-            self._looked += place  # the error's own making counts lines from the beginning
+            self._looked += place - self._at
             raise _Broken
         if not self._more():
             raise _Ended
 
     def _lose(self) -> None:
+        if not self._places:
+            self._first = self._here()
         self._places += 1
-        self._broken = self._broken or [self._here()]
 
     def _list(self, *, bare: bool) -> Iterator[Any]:
         self._found = self._found or bare
@@ -173,8 +184,11 @@ class Events:
         while not (match := _next_event(self._text, self._at)):
             self._at = max(self._at, len(self._text) - 256)
             if not self._more():
-                raise _Ended
-        self._at = match.end()
+                raise _Lost
+        # An error counts the lines before it: with nothing before it, it costs the least.
+        self._passed += match.end()
+        self._text, self._at = self._text[match.end() :], 0
+        self._looked += _PLACE
         if self._looked > _PATIENCE:
             raise _Broken
 
@@ -212,5 +226,5 @@ class Events:
         while (at := self._text.find('"traceEvents"', self._at)) < 0:
             self._at = max(self._at, len(self._text) - 64)
             if not self._more():
-                raise _Ended
+                raise _Lost
         self._at = at
