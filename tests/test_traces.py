@@ -238,7 +238,7 @@ def test_a_file_that_is_no_trace_is_refused_in_words(tmp_path):
         b"\x7fELF\0\0": "is not JSON",
         b'{"a": 1}': "has no list `traceEvents`",
         b'{"traceEvents": 7}': "has no list `traceEvents`",
-        b"{no}": "cannot be read as JSON from character 1 on",
+        b"{nothing that is any JSON}": "cannot be read as JSON from character 1 on",
         b'{"a": {"b": [1, 2, "c': "breaks off before its first event",
         b'{"traceEv': "breaks off before its first event",
         gzip.compress(b""): "is empty",
