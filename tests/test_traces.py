@@ -257,3 +257,5 @@ def test_a_file_that_is_no_trace_is_refused_in_words(tmp_path):
         traces.read(tmp_path / "none.json")
     with pytest.raises(UserError, match="not a file on disk"):
         traces.read("/dev/zero")
+    with pytest.raises(UserError, match="cannot be read: File name too long"):
+        traces.read("x" * 5000)

@@ -13,13 +13,13 @@ from kernellab.traces.trace import Trace
 def read(path: Path | str) -> Trace:
     """PyTorch's profiler's JSON, plain or packed by gzip, or Nsight Systems' SQLite export."""
     path = Path(path)
-    if path.is_dir():
-        raise UserError(f"{path} is a folder. Name the trace in it.")
-    if not path.exists():
-        raise UserError(f"There is no file {path}.")
-    if not path.is_file():
-        raise UserError(f"{path} is not a file on disk.")
     try:
+        if path.is_dir():
+            raise UserError(f"{path} is a folder. Name the trace in it.")
+        if not path.exists():
+            raise UserError(f"There is no file {path}.")
+        if not path.is_file():  # a pipe or a device may never end
+            raise UserError(f"{path} is not a file on disk.")
         with path.open("rb") as file:
             begins = file.read(16)
         if begins == nsys.REPORT:
