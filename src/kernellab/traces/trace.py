@@ -10,12 +10,16 @@ from __future__ import annotations
 import enum
 import functools
 from array import array
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from kernellab.traces.texts import shown
 
 Column = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]  # positions in the table
@@ -40,6 +44,18 @@ class Kind(enum.IntEnum):
 
 
 ON_GPU = (Kind.KERNEL, Kind.COPY, Kind.FILL)
+
+# A program can write anything into its trace, and some do so without end. A real one of a million events keeps far
+# below these.
+_LONGEST_NAME = 10_000  # characters; those of real kernels reach thousands
+_NAMES = 400 << 20  # bytes, roughly, of all names
+_DETAILS = 32 << 20  # characters of all details
+_MOST_LANES = 4096
+_MOST_ROWS = 20_000_000
+_DEEPEST = 64  # rows between a range and what is around it
+_FAR_NS = 30 * 24 * 3600 * 10**9  # nobody profiles for a month: a time this far from the others is a mistake
+# Which row is the outer one of two that begin and end at once: the callee comes after its caller.
+_INWARD = np.array([6, 3, 2, 1, 0, 4, 0, 1, 5, 5, 5])
 
 
 @dataclass(frozen=True)
@@ -127,35 +143,72 @@ class Trace:
 
 
 class Builder:
-    """Rows added one by one, in any order."""
+    """Rows added one by one, in any order. What is left out of them is counted, and told in the trace's notes."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.about: dict[str, Any] = {}
         self.notes: list[str] = []
+        self.missed: Counter[str] = Counter()  # what is left out, and how often
         self.zero_ns = 0
-        self._columns = [array("q") for _ in range(8)]
-        self._memory = [array("q") for _ in range(6)]
+        self._rows = array("q")  # of eight numbers each
+        self._memory = array("q")  # of six
         self._names: dict[str, int] = {}
-        self._lanes: dict[Lane, int] = {}
+        self._name_bytes = 0
+        self._lanes: list[Lane] = []
+        self._lane_numbers: dict[Lane, int] = {}
         self._details: dict[str, int] = {"": 0}
+        self._detail_size = 0
         self._known: list[Mapping[str, Any]] = [{}]
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._rows) // 8
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many rows as are kept."""
+        return len(self._rows) + len(self._memory) >= 8 * _MOST_ROWS
 
     def lane(self, lane: Lane) -> int:
-        return self._lanes.setdefault(lane, len(self._lanes))
+        number = self._lane_numbers.setdefault(lane, len(self._lanes))
+        if number == len(self._lanes):
+            self._lanes.append(lane)
+        return number
+
+    @property
+    def lanes_full(self) -> bool:
+        return len(self._lanes) >= _MOST_LANES
+
+    def rename(self, number: int, lane: Lane) -> None:
+        """A lane's names can come after its rows."""
+        self._lanes[number] = lane
 
     def name(self, text: str) -> int:
+        number = self._names.get(text)
+        return self._new_name(text) if number is None else number
+
+    def _new_name(self, text: str) -> int:
+        if len(text) > _LONGEST_NAME:
+            self.missed[f"the end of a name of more than {_LONGEST_NAME:,} characters"] += 1
+        text = shown(text, _LONGEST_NAME)
+        if text not in self._names:
+            if self._name_bytes > _NAMES:
+                self.missed["a name, there being too many different ones"] += 1
+                text = "(a name left out)"
+            self._name_bytes += len(text) + 150
         return self._names.setdefault(text, len(self._names))
 
     def detail(self, key: str, value: Mapping[str, Any]) -> int:
         """`key` is a text that is the same for the same value."""
-        number = self._details.setdefault(key, len(self._known))
-        if number == len(self._known):
-            self._known.append(value)
-        return number
+        if (number := self._details.get(key)) is not None:
+            return number
+        if self._detail_size > _DETAILS:
+            self.missed["an event's details, there being too many different ones"] += 1
+            return 0
+        self._detail_size += len(key)
+        self._details[key] = len(self._known)
+        self._known.append(value)
+        return self._details[key]
 
     def add(
         self,
@@ -169,45 +222,71 @@ class Builder:
         sequence: int = 0,
         detail: int = 0,
     ) -> None:
-        for column, value in zip(
-            self._columns, (kind, begin, duration, lane, name, link, sequence, detail), strict=True
-        ):
-            column.append(value)
+        self._rows.extend((kind, begin, duration, lane, name, link, sequence, detail))
 
     def allocate(self, at: int, size: int, total: int, device: int, address: int, lane: int) -> None:
-        for column, value in zip(self._memory, (at, size, total, device, address, lane), strict=True):
-            column.append(value)
+        self._memory.extend((at, size, total, device, address, lane))
 
     def trace(self) -> Trace:
         """Everything added. Its times begin at 0 from here on."""
-        kind, begin, duration, lane, name, link, sequence, detail = (np.array(c, np.int64) for c in self._columns)
-        memory = [np.array(c, np.int64) for c in self._memory]
-        first = min([int(c.min()) for c in (begin, memory[0]) if len(c)], default=0)
-        order = np.lexsort((-duration, begin, lane))
+        rows = np.array(self._rows, np.int64).reshape(-1, 8)
+        memory = np.array(self._memory, np.int64).reshape(-1, 6)
+        times = rows[:, 1] if len(rows) else memory[:, 0]
+        if len(times):
+            middle = int(np.median(times))
+            rows = self._near(rows, (abs(rows[:, 1] - middle) <= _FAR_NS) & (rows[:, 2] <= _FAR_NS))
+            memory = self._near(memory, abs(memory[:, 0] - middle) <= _FAR_NS)
+        first = min([int(times.min()) for times in (rows[:, 1], memory[:, 0]) if len(times)], default=0)
+        kind, begin, duration, lane, *_ = rows.T
+        order = np.lexsort((_INWARD[kind], -duration, begin, lane))
         kind, begin, duration, lane, name, link, sequence, detail = (
-            c[order] for c in (kind, begin - first, duration, lane, name, link, sequence, detail)
+            np.ascontiguousarray(column[order]) for column in rows.T
         )
-        memory[0] -= first
-        in_time = np.argsort(memory[0], kind="stable")
+        begin -= first
+        memory = memory[np.argsort(memory[:, 0], kind="stable")]
+        memory[:, 0] -= first
         return Trace(
             kind, begin, duration, lane, name, link, sequence, detail,
-            parent=_parents(lane, begin, begin + duration),
-            names=list(self._names), lanes=list(self._lanes), details=self._known,
-            memory=Memory(*(column[in_time] for column in memory)),
-            source=self.source, zero_ns=self.zero_ns + first, about=self.about, notes=self.notes,
+            parent=_parents(kind, lane, begin, begin + duration),
+            names=list(self._names), lanes=self._lanes, details=self._known,
+            memory=Memory(*(np.ascontiguousarray(column) for column in memory.T)),
+            source=self.source, zero_ns=self.zero_ns + first, about=self.about,
+            notes=self.notes + [f"Left out: {what} ({times:,} ×)." for what, times in self.missed.items()],
         )  # fmt: skip
 
+    def _near(self, rows: Column, near: npt.NDArray[np.bool_]) -> Column:
+        if near.all():
+            return rows
+        self.missed["an event more than a month away from the others, or longer than that"] += int((~near).sum())
+        return rows[near]
 
-def _parents(lane: Column, begin: Column, end: Column) -> Rows:
-    """The row around each, in its lane: a row ends with the one around it, even where a clock says a little later."""
+
+def _parents(kind: Column, lane: Column, begin: Column, end: Column) -> Rows:
+    """The row around each, in its lane.
+
+    A row ends with the one around it, even where a clock says a little later. Ranges alone do not keep to that: one
+    begins within the call that opens it and ends within the call that closes it. What is around a range is what
+    outlasts it, and everything that begins before its end is within it.
+    """
     found: list[int] = []
-    around: list[tuple[int, int]] = []
+    around: list[tuple[int, int, bool]] = []  # outermost first: row, end, whether a range
     now = -1
-    for row, (where, start) in enumerate(zip(lane.tolist(), begin.tolist(), strict=True)):
+    is_range = (kind == Kind.RANGE).tolist()
+    for row, (where, start, stop) in enumerate(zip(lane.tolist(), begin.tolist(), end.tolist(), strict=True)):
         if where != now:
             around, now = [], where
         while around and around[-1][1] <= start:
             around.pop()
-        found.append(around[-1][0] if around else NONE)
-        around.append((row, int(end[row])))
+        ranges = is_range[row]
+        if ranges:
+            near = islice(reversed(around), _DEEPEST)
+            found.append(next((outer for outer, last, _ in near if last >= stop), NONE))
+        elif around:
+            outer, last, within_range = around[-1]
+            found.append(outer)
+            if stop > last and not within_range:
+                stop = last
+        else:
+            found.append(NONE)
+        around.append((row, stop, ranges))
     return np.array(found, dtype=np.int64)
