@@ -28,6 +28,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _compiling = torch.compiler.is_dynamo_compiling  # a constant to the compiler, and nearly one elsewhere
 
 
+def captures() -> bool:
+    """Whether a tool of NVIDIA's is attached, which waits to be told what to capture."""
+    return any(map(os.environ.get, _TOOLS))
+
+
 def _has_nvtx() -> bool:
     """Whether this build of torch can make NVTX ranges: those without CUDA cannot."""
     try:
@@ -37,7 +42,7 @@ def _has_nvtx() -> bool:
     return True
 
 
-_nvtx = any(map(os.environ.get, _TOOLS)) and _has_nvtx()
+_nvtx = captures() and _has_nvtx()
 _pushed = threading.local()
 
 
