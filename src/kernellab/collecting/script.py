@@ -20,7 +20,6 @@ from typing import Any
 from kernellab.collecting.opening import length
 from kernellab.collecting.schedule import Schedule
 
-FOUND = "collected.json"
 _WARM, _RECORDED = 3, 20  # steps, of a program that has them
 
 
@@ -118,10 +117,10 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
     from kernellab.collecting import steps
     from kernellab.collecting.session import How, Session
 
-    folder = Path(asked["folder"])
+    folder, rank = Path(asked["folder"]), os.environ.get("RANK")
     session = Session(
         folder,
-        asked["name"] + os.environ.get("RANK", ""),
+        asked["name"] + (f"-rank{rank}" if rank else ""),
         schedule=Schedule(**asked["schedule"]) if asked["schedule"] else None,
         once_stepping=Schedule(_WARM, 0, _RECORDED),
         limit_s=asked["seconds"],
@@ -133,6 +132,7 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
     def stop() -> None:
         followed.remove()
         session.stop()
-        (folder / FOUND).write_text(json.dumps([session.to_json()]))
+        found = {**session.to_json(), "rank": int(rank or 0)}
+        (folder / f"collected-{rank or 0}.json").write_text(json.dumps([found]))
 
     return stop

@@ -1,7 +1,7 @@
 """The one profiler of a process: what it records, from which step to which, and the traces it leaves.
 
 A session follows a schedule of steps, or has none and records until it is told to stop. Each cycle is a Chrome trace of
-its own. Steps are written into it on a row of their own, as they begin and end anywhere in the program's calls.
+its own. Steps that only `kl.step` knows are written into it afterwards, as they begin and end in the middle of calls.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Session:
     """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
     from the end of its waiting on; what was recorded before is kept only where nothing comes after.
 
-    `marked`: whether the program names its steps itself, by ranges. `limit_s`: of a recording.
+    `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
+    recording.
     """
 
     folder: Path
@@ -280,7 +281,7 @@ def _later(seconds: float, call: Callable[[], None]) -> threading.Timer:
 
 
 def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:
-    """Steps as ranges on a row of their own, put at the end of the trace's list of events."""
+    """Steps as ranges of the thread that made them, put at the end of the trace's list of events."""
     with path.open("r+b") as file:
         head = file.read(_TAIL)
         zero = re.search(rb'"baseTimeNanoseconds":\s*(\d+)', head)
@@ -291,15 +292,13 @@ def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:
         if zero is None or not ends:
             return
         end = ends[-1]
-        process = os.getpid()
-        named = {"ph": "M", "name": "thread_name", "pid": process, "tid": 0, "args": {"name": "steps"}}
-        events = [named] + [
+        events = [
             {
                 "ph": "X",
                 "cat": "user_annotation",
                 "name": f"ProfilerStep#{number}",
-                "pid": process,
-                "tid": 0,
+                "pid": os.getpid(),
+                "tid": threading.get_native_id(),
                 "ts": (begin - int(zero[1])) / 1000,
                 "dur": (finish - begin) / 1000,
                 "args": {"phase": ACTIVE, "cycle": cycle},

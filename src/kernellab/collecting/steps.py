@@ -38,6 +38,7 @@ def step() -> None:
         return
     told = _of(now)
     first, told.explicit = not told.explicit, True
+    now.marked = now.marked and not told.by_optimizer
     if not (first and told.by_optimizer == 1):  # or the optimizer has ended this very step a moment ago
         now.step()
 
@@ -59,4 +60,5 @@ def _stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         told.leader = weakref.ref(optimizer)
     if not told.explicit and told.leader() is optimizer:
         told.by_optimizer += 1
+        now.marked = True  # torch has a range for it
         now.step()

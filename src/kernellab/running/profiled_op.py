@@ -57,9 +57,7 @@ def _ways(asked: dict[str, Any], folder: Path) -> Any:
             return
 
 
-def _way(
-    op: Op, impl: Impl, case: Case, device: torch.device, asked: dict[str, Any], folder: Path
-) -> dict[str, Any]:
+def _way(op: Op, impl: Impl, case: Case, device: torch.device, asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     skipped = {"name": impl.name, "traces": [], "steps": [], "notes": [], "status": "skipped"}
     reason = impl.kind.obstacle(device.type) or impl.refusal(case)
     if not reason and impl.kind.interpreted_on_cpu and device.type == "cpu":

@@ -7,21 +7,28 @@ import os
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from kernellab.blame import PACKAGE
+from kernellab.collecting.schedule import Schedule, parse
 from kernellab.errors import UserError
+from kernellab.intervals import median_interval
 from kernellab.machine import tools
+from kernellab.running.client import environment
 
 _PATIENCE_S = 60.0  # of the first rank with the others
 _LOOK_S = 0.2
-_QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # of torch's own remarks on profiling
+_QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # no remarks of torch's own on profiling
+DEFAULT = Schedule(5, 2, 10)  # of an op's calls
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,24 @@ class Program:
     words: Sequence[str] = ()
     ranks: int = 1
     as_script: bool = False  # Python's own path and environment, as the script would find them
+    module: bool = False  # the first word is a module's name
 
-    def command(self) -> list[str]:
-        begin = "import sys\n"
-        if self.as_script:
-            begin += "if not sys.flags.safe_path: del sys.path[0]\n"
-        code = f"{begin}sys.path.append({str(PACKAGE.parent)!r})\nfrom {self.main} import main; main()"
+    def code(self, *, anywhere: bool = False) -> str:
+        """`anywhere`: on a machine where kernellab is installed."""
+        begin = "import sys\nif not sys.flags.safe_path: del sys.path[0]\n" if self.as_script else "import sys\n"
+        begin = "" if anywhere else f"{begin}sys.path.append({str(PACKAGE.parent)!r})\n"
+        return f"{begin}from {self.main} import main; main()"
+
+    def command(self, python: str = sys.executable, *, anywhere: bool = False) -> list[str]:
+        """The working directory does not come first on the path of what is ours."""
         flags = [] if self.as_script else ["-P"]
-        return [*flags, "-c", code, json.dumps(self.asked), *self.words]
+        return [python, *flags, "-c", self.code(anywhere=anywhere), json.dumps(self.asked), *self.words]
+
+    def unrecorded(self, python: str = sys.executable, *, anywhere: bool = False) -> list[str]:
+        """For a tool that records by itself: a script as it is, ours as it is asked."""
+        if self.as_script:
+            return [python, *(["-m"] if self.module else []), *self.words]
+        return self.command(python, anywhere=anywhere)
 
 
 @dataclass
@@ -55,27 +72,57 @@ class Collected:
         return [name for session in self.sessions for name in session["traces"]]
 
 
-def run(program: Program, folder: Path, *, quiet_stdout: bool) -> Collected:
-    """Carry it out on the user's terminal; its standard output moves to standard error where ours is spoken for."""
-    launcher, folder_of_stub = [sys.executable], None
-    words = program.command()
-    if program.ranks > 1:
-        # torchrun starts files, not code.
-        folder_of_stub = folder / "rank.py"
-        folder_of_stub.write_text(words[words.index("-c") + 1])
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={program.ranks}"]
-        words = [str(folder_of_stub), *words[words.index("-c") + 2 :]]
-    code = _carried_out([*launcher, *words], _environment(program), quiet_stdout=quiet_stdout)
-    if folder_of_stub is not None:
-        folder_of_stub.unlink()
-    return Collected(code, _sessions(folder, program.ranks))
+def schedule(text: str) -> Schedule:
+    """What `--schedule` means."""
+    return parse(text)
+
+
+def rank() -> int:
+    """Of this process among those that torchrun has started; 0 where it has not."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def shared_folder(name: str) -> Path | None:
+    """The folder of a run that torchrun has started: the same in all its processes, by when their parent began."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    began = time.localtime(psutil.Process(os.getppid()).create_time())
+    return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S', began)}-profile-{name}"
+
+
+def run(program: Program, folder: Path, *, quiet_stdout: bool, alone: bool = True) -> Collected:
+    """Carry it out on the user's terminal; its standard output moves to standard error where ours is spoken for.
+
+    Not `alone`: another process reads what this one leaves.
+    """
+    command, stub = program.command(), folder / "rank.py"
+    if program.ranks > 1:  # torchrun starts files, not code
+        stub.write_text(program.code())
+        many = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={program.ranks}"]
+        command = [sys.executable, *many, str(stub), json.dumps(program.asked), *program.words]
+    code = _carried_out(command, _environment(program), quiet_stdout=quiet_stdout)
+    stub.unlink(missing_ok=True)
+    return Collected(code, _sessions(folder, program.ranks) if alone else [])
+
+
+def timed(program: Program, folder: Path, by: str, *, quiet_stdout: bool) -> dict[str, Any]:
+    """Times against sizes, each with the interval of its median."""
+    code = _carried_out(program.command(), _environment(program), quiet_stdout=quiet_stdout)
+    path = folder / "collected-0.json"
+    if code or not path.exists():
+        raise UserError(f"timing the MLP over {by} failed with exit code {code}")
+    points = json.loads(path.read_text())
+    path.unlink()
+    for point in points:
+        point["median_us"] = statistics.median(point["samples_us"])
+        point["low_us"], point["high_us"] = median_interval(point["samples_us"])
+    return {"by": by, "points": points}
 
 
 def _environment(program: Program) -> dict[str, str]:
-    env = {**os.environ, "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6")}
+    env = {"KINETO_LOG_LEVEL": "6", **os.environ}
     if not program.as_script:
-        env = {**_QUIET, **env}
-        env.pop("TRITON_INTERPRET", None)
+        env = {**_QUIET, **environment()}
     if program.ranks > 1:
         env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // program.ranks)))
     return env
@@ -119,30 +166,35 @@ def nsys() -> str | None:
     return tools.of_the_toolkit("nsys") or shutil.which("nsys", path="/opt/nvidia/nsight-systems/bin")
 
 
-def nsys_commands(program: Program, report: Path, nsys_path: str = "nsys") -> list[list[str]]:
-    """The commands that record a program and export what was recorded."""
+def nsys_commands(program: Program, report: Path, nsys_path: str | None = None) -> list[list[str]]:
+    """The commands that record a program and export what was recorded; without a path, for another machine."""
     stem = str(report.with_suffix(""))
-    record = [nsys_path, "profile", "--trace=cuda,nvtx,osrt", "--sample=none", "--force-overwrite=true"]
+    found, python = nsys_path or "nsys", sys.executable if nsys_path else "python"
+    record = [found, "profile", "--trace=cuda,nvtx,osrt", "--sample=none", "--force-overwrite=true"]
     if not program.as_script:
         record += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
-    record += [f"--output={stem}", sys.executable, *program.command()]
-    export = [nsys_path, "export", "--type=sqlite", "--force-overwrite=true", f"--output={stem}.sqlite"]
+    record += [f"--output={stem}", *program.unrecorded(python, anywhere=nsys_path is None)]
+    export = [found, "export", "--type=sqlite", "--force-overwrite=true", f"--output={stem}.sqlite"]
     return [record, [*export, f"{stem}.nsys-rep"]]
 
 
-def run_nsys(program: Program, report: Path, *, quiet_stdout: bool) -> int:
-    """Record and export; the exit code of the program."""
+def run_nsys(program: Program, report: Path, *, quiet_stdout: bool) -> Collected:
+    """Record by Nsight Systems, and export."""
     path = nsys()
     if path is None:
-        lines = "\n".join(shlex.join(line) for line in nsys_commands(program, Path(report.name)))
+        program = replace(program, asked={**program.asked, "folder": "."})
+        lines = "\n".join(f"  {shlex.join(line)}" for line in nsys_commands(program, Path(report.name)))
         raise UserError(
-            "--with nsys: Nsight Systems was not found on the PATH or in the CUDA toolkit. Where it is, run this, then "
-            f"klab profile --open {report.name}",
+            "--with nsys: Nsight Systems was not found on the PATH or in the CUDA toolkit. Where it is, run these two, "
+            f"then klab profile --open {report.name}:",
             lines,
         )
     record, export = nsys_commands(program, report, path)
     code = _carried_out(record, _environment(program), quiet_stdout=quiet_stdout)
     done = subprocess.run(export, capture_output=True, text=True)
     if done.returncode or not report.exists():
-        raise UserError(f"--with nsys: its export failed: {(done.stderr or done.stdout).strip()[-300:]}")
-    return code
+        said = (done.stderr or done.stdout).strip()[-300:]
+        raise UserError(f"--with nsys: nothing was recorded, or its export failed: {said}")
+    for one in report.parent.glob("collected-*.json"):
+        one.unlink()
+    return Collected(code, [{"name": report.stem, "traces": [report.name], "steps": [], "notes": []}])

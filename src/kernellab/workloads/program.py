@@ -58,9 +58,7 @@ def _profiled(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
             f"{schedule.wait} + {schedule.warmup} + {schedule.active} times {schedule.repeat or 1}"
         )
     rank = os.environ.get("RANK")
-    session = Session(
-        folder, "mlp" + (f"-rank{rank}" if rank else ""), schedule, how=How(**asked["how"]), marked=True
-    )
+    session = Session(folder, "mlp" + (f"-rank{rank}" if rank else ""), schedule, how=How(**asked["how"]), marked=True)
     session.start()
     try:
         trained = train(setup)
