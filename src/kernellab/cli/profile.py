@@ -16,7 +16,6 @@ from kernellab.errors import UserError, nearest
 if TYPE_CHECKING:
     from kernellab.running.profiling import Collected
 
-SORTS = ("device", "cpu", "count", "name")
 TOOLS = ("nsys",)
 
 
@@ -31,7 +30,9 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--no-stacks", action="store_true", help="without Python's calls: less overhead, no source lines")
     sub.add_argument("--with", dest="tool", metavar="TOOL", help="nsys: record by Nsight Systems instead")
     sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
-    sub.add_argument("--sort", default="device", metavar="BY", help=f"{', '.join(SORTS)} (default device)")
+    sub.add_argument(
+        "--sort", metavar="BY", help="gpu, gpu_total, cpu, cpu_total, count (default gpu, without one cpu)"
+    )
     sub.add_argument("--rows", type=int, default=10, metavar="N", help="rows of each table (10)")
     sub.add_argument("--name-width", type=int, default=80, metavar="N", help="characters of a name (80)")
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-profile-NAME)")
@@ -51,7 +52,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _refuse(args: argparse.Namespace) -> None:
-    if args.sort not in SORTS:
+    from kernellab.reporting.profile import SORTS
+
+    if args.sort is not None and args.sort not in SORTS:
         raise UserError(f"--sort {args.sort}: {nearest(args.sort, SORTS)}")
     if args.tool is not None and args.tool not in TOOLS:
         raise UserError(f"--with {args.tool}: {nearest(args.tool, TOOLS)}")
@@ -68,7 +71,7 @@ def _collect(args: argparse.Namespace, made: programs.Made) -> int:
     from kernellab.running import profiling
 
     folder = Path(args.out) if args.out else profiling.shared_folder(made.name)
-    if profiling.rank():  # of several processes that torchrun has started: the first one tells
+    if folder is not None and profiling.rank():  # of several processes that torchrun has started: the first one tells
         (folder / "artifacts").mkdir(parents=True, exist_ok=True)
         return profiling.run(made.program(folder), folder / "artifacts", quiet_stdout=args.json, alone=False).code
     journal = begun(str(folder) if folder else None, made.settings, "profile-")
@@ -115,7 +118,8 @@ def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> l
             trace = read(folder / name)
             drawn = [path.name for path in pictures.draw(trace, folder / name, session["name"])]
             about = {"name": session["name"], "cycle": number, "trace": name, "pictures": drawn}
-            found.append({**about, "trace_read": trace, "document": analyse(trace), "session": session})
+            document = analyse(trace, plain_step_us=session.get("plain_step_us"))
+            found.append({**about, "trace_read": trace, "document": document, "session": session})
     return found
 
 
@@ -126,8 +130,10 @@ def _show(args: argparse.Namespace, profiles: list[dict[str, Any]], collected: C
 
     by_rank = [one for one in profiles if one["cycle"] == 1] if "rank" in profiles[0]["session"] else []
     together = ranks([one["trace_read"] for one in by_rank]) if len(by_rank) > 1 else None
+    document = _document(profiles, collected, folder, together)
+    (folder / "profile.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     if args.json:
-        _print_json(_document(profiles, collected, folder, together))
+        _print_json(document)
         return
     for one in words.chosen(profiles):
         for line in [*words.heading(one, len(profiles)), *lines(one["document"], **_table(args))]:
@@ -227,7 +233,7 @@ def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
 
 def _compare(args: argparse.Namespace) -> int:
     from kernellab.profiling.compared import compare
-    from kernellab.reporting.profile import compared
+    from kernellab.reporting.changes import lines
     from kernellab.traces.files import read
 
     before, after = (read(Path(name)) for name in args.target)
@@ -235,7 +241,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.json:
         _print_json(document)
         return 0
-    for line in compared(document, rows=args.rows, name_width=args.name_width):
+    for line in lines(document, rows=args.rows, name_width=args.name_width):
         print(line)
     return 0
 

@@ -172,8 +172,8 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
     if swept:
         return _study(args, sizes, setup, settings, swept)
     setup |= {name: values[0] for name, values in sizes.items()}
-    asked = {"setup": setup, "schedule": _schedule(args), "how": _how(args)}
-    asked["do"] = "train" if args.tool else "profile"
+    do = "train" if args.tool else "profile"
+    asked = {"do": do, "setup": setup, "schedule": _schedule(args), "how": _how(args)}
 
     def program(folder: Path) -> Program:
         full = {**asked, "folder": str((folder / "artifacts").resolve())}

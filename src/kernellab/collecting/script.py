@@ -126,7 +126,7 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
         limit_s=asked["seconds"],
         how=How(**asked["how"]),
     )
-    followed = steps.follow_optimizers()
+    followed = steps.Following()
     session.start()
 
     def stop() -> None:

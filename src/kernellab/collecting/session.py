@@ -31,6 +31,9 @@ _AFTERWARDS = 5  # steps timed without the profiler once it is over, where none 
 
 Span = tuple[int, int, int]  # a recorded step's number, begin and end
 
+# Profilers that recorded Python's calls, kept for good: when one is freed after another has begun, torch drops
+# references to Python's objects that it does not own, and the process dies at its end.
+_kept: list[torch.profiler.profile] = []
 _current: Session | None = None
 
 
@@ -77,6 +80,7 @@ class Session:
     """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
     from the end of its waiting on; what was recorded before is kept only where nothing comes after.
 
+    `numbered`: whether a trace's name ends in the number of its cycle.
     `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
     recording.
     """
@@ -88,6 +92,7 @@ class Session:
     limit_s: float | None = None
     how: How = field(default_factory=How)
     marked: bool = False
+    numbered: bool = True
     traces: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     profiled: Taken = field(default_factory=Taken)
@@ -224,9 +229,10 @@ class Session:
         assert profiler is not None
         if self._timer is not None:
             self._timer.cancel()
-        about = {"name": self.name, "steps": self.steps}
+        about = {"name": self.name, "steps": self.steps, "plain_step_us": _us(self.plain.each)}
         profiler.add_metadata_json("kernellab", json.dumps(about))
         profiler.stop_trace()
+        _kept.append(profiler)
         return profiler
 
     def _drop(self) -> None:
@@ -239,7 +245,8 @@ class Session:
 
     def _export(self, profiler: torch.profiler.profile, spans: list[Span]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{self.name}-{len(self.traces) + 1}.json"
+        number = f"-{len(self.traces) + 1}" if self.numbered else ""
+        path = self.folder / f"{self.name}{number}.json"
         profiler.export_chrome_trace(str(path))
         if spans and not self.marked:
             _add_steps(path, spans, self.cycle)

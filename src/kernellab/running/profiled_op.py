@@ -17,7 +17,7 @@ from kernellab.collecting.schedule import Schedule
 from kernellab.collecting.session import How, Session
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
-from kernellab.inputs import clone
+from kernellab.inputs import Inputs, clone
 from kernellab.machine.paths import file_name
 from kernellab.passes import NotDifferentiable, pass_of
 from kernellab.running.describe import choose_device
@@ -51,58 +51,106 @@ def _ways(asked: dict[str, Any], folder: Path) -> Any:
         raise UserError(f"{asked['target']['text']} declares {', '.join(ops)}: name one, FILE:{next(iter(ops))}")
     op = next(iter(ops.values()))
     case = op.expand(CaseRequest(**asked["request"]), device.type)[0]
-    for impl in op.chosen(asked["impls"]):
-        yield {"impl": impl.name, "op": op.name, "case": case.to_json(), **_way(op, impl, case, device, asked, folder)}
-        if gpu_is_dead(device):
-            return
+    with _Capture(device, asked["tool"]) as capture:
+        for impl in op.chosen(asked["impls"]):
+            way = _Way(op, impl, case, device, asked)
+            found = _recorded(way, folder) if asked["tool"] is None else _captured(way, capture)
+            yield {"impl": impl.name, "op": op.name, "case": case.to_json(), **found}
+            if gpu_is_dead(device):
+                return
 
 
-def _way(op: Op, impl: Impl, case: Case, device: torch.device, asked: dict[str, Any], folder: Path) -> dict[str, Any]:
-    skipped = {"name": impl.name, "traces": [], "steps": [], "notes": [], "status": "skipped"}
-    reason = impl.kind.obstacle(device.type) or impl.refusal(case)
-    if not reason and impl.kind.interpreted_on_cpu and device.type == "cpu":
-        reason = "needs a GPU: interpreter time is not speed"
-    if reason:
-        return {**skipped, "reason": reason}
-    schedule = Schedule(**asked["schedule"])
-    name = f"{op.name}-{impl.name}"
-    session = Session(folder, file_name(name), schedule, how=How(**asked["how"]), marked=True)
-    try:
-        call = _Calls(op, impl, case, asked["pass"], device)
+class _Way:
+    """A way's calls, made ready one by one: some change their inputs, some use up a graph."""
+
+    def __init__(self, op: Op, impl: Impl, case: Case, device: torch.device, asked: dict[str, Any]) -> None:
+        self.op, self.impl, self.case, self.device = op, impl, case, device
+        self.schedule, self.how = Schedule(**asked["schedule"]), How(**asked["how"])
+        self._pass = pass_of(asked["pass"])
+        self._inputs: Inputs = {}
+
+    def refusal(self) -> str | None:
+        kind = self.impl.kind
+        if kind.interpreted_on_cpu and self.device.type == "cpu":
+            return "needs a GPU: interpreter time is not speed"
+        return kind.obstacle(self.device.type) or self.impl.refusal(self.case)
+
+    def warm(self) -> None:
+        self._inputs = self._pass.inputs(self.op, self.case, 0, self.device)
         for _ in range(_WARM_CALLS):
-            call.prepared()()
-        synchronise(device)
+            self.prepared()()
+        synchronise(self.device)
+
+    def prepared(self) -> Any:
+        inputs = clone(self._inputs) if self.impl.mutates else self._inputs
+        ready = self._pass.prepare(self.op, self.impl.fn, inputs, self.case)
+        return torch.no_grad()(ready) if self._pass.name == "forward" else ready
+
+    def step(self, number: int) -> None:
+        prepared = self.prepared()
+        with named_range(f"step_{number}"):
+            prepared()
+
+
+def _recorded(way: _Way, folder: Path) -> dict[str, Any]:
+    """By our own profiler."""
+    session = Session(folder, file_name(f"{way.op.name}-{way.impl.name}"), way.schedule, how=way.how, marked=True)
+
+    def steps() -> None:
         session.start()
         try:
-            for number in range(schedule.steps):
-                prepared = call.prepared()
-                with named_range(f"step_{number}"):
-                    prepared()
+            for number in range(way.schedule.steps):
+                way.step(number)
                 session.step()
         finally:
             session.stop()
+
+    outcome = _outcome(way, steps)
+    return {**session.to_json(), **outcome}
+
+
+def _captured(way: _Way, capture: _Capture) -> dict[str, Any]:
+    """By a tool that watches from outside."""
+
+    def steps() -> None:
+        capture.begin()
+        with named_range(way.impl.name):
+            for number in range(way.schedule.active):
+                way.step(number)
+            synchronise(way.device)
+
+    return {"name": way.impl.name, "traces": [], "steps": [], "notes": [], **_outcome(way, steps)}
+
+
+def _outcome(way: _Way, steps: Any) -> dict[str, Any]:
+    try:
+        reason = way.refusal()
+        if reason:
+            return {"status": "skipped", "reason": reason}
+        way.warm()
+        steps()
     except NotDifferentiable as no:
-        return {**skipped, "reason": f"not differentiable: {no}"}
+        return {"status": "skipped", "reason": f"not differentiable: {no}"}
     except BaseException as error:  # SystemExit too: nothing a way raises may end the process
-        return {**skipped, **session.to_json(), "status": "error", "reason": explain(error)}
-    return {**session.to_json(), "status": "ok", "reason": ""}
+        return {"status": "error", "reason": explain(error)}
+    return {"status": "ok", "reason": ""}
 
 
-class _Calls:
-    """A way's calls, made ready one by one: some change their inputs, some use up a graph."""
+class _Capture:
+    """What a tool of NVIDIA's records: from the first way's first call to the last one's last."""
 
-    def __init__(self, op: Op, impl: Impl, case: Case, of: str, device: torch.device) -> None:
-        self._op, self._impl, self._case, self._pass = op, impl, case, pass_of(of)
-        self._inputs = self._pass.inputs(op, case, 0, device)
+    def __init__(self, device: torch.device, tool: str | None) -> None:
+        self._wanted = tool is not None and device.type == "cuda"
+        self._begun = False
 
-    def prepared(self) -> Any:
-        inputs = clone(self._inputs) if self._impl.mutates else self._inputs
-        ready = self._pass.prepare(self._op, self._impl.fn, inputs, self._case)
-        if self._pass.name != "forward":
-            return ready
+    def begin(self) -> None:
+        if self._wanted and not self._begun:
+            self._begun = True
+            torch.cuda.cudart().cudaProfilerStart()
 
-        def call() -> Any:
-            with torch.no_grad():
-                return ready()
+    def __enter__(self) -> _Capture:
+        return self
 
-        return call
+    def __exit__(self, *_: object) -> None:
+        if self._begun:
+            torch.cuda.cudart().cudaProfilerStop()
