@@ -28,6 +28,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--schedule", metavar="W,U,A,R", help="steps of wait, warm-up and active, and how often")
     sub.add_argument("--seconds", type=float, metavar="S", help="record a script for at most so long (default 20)")
     sub.add_argument("--no-stacks", action="store_true", help="without Python's calls: less overhead, no source lines")
+    sub.add_argument("--ranks", type=int, metavar="N", help="so many processes of the MLP or a script, by torchrun")
     sub.add_argument("--with", dest="tool", metavar="TOOL", help="nsys: record by Nsight Systems instead")
     sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
     sub.add_argument(

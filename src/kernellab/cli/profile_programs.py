@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from kernellab.running.profiling import Program
     from kernellab.running.settings import Settings
 
-_SIZES = {"dim": 1024, "layers": 8, "batch": 128, "steps": 100}
-_OPTIMIZERS = ("none", "adam", "adamw", "sgd")
-_RATES = ("constant", "cosine", "warmup")
 _SECONDS = 20.0
 _OF_OPS = ("impl", "shape", "dtype", "opt", "passes")
-_OF_MLP = ("dim", "layers", "batch", "steps", "optimizer", "rate", "data", "workers", "ranks")
+_OF_MLP = ("dim", "layers", "batch", "steps", "optimizer", "rate", "data", "workers")
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,8 @@ class Study:
 
 
 def arguments(sub: argparse.ArgumentParser) -> None:
+    from kernellab.running.profiling import OPTIMIZERS, RATES, SIZES
+
     ops = sub.add_argument_group("an op")
     ops.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
     ops.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes (default: the op's first case)")
@@ -51,13 +50,12 @@ def arguments(sub: argparse.ArgumentParser) -> None:
     ops.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op")
     ops.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
     mlp = sub.add_argument_group("mlp", "sizes may be several, 64:1024:x2: then time is measured against them")
-    for name, default in _SIZES.items():
+    for name, default in SIZES.items():
         mlp.add_argument(f"--{name}", metavar="N", help=f"default {default}")
-    mlp.add_argument("--optimizer", metavar="O", help=f"{', '.join(_OPTIMIZERS)} (default none)")
-    mlp.add_argument("--rate", metavar="R", help=f"the learning rate over the steps: {', '.join(_RATES)}")
+    mlp.add_argument("--optimizer", metavar="O", help=f"{', '.join(OPTIMIZERS)} (default none)")
+    mlp.add_argument("--rate", metavar="R", help=f"the learning rate over the steps: {', '.join(RATES)}")
     mlp.add_argument("--data", action="store_true", help="batches from a data loader instead of one and the same")
     mlp.add_argument("--workers", type=int, metavar="N", help="processes of the data loader (default 0)")
-    mlp.add_argument("--ranks", type=int, metavar="N", help="so many processes by torchrun, each with a replica (DDP)")
 
 
 def made(args: argparse.Namespace, rest: list[str]) -> Made | Study:
@@ -126,6 +124,7 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
         raise UserError("--device: a script chooses its device itself")
     name = target.rpartition(".")[2] if args.module else Path(target).stem
     seconds = positive("--seconds", args.seconds) if args.seconds is not None else _SECONDS
+    ranks = _ranks(args)
     asked = {
         "module": bool(args.module),
         "name": "".join(c if c.isalnum() or c in "-_" else "-" for c in name),
@@ -137,7 +136,7 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
     def program(folder: Path) -> Program:
         full = {**asked, "folder": str((folder / "artifacts").resolve())}
         words = [target, *args.words]
-        return Program("kernellab.collecting.script", full, words, as_script=True, module=bool(args.module))
+        return Program("kernellab.collecting.script", full, words, ranks, as_script=True, module=bool(args.module))
 
     return Made(name, _settings(args, target), program)
 
@@ -146,18 +145,18 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
 
 
 def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
-    from kernellab.running.profiling import Program
+    from kernellab.running.profiling import OPTIMIZERS, RATES, SIZES, Program, refuse, schedule
 
     if rest or args.words:
         raise UserError(f"mlp takes no {(rest + args.words)[0]!r}: klab profile --help lists its options")
     _unasked(args, _OF_OPS, "ops")
     sizes = {
         name: [default] if getattr(args, name) is None else parse_sizes(name, getattr(args, name))
-        for name, default in _SIZES.items()
+        for name, default in SIZES.items()
     }
     setup: dict[str, Any] = {
-        "optimizer": _one("optimizer", args.optimizer, _OPTIMIZERS),
-        "rate": _one("rate", args.rate, _RATES),
+        "optimizer": _one("optimizer", args.optimizer, OPTIMIZERS),
+        "rate": _one("rate", args.rate, RATES),
         "data": args.data,
         "workers": args.workers or 0,
         "device": device_in(args.device),
@@ -166,12 +165,12 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
         raise UserError("--rate is of an optimizer: --optimizer adam, for example")
     if args.workers and not args.data:
         raise UserError("--workers are of the data loader: --data asks for one")
-    settings, ranks = _settings(args, "mlp"), args.ranks or 1
-    positive("--ranks", ranks, 64)
+    settings, ranks = _settings(args, "mlp"), _ranks(args)
     swept = [name for name, values in sizes.items() if len(values) > 1]
     if swept:
         return _study(args, sizes, setup, settings, swept)
     setup |= {name: values[0] for name, values in sizes.items()}
+    refuse(setup, schedule(args.schedule) if args.schedule else None, tracing=True)
     do = "train" if args.tool else "profile"
     asked = {"do": do, "setup": setup, "schedule": _schedule(args), "how": _how(args)}
 
@@ -185,21 +184,31 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
 def _study(
     args: argparse.Namespace, sizes: dict[str, list[int]], setup: dict[str, Any], settings: Settings, swept: list[str]
 ) -> Study:
-    from kernellab.running.profiling import Program
+    from kernellab.running.profiling import SIZES, Program, refuse
 
     for name in ("ranks", "schedule", "tool"):
         if getattr(args, name):
             raise UserError(f"several sizes are timed, not traced: leave out --{'with' if name == 'tool' else name}")
     # While one size varies, the others are at their default; one that was given several, at its first.
-    fixed = {name: values[0] if len(values) == 1 else _SIZES[name] for name, values in sizes.items()}
+    fixed = {name: values[0] if len(values) == 1 else SIZES[name] for name, values in sizes.items()}
 
     def programs(folder: Path) -> Iterator[tuple[str, Program]]:
         for by in swept:
             setups = [{**setup, **fixed, by: size} for size in sizes[by]]
+            for one in setups:
+                refuse(one, None, tracing=False)
             asked = {"do": "scale", "by": by, "setups": setups, "folder": str((folder / "artifacts").resolve())}
             yield by, Program("kernellab.workloads.program", asked)
 
     return Study(settings, {**setup, **fixed}, programs)
+
+
+def _ranks(args: argparse.Namespace) -> int:
+    ranks = 1 if args.ranks is None else args.ranks
+    positive("--ranks", ranks, 1024)
+    if ranks > 1 and args.tool:
+        raise UserError(f"--with {args.tool} records one process: leave out --ranks")
+    return int(ranks)
 
 
 def _one(name: str, value: str | None, known: tuple[str, ...]) -> str:
@@ -215,7 +224,7 @@ def _op(args: argparse.Namespace, rest: list[str]) -> Made:
     from kernellab.running.profiling import DEFAULT, Program
     from kernellab.targets import resolve
 
-    _unasked(args, _OF_MLP, "the MLP")
+    _unasked(args, (*_OF_MLP, "ranks"), "the MLP")
     if args.words:
         raise UserError(f"an op takes no arguments after --: {args.words[0]!r}")
     target = resolve(args.target[0])

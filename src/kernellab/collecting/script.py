@@ -136,3 +136,9 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
         (folder / f"collected-{rank or 0}.json").write_text(json.dumps([found]))
 
     return stop
+
+
+if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the working directory, which `python -m` puts there
+    main()

@@ -32,8 +32,10 @@ def lines(document: Mapping[str, Any]) -> list[str]:
             found.append(f"  {point['size']:>{width}}  {words.duration(point['median_us']):>9}  {low} – {high}")
         found.append("")
     setup = document["setup"]
-    sizes = ", ".join(f"{name} {setup[name]}" for name in ("dim", "layers", "batch", "steps"))
-    return [*found, f"where not varied: {sizes}; optimizer {setup['optimizer']}"]
+    several = len(document["scaling"]) > 1
+    varied = {curve["by"] for curve in document["scaling"]} if not several else set()
+    sizes = ", ".join(f"{name} {setup[name]}" for name in ("dim", "layers", "batch", "steps") if name not in varied)
+    return [*found, f"{'while another varies' if several else 'besides'}: {sizes}; optimizer {setup['optimizer']}"]
 
 
 def _words(by: str, what: str, fit: Mapping[str, Any] | None) -> str:

@@ -24,11 +24,13 @@ from kernellab.errors import UserError
 from kernellab.intervals import median_interval
 from kernellab.machine import tools
 from kernellab.running.client import environment
+from kernellab.workloads import setup as mlp
 
 _PATIENCE_S = 60.0  # of the first rank with the others
 _LOOK_S = 0.2
 _QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # no remarks of torch's own on profiling
 DEFAULT = Schedule(5, 2, 10)  # of an op's calls
+SIZES, OPTIMIZERS, RATES = mlp.SIZES, mlp.OPTIMIZERS, mlp.RATES
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,17 @@ def schedule(text: str) -> Schedule:
     return parse(text)
 
 
+def refuse(setup: Mapping[str, Any], asked: Schedule | None, *, tracing: bool) -> None:
+    """What is wrong with an MLP to be profiled, said before any process is started."""
+    made = mlp.Setup(**setup)
+    made.refuse(capturing=tracing and asked is None)
+    if asked is not None and made.steps < asked.steps:
+        raise UserError(
+            f"{made.steps} steps are too few: the schedule takes {asked.steps}, "
+            f"{asked.wait} + {asked.warmup} + {asked.active}, {asked.repeat or 1} times over"
+        )
+
+
 def rank() -> int:
     """Of this process among those that torchrun has started; 0 where it has not."""
     return int(os.environ.get("RANK", "0"))
@@ -95,13 +108,11 @@ def run(program: Program, folder: Path, *, quiet_stdout: bool, alone: bool = Tru
 
     Not `alone`: another process reads what this one leaves.
     """
-    command, stub = program.command(), folder / "rank.py"
-    if program.ranks > 1:  # torchrun starts files, not code
-        stub.write_text(program.code())
+    command = program.command()
+    if program.ranks > 1:
         many = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={program.ranks}"]
-        command = [sys.executable, *many, str(stub), json.dumps(program.asked), *program.words]
+        command = [sys.executable, *many, "-m", program.main, json.dumps(program.asked), *program.words]
     code = _carried_out(command, _environment(program), quiet_stdout=quiet_stdout)
-    stub.unlink(missing_ok=True)
     return Collected(code, _sessions(folder, program.ranks) if alone else [])
 
 
@@ -124,6 +135,8 @@ def _environment(program: Program) -> dict[str, str]:
     if not program.as_script:
         env = {**_QUIET, **environment()}
     if program.ranks > 1:
+        path = [str(PACKAGE.parent), *filter(None, [env.get("PYTHONPATH")])]
+        env["PYTHONPATH"] = os.pathsep.join(path)  # torchrun starts modules, which it must find
         env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // program.ranks)))
     return env
 

@@ -21,11 +21,8 @@ from kernellab.collecting import session
 from kernellab.collecting.ranges import captures
 from kernellab.collecting.ranges import range as named
 from kernellab.collecting.steps import step as step_ended
-from kernellab.errors import UserError
+from kernellab.workloads.setup import FIRST_CAPTURED, Setup
 
-FIRST_CAPTURED = 11
-OPTIMIZERS = ("none", "adam", "adamw", "sgd")
-RATES = ("constant", "cosine", "warmup")
 _BATCHES = 8  # of the generated data set
 
 
@@ -41,21 +38,6 @@ class MLP(torch.nn.Module):
             with named(f"layer_{number}"):
                 x = functional.gelu(layer(x))
         return x
-
-
-@dataclass(frozen=True)
-class Setup:
-    """`data`: batches come from a data loader over a small generated data set, with `workers` processes."""
-
-    dim: int
-    layers: int
-    batch: int
-    steps: int
-    optimizer: str = "none"
-    rate: str = "constant"
-    data: bool = False
-    workers: int = 0
-    device: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -78,21 +60,8 @@ def run_mlp(dim: int, num_layers: int, batch_size: int, num_steps: int, use_opti
     return train(Setup(dim, num_layers, batch_size, num_steps, "adam" if use_optimizer else "none"))
 
 
-def refuse(setup: Setup, *, capturing: bool) -> None:
-    """Mistakes in what is asked for, before anything is made."""
-    sizes = (("dim", setup.dim), ("layers", setup.layers), ("batch", setup.batch), ("steps", setup.steps))
-    for name, value in sizes:
-        if value < 1:
-            raise UserError(f"the MLP's {name} must be at least 1, not {value}")
-    if capturing and setup.steps <= FIRST_CAPTURED:
-        raise UserError(
-            f"{setup.steps} steps are too few: recording begins at step_{FIRST_CAPTURED}, once everything is warm, "
-            f"so that at least {FIRST_CAPTURED + 1} are needed"
-        )
-
-
 def train(setup: Setup) -> Trained:
-    refuse(setup, capturing=session.current() is None and captures())
+    setup.refuse(capturing=session.current() is None and captures())
     device = _device(setup.device)
     on_gpu = device.type == "cuda"
     if on_gpu:

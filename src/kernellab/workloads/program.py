@@ -18,7 +18,8 @@ import torch
 from kernellab.collecting.schedule import Schedule
 from kernellab.collecting.session import How, Session
 from kernellab.errors import UserError
-from kernellab.workloads.mlp import FIRST_CAPTURED, Setup, refuse, train
+from kernellab.workloads.mlp import train
+from kernellab.workloads.setup import FIRST_CAPTURED, Setup
 
 _WARM_STEPS = 3
 _SAMPLES = 9  # of a time, for an interval that is worth its name
@@ -31,8 +32,9 @@ def main() -> None:
     try:
         if asked["do"] == "scale":
             found: Any = [_timed(Setup(**setup), by=asked["by"]) for setup in asked["setups"]]
-        elif asked["do"] == "train":
-            found = dataclasses.asdict(train(Setup(**asked["setup"])))
+        elif asked["do"] == "train":  # a tool records
+            train(Setup(**asked["setup"]))
+            return
         else:
             found = [_profiled(asked, folder)]
     except UserError as error:
@@ -48,15 +50,8 @@ def main() -> None:
 
 def _profiled(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     setup = Setup(**asked["setup"])
-    schedule = Schedule(**asked["schedule"]) if asked["schedule"] else None
-    if schedule is None:
-        refuse(setup, capturing=True)
-        schedule = Schedule(FIRST_CAPTURED - 1, 1, setup.steps - FIRST_CAPTURED)
-    elif setup.steps < schedule.steps:
-        raise UserError(
-            f"{setup.steps} steps are too few: the schedule takes {schedule.steps}, "
-            f"{schedule.wait} + {schedule.warmup} + {schedule.active} times {schedule.repeat or 1}"
-        )
+    own = Schedule(FIRST_CAPTURED - 1, 1, setup.steps - FIRST_CAPTURED)
+    schedule = Schedule(**asked["schedule"]) if asked["schedule"] else own
     rank = os.environ.get("RANK")
     session = Session(folder, "mlp" + (f"-rank{rank}" if rank else ""), schedule, how=How(**asked["how"]), marked=True)
     session.start()
@@ -69,7 +64,6 @@ def _profiled(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _timed(setup: Setup, by: str) -> dict[str, Any]:
     """Times of training: of all steps where their number is what varies, else of one."""
-    refuse(setup, capturing=False)
     one = dataclasses.replace(setup, steps=_WARM_STEPS)
     train(one)
     steps = setup.steps
@@ -79,3 +73,7 @@ def _timed(setup: Setup, by: str) -> dict[str, Any]:
     samples = [train(dataclasses.replace(setup, steps=steps)).seconds for _ in range(_SAMPLES)]
     samples_us = [1e6 * seconds / (1 if by == "steps" else steps) for seconds in samples]
     return {"size": getattr(setup, by), "steps": steps, "samples_us": samples_us, "when": time.time()}
+
+
+if __name__ == "__main__":
+    main()
