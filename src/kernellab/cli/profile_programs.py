@@ -85,7 +85,8 @@ def _is_script(target: str) -> bool:
         return False
     if not path.is_file():
         raise UserError(f"no file {target}")
-    return not parse(path)
+    found = parse(path)
+    return not any(entry.ways for entry in found.values())  # a file that cannot be read has none either
 
 
 def _settings(args: argparse.Namespace, target: str) -> Settings:

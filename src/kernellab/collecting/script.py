@@ -7,6 +7,7 @@ functions, and nobody's time goes there twice. A process the program forks or st
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib.machinery
 import importlib.util
 import json
@@ -34,18 +35,32 @@ def main() -> None:
         module, code = _script(words[0])
         sys.argv = words
     sys.modules["__main__"] = module
-    sys.exit(_run(asked, module, code))
+    process = os.getpid()
+    code_left = _run(asked, module, code)
+    if os.getpid() != process:
+        _leave_fork(code_left)
+    sys.exit(code_left)
+
+
+def _leave_fork(code: Any) -> None:
+    """The end of a process the program has forked: what the profiler left in it must not be taken down."""
+    atexit._run_exitfuncs()
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _script(path: str) -> tuple[types.ModuleType, list[types.CodeType]]:
     """As `python FILE` does: the file's folder comes first on the path, links followed."""
     module = types.ModuleType("__main__")
-    module.__file__ = os.path.abspath(path)  # noqa: PTH100  links are kept
-    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    module.__file__ = full = os.path.abspath(path)  # noqa: PTH100  links are kept
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", full)
     module.__dict__["__cached__"] = None
     if not sys.flags.safe_path:
         sys.path.insert(0, str(Path(path).resolve().parent))
-    return module, _parts(Path(path).read_bytes(), path)
+    return module, _parts(Path(path).read_bytes(), full)
 
 
 def _module(name: str) -> tuple[types.ModuleType, list[types.CodeType]]:

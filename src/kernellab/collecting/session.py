@@ -7,6 +7,7 @@ its own. Steps that only `kl.step` knows are written into it afterwards, as they
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import re
@@ -105,7 +106,7 @@ class Session:
         self.phase = OVER
         self.steps: list[dict[str, Any]] = []
         self._profiler: torch.profiler.profile | None = None
-        self._recording = self._limited = False
+        self._recording = self._limited = self._making = False
         self._thread = threading.get_ident()
         self._timer: threading.Timer | None = None
         self._began_step = 0
@@ -118,6 +119,7 @@ class Session:
         global _current
         if current() is not None or torch_profiler._is_profiler_enabled:
             raise UserError("a profiler is running in this process already: one at a time")
+        _watch_for_others()
         _current = self
         self._enter(self.schedule.phase(0) if self.schedule else ACTIVE)
         self._began_step = time.time_ns()
@@ -172,9 +174,13 @@ class Session:
         self.phase, self._first = OVER, None
         _current = None
 
-    @property
-    def over(self) -> bool:
-        return self.phase == OVER
+    def give_way(self) -> None:
+        """To a profiler of the program's own: there is one at a time."""
+        if self._profiler is not None and not self._making:
+            self._limited = True
+            self.notes.append("the program has a profiler of its own: recording ended where that began")
+            self._leave(OVER)
+            self._enter(OVER)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -193,8 +199,9 @@ class Session:
         """The beginning of a phase."""
         self.phase = phase
         if phase in (WARMUP, ACTIVE) and self._profiler is None:
-            self._profiler = self.how.profiler()
+            self._profiler, self._making = self.how.profiler(), True
             self._profiler.prepare_trace()
+            self._making = False
         if phase == ACTIVE:
             assert self._profiler is not None
             self._clock = self._time()
@@ -267,6 +274,21 @@ class Session:
         if now > step:
             taken.steps += now - step
             taken.seconds += ended - began
+
+
+@functools.cache
+def _watch_for_others() -> None:
+    """Have a session told when somebody else makes a profiler ready: torch would crash with two."""
+    ready = torch_profiler.profile._prepare_trace
+
+    @functools.wraps(ready)
+    def told(profiler: Any) -> None:
+        now = current()
+        if now is not None:
+            now.give_way()
+        ready(profiler)
+
+    torch_profiler.profile._prepare_trace = told  # type: ignore[method-assign]
 
 
 def _us(seconds: float | None) -> float | None:
