@@ -157,7 +157,7 @@ class Session:
             self._leave(phase)
             self.cycle = cycle
             self._enter(phase)
-        elif phase == WAIT and self._clock is None:  # the first step of all is like no other: it is not timed
+        elif phase == WAIT and self._clock is None:  # the first step after a pause is like no other: it is not timed
             self._clock = self._time()
         elif self.phase == OVER and self._clock and self.step_number == self._clock[0] + _AFTERWARDS:
             self._add(self.plain)
