@@ -46,7 +46,7 @@ def test_a_script_runs_unchanged_and_its_trace_outlives_it(klab, tmp_path):
     assert ran.code == 1
     assert "argv ['train.py', '--Lr', '0.1', '--json']" in ran.err
     shown = ran.err[ran.err.index("Traceback") :].splitlines()
-    assert shown[1] == f'  File "{tmp_path}/train.py", line 22, in <module>'
+    assert shown[1] == f'  File "{tmp_path}/train.py", line 21, in <module>'
     assert shown[-1] == "ValueError: at the end"
     document = ran.record
     assert [(s["phase"], s["first"], s["last"]) for s in document["collected"][0]["steps"]] == [
@@ -195,7 +195,11 @@ def test_a_trace_is_opened_and_two_are_compared(capsys, tmp_path, monkeypatch):
     assert any(one["name"] == "aten::mm" for one in document["operators"])
     assert {path.name for path in Path("drawn").iterdir()} == {"trace_small.html", "trace_small.svg", "trace_small.txt"}
     assert cli.run(["profile", "--compare", "trace_small.json", "trace_large.json"]) == 0
-    assert "aten::mm" in capsys.readouterr().out.splitlines()[-1 if not True else 0 :][3]
+    told = capsys.readouterr().out.splitlines()
+    assert "the time: a step takes" in told[0]
+    first = next(number for number, line in enumerate(told) if line.startswith("operators")) + 1
+    assert told[first].split()[0] == "aten::mm"
+    assert "+" in told[first]
 
 
 def test_without_nsight_systems_the_command_to_run_elsewhere_is_printed(capsys, tmp_path, monkeypatch):
