@@ -8,6 +8,8 @@ from typing import Any
 from kernellab import scaling
 from kernellab.reporting import words
 
+_NARROW = 0.3  # an exponent's interval, for "linear" to mean something
+
 
 def document(setup: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The curves with what was fitted to them; None where there are too few sizes, or too near each other."""
@@ -61,4 +63,4 @@ def _kind(growth: Mapping[str, float]) -> str:
         return "worse than linear"
     if growth["high"] < 1:
         return "less than linear"
-    return "linear as far as can be told"
+    return "as good as linear" if growth["high"] - growth["low"] < _NARROW else "too uncertain to tell from linear"

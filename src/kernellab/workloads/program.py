@@ -69,7 +69,7 @@ def _timed(setup: Setup, by: str) -> dict[str, Any]:
     steps = setup.steps
     if by != "steps":
         each = train(one).seconds / _WARM_STEPS
-        steps = max(1, min(setup.steps, round(_LEAST_S / each)))
+        steps = max(_WARM_STEPS, min(setup.steps, round(_LEAST_S / each)))
     samples = [train(dataclasses.replace(setup, steps=steps)).seconds for _ in range(_SAMPLES)]
     samples_us = [1e6 * seconds / (1 if by == "steps" else steps) for seconds in samples]
     return {"size": getattr(setup, by), "steps": steps, "samples_us": samples_us, "when": time.time()}
