@@ -127,6 +127,8 @@ def test_an_ops_ways_are_profiled_one_by_one(tmp_path):
         "how": {"stacks": False},
         "tool": None,
     }
+    with pytest.raises(UserError, match="no implementation 'tritn' of gelu"):
+        list(profiled_op._ways({**asked, "impls": ["tritn"]}, tmp_path))
     found = list(profiled_op._ways(asked, tmp_path))
     assert [(one["impl"], one["status"], len(one["traces"])) for one in found] == [
         ("torch", "ok", 2),
@@ -165,6 +167,8 @@ def test_profile_in_one_call(tmp_path):
         (["gelu", "softmax"], "one program at a time"),
         (["train.py"], "no file train.py"),
         (["gelu", "--sort", "devise"], "--sort devise"),
+        (["gelu", "--seconds", "3"], "an option of scripts"),
+        (["trace.json"], "--open trace.json"),
         (["gelu", "--with", "ncs"], "--with ncs"),
         (["--open"], "name a trace"),
         (["--compare", "a.json"], "takes two traces"),

@@ -86,6 +86,9 @@ def _collect(args: argparse.Namespace, made: programs.Made) -> int:
     except UserError:
         journal.remove()
         raise
+    if collected.code == 2 and not collected.traces and not program.as_script:
+        journal.remove()  # the request was wrong, as only its process could tell: it has said so
+        return 2
     journal.write("profiled", code=collected.code, sessions=collected.sessions)
     journal.write("complete")
     journal.save()
@@ -104,7 +107,8 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path) -> int:
         return collected.code or 1
     profiles = _profiles(args, collected, folder)
     _show(args, profiles, collected, folder.parent)
-    return collected.code
+    failed = any(session.get("status") == "error" for session in collected.sessions)
+    return collected.code or int(failed)
 
 
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:

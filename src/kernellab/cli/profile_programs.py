@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kernellab.running.settings import Settings
 
 _SECONDS = 20.0
+_TRACES = (".json", ".gz", ".sqlite", ".nsys-rep")
 _OF_OPS = ("impl", "shape", "dtype", "opt", "passes")
 _OF_MLP = ("dim", "layers", "batch", "steps", "optimizer", "rate", "data", "workers")
 
@@ -77,12 +78,14 @@ def made(args: argparse.Namespace, rest: list[str]) -> Made | Study:
 
 
 def _is_script(target: str) -> bool:
-    """A Python file that declares no op: read, not executed."""
+    """A file that declares no op: read, not executed."""
     from kernellab.catalogue import parse
 
     path = Path(target)
+    if path.suffix in _TRACES:
+        raise UserError(f"{target} is a trace, it seems: klab profile --open {target}")
     if path.suffix != ".py":
-        return False
+        return path.is_file()
     if not path.is_file():
         raise UserError(f"no file {target}")
     found = parse(path)
@@ -151,6 +154,7 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
     if rest or args.words:
         raise UserError(f"mlp takes no {(rest + args.words)[0]!r}: klab profile --help lists its options")
     _unasked(args, _OF_OPS, "ops")
+    _unasked(args, ("seconds",), "scripts")
     sizes = {
         name: [default] if getattr(args, name) is None else parse_sizes(name, getattr(args, name))
         for name, default in SIZES.items()
@@ -226,6 +230,7 @@ def _op(args: argparse.Namespace, rest: list[str]) -> Made:
     from kernellab.targets import resolve
 
     _unasked(args, (*_OF_MLP, "ranks"), "the MLP")
+    _unasked(args, ("seconds",), "scripts")
     if args.words:
         raise UserError(f"an op takes no arguments after --: {args.words[0]!r}")
     target = resolve(args.target[0])

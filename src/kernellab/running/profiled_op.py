@@ -15,8 +15,8 @@ from kernellab.checking.truth import gpu_is_dead, synchronise
 from kernellab.collecting.ranges import range as named_range
 from kernellab.collecting.schedule import Schedule
 from kernellab.collecting.session import How, Session
-from kernellab.declare import Impl, Op
-from kernellab.errors import UserError
+from kernellab.declare import Impl, Op, matching
+from kernellab.errors import UserError, nearest
 from kernellab.inputs import Inputs, clone
 from kernellab.machine.paths import file_name
 from kernellab.passes import NotDifferentiable, pass_of
@@ -50,6 +50,9 @@ def _ways(asked: dict[str, Any], folder: Path) -> Any:
     if len(ops) > 1:
         raise UserError(f"{asked['target']['text']} declares {', '.join(ops)}: name one, FILE:{next(iter(ops))}")
     op = next(iter(ops.values()))
+    for name in asked["impls"]:
+        if not matching(name, op.impls):
+            raise UserError(f"no implementation {name!r} of {op.name}: {nearest(name, op.impls)}")
     case = op.expand(CaseRequest(**asked["request"]), device.type)[0]
     with _Capture(device, asked["tool"]) as capture:
         for impl in op.chosen(asked["impls"]):

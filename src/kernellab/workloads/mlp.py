@@ -21,6 +21,7 @@ from kernellab.collecting import session
 from kernellab.collecting.ranges import captures
 from kernellab.collecting.ranges import range as named
 from kernellab.collecting.steps import step as step_ended
+from kernellab.errors import UserError
 from kernellab.workloads.setup import FIRST_CAPTURED, Setup
 
 _BATCHES = 8  # of the generated data set
@@ -108,6 +109,8 @@ def _step(model: torch.nn.Module, optimizer: Any, rate: Any, batches: Iterator[t
 
 
 def _device(asked: str) -> torch.device:
+    if asked.startswith("cuda") and (torch.device(asked).index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {asked}: torch sees {torch.cuda.device_count()} NVIDIA GPUs here")
     if asked != "auto":
         return torch.device(asked)
     local = int(os.environ.get("LOCAL_RANK", 0))

@@ -38,7 +38,8 @@ def main() -> None:
         else:
             found = [_profiled(asked, folder)]
     except UserError as error:
-        sys.exit(f"klab: {error.message}")
+        print(f"klab: {error.message}", file=sys.stderr)
+        sys.exit(2)
     except torch.OutOfMemoryError as error:
         sys.exit(f"klab: out of memory: {str(error).splitlines()[0]}")
     finally:
