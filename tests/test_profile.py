@@ -18,12 +18,17 @@ from kernellab.targets import resolve
 
 TRAIN = '''
 """A training script, as anybody writes one."""
+import os
 import sys
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 
 def main():
+    child = os.fork()
+    if child == 0:
+        sys.exit(5)
+    print("forked", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.GELU(), torch.nn.Linear(16, 1))
     optimizer = torch.optim.Adam(model.parameters())
     data = TensorDataset(torch.randn(80, 16))
@@ -45,8 +50,9 @@ def test_a_script_runs_unchanged_and_its_trace_outlives_it(klab, tmp_path):
     ran = klab("profile", "train.py", "--out", "run", "--json", "--", "--Lr", "0.1", "--json")
     assert ran.code == 1
     assert "argv ['train.py', '--Lr', '0.1', '--json']" in ran.err
+    assert "forked 5" in ran.err
     shown = ran.err[ran.err.index("Traceback") :].splitlines()
-    assert shown[1] == f'  File "{tmp_path}/train.py", line 21, in <module>'
+    assert shown[1] == f'  File "{tmp_path}/train.py", line 26, in <module>'
     assert shown[-1] == "ValueError: at the end"
     document = ran.record
     assert [(s["phase"], s["first"], s["last"]) for s in document["collected"][0]["steps"]] == [
