@@ -12,7 +12,8 @@ import kernellab as kl
 from kernellab import cli
 from kernellab.collecting import script
 from kernellab.errors import UserError
-from kernellab.reporting import scaled
+from kernellab.machine import tools
+from kernellab.reporting import collected, scaled
 from kernellab.running import profiled_op, profiling
 from kernellab.targets import resolve
 
@@ -142,6 +143,10 @@ def test_an_ops_ways_are_profiled_one_by_one(tmp_path):
     ]
     assert "needs a GPU" in found[1]["reason"]
     assert all((tmp_path / name).exists() for name in found[0]["traces"])
+    assert found[0]["step_us"] > 0
+    assert collected.skipped(found) == [f"triton: skipped, {found[1]['reason']}"]
+    twice = [{**found[0], "plain_step_us": 20.0}, {**found[0], "impl": "other", "plain_step_us": 10.0}]
+    assert [line.split() for line in collected.ways(twice)[1:3]] == [["other", "10", "µs"], ["torch", "20", "µs"]]
 
 
 def test_profile_in_one_call(tmp_path):
@@ -224,12 +229,15 @@ def test_without_nsight_systems_the_command_to_run_elsewhere_is_printed(capsys, 
     assert not Path("runs").exists() or not list(Path("runs").iterdir())
 
 
-def test_nsight_systems_records_what_the_program_marks():
+def test_nsight_systems_records_what_the_program_marks(monkeypatch):
+    monkeypatch.setattr(tools, "has_gpu", lambda: True)
     program = profiling.Program("kernellab.workloads.program", {"do": "train"})
     record, export = profiling.nsys_commands(program, Path("/x/report.sqlite"), "/opt/nsys")
     assert record[:2] == ["/opt/nsys", "profile"]
     assert "--capture-range=cudaProfilerApi" in record
     assert export[-1] == "/x/report.nsys-rep"
+    monkeypatch.setattr(tools, "has_gpu", lambda: False)  # nothing would ever begin a capture
+    assert not any("capture" in word for word in profiling.nsys_commands(program, Path("r.sqlite"), "nsys")[0])
 
 
 def test_growth_is_told_in_words_and_only_where_it_can_be():

@@ -140,6 +140,8 @@ def _show(args: argparse.Namespace, profiles: list[dict[str, Any]], collected: C
     if args.json:
         _print_json(document)
         return
+    for line in words.ways(collected.sessions):
+        print(line)
     for one in words.chosen(profiles):
         for line in [*words.heading(one, len(profiles)), *lines(one["document"], **_table(args))]:
             print(line)

@@ -26,7 +26,7 @@ from torch.autograd import profiler as torch_profiler
 from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
 from kernellab.errors import UserError
 
-_TAIL = 4096  # bytes at the end of a trace, in which its list of events ends
+_HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
 _AFTERWARDS = 5  # steps timed without the profiler once it is over, where none were before
 
@@ -312,7 +312,7 @@ def _later(seconds: float, call: Callable[[], None]) -> threading.Timer:
 def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:
     """Steps as ranges of the thread that made them, put at the end of the trace's list of events."""
     with path.open("r+b") as file:
-        head = file.read(_TAIL)
+        head = file.read(_HEAD)
         zero = re.search(rb'"baseTimeNanoseconds":\s*(\d+)', head)
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))

@@ -18,6 +18,19 @@ def chosen(profiles: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return found[:1] if all("rank" in one["session"] for one in found) else found
 
 
+def ways(sessions: Sequence[Session]) -> list[str]:
+    """Of an op's several ways, how long a call takes, the quickest first. `klab bench` says it with more certainty."""
+    timed = [one for one in sessions if one.get("impl") and one.get("plain_step_us")]
+    if len(timed) < 2:
+        return []
+    timed.sort(key=lambda one: float(one["plain_step_us"]))
+    widest = max(len(one["impl"]) for one in timed)
+    label = words.case_label(timed[0]["case"])
+    found = [f"{timed[0]['op']} {label}: a call without the profiler"]
+    found += [f"  {one['impl']:<{widest}}  {words.duration(one['plain_step_us'])}" for one in timed]
+    return [*found, ""]
+
+
 def heading(one: Mapping[str, Any], of: int) -> list[str]:
     if of == 1:
         return []

@@ -184,7 +184,7 @@ def nsys_commands(program: Program, report: Path, nsys_path: str | None = None) 
     stem = str(report.with_suffix(""))
     found, python = nsys_path or "nsys", sys.executable if nsys_path else "python"
     record = [found, "profile", "--trace=cuda,nvtx,osrt", "--sample=none", "--force-overwrite=true"]
-    if not program.as_script:
+    if not program.as_script and (nsys_path is None or tools.has_gpu()):  # without CUDA nobody would begin the capture
         record += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
     record += [f"--output={stem}", *program.unrecorded(python, anywhere=nsys_path is None)]
     export = [found, "export", "--type=sqlite", "--force-overwrite=true", f"--output={stem}.sqlite"]
