@@ -124,15 +124,21 @@ def test_every_module_is_marked_forward_and_backward_and_nothing_else_changes():
 def test_marks_and_ddp_get_along():
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        model, x = torch.nn.parallel.DistributedDataParallel(Residual()), torch.randn(3, 4)
-        before = gradients(model, x)
-        after: list[torch.Tensor] = []
-        with kl.auto_ranges(model):
-            names = names_of(lambda: after.extend(gradients(model, x)))
+        names, before, after = _replicated()
     finally:
         torch.distributed.destroy_process_group()
     assert {"module.inner", "module.inner.backward"} <= set(names)
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def _replicated():
+    """In a function of its own: the replica must be gone before the group is, or torch may wait for itself."""
+    model, x = torch.nn.parallel.DistributedDataParallel(Residual()), torch.randn(3, 4)
+    before = gradients(model, x)
+    after: list[torch.Tensor] = []
+    with kl.auto_ranges(model):
+        names = names_of(lambda: after.extend(gradients(model, x)))
+    return names, before, after
 
 
 def test_a_marked_model_can_be_saved_and_compiled():
