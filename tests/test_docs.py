@@ -62,7 +62,7 @@ def test_links_lead_somewhere(page):
 
 def test_every_option_in_the_help_is_documented(klab):
     documented = (ROOT / "docs" / "commands.md").read_text()
-    for verb in ("run", "check", "bench", "inspect", "explain", "curves", "merge", "device", "waves"):
+    for verb in ("run", "check", "bench", "inspect", "explain", "profile", "curves", "merge", "device", "waves"):
         for option in re.findall(r"(--[a-z-]+)", klab(verb, "--help").out):
             assert option in documented or option == "--help"
 

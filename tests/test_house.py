@@ -116,6 +116,9 @@ def test_the_parent_imports_neither_torch_nor_ops():
         "import kernellab.cli.explain, kernellab.reporting.explain, kernellab.reporting.roofline_plot\n"
         "import kernellab.cli.inspect, kernellab.machinecode.files, kernellab.machinecode.words\n"
         "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.inspecting\n"
+        "import kernellab.cli.profile, kernellab.cli.profile_programs, kernellab.running.profiling\n"
+        "import kernellab.profiling.analysed, kernellab.profiling.ranks, kernellab.reporting.pictures\n"
+        "import kernellab.reporting.collected, kernellab.reporting.scaled, kernellab.reporting.changes\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())

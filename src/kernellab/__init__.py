@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kernellab import ops as ops
     from kernellab.code import ptx as ptx
+    from kernellab.collecting.ranges import auto_ranges as auto_ranges
+    from kernellab.collecting.ranges import range as range
+    from kernellab.collecting.ranges import range_pop as range_pop
+    from kernellab.collecting.ranges import range_push as range_push
+    from kernellab.collecting.steps import step as step
     from kernellab.declare import Cost as Cost
     from kernellab.declare import cases as cases
     from kernellab.declare import index as index
@@ -23,8 +28,10 @@ if TYPE_CHECKING:
     from kernellab.helpers import run_operation2 as run_operation2
     from kernellab.launch import cpp as cpp
     from kernellab.launch import cuda as cuda
+    from kernellab.profiled import profile as profile
     from kernellab.timing.benchmark import benchmark as benchmark
     from kernellab.verify import check as check
+    from kernellab.workloads.mlp import run_mlp as run_mlp
 
 __version__ = "0.1.0"
 
@@ -42,8 +49,16 @@ _FUNCTIONS = {
     "check_equal": "kernellab.helpers",
     "get_device": "kernellab.helpers",
     "ptx": "kernellab.code",
+    "profile": "kernellab.profiled",
+    "run_mlp": "kernellab.workloads.mlp",
     "run_operation1": "kernellab.helpers",
     "run_operation2": "kernellab.helpers",
+    # naming what a program does, for profilers
+    "auto_ranges": "kernellab.collecting.ranges",
+    "range": "kernellab.collecting.ranges",
+    "range_pop": "kernellab.collecting.ranges",
+    "range_push": "kernellab.collecting.ranges",
+    "step": "kernellab.collecting.steps",
 }
 _MODULES = {
     "ops": "kernellab.ops",  # the shipped ops

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from kernellab import __version__
-from kernellab.cli.options import split_dims
+from kernellab.cli.options import split_dims, split_words
 from kernellab.errors import UserError
 
 VERBS = {
@@ -26,6 +26,7 @@ VERBS = {
     "bench": "time the right ways",
     "inspect": "read machine code, of an op's ways or of files: facts, PTX in words, differences",
     "explain": "say why each way is as fast as it is, and what to do next",
+    "profile": "say where the time of an op, a script or a trace goes",
     "curves": "draw the sweeps of a run again",
     "merge": "join runs of one kind of machine into one",
     "device": "describe the GPU as a table: its own, or any of the database",
@@ -82,8 +83,10 @@ def run(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     top = parser(argv)
     try:
+        argv, words = split_words(argv)
         argv, dims = split_dims(argv)
         args, rest = top.parse_known_args(argv)
+        args.words = words
         rest += dims
         if args.verb is None:
             top.print_help()

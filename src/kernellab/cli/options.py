@@ -53,6 +53,14 @@ def case_request(args: argparse.Namespace, rest: list[str]) -> CaseRequest:
     return CaseRequest(shapes, list(dict.fromkeys(dtypes)), dims_in(rest), options_in(args.opt or []), args.quick)
 
 
+def split_words(argv: list[str]) -> tuple[list[str], list[str]]:
+    """What a profiled script is given, after `--`, apart from our own."""
+    if argv[:1] != ["profile"] or "--" not in argv:
+        return argv, []
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
+
+
 def split_dims(argv: list[str]) -> tuple[list[str], list[str]]:
     """Named dims, `--N 1024`, apart from everything else: argparse would take their values for targets."""
     others, dims = [], []
@@ -130,5 +138,6 @@ KNOWN = (
         "static",
         "diff",
         "export",
+        *("schedule", "dim", "layers", "batch", "steps", "optimizer", "ranks", "sort", "rows", "name-width", "open"),
     ),
 )

@@ -1,0 +1,1 @@
+"""In the profiled process: ranges, steps, and the one profiler that records them."""

@@ -1,0 +1,339 @@
+"""The one profiler of a process: what it records, from which step to which, and the traces it leaves.
+
+A session follows a schedule of steps, or has none and records until it is told to stop. Each cycle is a Chrome trace of
+its own. Steps that only `kl.step` knows are written into it afterwards, as they begin and end in the middle of calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler announces itself on standard error
+
+import torch
+from torch.autograd import profiler as torch_profiler
+
+from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
+from kernellab.errors import UserError
+
+_HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
+_END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
+_AFTERWARDS = 5  # steps timed without the profiler once it is over, where none were before
+
+Span = tuple[int, int, int]  # a recorded step's number, begin and end
+
+# Profilers that recorded Python's calls, kept for good: when one is freed after another has begun, torch drops
+# references to Python's objects that it does not own, and the process dies at its end.
+_kept: list[torch.profiler.profile] = []
+_current: Session | None = None
+
+
+def current() -> Session | None:
+    """The session of this process, while there is one. A forked process has none: its parent records."""
+    return _current if _current is not None and _current.process == os.getpid() else None
+
+
+@dataclass(frozen=True)
+class How:
+    """What is recorded besides operators and kernels."""
+
+    shapes: bool = True
+    memory: bool = True
+    stacks: bool = True
+
+    def profiler(self) -> torch.profiler.profile:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        return torch.profiler.profile(
+            activities=activities,
+            record_shapes=self.shapes,
+            profile_memory=self.memory,
+            with_stack=self.stacks,
+            with_modules=self.stacks,
+        )
+
+
+@dataclass
+class Taken:
+    """Steps and the seconds they took, together, with the GPU waited for at both ends."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    @property
+    def each(self) -> float | None:
+        return self.seconds / self.steps if self.steps else None
+
+
+@dataclass
+class Session:
+    """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
+    from the end of its waiting on; what was recorded before is kept only where nothing comes after.
+
+    `numbered`: whether a trace's name ends in the number of its cycle.
+    `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
+    recording.
+    """
+
+    folder: Path
+    name: str
+    schedule: Schedule | None = None
+    once_stepping: Schedule | None = None
+    limit_s: float | None = None
+    how: How = field(default_factory=How)
+    marked: bool = False
+    numbered: bool = True
+    traces: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    profiled: Taken = field(default_factory=Taken)
+    plain: Taken = field(default_factory=Taken)
+
+    def __post_init__(self) -> None:
+        self.process = os.getpid()
+        self.step_number = 0
+        self.cycle = 1
+        self.phase = OVER
+        self.steps: list[dict[str, Any]] = []
+        self._profiler: torch.profiler.profile | None = None
+        self._recording = self._limited = self._making = False
+        self._thread = threading.get_ident()
+        self._timer: threading.Timer | None = None
+        self._began_step = 0
+        self._spans: list[Span] = []
+        self._first: torch.profiler.profile | None = None
+        self._first_spans: list[Span] = []
+        self._clock: tuple[int, float] | None = None  # at which step a stretch began, and when
+
+    def start(self) -> None:
+        global _current
+        if current() is not None or torch_profiler._is_profiler_enabled:
+            raise UserError("a profiler is running in this process already: one at a time")
+        _watch_for_others()
+        _current = self
+        self._enter(self.schedule.phase(0) if self.schedule else ACTIVE)
+        self._began_step = time.time_ns()
+
+    def step(self) -> None:
+        """A step of the program has ended."""
+        if threading.get_ident() != self._thread:  # recording ends on the thread it began on
+            return
+        now = time.time_ns()
+        self._label()
+        if self.phase == ACTIVE:
+            self._spans.append((self.step_number, self._began_step, now))
+        self.step_number += 1
+        if self.schedule is not None:
+            self._follow(self.schedule)
+        elif self.once_stepping is not None and self.step_number == self.once_stepping.wait:
+            self._first, self._first_spans = self._stopped(), self._spans
+            self._spans, self.steps[-1]["phase"] = [], WARMUP
+            self.schedule = self.once_stepping
+            self._enter(self.schedule.phase(self.step_number))
+        self._began_step = time.time_ns()
+
+    def _label(self) -> None:
+        """Steps of one phase, from the first to the last, are one entry."""
+        last = self.steps[-1] if self.steps else {}
+        if (last.get("phase"), last.get("cycle")) == (self.phase, self.cycle):
+            last["last"] = self.step_number
+        else:
+            number = self.step_number
+            self.steps.append({"phase": self.phase, "cycle": self.cycle, "first": number, "last": number})
+
+    def _follow(self, schedule: Schedule) -> None:
+        phase, cycle = schedule.phase(self.step_number), schedule.number(self.step_number)
+        if (phase, cycle) != (self.phase, self.cycle) and not self._limited:
+            self._leave(phase)
+            self.cycle = cycle
+            self._enter(phase)
+        elif phase == WAIT and self._clock is None:  # the first step after a pause is like no other: it is not timed
+            self._clock = self._time()
+        elif self.phase == OVER and self._clock and self.step_number == self._clock[0] + _AFTERWARDS:
+            self._add(self.plain)
+
+    def stop(self) -> None:
+        """End here, in whatever phase; what was recorded is kept."""
+        global _current
+        if self._first is not None and not self.traces and not self._spans:
+            self._drop()
+            self.steps[-1]["phase"] = ACTIVE
+            self._export(self._first, self._first_spans)
+        else:
+            self._leave(OVER)
+        self.phase, self._first = OVER, None
+        _current = None
+
+    def give_way(self) -> None:
+        """To a profiler of the program's own: there is one at a time."""
+        if self._profiler is not None and not self._making:
+            self._limited = True
+            self.notes.append("the program has a profiler of its own: recording ended where that began")
+            self._leave(OVER)
+            self._enter(OVER)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "traces": self.traces,
+            "schedule": self.schedule.to_json() if self.schedule else None,
+            "steps": self.steps,
+            "step_us": _us(self.profiled.each),
+            "plain_step_us": _us(self.plain.each),
+            "notes": self.notes,
+        }
+
+    # Phases ------------------------------------------------------------------------------------------------
+
+    def _enter(self, phase: str) -> None:
+        """The beginning of a phase."""
+        self.phase = phase
+        if phase in (WARMUP, ACTIVE) and self._profiler is None:
+            self._profiler, self._making = self.how.profiler(), True
+            self._profiler.prepare_trace()
+            self._making = False
+        if phase == ACTIVE:
+            assert self._profiler is not None
+            self._clock = self._time()
+            self._profiler.start_trace()
+            self._recording = True
+            if self.limit_s is not None:
+                self._timer = _later(self.limit_s, self._limit)
+        elif phase == OVER and not self.plain.steps:
+            self._clock = self._time()
+
+    def _leave(self, phase: str) -> None:
+        """The end of a phase, another one being next."""
+        if self.phase == ACTIVE and self._profiler is not None:
+            self._add(self.profiled)
+            spans, self._spans = self._spans, []
+            self._export(self._stopped(), spans)
+        elif self.phase == WAIT:
+            self._add(self.plain)
+        elif self.phase == WARMUP and phase != ACTIVE:
+            self._drop()
+
+    def _limit(self) -> None:
+        """A recording has become long enough. The program goes on without."""
+        if self.phase == ACTIVE and current() is self:
+            self._limited = True
+            self.notes.append(f"recorded for {self.limit_s:g} s, then no more: --seconds changes that")
+            self._leave(OVER)
+            self._enter(OVER)
+
+    def _stopped(self) -> torch.profiler.profile:
+        profiler, self._profiler, self._recording = self._profiler, None, False
+        assert profiler is not None
+        if self._timer is not None:
+            self._timer.cancel()
+        about = {"name": self.name, "steps": self.steps, "plain_step_us": _us(self.plain.each)}
+        profiler.add_metadata_json("kernellab", json.dumps(about))
+        profiler.stop_trace()
+        _kept.append(profiler)
+        return profiler
+
+    def _drop(self) -> None:
+        """End a recording without keeping it."""
+        if self._profiler is not None:
+            if not self._recording:  # only what is recording can be ended
+                self._profiler.start_trace()
+            self._stopped()
+        self._clock, self._spans = None, []
+
+    def _export(self, profiler: torch.profiler.profile, spans: list[Span]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        number = f"-{len(self.traces) + 1}" if self.numbered else ""
+        path = self.folder / f"{self.name}{number}.json"
+        profiler.export_chrome_trace(str(path))
+        if spans and not self.marked:
+            _add_steps(path, spans, self.cycle)
+        self.traces.append(path.name)
+
+    # Time --------------------------------------------------------------------------------------------------
+
+    def _time(self) -> tuple[int, float]:
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return self.step_number, time.perf_counter()
+
+    def _add(self, taken: Taken) -> None:
+        if self._clock is None:
+            return
+        (step, began), (now, ended) = self._clock, self._time()
+        self._clock = None
+        if now > step:
+            taken.steps += now - step
+            taken.seconds += ended - began
+
+
+@functools.cache
+def _watch_for_others() -> None:
+    """Have a session told when somebody else makes a profiler ready: torch would crash with two."""
+    ready = torch_profiler.profile._prepare_trace
+
+    @functools.wraps(ready)
+    def told(profiler: Any) -> None:
+        now = current()
+        if now is not None:
+            now.give_way()
+        ready(profiler)
+
+    torch_profiler.profile._prepare_trace = told  # type: ignore[method-assign]
+
+
+def _us(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
+
+
+def _later(seconds: float, call: Callable[[], None]) -> threading.Timer:
+    """Call it then, on the main thread, wherever that is: a recording ends where it began."""
+
+    def asked(_: object) -> int:
+        call()
+        return 0
+
+    in_c = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(asked)
+    timer = threading.Timer(seconds, lambda: ctypes.pythonapi.Py_AddPendingCall(in_c, None))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:
+    """Steps as ranges of the thread that made them, put at the end of the trace's list of events."""
+    with path.open("r+b") as file:
+        head = file.read(_HEAD)
+        zero = re.search(rb'"baseTimeNanoseconds":\s*(\d+)', head)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        tail = file.read()
+        ends = list(_END_OF_EVENTS.finditer(tail))
+        if zero is None or not ends:
+            return
+        end = ends[-1]
+        events = [
+            {
+                "ph": "X",
+                "cat": "user_annotation",
+                "name": f"ProfilerStep#{number}",
+                "pid": os.getpid(),
+                "tid": threading.get_native_id(),
+                "ts": (begin - int(zero[1])) / 1000,
+                "dur": (finish - begin) / 1000,
+                "args": {"phase": ACTIVE, "cycle": cycle},
+            }
+            for number, begin, finish in spans
+        ]
+        file.seek(max(0, size - _TAIL) + end.start())
+        file.truncate()
+        file.write(b"".join(b",\n  " + json.dumps(event).encode() for event in events) + b"\n  " + tail[end.start() :])

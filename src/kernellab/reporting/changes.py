@@ -1,0 +1,42 @@
+"""Two profiles compared, in words and tables: what a step takes now, and what made the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernellab.reporting import words
+from kernellab.reporting.profile import cut, plain
+
+
+def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:
+    step = document["step_us"]
+    found = [_answer(step["a"], step["b"])]
+    found += [f"Note: {note}" for note in document["notes"]]
+    for what in ("operators", "kernels"):
+        changed = [one for one in document[what] if one["change_us"]]
+        if changed:
+            found += ["", *_table(what, changed, rows, name_width)]
+    return found
+
+
+def _answer(before: float, after: float) -> str:
+    times = f"a step takes {words.duration(after)}, it took {words.duration(before)}"
+    if not before or not after:
+        return f"One of the traces has no steps to compare: {times}."
+    ratio = after / before
+    return f"{words.times(ratio)} the time: {times}."
+
+
+def _table(what: str, changed: Sequence[Mapping[str, Any]], rows: int, width: int) -> list[str]:
+    """In microseconds of a step, what changed most first."""
+    names = [cut(plain(one["name"]), width) for one in changed[:rows]]
+    widest = max(len(what), *map(len, names))
+    head = f"{what:<{widest}}  {'before':>9}  {'after':>9}  {'change':>10}"
+    body = [
+        f"{name:<{widest}}  {words.duration(one['a_us']):>9}  {words.duration(one['b_us']):>9}  "
+        f"{'+' if one['change_us'] > 0 else '−'}{words.duration(abs(one['change_us'])):>9}"
+        for name, one in zip(names, changed, strict=False)
+    ]
+    left = len(changed) - len(names)
+    return [head, *body, *([f"… and {left} more"] if left else [])]

@@ -1,0 +1,159 @@
+"""The process that profiles ways of an op: one after the other, each in traces of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernellab.blame import explain
+from kernellab.case import Case, CaseRequest
+from kernellab.checking.truth import gpu_is_dead, synchronise
+from kernellab.collecting.ranges import range as named_range
+from kernellab.collecting.schedule import Schedule
+from kernellab.collecting.session import How, Session
+from kernellab.declare import Impl, Op, matching
+from kernellab.errors import UserError, nearest
+from kernellab.inputs import Inputs, clone
+from kernellab.machine.paths import file_name
+from kernellab.passes import NotDifferentiable, pass_of
+from kernellab.running.describe import choose_device
+from kernellab.targets import Target, load
+
+_WARM_CALLS = 3
+
+
+def main() -> None:
+    sys.path.append(str(Path.cwd()))
+    asked: dict[str, Any] = json.loads(sys.argv[1])
+    folder = Path(asked["folder"])
+    found: list[dict[str, Any]] = []
+    try:
+        for one in _ways(asked, folder):
+            found.append(one)
+            (folder / "collected-0.json").write_text(json.dumps(found))  # now: the next way may end the process
+    except UserError as error:
+        print(f"klab: {error.message}", file=sys.stderr)
+        if error.detail:
+            print(error.detail, file=sys.stderr)
+        sys.exit(2)
+
+
+def _ways(asked: dict[str, Any], folder: Path) -> Any:
+    device = choose_device(asked["device"])
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    ops = load(Target(**asked["target"]))
+    if len(ops) > 1:
+        raise UserError(f"{asked['target']['text']} declares {', '.join(ops)}: name one, FILE:{next(iter(ops))}")
+    op = next(iter(ops.values()))
+    for name in asked["impls"]:
+        if not matching(name, op.impls):
+            raise UserError(f"no implementation {name!r} of {op.name}: {nearest(name, op.impls)}")
+    case = op.expand(CaseRequest(**asked["request"]), device.type)[0]
+    with _Capture(device, asked["tool"]) as capture:
+        for impl in op.chosen(asked["impls"]):
+            way = _Way(op, impl, case, device, asked)
+            found = _recorded(way, folder) if asked["tool"] is None else _captured(way, capture)
+            yield {"impl": impl.name, "op": op.name, "case": case.to_json(), **found}
+            if gpu_is_dead(device):
+                return
+
+
+class _Way:
+    """A way's calls, made ready one by one: some change their inputs, some use up a graph."""
+
+    def __init__(self, op: Op, impl: Impl, case: Case, device: torch.device, asked: dict[str, Any]) -> None:
+        self.op, self.impl, self.case, self.device = op, impl, case, device
+        self.schedule, self.how = Schedule(**asked["schedule"]), How(**asked["how"])
+        self._pass = pass_of(asked["pass"])
+        self._inputs: Inputs = {}
+
+    def refusal(self) -> str | None:
+        kind = self.impl.kind
+        if kind.interpreted_on_cpu and self.device.type == "cpu":
+            return "needs a GPU: interpreter time is not speed"
+        return kind.obstacle(self.device.type) or self.impl.refusal(self.case)
+
+    def warm(self) -> None:
+        self._inputs = self._pass.inputs(self.op, self.case, 0, self.device)
+        for _ in range(_WARM_CALLS):
+            self.prepared()()
+        synchronise(self.device)
+
+    def prepared(self) -> Any:
+        inputs = clone(self._inputs) if self.impl.mutates else self._inputs
+        ready = self._pass.prepare(self.op, self.impl.fn, inputs, self.case)
+        return torch.no_grad()(ready) if self._pass.name == "forward" else ready
+
+    def step(self, number: int) -> None:
+        prepared = self.prepared()
+        with named_range(f"step_{number}"):
+            prepared()
+
+
+def _recorded(way: _Way, folder: Path) -> dict[str, Any]:
+    """By our own profiler."""
+    session = Session(folder, file_name(f"{way.op.name}-{way.impl.name}"), way.schedule, how=way.how, marked=True)
+
+    def steps() -> None:
+        session.start()
+        try:
+            for number in range(way.schedule.steps):
+                way.step(number)
+                session.step()
+        finally:
+            session.stop()
+
+    outcome = _outcome(way, steps)
+    return {**session.to_json(), **outcome}
+
+
+def _captured(way: _Way, capture: _Capture) -> dict[str, Any]:
+    """By a tool that watches from outside."""
+
+    def steps() -> None:
+        capture.begin()
+        with named_range(way.impl.name):
+            for number in range(way.schedule.active):
+                way.step(number)
+            synchronise(way.device)
+
+    return {"name": way.impl.name, "traces": [], "steps": [], "notes": [], **_outcome(way, steps)}
+
+
+def _outcome(way: _Way, steps: Any) -> dict[str, Any]:
+    try:
+        reason = way.refusal()
+        if reason:
+            return {"status": "skipped", "reason": reason}
+        way.warm()
+        steps()
+    except NotDifferentiable as no:
+        return {"status": "skipped", "reason": f"not differentiable: {no}"}
+    except BaseException as error:  # SystemExit too: nothing a way raises may end the process
+        return {"status": "error", "reason": explain(error)}
+    return {"status": "ok", "reason": ""}
+
+
+class _Capture:
+    """What a tool of NVIDIA's records: from the first way's first call to the last one's last."""
+
+    def __init__(self, device: torch.device, tool: str | None) -> None:
+        self._wanted = tool is not None and device.type == "cuda"
+        self._begun = False
+
+    def begin(self) -> None:
+        if self._wanted and not self._begun:
+            self._begun = True
+            torch.cuda.cudart().cudaProfilerStart()
+
+    def __enter__(self) -> _Capture:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._begun:
+            torch.cuda.cudart().cudaProfilerStop()

@@ -1,0 +1,171 @@
+"""What is recorded: schedules, steps however they become known, and where a program's own work begins."""
+
+import ast
+
+import pytest
+import torch
+
+import kernellab as kl
+from kernellab.collecting import opening
+from kernellab.collecting.schedule import Schedule, parse
+from kernellab.collecting.session import How, Session
+from kernellab.collecting.steps import Following
+from kernellab.errors import UserError
+from kernellab.traces import kineto
+from kernellab.workloads.mlp import train
+from kernellab.workloads.setup import Setup
+
+PLAIN = How(shapes=False, memory=False, stacks=False)
+
+
+def names_in(session, number=0):
+    trace = kineto.read(session.folder / session.traces[number])
+    return [trace.text(row) for row in range(len(trace))]
+
+
+def test_a_schedule_gives_every_step_its_phase():
+    schedule = parse("2,1,3,2")
+    phases = [schedule.phase(step) for step in range(13)]
+    assert phases == (["wait"] * 2 + ["warm-up"] + ["active"] * 3) * 2 + ["over"]
+    assert [schedule.number(step) for step in (0, 5, 6, 12)] == [1, 1, 2, 2]
+    assert parse("0,0,1,0").phase(10**6) == "active"  # 0 times over is without end
+
+
+@pytest.mark.parametrize("text", ["1,2", "a,b,c", "1,1,0,1", "-1,1,1,1", "1,1,1,1,1", ""])
+def test_a_schedule_that_makes_no_sense_is_refused(text):
+    with pytest.raises(UserError, match="--schedule"):
+        parse(text)
+
+
+def test_each_cycle_is_a_trace_with_its_steps_in_it(tmp_path):
+    session = Session(tmp_path, "x", parse("2,1,2,2"), how=PLAIN)
+    session.start()
+    for _ in range(12):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert session.traces == ["x-1.json", "x-2.json"]
+    assert [n for n in names_in(session, 0) if n.startswith("Prof")] == ["ProfilerStep#3", "ProfilerStep#4"]
+    assert [n for n in names_in(session, 1) if n.startswith("Prof")] == ["ProfilerStep#8", "ProfilerStep#9"]
+    assert [(s["phase"], s["cycle"], s["first"], s["last"]) for s in session.steps] == [
+        ("wait", 1, 0, 1),
+        ("warm-up", 1, 2, 2),
+        ("active", 1, 3, 4),
+        ("wait", 2, 5, 6),
+        ("warm-up", 2, 7, 7),
+        ("active", 2, 8, 9),
+        ("over", 2, 10, 11),
+    ]
+    assert session.plain.steps == 2  # the first step of a wait is not timed
+    assert session.profiled.steps == 4
+
+
+def optimized(steps, extra=lambda: None):
+    weight = torch.nn.Parameter(torch.ones(3))
+    first, second = torch.optim.SGD([weight], lr=0.1), torch.optim.Adam([weight])
+    for _ in range(steps):
+        weight.sum().backward()
+        first.step()
+        second.step()
+        extra()
+
+
+@pytest.mark.parametrize("extra", [lambda: None, kl.step], ids=["optimizer", "kl.step"])
+def test_steps_are_the_first_optimizers_unless_the_program_says(tmp_path, extra):
+    session = Session(tmp_path, "x", parse("1,0,3,1"), how=PLAIN)
+    following = Following()
+    session.start()
+    optimized(5, extra)
+    session.stop()
+    following.remove()
+    assert [(s["phase"], s["last"] - s["first"] + 1) for s in session.steps] == [
+        ("wait", 1),
+        ("active", 3),
+        ("over", 1),
+    ]
+    # Whole: the recording of a step ends once the optimizer has.
+    assert names_in(session).count("Optimizer.step#SGD.step") == 3
+
+
+@pytest.mark.parametrize(("steps", "recorded"), [(0, 0), (2, 2), (3, 3), (5, 2), (30, 4)])
+def test_a_program_is_recorded_whole_unless_it_turns_out_to_have_steps(tmp_path, steps, recorded):
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 4), how=PLAIN)
+    session.start()
+    torch.ones(3).cos()
+    for _ in range(steps):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert names_in(session).count("aten::sin") == recorded
+    assert ("aten::cos" in names_in(session)) == (steps <= 3)
+
+
+def test_there_is_one_profiler_at_a_time(tmp_path):
+    session = Session(tmp_path, "x", how=PLAIN)
+    session.start()
+    with pytest.raises(UserError, match="one at a time"):
+        Session(tmp_path, "y", how=PLAIN).start()
+    with torch.profiler.profile() as own:  # the program's comes first
+        torch.ones(3).sin()
+    session.stop()
+    assert "aten::sin" in {event.name for event in own.events()}
+    assert "aten::sin" not in names_in(session)
+    assert "profiler of its own" in session.notes[0]
+
+
+def test_a_recording_has_an_end(tmp_path):
+    session = Session(tmp_path, "x", how=PLAIN, limit_s=0.05)
+    session.start()
+    for _ in range(10**7):
+        torch.ones(3).sin()
+        if session.traces:
+            break
+    session.stop()
+    assert len(session.traces) == 1
+    assert "0.05 s" in session.notes[0]
+
+
+def test_the_mlp_is_captured_from_step_11_with_all_its_names(tmp_path):
+    setup = Setup(dim=8, layers=8, batch=4, steps=100, optimizer="adam", rate="cosine", data=True)
+    session = Session(tmp_path, "mlp", Schedule(10, 1, 89), how=PLAIN, marked=True)
+    session.start()
+    trained = train(setup)
+    session.stop()
+    names = names_in(session)
+    assert [n for n in names if n.startswith("step_")] == [f"step_{i}" for i in range(11, 100)]
+    for name in ("forward", "backward", "optimizer_step", "layer_0", "layer_7"):
+        assert names.count(name) == 89
+    assert "layer_8" not in names
+    assert trained.peak_bytes > 0
+
+
+def test_the_mlp_says_that_its_steps_are_too_few():
+    with pytest.raises(UserError, match="11 steps are too few"):
+        Setup(8, 1, 1, 11).refuse(capturing=True)
+    Setup(8, 1, 1, 12).refuse(capturing=True)
+    Setup(8, 1, 1, 1).refuse(capturing=False)
+
+
+def test_run_mlp_trains_without_an_optimizer_too():
+    torch.manual_seed(0)
+    assert kl.run_mlp(8, 2, 4, 3).num_steps == 3
+    fixed, trained = kl.run_mlp(8, 2, 4, 1, use_optimizer=True), kl.run_mlp(8, 2, 4, 60, use_optimizer=True)
+    assert trained.loss < fixed.loss
+
+
+@pytest.mark.parametrize(
+    ("source", "opens"),
+    [
+        ('"""doc"""\nimport torch\ndef f(): ...\nf()', 3),
+        ("import os\nos.environ['A'] = '1'\nimport torch\nx = torch.ones(3)", 3),
+        ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--x')\na = p.parse_args()\nrun(a)", 4),
+        ("import torch\nF = torch.nn.functional\nF.relu(torch.ones(3))", 2),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\nN = 3\nprint(N)\nfor i in range(N): pass", 3),
+        ("from pathlib import Path\nhere = Path(__file__).parent\nimport model\nmodel.main()", 3),
+        ("import torch\nif __name__ == '__main__':\n    main()", 1),
+        ("import torch", 1),
+        ("", 0),
+    ],
+)
+def test_a_programs_work_begins_after_its_opening(source, opens):
+    assert opening.length(ast.parse(source).body) == opens

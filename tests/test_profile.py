@@ -1,0 +1,258 @@
+"""`klab profile` and `kl.profile`, on real small programs."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernellab as kl
+from kernellab import cli
+from kernellab.collecting import script
+from kernellab.errors import UserError
+from kernellab.machine import tools
+from kernellab.reporting import collected, scaled
+from kernellab.running import profiled_op, profiling
+from kernellab.targets import resolve
+
+TRAIN = '''
+"""A training script, as anybody writes one."""
+import os
+import sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    child = os.fork()
+    if child == 0:
+        sys.exit(5)
+    print("forked", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.GELU(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    data = TensorDataset(torch.randn(80, 16))
+    for step, (x,) in enumerate(DataLoader(data, batch_size=8, num_workers=1)):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    print("argv", sys.argv)
+    raise ValueError("at the end")
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def test_a_script_runs_unchanged_and_its_trace_outlives_it(klab, tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    ran = klab("profile", "train.py", "--out", "run", "--json", "--", "--Lr", "0.1", "--json")
+    assert ran.code == 1
+    assert "argv ['train.py', '--Lr', '0.1', '--json']" in ran.err
+    assert "forked 5" in ran.err
+    shown = ran.err[ran.err.index("Traceback") :].splitlines()
+    assert shown[1] == f'  File "{tmp_path}/train.py", line 26, in <module>'
+    assert shown[-1] == "ValueError: at the end"
+    document = ran.record
+    assert [(s["phase"], s["first"], s["last"]) for s in document["collected"][0]["steps"]] == [
+        ("warm-up", 0, 2),
+        ("active", 3, 9),
+    ]
+    assert any(one["name"] == "aten::addmm" for one in document["operators"])
+    assert {"train-1.json", "train-1.html", "train-1.svg"} <= {p.name for p in (tmp_path / "run/artifacts").iterdir()}
+    assert json.loads((tmp_path / "run/profile.json").read_text()) == document
+
+
+def test_ranks_are_started_recorded_and_laid_side_by_side(klab, tmp_path):
+    ran = klab(
+        *("profile", "mlp", "--dim", "32", "--layers", "2", "--batch", "8", "--steps", "14"),
+        *("--ranks", "2", "--no-stacks", "--json", "--out", "run"),
+    )
+    assert ran.code == 0, ran.err
+    found = ran.record["ranks"]
+    assert [one["rank"] for one in found["ranks"]] == [0, 1]
+    for one in found["ranks"]:
+        assert one["all_reduces"] == 3  # one of each captured step
+        assert [layer["layer"] for layer in one["layers"]] == ["layer_0", "layer_1"]
+        assert all(layer["forward_us"] > 0 and layer["backward_us"] > 0 for layer in one["layers"])
+    assert len(ran.record["profiles"]) == 2
+
+
+# In this process ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ran_here(tmp_path, monkeypatch):
+    """Run a program's text as `klab profile` would, without a profiler: what it leaves for an exit code."""
+
+    def run(text):
+        path = tmp_path / "program.py"
+        path.write_text(text)
+        for name in ("argv", "path", "modules"):
+            monkeypatch.setattr(sys, name, getattr(sys, name).copy())
+        monkeypatch.setattr(script, "_started", lambda asked: lambda: None)
+        module, code = script._script(str(path))
+        return script._run({}, module, code), module
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("import sys\nsys.exit(7)", 7),
+        ("import sys\nsys.exit('a word')", "a word"),
+        ("raise SystemExit", None),
+        ("x = 1", 0),
+        ("raise KeyboardInterrupt", 130),
+        ("1 / 0", 1),
+    ],
+)
+def test_a_program_leaves_the_exit_code_it_would_leave(ran_here, text, code):
+    assert ran_here(text)[0] == code
+
+
+def test_a_program_sees_itself_as_main(ran_here, tmp_path):
+    text = "from __future__ import annotations\nimport sys\ndef f(x: nowhere): ...\nseen = sys.path[0]\nprint(f(1))"
+    code, module = ran_here(text + "\ndef g(x: nowhere_either): ...\n")
+    assert code == 0  # annotations are not evaluated in either part
+    assert isinstance(module, types.ModuleType)
+    assert (module.__name__, module.__file__, module.__spec__) == ("__main__", str(tmp_path / "program.py"), None)
+    assert module.seen == str(tmp_path)
+
+
+def test_an_ops_ways_are_profiled_one_by_one(tmp_path):
+    asked = {
+        "target": vars(resolve("gelu")),
+        "request": {"shapes": [[64, 64]], "dtypes": [], "dims": {}, "options": {}, "quick": False},
+        "impls": ["torch", "triton"],
+        "pass": "both",
+        "device": "cpu",
+        "schedule": profiling.schedule("1,1,2,2").to_json(),
+        "how": {"stacks": False},
+        "tool": None,
+    }
+    with pytest.raises(UserError, match="no implementation 'tritn' of gelu"):
+        list(profiled_op._ways({**asked, "impls": ["tritn"]}, tmp_path))
+    found = list(profiled_op._ways(asked, tmp_path))
+    assert [(one["impl"], one["status"], len(one["traces"])) for one in found] == [
+        ("torch", "ok", 2),
+        ("triton", "skipped", 0),
+    ]
+    assert "needs a GPU" in found[1]["reason"]
+    assert all((tmp_path / name).exists() for name in found[0]["traces"])
+    assert found[0]["step_us"] > 0
+    assert collected.skipped(found) == [f"triton: skipped, {found[1]['reason']}"]
+    twice = [{**found[0], "plain_step_us": 20.0}, {**found[0], "impl": "other", "plain_step_us": 10.0}]
+    assert [line.split() for line in collected.ways(twice)[1:3]] == [["other", "10", "µs"], ["torch", "20", "µs"]]
+
+
+def test_profile_in_one_call(tmp_path):
+    calls = []
+    made = kl.profile(
+        "square root", lambda: calls.append(torch.ones(9).sqrt()), num_warmups=2, with_stack=True, folder=str(tmp_path)
+    )
+    assert len(calls) == 3
+    assert "aten::sqrt" in made
+    assert isinstance(made, str)
+    names = {path.name for path in made.files}
+    assert names == {"trace_square_root.json", "stacks_square_root.svg", "stacks_square_root.txt"}
+    assert all(path.exists() for path in made.files)
+    assert "aten::sqrt" in (tmp_path / "stacks_square_root.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to profile"),
+        (["mlp", "--steps", "11"], "11 steps are too few"),
+        (["mlp", "--steps", "20", "--schedule", "5,5,5,5"], "the schedule takes 75"),
+        (["mlp", "--dim", "0"], "dim must be at least 1"),
+        (["mlp", "--optimizer", "adm"], "did you mean"),
+        (["mlp", "--rate", "cosine"], "--optimizer adam"),
+        (["mlp", "--dim", "8,16", "--schedule", "1,1,1,1"], "timed, not traced"),
+        (["mlp", "--impl", "torch"], "an option of ops"),
+        (["gelu", "--dim", "8"], "an option of the MLP"),
+        (["gelu", "softmax"], "one program at a time"),
+        (["train.py"], "no file train.py"),
+        (["gelu", "--sort", "devise"], "--sort devise"),
+        (["gelu", "--seconds", "3"], "an option of scripts"),
+        (["trace.json"], "--open trace.json"),
+        (["gelu", "--with", "ncs"], "--with ncs"),
+        (["--open"], "name a trace"),
+        (["--compare", "a.json"], "takes two traces"),
+        (["--open", "none.json"], "none.json"),
+    ],
+)
+def test_mistakes_are_sentences(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["profile", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_scripts_options_come_after_two_dashes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("print()")
+    assert cli.run(["profile", "train.py", "--lr", "3"]) == 2
+    assert "come after --" in capsys.readouterr().err
+
+
+def test_a_trace_is_opened_and_two_are_compared(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, size in (("small", 8), ("large", 512)):
+        a, b = torch.randn(2, size, size)
+        kl.profile(name, lambda a=a, b=b: a @ b)
+    assert cli.run(["profile", "--open", "trace_small.json", "--json", "--out", "drawn"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert any(one["name"] == "aten::mm" for one in document["operators"])
+    assert {path.name for path in Path("drawn").iterdir()} == {"trace_small.html", "trace_small.svg", "trace_small.txt"}
+    assert cli.run(["profile", "--compare", "trace_small.json", "trace_large.json"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "the time: a step takes" in told[0]
+    first = next(number for number, line in enumerate(told) if line.startswith("operators")) + 1
+    assert told[first].split()[0] == "aten::mm"
+    assert "+" in told[first]
+
+
+def test_without_nsight_systems_the_command_to_run_elsewhere_is_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(profiling, "nsys", lambda: None)
+    Path("train.py").write_text("print()")
+    assert cli.run(["profile", "train.py", "--with", "nsys", "--", "--lr", "a b"]) == 2
+    said = capsys.readouterr().err
+    assert "nsys profile --trace=cuda,nvtx,osrt" in said
+    assert "python train.py --lr 'a b'" in said
+    assert "--output=report.sqlite report.nsys-rep" in said
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())
+
+
+def test_nsight_systems_records_what_the_program_marks(monkeypatch):
+    monkeypatch.setattr(tools, "has_gpu", lambda: True)
+    program = profiling.Program("kernellab.workloads.program", {"do": "train"})
+    record, export = profiling.nsys_commands(program, Path("/x/report.sqlite"), "/opt/nsys")
+    assert record[:2] == ["/opt/nsys", "profile"]
+    assert "--capture-range=cudaProfilerApi" in record
+    assert export[-1] == "/x/report.nsys-rep"
+    monkeypatch.setattr(tools, "has_gpu", lambda: False)  # nothing would ever begin a capture
+    assert not any("capture" in word for word in profiling.nsys_commands(program, Path("r.sqlite"), "nsys")[0])
+
+
+def test_growth_is_told_in_words_and_only_where_it_can_be():
+    points = [
+        {"size": n, "median_us": n**2, "low_us": n**2 * 0.99, "high_us": n**2 * 1.01} for n in (8, 16, 32, 64, 128)
+    ]
+    setup = {"dim": 64, "layers": 2, "batch": 4, "steps": 9, "optimizer": "none"}
+    told = scaled.lines(scaled.document(setup, [{"by": "dim", "points": points}]))
+    assert "dim^2.00" in told[0]
+    assert "worse than linear" in told[0]
+    assert "dim 64" not in told[-1]
+    few = scaled.lines(scaled.document(setup, [{"by": "dim", "points": points[:3]}]))
+    assert "too few sizes" in few[0]
+
+
+def test_kl_profile_refuses_what_it_cannot_do(tmp_path):
+    with pytest.raises(UserError, match="num_warmups"):
+        kl.profile("x", lambda: None, num_warmups=-1)
