@@ -166,7 +166,7 @@ def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
 
 
 def test_shared_memory_is_called_by_its_name():
-    fits = {"fraction": 0.5, "limiter": "shared"}
+    fits = {"blocks_per_sm": 4, "fraction": 0.5, "limiter": "shared", "limiters": ["shared"]}
     sizes = {"grid": [1, 1, 1], "cluster": [1, 1, 1], "block": [64, 1, 1], "registers": 9, "spill_bytes": 0}
     kernel = {**sizes, "shared_bytes": 9, "occupancy": fits, "instructions": {}, "widest_global_bytes": 0}
     assert "50 %, shared memory" in list(_numbers({**kernel, "narrowest_global_bytes": 0}))

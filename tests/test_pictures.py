@@ -206,12 +206,21 @@ def test_calls_that_wait_are_told_from_those_that_do_not(look):
         "cudaMemcpy_v3020",
         "cudaFree",
         "cuMemFree_v2",
-        "copyPageable",
+        "cudaMemcpy2DAsync",
     ]
-    others = ["cudaMemcpyAsync", "cudaFreeAsync", "cuMemFreeAsync", "cudaLaunchKernel", "cudaMalloc", "copyPinned"]
+    others = [
+        "cudaMemcpyAsync",
+        "cudaFreeAsync",
+        "cuMemFreeAsync",
+        "cudaLaunchKernel",
+        "cudaMalloc",
+        "cudaMemcpy3DAsync",
+    ]
     rows = [(MAIN, Kind.CALL, name, at * MS, MS, at + 1) for at, name in enumerate([*waits, *others])]
     rows.append((MAIN, Kind.OPERATOR, "cudaStreamSynchronize", 50 * MS, MS))
-    rows.append((STREAM, Kind.COPY, "Memcpy DtoH (Device -> Pageable)", 6 * MS, MS, waits.index("copyPageable") + 1))
+    rows.append(
+        (STREAM, Kind.COPY, "Memcpy DtoH (Device -> Pageable)", 6 * MS, MS, waits.index("cudaMemcpy2DAsync") + 1)
+    )
     rows.append((STREAM, Kind.COPY, "Memcpy DtoH (Device -> Pinned)", 13 * MS, MS, len(waits) + len(others)))
     seen = look(timeline.page(built(*rows), "waits"))
     names = []

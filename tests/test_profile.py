@@ -208,7 +208,9 @@ def test_a_trace_is_opened_and_two_are_compared(capsys, tmp_path, monkeypatch):
     assert cli.run(["profile", "--open", "trace_small.json", "--json", "--out", "drawn"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert any(one["name"] == "aten::mm" for one in document["operators"])
-    assert {path.name for path in Path("drawn").iterdir()} == {"trace_small.html", "trace_small.svg", "trace_small.txt"}
+    assert {path.name for path in Path("drawn").iterdir()} == {
+        f"trace_small.{end}" for end in ("html", "svg", "txt", "speedscope.json")
+    }
     assert cli.run(["profile", "--compare", "trace_small.json", "trace_large.json"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert "the time: a step takes" in told[0]

@@ -55,7 +55,7 @@ def profile(
     document = analyse(trace)
     made = Profile("\n".join(lines(document, sort=None, rows=10, name_width=80)))
     made.description, made.document, made.files = description, document, [path]
-    made.files += draw_stacks(trace, where / f"stacks_{name}.svg", where / f"stacks_{name}.txt", description)
+    made.files += draw_stacks(trace, where / f"stacks_{name}", description)
     return made
 
 

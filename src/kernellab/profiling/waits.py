@@ -10,17 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.profiling.blocking import blocking, pageable
 from kernellab.profiling.nest import Mask, picked
 from kernellab.profiling.places import Place, Places
 from kernellab.profiling.view import View, is_step
-from kernellab.traces.trace import Column, Kind, Rows
+from kernellab.traces.trace import Column, Rows
 
-_BLOCKING = (
-    r"^(cuda|hip)(Stream|Device|Event|Thread)Synchronize|^cu(Stream|Ctx|Event)Synchronize"
-    r"|^(cuda|hip)(Memcpy|Memcpy2D|Free|FreeHost)(_v\d+)?$|^cuMemcpy(DtoH|HtoD|DtoD)?(_v\d+)?$|^cuMemFree"
-)
-_COPIES = r"^(cuda|hip)Memcpy\w*Async|^cuMemcpy\w*Async"
-_PAGEABLE = r"(?i)pageable"
 # Resolving a line looks at a row's neighbours; a trace with more waits than this has them from the same lines.
 _MOST_PLACED = 20_000
 
@@ -43,15 +38,8 @@ class Waits:
     def __init__(self, view: View, places: Places) -> None:
         self.view, self.places = view, places
         trace = view.trace
-        started = np.zeros(len(trace), dtype=np.bool_)
-        pageable = view.gpu[view.named(_PAGEABLE)[trace.name[view.gpu]]]
-        calls = trace.starter[pageable]
-        started[calls[calls >= 0]] = True
-        all_calls = trace.rows(Kind.CALL)
-        name = trace.name[all_calls]
-        self.pageable: Mask = started & np.isin(np.arange(len(trace)), all_calls)
-        blocking = view.named(_BLOCKING)[name] | (view.named(_COPIES)[name] & started[all_calls])
-        rows = all_calls[blocking]
+        self.pageable: Mask = pageable(trace)
+        rows = np.flatnonzero(blocking(trace))
         inside = (trace.begin[rows] >= view.steps.first_ns) & (trace.begin[rows] < view.steps.last_ns)
         rows = rows[inside]
         at = places.around(trace.lane[rows], trace.begin[rows])

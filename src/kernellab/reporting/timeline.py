@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import zlib
 from html import escape
 from string import Template
@@ -18,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernellab.profiling.blocking import blocking
 from kernellab.reporting.safe import LONGEST, in_script, part, printable
-from kernellab.traces.trace import NONE, ON_GPU, Kind, Trace
+from kernellab.traces.trace import ON_GPU, Kind, Trace
 
 _KINDS = {  # many of them, and one
     Kind.OTHER: ("other", "other"),
@@ -36,7 +36,6 @@ _KINDS = {  # many of them, and one
 }
 _SCRIPTS = ("events", "tracks", "search", "view", "draw", "details", "timeline")
 # Calls that return when the GPU is done, by their names.
-_WAITS = re.compile(r"^cu(da)?(\w*Synchronize|Memcpy(?!\w*Async)|Free(Host)?(_v\d+)?$|MemFree(?!Async))")
 
 
 def page(trace: Trace, title: str) -> str:
@@ -93,23 +92,12 @@ def _packed(trace: Trace) -> tuple[list[tuple[str, int, int]], bytes]:
         "name": (4, _planes(trace.name)),
         "detail": (4, _planes(detail)),
         "starter": (4, _planes(trace.starter + 1)),
-        "waits": (1, _waits(trace).astype(np.uint8).tobytes()),
+        "waits": (1, blocking(trace).astype(np.uint8).tobytes()),
         "names": (0, json.dumps(names).encode()),
         "details": (0, "\n".join(_detail(trace.details[at]) for at in used.tolist()).encode()),
     }
     columns = [(name, width, len(data)) for name, (width, data) in parts.items()]
     return columns, zlib.compress(b"".join(data for _, data in parts.values()), 6)
-
-
-def _waits(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Which rows are calls that wait for the GPU. A copy called asynchronous waits too, where memory is pageable."""
-    named = np.array([bool(_WAITS.match(name)) for name in trace.names] or [False])
-    found: npt.NDArray[np.bool_] = (trace.kind == Kind.CALL) & named[trace.name]
-    pageable = np.array(["pageable" in name.lower() for name in trace.names] or [False])
-    copies = trace.rows(Kind.COPY)
-    calls = trace.starter[copies[pageable[trace.name[copies]]]]
-    found[calls[calls != NONE]] = True
-    return found
 
 
 def _planes(column: npt.NDArray[np.int64]) -> bytes:
