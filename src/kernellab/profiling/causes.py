@@ -195,7 +195,7 @@ def _quiet_calls(looked: Looked) -> Rows:
     loader = view.named(LOADERS)[nest.name]
     outermost = loader & (picked(nest.nearest(loader), nest.parent) < 0) & (looked.idle.launches_in == 0)
     fits = ((looked.idle.silent & ~loader) | outermost) & (waits == 0) & (nest.lane == view.main)
-    fits &= (nest.begin >= view.steps.first_ns) & (nest.begin < view.steps.last_ns)
+    fits &= (nest.begin >= view.steps.first_ns) & (nest.begin < view.steps.asked_ns)
     fits &= nest.duration >= _HOST_SHARE * view.steps.span_ns / looked.steps
     positions = np.flatnonzero(fits)
     return np.sort(positions[np.argsort(-nest.duration[positions], kind="stable")[:_HOST_CALLS]])

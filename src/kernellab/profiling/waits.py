@@ -52,7 +52,7 @@ class Waits:
         self.pageable: Mask = started & np.isin(np.arange(len(trace)), all_calls)
         blocking = view.named(_BLOCKING)[name] | (view.named(_COPIES)[name] & started[all_calls])
         rows = all_calls[blocking]
-        inside = (trace.begin[rows] >= view.steps.first_ns) & (trace.begin[rows] < view.steps.last_ns)
+        inside = (trace.begin[rows] >= view.steps.first_ns) & (trace.begin[rows] < view.steps.asked_ns)
         rows = rows[inside]
         at = places.around(trace.lane[rows], trace.begin[rows])
         profilers = picked(places.of_the_profiler, at) >= 0
