@@ -27,6 +27,9 @@ def ranked(looked: Looked, causes: Sequence[Cause]) -> list[dict[str, Any]]:
 def _finding(cause: Cause) -> dict[str, Any]:
     step_us = cause.step_ns / 1e3
     title, do = _WORDS[cause.kind](cause, step_us)
+    for other in cause.also:
+        title += f"; the same line's {other.place.call}() {_also(other)}"
+        do += f" And: {_WORDS[other.kind](other, step_us)[1]}"
     return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, cause.evidence)
 
 
@@ -51,6 +54,13 @@ def _document(
     }
 
 
+def _also(cause: Cause) -> str:
+    """What a line does besides."""
+    if cause.kind == "copy":
+        return f"{_copies(cause)}, {_time(cause.evidence['wait_us'])} a step"
+    return "waits for the GPU" if cause.kind == "wait" else f"takes {_time(cause.evidence['cpu_us'])} a step"
+
+
 def _often(per_step: float) -> str:
     if abs(per_step - 1) < 0.05:
         return "in every step"
@@ -68,14 +78,18 @@ def _wait(cause: Cause, step_us: float) -> tuple[str, str]:
 
 def _copy(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
-    way = "to the GPU" if seen["to_gpu"] else "from the GPU"
-    title = f"{cause.place} copies {way} {_often(seen['per_step'])}, and the CPU waits for it {_time(seen['wait_us'])}"
+    often, wait = _often(seen["per_step"]), _time(seen["wait_us"])
+    title = f"{cause.place} {_copies(cause)} {often}, and the CPU waits for it {wait}"
     if seen["to_gpu"]:
         return (
             title,
             "Keep it on the GPU, or pin it and copy the next step's early: non_blocking=True, on a stream of its own.",
         )
     return title, "Leave it on the GPU, or copy to pinned memory with non_blocking=True and read it a step later."
+
+
+def _copies(cause: Cause) -> str:
+    return f"copies {'to' if cause.evidence['to_gpu'] else 'from'} the GPU"
 
 
 def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
@@ -104,8 +118,9 @@ def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
     on = " × ".join(str(tuple(shape)) for shape in seen["shapes"][:3])
     where = f" ({cause.place}{', on ' + on if on else ''})" if cause.place.file else f" (on {on})" if on else ""
+    bound = "Launch-bound" if seen["sure"] else "Launch-bound, unless it is the profiler that slows the CPU"
     title = (
-        f"Launch-bound: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
+        f"{bound}: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
         f" {seen['kernels']:.0f} kernels a step{where}"
     )
     return (

@@ -61,9 +61,10 @@ class Replay:
         self.view = view
         self._choose_steps()
         self._calls(waits)
-        self.watch = self._slowed(watched.USUAL)
+        # What the profiler is charged, and as much as it may have cost.
+        self.watch, self.dearest = self._slowed(watched.USUAL), self._slowed(watched.DEAREST)
         if plain_step_us is not None and len(self._rows):
-            self.watch = self._charge(plain_step_us * 1e3 * self.steps)
+            self.watch = self.dearest = self._charge(plain_step_us * 1e3 * self.steps)
 
     def _choose_steps(self) -> None:
         steps = self.view.steps
@@ -147,11 +148,6 @@ class Replay:
             int(np.quantile(latency, 0.25)) if len(latency) > 20 else _LATENCY_NS,
         )
 
-    @functools.cached_property
-    def dearest_watch(self) -> Watch:
-        """As much as the profiler may have cost, where that is not known."""
-        return self._slowed(watched.DEAREST)
-
     def _slowed(self, part: float) -> Watch:
         """Rows charged a part of what they usually cost."""
         return Watch(watched.row_ns(self.view, part, self._host + self._cost, self._written))
@@ -197,7 +193,9 @@ class Replay:
 
     def _run(self, otherwise: Otherwise, watch: Watch) -> float:
         host, cost = self._worked(otherwise, watch)
-        longer = {row: round(took * watch.longer) for row, took in self._through_cpu.items()} if watch.longer > 1 else {}
+        longer = (
+            {row: round(took * watch.longer) for row, took in self._through_cpu.items()} if watch.longer > 1 else {}
+        )
         takes_otherwise = {**longer, **otherwise.takes}
         dropped = _covers(otherwise.gone, self._begin).tolist()
         pause, latency = (0, 0) if otherwise.instant else self._pace

@@ -29,8 +29,8 @@ def is_step(name: str) -> bool:
 class Steps:
     """Steps from end to end of their ranges, so that what lies between two (a loader) is of the second.
 
-    The first begins as long before its range as others do. The last ends when its work on the GPU is over; what is asked
-    for meanwhile, after `asked_ns`, is of no step. `marked`: there were ranges to go by.
+    The first begins as long before its range as others do. The last ends when its work on the GPU is over; what the
+    CPU asks for meanwhile, after `asked_ns`, is of no step. `marked`: there were ranges to go by.
     """
 
     begin: Column
