@@ -111,9 +111,9 @@ def test_of_a_long_trace_steps_from_its_middle_stand_for_all(tmp_path, monkeypat
 
 def test_a_replay_far_from_what_was_seen_is_doubted(tmp_path):
     training = Training(tmp_path, gpu_us=60, steps=5)
-    assert not any("in doubt" in note for note in analyse(training.trace)["notes"])
-    # No profiler takes less than none: a step cannot be slower without it.
-    assert any("in doubt" in note for note in analyse(training.trace, plain_step_us=9000)["notes"])
+    assert not any(note.startswith("The replay gives") for note in analyse(training.trace)["notes"])
+    # Nothing in these steps can have taken so much longer.
+    assert any(note.startswith("The replay gives") for note in analyse(training.trace, plain_step_us=9000)["notes"])
 
 
 def test_nothing_is_found_at_fault_in_a_step_that_is_all_gpu_work(tmp_path):
@@ -143,10 +143,10 @@ def test_launches_are_blamed_for_what_a_mended_line_leaves(tmp_path):
 
 @pytest.mark.parametrize("slowed", ["print", "loader", "gelu"])
 def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path, slowed):
-    watched = Training(tmp_path, slowed, gpu_us=2, row_ns=3000)
+    seen = Training(tmp_path, slowed, gpu_us=2, row_ns=6000)
     slow, plain = Training(tmp_path, slowed, gpu_us=2), Training(tmp_path, gpu_us=2)
-    assert watched.step_us > 1.05 * slow.step_us
-    document = analyse(watched.trace, plain_step_us=slow.step_us)
+    assert seen.step_us > 1.05 * slow.step_us
+    document = analyse(seen.trace, plain_step_us=slow.step_us)
     found = document["findings"][0]
     assert found["kind"] == CULPRITS[slowed][0]
     assert found["step_us"] == pytest.approx(slow.step_us, rel=0.02)
@@ -154,7 +154,7 @@ def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path
     assert document["summary"]["plain_busy_fraction"] == pytest.approx(
         analyse(slow.trace)["idle"]["busy_fraction"], rel=0.02
     )
-    assert document["summary"]["profiler_operator_ns"] == pytest.approx(3000, rel=0.3)
+    assert document["summary"]["profiler_operator_ns"] == pytest.approx(6000, rel=0.3)
     assert not any("not known" in note for note in document["notes"])
 
 

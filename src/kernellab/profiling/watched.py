@@ -26,6 +26,7 @@ _LEAST = 0.1  # of a stretch's measured time is the program's, however much the 
 # with both beside an H200 (2.11).
 _SLOWED = (1.5, 1.8, 2.4)
 CHEAPEST, USUAL, DEAREST = 0.5, 1.0, 1.5  # parts of that: other machines, other versions
+_LAUNCHES = 4  # times the usual per row: what a stretch takes beyond is something else
 _SHAPES_IN = 1000  # operators looked at
 
 
@@ -53,4 +54,13 @@ def row_ns(view: View, part: float, spent: Column, written: Times) -> float:
     some = view.operators.rows[:: max(len(view.operators) // _SHAPES_IN, 1)]
     shapes = any("shapes" in view.trace.more(int(row)) for row in some)
     times = 1 + part * (_SLOWED[int(shapes) + int(len(view.pythons) > 0)] - 1)
-    return (1 - 1 / times) * float(np.minimum(spent, MOST_NS * written).sum()) / rows
+    wrote = written > 0
+    # Few stretches hold a loader or a wait; most are launches, and tell what a row takes with the work it stands for.
+    usual = _median(spent[wrote] / written[wrote], written[wrote])
+    launching = np.minimum(spent, _LAUNCHES * usual * written)
+    return (1 - 1 / times) * float(launching.sum()) / rows
+
+
+def _median(values: Times, weights: Times) -> float:
+    order = np.argsort(values, kind="stable")
+    return float(values[order][np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)])
