@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kernellab.errors import UserError
-from kernellab.profiling import replay, watched
+from kernellab.profiling import replay
 from kernellab.profiling.analysed import analyse
 from kernellab.profiling.compared import compare
 from kernellab.profiling.nest import Nest
@@ -33,12 +33,6 @@ CULPRITS = {
 
 def named(rows, name):
     return next(row for row in rows if row["name"] == name)
-
-
-@pytest.fixture
-def costs_nothing(monkeypatch):
-    """A profiler no program has ever had."""
-    monkeypatch.setattr(watched, "_SLOWED", (1.0, 1.0, 1.0))
 
 
 # Findings

@@ -17,6 +17,7 @@ from kernellab.profiling.places import NOWHERE, Place, Places
 from kernellab.profiling.replay import Interval, Otherwise, Replay, merged
 from kernellab.profiling.view import View
 from kernellab.profiling.waits import Site, Waits
+from kernellab.profiling.watched import Watch
 from kernellab.traces.trace import Column, Rows
 
 Line = tuple[str | None, int | None]
@@ -274,19 +275,24 @@ def _launch(looked: Looked, mended: Otherwise) -> Iterator[Cause]:
     view, replay = looked.view, looked.replay
     if not len(view.gpu):
         return
-    unhindered = mended.also(Otherwise(instant=True))
-    cpu_ns = replay.step_with(unhindered)
     otherwise = mended.also(Otherwise(free=True))
+    cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)))
     gpu_ns, step_ns = replay.step_with(otherwise), replay.step_with(mended)
-    if cpu_ns > _SLOWER * gpu_ns:
+    if launches_hold_up(replay, mended, replay.watch):
         evidence = {
             "kernels": int(view.gpu_in_steps.sum()) / looked.steps,
             "cpu_us": cpu_ns / 1e3,
             "gpu_us": gpu_ns / 1e3,
-            "sure": replay.step_with(unhindered, replay.dearest) > _SLOWER * gpu_ns,
+            "sure": launches_hold_up(replay, mended, replay.dearest),
             "shapes": _largest_product(view),
         }
         yield Cause("launch", _busiest_line(looked), otherwise, step_ns, max(step_ns - gpu_ns, 0.0), evidence)
+
+
+def launches_hold_up(replay: Replay, mended: Otherwise, watch: Watch) -> bool:
+    """Whether the CPU is the slower of the two, the profiler having cost so much."""
+    cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)), watch)
+    return cpu_ns > _SLOWER * replay.step_with(mended.also(Otherwise(free=True)), watch)
 
 
 def _busiest_line(looked: Looked) -> Place:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling.causes import Cause, Looked
+from kernellab.profiling.causes import Cause, Looked, launches_hold_up
 from kernellab.profiling.places import NOWHERE, Place
+from kernellab.profiling.replay import Otherwise
 
 _WORTH = 0.02  # of a step: less is not said
 _BUSY = 0.9
@@ -146,12 +147,15 @@ def _nothing(looked: Looked) -> dict[str, Any]:
 
 
 def _busy(looked: Looked) -> tuple[str, Place]:
-    view, busy = looked.view, looked.idle.busy_ns
-    share = sum(busy.values()) / (view.steps.span_ns * max(len(busy), 1))
+    view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
+    # Of a step as it runs, not as it is watched.
+    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(replay.step_ns, 1), 1.0)
     spent = view.by_name(view.trace.name[view.gpu], view.gpu_ns)
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
     state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
+    if launches_hold_up(replay, Otherwise(), replay.cheapest):
+        state = "Perhaps launch-bound, which the profiler hides by slowing the CPU: the GPU is"
     return f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}", NOWHERE
 
 

@@ -61,10 +61,11 @@ class Replay:
         self.view = view
         self._choose_steps()
         self._calls(waits)
-        # What the profiler is charged, and as much as it may have cost.
-        self.watch, self.dearest = self._slowed(watched.USUAL), self._slowed(watched.DEAREST)
+        # What the profiler is charged, as little and as much as it may have cost.
+        self.watch = self._slowed(watched.USUAL)
+        self.cheapest, self.dearest = self._slowed(watched.CHEAPEST), self._slowed(watched.DEAREST)
         if plain_step_us is not None and len(self._rows):
-            self.watch = self.dearest = self._charge(plain_step_us * 1e3 * self.steps)
+            self.watch = self.cheapest = self.dearest = self._charge(plain_step_us * 1e3 * self.steps)
 
     def _choose_steps(self) -> None:
         steps = self.view.steps
@@ -75,21 +76,26 @@ class Replay:
         self.steps = max(min(whole, _MOST_CALLS // each), 1)
         first = (steps.count - self.steps + 1) // 2
         self.begin_ns = int(steps.begin[first])
+        # A step before them is run first: theirs then begin with a GPU that has work, as they do in a long training.
+        lead_ns, asked = int(steps.begin[max(first - 1, 0)]), self.view.trace.begin[mine]
+        leads = ((asked >= lead_ns) & (asked < self.begin_ns)).any() and (asked >= self.begin_ns).any()
+        self._lead_ns = lead_ns if leads else self.begin_ns
         self.end_ns = int(steps.end[first + self.steps - 1])
         self.asked_ns = min(self.end_ns, steps.asked_ns)
 
     def _calls(self, waits: Rows) -> None:
         trace, view = self.view.trace, self.view
-        asked = (picked(trace.begin, view.calls) >= self.begin_ns) & (picked(trace.begin, view.calls) < self.asked_ns)
+        asked = (picked(trace.begin, view.calls) >= self._lead_ns) & (picked(trace.begin, view.calls) < self.asked_ns)
         at = np.flatnonzero(asked & (view.calls >= 0))
-        waiting = waits[(trace.begin[waits] >= self.begin_ns) & (trace.begin[waits] < self.asked_ns)]
+        waiting = waits[(trace.begin[waits] >= self._lead_ns) & (trace.begin[waits] < self.asked_ns)]
         rows = np.union1d(view.calls[at], waiting)
         rows = rows[np.argsort(trace.begin[rows], kind="stable")]
         begin, end = trace.begin[rows], view.end[rows]
         self._rows: Rows = rows
         self._blocks = np.isin(rows, waiting).tolist()
         self._started = self._by_call(at, rows)
-        before = np.maximum(np.append(self.begin_ns, np.maximum.accumulate(end)[:-1]), self.begin_ns)
+        self._first = int(np.searchsorted(begin, self.begin_ns)) if self._lead_ns < self.begin_ns else 0
+        before = np.maximum(np.append(self._lead_ns, np.maximum.accumulate(end)[:-1]), self._lead_ns)
         self._before, self._begin = before, begin
         self._host = np.maximum(begin - before, 0)
         done = self._done()
@@ -103,7 +109,8 @@ class Replay:
         tail_from = int(end.max(initial=self.begin_ns))
         # After the last call the CPU still works; where the steps end with the GPU's work, none of that is known.
         ranges_end = self.end_ns if len(self.view.gpu) == 0 else min(self.end_ns, self._cpu_end())
-        self._tail = max(ranges_end - tail_from, 0)
+        # With a step before them, what follows its last call stands for what follows theirs.
+        self._tail = 0 if self._first else max(ranges_end - tail_from, 0)
         self._tail_from = tail_from
 
     def _cpu_end(self) -> int:
@@ -201,8 +208,10 @@ class Replay:
         pause, latency = (0, 0) if otherwise.instant else self._pace
         now, started = 0.0, list[float]()
         ready: dict[int, float] = {}
-        done = 0.0
+        done = led = 0.0
         for at, (idle, takes) in enumerate(zip(host, cost, strict=True)):
+            if at == self._first:
+                led = max(now, done)
             now += idle
             if dropped[at]:
                 continue
@@ -221,7 +230,7 @@ class Replay:
                 started.append(begin)
             if blocks and self._started[at]:
                 now = max(now, done + takes)
-        return max(now + self._tail_time(otherwise, watch), done)
+        return max(now + self._tail_time(otherwise, watch), done) - led
 
     @functools.cached_property
     def _through_cpu(self) -> dict[int, int]:
