@@ -19,7 +19,8 @@ Times = npt.NDArray[np.float64]
 
 # No machine takes longer over an operator, watched or not: what a stretch takes beyond is not for its rows.
 MOST_NS = 50_000.0
-# Times: a copy into fresh memory takes eight times one into memory used before. What differs by more is not understood.
+# Times: the same copy of pageable memory was seen to take 1 ms and 8 ms in one trace. What differs by more than this is
+# not understood.
 MOST_LONGER = 10.0
 _LEAST = 0.1  # of a stretch's measured time is the program's, however much the profiler wrote
 # How many times as long PyTorch's profiler makes a CPU that does nothing but launch: without Python calls and shapes,
