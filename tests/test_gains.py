@@ -111,6 +111,15 @@ def test_what_takes_longer_unwatched_is_what_no_profiler_slows(tmp_path):
     assert any("times as long as was seen" in note for note in document["notes"])
 
 
+@pytest.mark.usefixtures("costs_nothing")
+def test_a_copy_of_pageable_memory_can_take_longer_unwatched(tmp_path):
+    slow, plain = (fetching(tmp_path, 0, copy_us) for copy_us in (900, 0))
+    took = [max(run.now, *run.free.values()) / 9e3 for run in (slow, plain)]
+    found = analyse(slow.trace(), plain_step_us=took[0] + 700)["findings"][0]
+    assert found["kind"] == "copy"
+    assert found["gain_us"] == pytest.approx(took[0] + 700 - took[1], rel=0.05)
+
+
 def test_rows_are_charged_less_where_nothing_else_explains_the_time(tmp_path):
     training = Training(tmp_path, gpu_us=2)
     document = analyse(training.trace, plain_step_us=0.97 * training.step_us)
@@ -124,6 +133,15 @@ def test_a_program_slowed_by_its_profiler_is_not_called_launch_bound(tmp_path):
     without = Training(tmp_path, "print", gpu_us=30)
     assert seen.step_us > 1.3 * without.step_us
     assert analyse(seen.trace)["findings"][0]["kind"] == "wait"
+    mended = analyse(Training(tmp_path, gpu_us=30, row_ns=9000).trace)
+    assert mended["idle"]["busy_fraction"] < 0.8
+    assert mended["findings"][0]["title"].startswith("GPU-bound")
+
+
+def test_a_loader_does_not_make_rows_look_dear(tmp_path):
+    with_it, without = (Training(tmp_path, *slowed, gpu_us=2, row_ns=6000).trace for slowed in (["loader"], []))
+    costs = [analyse(trace)["summary"]["profiler_operator_ns"] for trace in (with_it, without)]
+    assert costs[0] == pytest.approx(costs[1], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +182,7 @@ def test_shapes_and_python_calls_make_a_profiler_dearer():
 # Steps
 
 
+@pytest.mark.usefixtures("costs_nothing")
 def test_what_is_asked_for_after_the_last_step_is_of_none():
     run = Program()
     with run.python("own.py(1): <module>"):
@@ -172,12 +191,20 @@ def test_what_is_asked_for_after_the_last_step_is_of_none():
                 run.kernel(GEMM, 500)
             with run.range("Optimizer.step#Adam.step"), run.operator("aten::_foreach_add_"):
                 run.kernel(GEMM, 500)
+            with run.python("own.py(9): save"):
+                run.host(900)
             with run.python("<built-in method cpu of Tensor object at 0x1>"), run.operator("aten::to"):
                 run.copy("DtoH (Device -> Pageable)", 300, 1 << 20)
-    document = analyse(run.trace())
+    trace = run.trace()
+    document = analyse(trace)
     assert document["summary"]["steps"] == 7
+    assert View(trace).gpu_in_steps.sum() == 7 * 3
     assert document["sync_points"][0]["count"] == 7
-    assert document["findings"][0]["evidence"]["per_step"] == 1
+    (copy,) = document["findings"]
+    assert copy["evidence"]["per_step"] == 1
+    # Without it the GPU has its two products to do, one after the other.
+    assert copy["step_without_us"] == pytest.approx(2 * 500 + 2, abs=2)
+    assert copy["gain_us"] == pytest.approx(300, rel=0.15)
 
 
 @pytest.mark.usefixtures("costs_nothing")

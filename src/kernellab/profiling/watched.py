@@ -50,17 +50,16 @@ def row_ns(view: View, part: float, spent: Column, written: Times) -> float:
 
     Nothing where that is not known: Nsight Systems slows other things.
     """
-    rows = float(written.sum())
-    if view.trace.source != "kineto" or not rows:
+    if view.trace.source != "kineto" or not written.any():
         return 0.0
     some = view.operators.rows[:: max(len(view.operators) // _SHAPES_IN, 1)]
     shapes = any("shapes" in view.trace.more(int(row)) for row in some)
     times = 1 + part * (_SLOWED[int(shapes) + int(len(view.pythons) > 0)] - 1)
-    wrote = written > 0
-    # Few stretches hold a loader or a wait; most are launches, and tell what a row takes with the work it stands for.
-    usual = _median(spent[wrote] / written[wrote], written[wrote])
-    launching = np.minimum(spent, _LAUNCHES * usual * written)
-    return (1 - 1 / times) * float(launching.sum()) / rows
+    # Few stretches hold a loader or a wait; the others are launches, and tell what a row takes with the work it is for.
+    wrote = np.flatnonzero(written > 0)
+    each = spent[wrote] / written[wrote]
+    launches = wrote[each <= _LAUNCHES * _median(each, written[wrote])]
+    return (1 - 1 / times) * float(spent[launches].sum() / written[launches].sum())
 
 
 def _median(values: Times, weights: Times) -> float:
