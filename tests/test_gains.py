@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernellab.profiling.analysed import analyse
+from kernellab.profiling.compared import compare
 from kernellab.profiling.places import Place
 from kernellab.profiling.replay import Otherwise, Replay
 from kernellab.profiling.view import View
@@ -202,9 +203,23 @@ def test_what_is_asked_for_after_the_last_step_is_of_none():
     assert document["sync_points"][0]["count"] == 7
     (copy,) = document["findings"]
     assert copy["evidence"]["per_step"] == 1
+    assert {row["a_count"] for row in compare(trace, trace)["operators"]} == {1}
     # Without it the GPU has its two products to do, one after the other.
     assert copy["step_without_us"] == pytest.approx(2 * 500 + 2, abs=2)
     assert copy["gain_us"] == pytest.approx(300, rel=0.15)
+
+
+def test_what_the_cpu_does_after_the_last_step_is_of_none():
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for _ in range(8):
+            with run.range("Optimizer.step#Adam.step"), run.operator("aten::_foreach_add_"):
+                run.kernel(GEMM, 500)
+            with run.python("own.py(9): save"), run.operator("aten::clone", us=3000):
+                pass
+    trace = run.trace()
+    found = analyse(trace)["findings"][0]
+    assert (found["kind"], found["call"], found["evidence"]["per_step"]) == ("host", "save", 1)
 
 
 @pytest.mark.usefixtures("costs_nothing")
