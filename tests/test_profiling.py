@@ -40,6 +40,7 @@ def named(rows, name):
 
 @pytest.mark.parametrize("slowed", CULPRITS)
 @pytest.mark.parametrize("gpu_us", [2, 20], ids=["launch-bound", "gpu-bound"])
+@pytest.mark.usefixtures("costs_nothing")
 def test_the_first_finding_names_the_line_at_fault_and_what_its_removal_gains(tmp_path, slowed, gpu_us):
     slow, plain = Training(tmp_path, slowed, gpu_us=gpu_us), Training(tmp_path, gpu_us=gpu_us)
     document = analyse(slow.trace)
@@ -66,6 +67,7 @@ def test_work_on_a_waiting_line_that_dwarfs_the_wait_is_a_cause_of_its_own():
     assert kinds[0] == ("host", "randn")
 
 
+@pytest.mark.usefixtures("costs_nothing")
 def test_the_first_step_pays_for_the_profilers_start_and_is_not_replayed():
     run = Program()
     for step in range(6):
@@ -93,6 +95,7 @@ def test_a_wait_inside_the_models_own_work_is_unblocked_not_removed():
 
 
 @pytest.mark.parametrize("gpu_us", [2, 60])
+@pytest.mark.usefixtures("costs_nothing")
 def test_of_a_long_trace_steps_from_its_middle_stand_for_all(tmp_path, monkeypatch, gpu_us):
     training = Training(tmp_path, gpu_us=gpu_us, steps=30)
     monkeypatch.setattr(replay, "_MOST_CALLS", 400)
@@ -102,9 +105,9 @@ def test_of_a_long_trace_steps_from_its_middle_stand_for_all(tmp_path, monkeypat
 
 def test_a_replay_far_from_what_was_seen_is_doubted(tmp_path):
     training = Training(tmp_path, gpu_us=60, steps=5)
-    assert not any("in doubt" in note for note in analyse(training.trace)["notes"])
-    # No profiler takes less than none: a step cannot be slower without it.
-    assert any("in doubt" in note for note in analyse(training.trace, plain_step_us=9000)["notes"])
+    assert not any(note.startswith("The replay gives") for note in analyse(training.trace)["notes"])
+    # Nothing in these steps can have taken so much longer.
+    assert any(note.startswith("The replay gives") for note in analyse(training.trace, plain_step_us=9000)["notes"])
 
 
 def test_nothing_is_found_at_fault_in_a_step_that_is_all_gpu_work(tmp_path):
@@ -114,6 +117,7 @@ def test_nothing_is_found_at_fault_in_a_step_that_is_all_gpu_work(tmp_path):
     assert not only["gain_us"]
 
 
+@pytest.mark.usefixtures("costs_nothing")
 def test_small_work_is_launch_bound_and_says_where_the_model_is_called(tmp_path):
     training = Training(tmp_path, gpu_us=2)
     (only,) = analyse(training.trace)["findings"]
@@ -124,6 +128,7 @@ def test_small_work_is_launch_bound_and_says_where_the_model_is_called(tmp_path)
     assert only["step_without_us"] < 0.5 * only["step_us"]
 
 
+@pytest.mark.usefixtures("costs_nothing")
 def test_launches_are_blamed_for_what_a_mended_line_leaves(tmp_path):
     findings = analyse(Training(tmp_path, "loader", gpu_us=2).trace)["findings"]
     assert [one["kind"] for one in findings] == ["loader", "launch"]
@@ -132,10 +137,10 @@ def test_launches_are_blamed_for_what_a_mended_line_leaves(tmp_path):
 
 @pytest.mark.parametrize("slowed", ["print", "loader", "gelu"])
 def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path, slowed):
-    watched = Training(tmp_path, slowed, gpu_us=2, row_ns=3000)
+    seen = Training(tmp_path, slowed, gpu_us=2, row_ns=6000)
     slow, plain = Training(tmp_path, slowed, gpu_us=2), Training(tmp_path, gpu_us=2)
-    assert watched.step_us > 1.05 * slow.step_us
-    document = analyse(watched.trace, plain_step_us=slow.step_us)
+    assert seen.step_us > 1.05 * slow.step_us
+    document = analyse(seen.trace, plain_step_us=slow.step_us)
     found = document["findings"][0]
     assert found["kind"] == CULPRITS[slowed][0]
     assert found["step_us"] == pytest.approx(slow.step_us, rel=0.02)
@@ -143,7 +148,7 @@ def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path
     assert document["summary"]["plain_busy_fraction"] == pytest.approx(
         analyse(slow.trace)["idle"]["busy_fraction"], rel=0.02
     )
-    assert document["summary"]["profiler_operator_ns"] == pytest.approx(3000, rel=0.3)
+    assert document["summary"]["profiler_operator_ns"] == pytest.approx(6000, rel=0.3)
     assert not any("not known" in note for note in document["notes"])
 
 
@@ -585,7 +590,7 @@ def test_a_real_trainings_kernels_all_find_their_operator_module_and_range(train
 
 def test_a_real_replay_takes_as_long_as_the_steps_did(training):
     summary = training["summary"]
-    assert summary["replayed_step_us"] == pytest.approx(summary["step_us"], rel=0.02)
+    assert summary["replayed_profiled_us"] == pytest.approx(summary["step_us"], rel=0.02)
 
 
 def test_what_operators_really_became():

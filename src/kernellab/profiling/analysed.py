@@ -72,7 +72,8 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "plain_step_us": plain_step_us,
         "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us else None,
         "replayed_step_us": round(looked.replay.step_ns / 1e3, 3),
-        "profiler_operator_ns": round(looked.replay.watch_ns, 1),
+        "replayed_profiled_us": round(looked.replay.watched_step_ns / 1e3, 3),
+        "profiler_operator_ns": round(looked.replay.watch.row_ns, 1),
     }
 
 
@@ -92,15 +93,31 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
     unstarted = int((view.calls < 0).sum())
     if unstarted:
         notes.append(f"{unstarted} of {len(view.gpu)} rows of the GPU have no call that started them.")
-    if plain_step_us is None:
+    return notes + _doubts(replay, plain_step_us)
+
+
+def _doubts(replay: Replay, plain_step_us: float | None) -> list[str]:
+    """What is not known of the program as it runs unwatched."""
+    watch, notes = replay.watch, list[str]()
+    seen_us, step_us = replay.seen_step_ns / 1e3, replay.step_ns / 1e3
+    if plain_step_us is None and watch.row_ns:
+        notes.append(
+            "A step's time without the profiler is not known. Rows are charged what they usually cost, "
+            f"{watch.row_ns / 1e3:.1f} µs an operator, which makes a step of {seen_us:.0f} µs one of {step_us:.0f} µs: "
+            "what is said of launches and waits is in doubt."
+        )
+    elif plain_step_us is None:
         notes.append(
             "A step's time without the profiler is not known: the profiler slows the CPU, so that waits and launches "
             "look dearer than they are."
         )
-    wanted = plain_step_us * 1e3 if plain_step_us else replay.seen_step_ns
-    if abs(replay.step_ns / max(wanted, 1.0) - 1) > _OFF:
+    if watch.longer > 1 + _OFF:
         notes.append(
-            f"The replay gives {replay.step_ns / 1e3:.0f} µs for a step of {wanted / 1e3:.0f} µs: "
-            "gains are as much in doubt."
+            f"A step takes {plain_step_us:.0f} µs without the profiler, and took {seen_us:.0f} µs with it: long "
+            "stretches of the CPU and copies of pageable memory, which it does not slow, are taken to last "
+            f"{watch.longer:.1f} times as long as was seen."
         )
+    replayed, wanted = (step_us, plain_step_us) if plain_step_us else (replay.watched_step_ns / 1e3, seen_us)
+    if abs(replayed / max(wanted, 1e-3) - 1) > _OFF:
+        notes.append(f"The replay gives {replayed:.0f} µs for a step of {wanted:.0f} µs: gains are as much in doubt.")
     return notes

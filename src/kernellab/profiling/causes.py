@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from kernellab.profiling.places import NOWHERE, Place, Places
 from kernellab.profiling.replay import Interval, Otherwise, Replay, merged
 from kernellab.profiling.view import View
 from kernellab.profiling.waits import Site, Waits
+from kernellab.profiling.watched import Watch
 from kernellab.traces.trace import Column, Rows
 
 Line = tuple[str | None, int | None]
@@ -23,6 +25,7 @@ Line = tuple[str | None, int | None]
 _SITES = 12  # lines of each kind, the dearest, for which steps are replayed
 # Of a step. A little of a loader or of Python is in every program; a wait or a chain is somebody's choice.
 _LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
+_ALSO = 0.005  # of a step: less is not said of what a line does besides
 _SLOWER = 1.1  # times the GPU's time: nearer than that, neither waits for the other
 _LOOKED_AT = 400  # operators, the dearest, until one has shapes
 _BESIDE = 4  # times a wait's own: more work on its line than that is not there for the wait
@@ -43,6 +46,7 @@ class Cause:
     step_ns: float
     gain_ns: float
     evidence: dict[str, Any] = field(default_factory=dict)
+    also: tuple[Cause, ...] = ()  # what else its line does, gone with it; the dearest first
 
     @property
     def share(self) -> float:
@@ -78,12 +82,29 @@ def found(looked: Looked) -> list[Cause]:
     """In no order."""
     quiet = _quiet_by_line(looked)
     # What a line that waits does besides is of the wait: print(loss.item()) is two calls.
-    lines = [*_waits(looked, quiet), *_host(looked, quiet), *_fusion(looked)]
+    lines = [*_by_line(looked, [*_waits(looked, quiet), *_host(looked, quiet)]), *_fusion(looked)]
     mended = Otherwise()
     for cause in lines:
         if cause.leads:
             mended = mended.also(cause.otherwise)
     return [*lines, *_launch(looked, mended)]
+
+
+def _by_line(looked: Looked, causes: Sequence[Cause]) -> Iterator[Cause]:
+    """Causes of one line as one: who rewrites `next(loader).to("cuda")` is rid of both."""
+    groups: dict[Line | int, list[Cause]] = defaultdict(list)
+    for at, cause in enumerate(causes):
+        place = cause.place
+        groups[(place.file, place.line) if place.exact else at].append(cause)
+    for group in groups.values():
+        first, *others = sorted(group, key=lambda one: -one.gain_ns)
+        if others:
+            gone = functools.reduce(Otherwise.also, (one.otherwise for one in others), first.otherwise)
+            together = looked.cause(first.kind, first.place, gone, first.evidence)
+            worth = tuple(one for one in others if one.share >= _ALSO)
+            yield replace(together, also=worth)
+        else:
+            yield first
 
 
 def _waits(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterator[Cause]:
@@ -174,9 +195,10 @@ def _host(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterato
     spans = [(found, _spans(looked, [p for p, _ in found])) for found in quiet.values()]
     spans.sort(key=lambda one: -_length(one[1]))
     for found, gone in spans[:_SITES]:
-        longest, place = max(found, key=lambda one: int(nest.duration[one[0]]))
+        _, place = max(found, key=lambda one: int(nest.duration[one[0]]))
+        loading = _length(_spans(looked, [p for p, _ in found if loader[p]]))
         yield looked.cause(
-            "loader" if loader[longest] else "host",
+            "loader" if 2 * loading > _length(gone) else "host",
             place,
             Otherwise(gone=gone),
             {
@@ -195,7 +217,7 @@ def _quiet_calls(looked: Looked) -> Rows:
     loader = view.named(LOADERS)[nest.name]
     outermost = loader & (picked(nest.nearest(loader), nest.parent) < 0) & (looked.idle.launches_in == 0)
     fits = ((looked.idle.silent & ~loader) | outermost) & (waits == 0) & (nest.lane == view.main)
-    fits &= (nest.begin >= view.steps.first_ns) & (nest.begin < view.steps.last_ns)
+    fits &= (nest.begin >= view.steps.first_ns) & (nest.begin < view.steps.asked_ns)
     fits &= nest.duration >= _HOST_SHARE * view.steps.span_ns / looked.steps
     positions = np.flatnonzero(fits)
     return np.sort(positions[np.argsort(-nest.duration[positions], kind="stable")[:_HOST_CALLS]])
@@ -253,17 +275,24 @@ def _launch(looked: Looked, mended: Otherwise) -> Iterator[Cause]:
     view, replay = looked.view, looked.replay
     if not len(view.gpu):
         return
-    cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)))
     otherwise = mended.also(Otherwise(free=True))
+    cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)))
     gpu_ns, step_ns = replay.step_with(otherwise), replay.step_with(mended)
-    if cpu_ns > _SLOWER * gpu_ns:
+    if launches_hold_up(replay, mended, replay.watch):
         evidence = {
             "kernels": int(view.gpu_in_steps.sum()) / looked.steps,
             "cpu_us": cpu_ns / 1e3,
             "gpu_us": gpu_ns / 1e3,
+            "sure": launches_hold_up(replay, mended, replay.dearest),
             "shapes": _largest_product(view),
         }
         yield Cause("launch", _busiest_line(looked), otherwise, step_ns, max(step_ns - gpu_ns, 0.0), evidence)
+
+
+def launches_hold_up(replay: Replay, mended: Otherwise, watch: Watch) -> bool:
+    """Whether the CPU is the slower of the two, the profiler having cost so much."""
+    cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)), watch)
+    return cpu_ns > _SLOWER * replay.step_with(mended.also(Otherwise(free=True)), watch)
 
 
 def _busiest_line(looked: Looked) -> Place:

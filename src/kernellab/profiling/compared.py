@@ -37,7 +37,7 @@ def _operators(view: View, *, on_gpu: bool) -> Table:
         own = sums(at[mine], view.gpu_ns[mine], len(nest))
     else:
         own = nest.self_time()
-    inside = (nest.begin >= steps.first_ns) & (nest.begin < steps.last_ns)
+    inside = (nest.begin >= steps.first_ns) & (nest.begin < steps.asked_ns)
     return _table(view, nest.name[inside], own[inside])
 
 

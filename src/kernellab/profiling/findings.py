@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling.causes import Cause, Looked
+from kernellab.profiling.causes import Cause, Looked, launches_hold_up
 from kernellab.profiling.places import NOWHERE, Place
+from kernellab.profiling.replay import Otherwise
 
 _WORTH = 0.02  # of a step: less is not said
 _BUSY = 0.9
@@ -27,6 +28,9 @@ def ranked(looked: Looked, causes: Sequence[Cause]) -> list[dict[str, Any]]:
 def _finding(cause: Cause) -> dict[str, Any]:
     step_us = cause.step_ns / 1e3
     title, do = _WORDS[cause.kind](cause, step_us)
+    for other in cause.also:
+        title += f"; the same line's {other.place.call}() {_also(other)}"
+        do += f" And: {_WORDS[other.kind](other, step_us)[1]}"
     return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, cause.evidence)
 
 
@@ -51,6 +55,13 @@ def _document(
     }
 
 
+def _also(cause: Cause) -> str:
+    """What a line does besides."""
+    if cause.kind == "copy":
+        return f"{_copies(cause)}, {_time(cause.evidence['wait_us'])} a step"
+    return "waits for the GPU" if cause.kind == "wait" else f"takes {_time(cause.evidence['cpu_us'])} a step"
+
+
 def _often(per_step: float) -> str:
     if abs(per_step - 1) < 0.05:
         return "in every step"
@@ -68,14 +79,18 @@ def _wait(cause: Cause, step_us: float) -> tuple[str, str]:
 
 def _copy(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
-    way = "to the GPU" if seen["to_gpu"] else "from the GPU"
-    title = f"{cause.place} copies {way} {_often(seen['per_step'])}, and the CPU waits for it {_time(seen['wait_us'])}"
+    often, wait = _often(seen["per_step"]), _time(seen["wait_us"])
+    title = f"{cause.place} {_copies(cause)} {often}, and the CPU waits for it {wait}"
     if seen["to_gpu"]:
         return (
             title,
             "Keep it on the GPU, or pin it and copy the next step's early: non_blocking=True, on a stream of its own.",
         )
     return title, "Leave it on the GPU, or copy to pinned memory with non_blocking=True and read it a step later."
+
+
+def _copies(cause: Cause) -> str:
+    return f"copies {'to' if cause.evidence['to_gpu'] else 'from'} the GPU"
 
 
 def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
@@ -104,8 +119,9 @@ def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
     on = " × ".join(str(tuple(shape)) for shape in seen["shapes"][:3])
     where = f" ({cause.place}{', on ' + on if on else ''})" if cause.place.file else f" (on {on})" if on else ""
+    bound = "Launch-bound" if seen["sure"] else "Launch-bound, unless it is the profiler that slows the CPU"
     title = (
-        f"Launch-bound: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
+        f"{bound}: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
         f" {seen['kernels']:.0f} kernels a step{where}"
     )
     return (
@@ -131,12 +147,15 @@ def _nothing(looked: Looked) -> dict[str, Any]:
 
 
 def _busy(looked: Looked) -> tuple[str, Place]:
-    view, busy = looked.view, looked.idle.busy_ns
-    share = sum(busy.values()) / (view.steps.span_ns * max(len(busy), 1))
+    view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
+    # Of a step as it runs, not as it is watched.
+    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(replay.step_ns, 1), 1.0)
     spent = view.by_name(view.trace.name[view.gpu], view.gpu_ns)
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
     state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
+    if launches_hold_up(replay, Otherwise(), replay.cheapest):
+        state = "Perhaps launch-bound, which the profiler hides by slowing the CPU: the GPU is"
     return f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}", NOWHERE
 
 

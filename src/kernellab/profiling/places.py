@@ -33,8 +33,12 @@ class Place:
     def __str__(self) -> str:
         if self.file is None:
             return self.call[:_SHOWN] or "a place not recorded"
-        at = f"{Path(self.file).name}:{self.line}" if self.exact else f"{self.function} ({self.file}:{self.line})"
-        return f"{self.shown} at {at}" if self.shown else at
+        if self.exact:
+            at = f"{Path(self.file).name}:{self.line}"
+            return f"{self.shown} at {at}" if self.shown else at
+        # The line is the function's first: not where it happened.
+        within = f"{self.function}() ({self.file}:{self.line})" if str(self.function).isidentifier() else self.file
+        return f"{self.shown} in {within}" if self.shown else within
 
     @property
     def shown(self) -> str:

@@ -5,19 +5,22 @@ stream does what it was asked for in order, as long as it took. Take a wait away
 work away and the GPU sets the pace. Threads that launch in turn (autograd's and the one that called it) are one line.
 
 A profiler slows the CPU with every row it writes. Where the time of a step without one is known, rows are charged what
-makes the replay take that time; so a gain is said of the program as it runs, not as it is watched.
+makes the replay take that time, elsewhere what they usually cost; so a gain is said of the program as it runs, not as
+it is watched.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernellab.profiling import watched
 from kernellab.profiling.nest import Mask, picked
 from kernellab.profiling.view import View
+from kernellab.profiling.watched import Watch
 from kernellab.traces.trace import Column, Rows
 
 Interval = tuple[int, int]
@@ -25,11 +28,11 @@ Interval = tuple[int, int]
 _QUEUE = 1024  # launches CUDA holds before a further one waits
 _ENOUGH = 4  # steps, to do without the first
 _MOST_CALLS = 30_000  # of a long trace, so many calls' worth of steps stand for all
-_LEAST = 0.1  # of a stretch's measured time is the program's, however much the profiler wrote
 _BLOCKED = 20  # times as long as most launches: it waited for room in the queue
 _PAUSE_NS = 1_000  # between two kernels already asked for, where none show it
 _LATENCY_NS = 4_000  # from a launch to its kernel, where none show it
 _ROUNDS = 24
+_PAGEABLE = r"(?i)pageable"
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,11 @@ class Replay:
         self.view = view
         self._choose_steps()
         self._calls(waits)
-        self._watch_ns = 0.0
+        # What the profiler is charged, as little and as much as it may have cost.
+        self.watch = self._slowed(watched.USUAL)
+        self.cheapest, self.dearest = self._slowed(watched.CHEAPEST), self._slowed(watched.DEAREST)
         if plain_step_us is not None and len(self._rows):
-            self._watch_ns = self._charge(plain_step_us * 1e3 * self.steps)
+            self.watch = self.cheapest = self.dearest = self._charge(plain_step_us * 1e3 * self.steps)
 
     def _choose_steps(self) -> None:
         steps = self.view.steps
@@ -71,20 +76,26 @@ class Replay:
         self.steps = max(min(whole, _MOST_CALLS // each), 1)
         first = (steps.count - self.steps + 1) // 2
         self.begin_ns = int(steps.begin[first])
+        # A step before them is run first: theirs then begin with a GPU that has work, as they do in a long training.
+        lead_ns, asked = int(steps.begin[max(first - 1, 0)]), self.view.trace.begin[mine]
+        leads = ((asked >= lead_ns) & (asked < self.begin_ns)).any() and (asked >= self.begin_ns).any()
+        self._lead_ns = lead_ns if leads else self.begin_ns
         self.end_ns = int(steps.end[first + self.steps - 1])
+        self.asked_ns = min(self.end_ns, steps.asked_ns)
 
     def _calls(self, waits: Rows) -> None:
         trace, view = self.view.trace, self.view
-        asked = (picked(trace.begin, view.calls) >= self.begin_ns) & (picked(trace.begin, view.calls) < self.end_ns)
+        asked = (picked(trace.begin, view.calls) >= self._lead_ns) & (picked(trace.begin, view.calls) < self.asked_ns)
         at = np.flatnonzero(asked & (view.calls >= 0))
-        waiting = waits[(trace.begin[waits] >= self.begin_ns) & (trace.begin[waits] < self.end_ns)]
+        waiting = waits[(trace.begin[waits] >= self._lead_ns) & (trace.begin[waits] < self.asked_ns)]
         rows = np.union1d(view.calls[at], waiting)
         rows = rows[np.argsort(trace.begin[rows], kind="stable")]
         begin, end = trace.begin[rows], view.end[rows]
         self._rows: Rows = rows
         self._blocks = np.isin(rows, waiting).tolist()
         self._started = self._by_call(at, rows)
-        before = np.maximum(np.append(self.begin_ns, np.maximum.accumulate(end)[:-1]), self.begin_ns)
+        self._first = int(np.searchsorted(begin, self.begin_ns)) if self._lead_ns < self.begin_ns else 0
+        before = np.maximum(np.append(self._lead_ns, np.maximum.accumulate(end)[:-1]), self._lead_ns)
         self._before, self._begin = before, begin
         self._host = np.maximum(begin - before, 0)
         done = self._done()
@@ -98,7 +109,8 @@ class Replay:
         tail_from = int(end.max(initial=self.begin_ns))
         # After the last call the CPU still works; where the steps end with the GPU's work, none of that is known.
         ranges_end = self.end_ns if len(self.view.gpu) == 0 else min(self.end_ns, self._cpu_end())
-        self._tail = max(ranges_end - tail_from, 0)
+        # With a step before them, what follows its last call stands for what follows theirs.
+        self._tail = 0 if self._first else max(ranges_end - tail_from, 0)
         self._tail_from = tail_from
 
     def _cpu_end(self) -> int:
@@ -143,25 +155,36 @@ class Replay:
             int(np.quantile(latency, 0.25)) if len(latency) > 20 else _LATENCY_NS,
         )
 
-    def _charge(self, wanted_ns: float) -> float:
-        """Nanoseconds of profiling per operator that make the replay as long as the steps are without it."""
-        low, high = 0.0, 20_000.0
-        if self._run(Otherwise(), 0.0) <= wanted_ns:
-            return 0.0
-        for _ in range(_ROUNDS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._run(Otherwise(), middle) > wanted_ns else (low, middle)
-        return high
+    def _slowed(self, part: float) -> Watch:
+        """Rows charged a part of what they usually cost."""
+        return Watch(watched.row_ns(self.view, part, self._host + self._cost, self._written))
+
+    def _charge(self, wanted_ns: float) -> Watch:
+        """What makes the replay as long as the steps are without the profiler.
+
+        Rows cost something. Where the program takes too long unwatched for that, what no profiler slows makes up the
+        rest; where it cannot, rows cost less than thought.
+        """
+        cheapest = self._slowed(watched.CHEAPEST).row_ns
+
+        def row_ns(low: float, high: float) -> Watch:
+            return Watch(_sought(lambda ns: -self._run(Otherwise(), Watch(ns)), -wanted_ns, low, high))
+
+        if self._run(Otherwise(), Watch(cheapest)) >= wanted_ns:
+            return row_ns(cheapest, watched.MOST_NS)
+        most = watched.MOST_LONGER
+        longer = _sought(lambda times: self._run(Otherwise(), Watch(cheapest, times)), wanted_ns, 1.0, most)
+        return Watch(cheapest, longer) if longer < most else row_ns(0.0, cheapest)
 
     @functools.cached_property
     def step_ns(self) -> float:
         """A step as it is."""
-        return self._run(Otherwise(), self._watch_ns) / self.steps
+        return self.step_with(Otherwise())
 
-    @property
-    def watch_ns(self) -> float:
-        """What the profiler is charged for an operator."""
-        return self._watch_ns
+    @functools.cached_property
+    def watched_step_ns(self) -> float:
+        """A step with the profiler, to be held against what was seen."""
+        return self.step_with(Otherwise(), Watch())
 
     @property
     def seen_step_ns(self) -> float:
@@ -172,17 +195,23 @@ class Replay:
         ends_with_gpu = self.end_ns == view.steps.last_ns
         return (span - (left if ends_with_gpu else 0)) / self.steps
 
-    def step_with(self, otherwise: Otherwise) -> float:
-        return self._run(otherwise, self._watch_ns) / self.steps
+    def step_with(self, otherwise: Otherwise, watch: Watch | None = None) -> float:
+        return self._run(otherwise, watch or self.watch) / self.steps
 
-    def _run(self, otherwise: Otherwise, watch_ns: float) -> float:
-        host, cost = self._worked(otherwise, watch_ns)
+    def _run(self, otherwise: Otherwise, watch: Watch) -> float:
+        host, cost = self._worked(otherwise, watch)
+        longer = (
+            {row: round(took * watch.longer) for row, took in self._through_cpu.items()} if watch.longer > 1 else {}
+        )
+        takes_otherwise = {**longer, **otherwise.takes}
         dropped = _covers(otherwise.gone, self._begin).tolist()
         pause, latency = (0, 0) if otherwise.instant else self._pace
         now, started = 0.0, list[float]()
         ready: dict[int, float] = {}
-        done = 0.0
+        done = led = 0.0
         for at, (idle, takes) in enumerate(zip(host, cost, strict=True)):
+            if at == self._first:
+                led = max(now, done)
             now += idle
             if dropped[at]:
                 continue
@@ -196,31 +225,44 @@ class Replay:
             now += takes
             for lane, took, gpu_row in self._started[at]:
                 begin = max(asked + (0 if otherwise.free else latency), ready.get(lane, -pause) + pause)
-                ready[lane] = begin + (0 if otherwise.instant else otherwise.takes.get(gpu_row, took))
+                ready[lane] = begin + (0 if otherwise.instant else takes_otherwise.get(gpu_row, took))
                 done = max(done, ready[lane])
                 started.append(begin)
             if blocks and self._started[at]:
                 now = max(now, done + takes)
-        return max(now + self._tail_time(otherwise, watch_ns), done)
+        return max(now + self._tail_time(otherwise, watch), done) - led
 
-    def _worked(self, otherwise: Otherwise, watch_ns: float) -> tuple[list[float], list[float]]:
+    @functools.cached_property
+    def _through_cpu(self) -> dict[int, int]:
+        """Copies from and to pageable memory, which the CPU makes: nanoseconds by row."""
+        rows = self.view.gpu[self.view.named(_PAGEABLE)[self.view.trace.name[self.view.gpu]]]
+        return dict(zip(rows.tolist(), self.view.trace.duration[rows].tolist(), strict=True))
+
+    def _worked(self, otherwise: Otherwise, watch: Watch) -> tuple[list[float], list[float]]:
         """The CPU's time before each call, and in it."""
         if otherwise.free:
             nothing = [0.0] * len(self._rows)
             return nothing, nothing
         left = self._host - _overlaps(otherwise.gone, self._before, self._begin)
         share = np.divide(left, np.maximum(self._host, 1))
-        spent = (self._host + self._cost).astype(np.float64)
-        kept = np.maximum(spent - watch_ns * self._written, _LEAST * spent) / np.maximum(spent, 1)
+        spent = self._host + self._cost
+        kept = watch.kept(spent, self._written) / np.maximum(spent, 1)
         return (self._host * kept * share).tolist(), (self._cost * kept).tolist()
 
-    def _tail_time(self, otherwise: Otherwise, watch_ns: float) -> float:
+    def _tail_time(self, otherwise: Otherwise, watch: Watch) -> float:
         if otherwise.free or not self._tail:
             return 0.0
         begin, end = np.array([self._tail_from]), np.array([self._tail_from + self._tail])
         left = self._tail - int(_overlaps(otherwise.gone, begin, end)[0])
-        written = float(self.view.watched(begin, end)[0])
-        return max(self._tail - watch_ns * written, _LEAST * self._tail) * left / self._tail
+        return float(watch.kept(end - begin, self.view.watched(begin, end))[0]) * left / self._tail
+
+
+def _sought(of: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+    """Where a function that grows reaches what is wanted, or the end nearer to it."""
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if of(middle) < wanted else (low, middle)
+    return high
 
 
 def _covers(gone: Sequence[Interval], at: Column) -> Mask:

@@ -29,12 +29,13 @@ def is_step(name: str) -> bool:
 class Steps:
     """Steps from end to end of their ranges, so that what lies between two (a loader) is of the second.
 
-    The first begins as long before its range as others do. The last ends when its work on the GPU is over. `marked`:
-    there were ranges to go by.
+    The first begins as long before its range as others do. The last ends when its work on the GPU is over; what the
+    CPU asks for meanwhile, after `asked_ns`, is of no step. `marked`: there were ranges to go by.
     """
 
     begin: Column
     end: Column
+    asked_ns: int
     marked: bool
 
     @property
@@ -197,7 +198,8 @@ class View:
         busy = np.append(self.gpu, self.calls[self.calls >= 0]) if len(self.gpu) else self.operators.rows
         first = int(self.trace.begin[busy].min()) if len(busy) else 0
         last = int(self.end[busy].max()) if len(busy) else self.trace.span_ns
-        return Steps(np.array([first]), np.array([max(last, first)]), marked=False)
+        last = max(last, first)
+        return Steps(np.array([first]), np.array([last]), last, marked=False)
 
     def _steps(self, begin: Column, end: Column) -> Steps:
         between = np.maximum(begin[1:] - end[:-1], 0)
@@ -206,14 +208,15 @@ class View:
         called = picked(self.trace.begin, self.calls)
         mine = (called >= first) & (called < end[-1])
         last = max(int(end[-1]), int(self.end[self.gpu[mine]].max(initial=0)))
-        return Steps(np.append(first, end[:-1]), np.append(end[:-1], last), marked=True)
+        return Steps(np.append(first, end[:-1]), np.append(end[:-1], last), int(end[-1]), marked=True)
 
     @functools.cached_property
     def gpu_in_steps(self) -> Mask:
         """Which of `gpu` the steps started."""
         called = picked(self.trace.begin, self.calls)
         asked = np.where(called >= 0, called, self.trace.begin[self.gpu])
-        return (asked >= self.steps.first_ns) & (asked < self.steps.last_ns)
+        until = np.where(called >= 0, self.steps.asked_ns, self.steps.last_ns)
+        return (asked >= self.steps.first_ns) & (asked < until)
 
     @functools.cached_property
     def _watched(self) -> tuple[Column, Column]:

@@ -40,7 +40,7 @@ class Waits:
         trace = view.trace
         self.pageable: Mask = pageable(trace)
         rows = np.flatnonzero(blocking(trace))
-        inside = (trace.begin[rows] >= view.steps.first_ns) & (trace.begin[rows] < view.steps.last_ns)
+        inside = (trace.begin[rows] >= view.steps.first_ns) & (trace.begin[rows] < view.steps.asked_ns)
         rows = rows[inside]
         at = places.around(trace.lane[rows], trace.begin[rows])
         profilers = picked(places.of_the_profiler, at) >= 0
