@@ -141,7 +141,8 @@ def _ranges(document: Document, width: int) -> list[str]:
         for r in document["ranges"]
     ]
     head = ["range", "times", *(title for title, _ in columns)]
-    return _table("Ranges, a step on average", head, body, width, len(body))
+    averaged = any(r["steps"] > 1 for r in document["ranges"])
+    return _table("Ranges, a step on average" if averaged else "Ranges, all together", head, body, width, len(body))
 
 
 def _waits(document: Document, rows: int, width: int) -> list[str]:
