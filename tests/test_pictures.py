@@ -15,7 +15,6 @@ from kernellab.traces.trace import Builder, Kind, Lane, Trace
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.xdist_group("browser")
 
 MAIN, STREAM = Lane("python 1", "thread 1"), Lane("GPU 0", "stream 7", 0, 7)
 MS = 1_000_000
