@@ -10,7 +10,8 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kernellab.errors import UserError
 from kernellab.traces.texts import shown
@@ -89,6 +90,11 @@ def rules(text: str) -> list[Rule]:
         words = shown(row.get("Rule Description", ""), _WORDS)
         found.append(Rule(row.get("ID", ""), section, name, kind, words, scope, percent))
     return found
+
+
+def renumbered(one: Any, mark: str) -> Any:
+    """A launch or a rule of one report among several."""
+    return replace(one, id=f"{mark}{one.id}") if mark else one
 
 
 def number(text: str) -> float | None:
