@@ -36,9 +36,10 @@ _SECTIONS = (
     "WarpStateStats",
     "SourceCounters",
 )
+_THE_PROGRAMS = "The application returned an error code"  # not an error of ncu's
 _NOT_PERMITTED = (
     "  To allow it: run as root; or put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file in\n"
-    "  /etc/modprobe.d and restart; a container needs --cap-add=SYS_ADMIN too. A rented machine may not allow it at all.\n"
+    "  /etc/modprobe.d and restart; a container needs --cap-add=SYS_ADMIN too. Rented machines may not allow it.\n"
     "  What works without counters: klab profile OP (times and gaps), klab explain OP (the roofline from declared\n"
     "  bytes), klab inspect OP (registers, occupancy, how addresses lie), klab bench OP."
 )
@@ -57,7 +58,9 @@ class Counted:
 def tool() -> str | None:
     """ncu's path: the toolkit's, or the newest of those installed apart from it."""
     apart = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), key=lambda path: _version(path.parent.name))
-    return tools.of_the_toolkit("ncu") or next((str(path) for path in reversed(apart) if os.access(path, os.X_OK)), None)
+    return tools.of_the_toolkit("ncu") or next(
+        (str(path) for path in reversed(apart) if os.access(path, os.X_OK)), None
+    )
 
 
 def command(program: Program, report: Path, ncu: str | None = None) -> list[str]:
@@ -87,7 +90,9 @@ def ways(asked: Mapping[str, Any], answer: Path) -> list[dict[str, Any]]:
     done = subprocess.run(program.command(), env=environment(), capture_output=True, text=True)
     if done.returncode or not answer.exists():
         message, _, detail = done.stderr.strip().partition("\n")
-        raise UserError(message.removeprefix("klab: ") or f"listing ways ended with exit code {done.returncode}", detail)
+        raise UserError(
+            message.removeprefix("klab: ") or f"listing ways ended with exit code {done.returncode}", detail
+        )
     return _answer(answer)
 
 
@@ -135,14 +140,18 @@ def opened(files: Sequence[Path]) -> Counted:
             if path is None:
                 raise UserError(
                     f"{file} is read by ncu itself, which is not here. Where it is, export two pages and open both:",
-                    "\n".join(f"  {shlex.join(_export(file, 'ncu', page))} > {page}.csv" for page in ("raw", "details")),
+                    "\n".join(
+                        f"  {shlex.join(_export(file, 'ncu', page))} > {page}.csv" for page in ("raw", "details")
+                    ),
                 )
             new, said = read(file, path)
         else:
             text = file.read_text(errors="replace")
             new, said = ([], pages.rules(text)) if pages.is_details(text) else (pages.launches(text), [])
             if not new and not said and not pages.is_details(text):
-                raise UserError(f"{file}: no launch in it. A page of ncu's is expected: ncu --import R --csv --page raw")
+                raise UserError(
+                    f"{file}: no launch in it. A page of ncu's is expected: ncu --import R --csv --page raw"
+                )
         # Launches are numbered from nought in each report; two pages of one report belong together.
         mark = f"{number}:" if file.suffix == SUFFIX and len(files) > 1 else ""
         launches += [pages.renumbered(one, mark) for one in new]
@@ -160,11 +169,12 @@ def diagnosis(said: str, code: int | None) -> UserError:
             _NOT_PERMITTED,
         )
     errors = re.findall(r"^==ERROR== (.+)$", said, re.MULTILINE)
+    errors = [line for line in errors if not line.startswith(_THE_PROGRAMS)]
     if errors:
         return UserError(f"ncu failed: {errors[0].strip()}", "\n".join(f"  {line.strip()}" for line in errors[1:4]))
-    if "No kernels were profiled" in said or not code:
+    if not code:
         return UserError("ncu saw no kernel: the call launches none on this GPU, or does so from another process")
-    last = [line for line in said.splitlines() if line.strip() and not line.startswith("==PROF==")]
+    last = [line for line in said.splitlines() if line.strip() and not line.startswith("==")]
     return UserError(f"the process under ncu ended with exit code {code}", "\n".join(f"  {line}" for line in last[-5:]))
 
 

@@ -124,8 +124,8 @@ def _recorded(way: Way, folder: Path) -> dict[str, Any]:
         finally:
             session.stop()
 
-    outcome = outcome(way, steps)
-    return {**session.to_json(), **outcome}
+    ended = outcome(way, steps)
+    return {**session.to_json(), **ended}
 
 
 def _captured(way: Way, capture: _Capture) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def square_by_grid(x: torch.Tensor, blocks: int, threads: int) -> torch.Tensor:
     x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
     if x.numel():
         with same_device(x):
-            strided[(blocks,)](x, y, x.numel(), blocks, SHARE * threads, num_warps=threads // 32)
+            strided[(blocks,)](x, y, x.numel(), SHARE * threads, num_warps=threads // 32)
     return y
 
 
@@ -82,11 +82,11 @@ def row_in_pieces(x_ptr, y_ptr, cols, x_row, x_col, y_row, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def strided(x_ptr, y_ptr, n, blocks, BLOCK: tl.constexpr):
-    """y = x·x: x and y are [n], stride 1. Program p takes every blocks-th piece of BLOCK elements, from the p-th on."""
-    pieces = tl.cdiv(n, BLOCK)
-    for piece in range(tl.program_id(0), pieces, blocks):
-        at = piece.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+def strided(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """y = x·x: x and y are [n], stride 1. A program takes a piece of BLOCK elements, then the one a whole grid further."""
+    first, step = tl.program_id(0).to(tl.int64) * BLOCK, tl.num_programs(0).to(tl.int64) * BLOCK
+    for start in range(first, n, step):
+        at = start + tl.arange(0, BLOCK)
         inside = at < n
         x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
         tl.store(y_ptr + at, (x * x).to(y_ptr.dtype.element_ty), mask=inside)
