@@ -45,6 +45,10 @@ _NOT_PERMITTED = (
 )
 
 
+class WayFailed(UserError):
+    """Nothing was counted of one way; others may do better."""
+
+
 @dataclass(frozen=True)
 class Counted:
     """What ncu saw of a process, and what the process said of itself."""
@@ -111,7 +115,7 @@ def count(asked: Mapping[str, Any], report: Path, ncu: str) -> Counted:
     known = _answer(answer)
     wrong = next((one["reason"] for one in known if one.get("status") == "error"), "")
     if wrong:
-        raise UserError(f"the way failed under ncu: {wrong}")
+        raise WayFailed(f"it failed under ncu: {wrong}")
     if code is None:
         raise UserError(f"ncu did not end within {_PATIENCE_S:g} s: a smaller --shape takes less. Its log: {log}")
     if not report.exists():
@@ -173,7 +177,7 @@ def diagnosis(said: str, code: int | None) -> UserError:
     if errors:
         return UserError(f"ncu failed: {errors[0].strip()}", "\n".join(f"  {line.strip()}" for line in errors[1:4]))
     if not code:
-        return UserError("ncu saw no kernel: the call launches none on this GPU, or does so from another process")
+        return WayFailed("ncu saw no kernel: the call launches none on this GPU, or does so from another process")
     last = [line for line in said.splitlines() if line.strip() and not line.startswith("==")]
     return UserError(f"the process under ncu ended with exit code {code}", "\n".join(f"  {line}" for line in last[-5:]))
 
