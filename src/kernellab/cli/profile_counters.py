@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kernellab.running.record import Journal
 
 _SHAPE, _DTYPE = "4096x4096", "float32"  # of a sweep: one block alone still ends in a tenth of a second
+_SWEPT = "square_strided"  # its kernel
 _BLOCKS = "128"
 _MOST_BLOCKS, _MOST_LAUNCHES = 1 << 20, 64
 _THREADS = (32, 64, 128, 256, 512, 1024)
@@ -141,8 +142,10 @@ def _swept(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict
 
 
 def _plain(counted: Counted) -> dict[str, Any]:
-    from kernellab.profiling.counters import way
+    from kernellab.profiling.counters import sweep, way
 
+    if len(counted.launches) > 1 and all(launch.function == _SWEPT for launch in counted.launches):
+        return {"op": "square", "case": None, "sweep": sweep(counted.launches, counted.rules)}
     return {"op": None, "ways": [way("", counted.launches, counted.rules, None, "")], "skipped": []}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernellab.running.settings import Settings
 
 _SECONDS = 20.0
-_TRACES = (".json", ".gz", ".sqlite", ".nsys-rep")
+_TRACES = (".json", ".gz", ".sqlite", ".nsys-rep", ".ncu-rep")
 _OF_OPS = ("impl", "shape", "dtype", "opt", "passes")
 _OF_MLP = ("dim", "layers", "batch", "steps", "optimizer", "rate", "data", "workers")
 

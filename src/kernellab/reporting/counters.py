@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def _way(way: Mapping[str, Any]) -> list[str]:
     took = f" in {duration(time_us)}" if time_us is not None else ""
     longest = max(kernels, key=lambda row: row["duration_us"] or 0.0)
     name = f"{way['way']}: " if way["way"] else ""
-    found = [f"{name}{count(len(kernels), 'launch').replace('launchs', 'launches')}{took}; {_holds(longest)}"]
+    found = [f"{name}{count(len(kernels), 'kernel')}{took}; {_holds(longest)}"]
     found += [f"  {line}" for line in (_bytes(way), _roof(way)) if line]
     return found
 
@@ -141,9 +142,10 @@ def _sweep_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"Blocks of {threads}: from {count(first['blocks'], 'block')} to {last['blocks']} "
             f"memory throughput {_moves(of, 'memory_percent')}, compute {_moves(of, 'compute_percent')}"
         )
-        changes = [row for row, before in zip(of, [None, *of], strict=False) if not before or _other(row, before)]
-        for row in changes:
-            found.append(f"  from {count(row['blocks'], 'block')} on, held by {_limit(row)}")
+        for limit, rows_held in itertools.groupby(of, key=lambda row: row["limit"]):
+            if limit is not None:
+                row = next(rows_held)
+                found.append(f"  from {count(row['blocks'], 'block')} on, held by {_limit(row)}")
     timed = [row for row in rows if row["duration_us"] is not None]
     if len(timed) > 1:
         best = min(timed, key=lambda row: row["duration_us"])
@@ -156,17 +158,13 @@ def _sweep_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return found or ["too little was counted to tell what the grid does"]
 
 
-def _other(row: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    return bool(row["limit"] != before["limit"])
-
-
 def _moves(rows: Sequence[Mapping[str, Any]], key: str) -> str:
     values = [row[key] for row in rows]
     first, last = values[0], values[-1]
     ends = f"from {first:.3g} % to {last:.3g} %"
     if any(value is None for value in values):
         return ends
-    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(values)]
     if all(step > 0 for step in steps):
         return f"rises {ends}"
     if all(step < 0 for step in steps):

@@ -47,7 +47,7 @@ def square_by_grid(x: torch.Tensor, blocks: int, threads: int) -> torch.Tensor:
     x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
     if x.numel():
         with same_device(x):
-            strided[(blocks,)](x, y, x.numel(), SHARE * threads, num_warps=threads // 32)
+            square_strided[(blocks,)](x, y, x.numel(), SHARE * threads, num_warps=threads // 32)
     return y
 
 
@@ -82,8 +82,8 @@ def row_in_pieces(x_ptr, y_ptr, cols, x_row, x_col, y_row, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def strided(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """y = x·x: x and y are [n], stride 1. A program takes a piece of BLOCK elements, then the one a whole grid further."""
+def square_strided(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """y = x·x: x and y are [n], stride 1. A program takes BLOCK elements, then those a whole grid further."""
     first, step = tl.program_id(0).to(tl.int64) * BLOCK, tl.num_programs(0).to(tl.int64) * BLOCK
     for start in range(first, n, step):
         at = start + tl.arange(0, BLOCK)
