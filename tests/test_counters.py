@@ -401,7 +401,7 @@ def test_without_a_gpu_nothing_is_listed():
 
 def test_any_grid_squares_every_element():
     code = (
-        "import torch\nfrom kernellab.ops.square.studies import square_by_grid\n"
+        "import torch\nfrom kernellab.workloads.grids import square_by_grid\n"
         "for n in (1, 300, 1025):\n"
         "    for blocks in (1, 3, 64):\n"
         "        x = torch.randn(n)\n"

@@ -13,7 +13,6 @@ from kernellab.ops.floats import require_float
 from kernellab.ops.layout import last_dim
 
 PIECE = 1024
-SHARE = 4  # elements a thread takes at a time: 16 bytes of float32
 WARPS = ((4096, 16), (2048, 8), (0, 4))  # (block from, warps)
 
 
@@ -36,19 +35,6 @@ def square_first_piece(x: torch.Tensor) -> torch.Tensor:
     Kept as an exhibit. It is right up to 1024 columns, and beyond them fast for the worst of reasons.
     """
     return _launch(x, whole_row, PIECE, 4)
-
-
-def square_by_grid(x: torch.Tensor, blocks: int, threads: int) -> torch.Tensor:
-    """A grid of as many blocks as asked for, however few, each of so many threads: they share all elements.
-
-    Not a way of the op: what Nsight Compute counts for grids of several sizes (`klab profile --with ncu`).
-    """
-    require_float(x, "square")
-    x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-    if x.numel():
-        with same_device(x):
-            square_strided[(blocks,)](x, y, x.numel(), SHARE * threads, num_warps=threads // 32)
-    return y
 
 
 def _launch(x: torch.Tensor, kernel: triton.JITFunction, block: int, warps: int) -> torch.Tensor:
@@ -79,14 +65,3 @@ def row_in_pieces(x_ptr, y_ptr, cols, x_row, x_col, y_row, BLOCK: tl.constexpr):
         inside = col < cols
         x = tl.load(x_ptr + row * x_row + col * x_col, mask=inside, other=0.0).to(tl.float32)
         tl.store(y_ptr + row * y_row + col, (x * x).to(y_ptr.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def square_strided(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """y = x·x: x and y are [n], stride 1. A program takes BLOCK elements, then those a whole grid further."""
-    first, step = tl.program_id(0).to(tl.int64) * BLOCK, tl.num_programs(0).to(tl.int64) * BLOCK
-    for start in range(first, n, step):
-        at = start + tl.arange(0, BLOCK)
-        inside = at < n
-        x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        tl.store(y_ptr + at, (x * x).to(y_ptr.dtype.element_ty), mask=inside)
