@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from kernellab.machine.tools import of_the_toolkit
-from kernellab.traces.ncu import Launch, launches
+from kernellab.traces.ncu import launches
 
 # Three widths of softmax, as they take different kernels; a square whose rows no wide access divides.
 WORK = [
@@ -99,15 +99,18 @@ def profiled(ncu: str, op: str, way: str, shape: str, dtype: str, out: Path) -> 
     command += ["--metrics", ",".join(METRICS), sys.executable, str(script), op, way, shape, dtype]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
     (out / f"ncu-{op}-{way}-{shape}-{dtype}.csv").write_text(done.stdout)
-    found = [known(launch) for launch in launches(done.stdout)]
+    found = raw_page(done.stdout)
     if not found:
         sys.exit(f"ncu saw no kernel of {op} {way}: {(done.stdout + done.stderr)[-800:]}")
     return found
 
 
-def known(launch: Launch) -> dict:
-    numbers = {ours: launch.numbers[theirs] for theirs, ours in METRICS.items() if theirs in launch.numbers}
-    return {"name": launch.name, **numbers}
+def raw_page(text: str) -> list[dict]:
+    found = []
+    for launch in launches(text):
+        known = {ours: launch.numbers[theirs] for theirs, ours in METRICS.items() if theirs in launch.numbers}
+        found.append({"name": launch.name, **known})
+    return found
 
 
 def compared(where: str, ours: list[dict], theirs: list[dict]) -> list[dict]:

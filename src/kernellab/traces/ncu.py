@@ -105,7 +105,7 @@ def number(text: str) -> float | None:
 
 def _rows(text: str) -> Iterator[list[str]]:
     """The table's rows, its header first: a log may stand before it and after it."""
-    start = re.search(r'^"?ID"?,"?Process ID', text, re.MULTILINE)
+    start = re.search(r'^"?ID"?,', text, re.MULTILINE)
     if start is None:
         return
     try:

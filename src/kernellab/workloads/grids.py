@@ -22,11 +22,11 @@ def square_by_grid(x: torch.Tensor, blocks: int, threads: int) -> torch.Tensor:
 
 
 @triton.jit
-def square_strided(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """y = x·x: x and y are [n], stride 1. A program takes BLOCK elements, then those a whole grid further."""
-    first, step = tl.program_id(0).to(tl.int64) * BLOCK, tl.num_programs(0).to(tl.int64) * BLOCK
+def square_strided(x_ptr, y_ptr, n, width: tl.constexpr):
+    """y = x·x: x and y are [n], stride 1. A program takes `width` elements, then those a whole grid further."""
+    first, step = tl.program_id(0).to(tl.int64) * width, tl.num_programs(0).to(tl.int64) * width
     for start in range(first, n, step):
-        at = start + tl.arange(0, BLOCK)
+        at = start + tl.arange(0, width)
         inside = at < n
         x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
         tl.store(y_ptr + at, (x * x).to(y_ptr.dtype.element_ty), mask=inside)
