@@ -261,6 +261,7 @@ def test_one_way_is_counted_told_and_kept(played, capsys):
         *("triton", "map_flat", "4096x1x1", "100.0"),
     )
     assert Path("run/artifacts/gelu-triton.ncu-rep").exists()
+    assert pages.launches(Path("run/artifacts/gelu-triton.raw.csv").read_text())
     called = json.loads((played / "called.json").read_text())
     assert called[:2] == ["--profile-from-start", "off"]
     assert json.loads(called[-1])["impls"] == ["triton"]

@@ -101,7 +101,7 @@ def ways(asked: Mapping[str, Any], answer: Path) -> list[dict[str, Any]]:
 
 
 def count(asked: Mapping[str, Any], report: Path, ncu: str) -> Counted:
-    """Run what is asked under ncu, in a process of its own; its report and log are kept."""
+    """Run what is asked under ncu, in a process of its own; its report, pages and log are kept."""
     answer, log = report.with_suffix(".json"), report.with_suffix(".log")
     program = Program(_MAIN, {**asked, "answer": str(answer)})
     held = Leashed(command(program, report, ncu), log, environment())
@@ -120,16 +120,18 @@ def count(asked: Mapping[str, Any], report: Path, ncu: str) -> Counted:
         raise UserError(f"ncu did not end within {_PATIENCE_S:g} s: a smaller --shape takes less. Its log: {log}")
     if not report.exists():
         raise diagnosis(said, code)
-    launches, rules = read(report, ncu)
+    launches, rules = read(report, ncu, keep=True)
     if not launches:
         raise diagnosis(said, code)
     return Counted(launches, rules, known, report.name)
 
 
-def read(report: Path, ncu: str) -> tuple[list[pages.Launch], list[pages.Rule]]:
-    """A report's launches and rules."""
-    raw = _page(report, ncu, "raw")
-    return pages.launches(raw), pages.rules(_page(report, ncu, "details"))
+def read(report: Path, ncu: str, *, keep: bool = False) -> tuple[list[pages.Launch], list[pages.Rule]]:
+    """A report's launches and rules; `keep`: its pages too, for machines without ncu."""
+    texts = {page: _page(report, ncu, page) for page in ("raw", "details")}
+    for page, text in texts.items() if keep else ():
+        report.with_suffix(f".{page}.csv").write_text(text)
+    return pages.launches(texts["raw"]), pages.rules(texts["details"])
 
 
 def opened(files: Sequence[Path]) -> Counted:

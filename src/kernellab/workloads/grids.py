@@ -3,8 +3,6 @@
 Not a way of the op: the work stays the same however few threads share it.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
