@@ -1,6 +1,7 @@
 """Nsight Compute: its pages read, its table, its words, and why there is none. ncu itself is played by a script."""
 
 import csv
+import importlib.util
 import io
 import json
 import subprocess
@@ -141,6 +142,13 @@ def test_rules_are_read_with_what_they_would_save_and_metrics_are_passed_over():
         pages.launches(text)
     before_2023 = table([HEADER[:-2], *([*row[:-2]] for row in csv.reader(io.StringIO(text)) if len(row) == 20)][:3])
     assert [rule.percent for rule in pages.rules(before_2023) if rule.name == "AchievedOccupancy"] == [None]
+
+
+def test_what_is_no_number_is_not_counted():
+    (one,) = pages.launches(raw(launch(time="1e999", read="nan", written="(!) n/a")))
+    assert not {"gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"} & set(one.numbers)
+    told = words.lines({"sweep": counters.sweep([one, one], [])}, name_width=80)
+    assert "memory throughput" in told[0]
 
 
 # The table ---------------------------------------------------------------------------------------------
@@ -326,6 +334,8 @@ def test_pages_that_come_back_are_opened_together(tmp_path, monkeypatch, capsys)
     assert "Rule could gain, 50 % of its time: Do it." in capsys.readouterr().out
     assert Path("here/counters.csv").exists()
     Path("c.csv").write_text("a,b\n1,2\n")
+    assert cli.run(["profile", "--open", "b.csv", "--out", "c.csv"]) == 2
+    assert "cannot be made" in capsys.readouterr().err
     for files in (["a.csv"], ["c.csv"]):
         assert cli.run(["profile", "--open", *files]) == 2
         assert "--page raw" in capsys.readouterr().err
@@ -398,6 +408,41 @@ def test_without_a_gpu_nothing_is_listed():
     for do in (counted_op.listed, counted_op.swept):
         with pytest.raises(UserError, match="there is none here"):
             do(asked("square", grids=[1], blocks=[128]))
+
+
+def test_the_process_is_run_under_ncu_and_answers(tmp_path):
+    """A tool that does nothing but run what it is given, and leave a report."""
+    tool = tmp_path / "ncu"
+    tool.write_text(
+        f"#!{sys.executable}\nimport pathlib, subprocess, sys\nwords = sys.argv[1:]\n"
+        f"if '--import' in words:\n    print({raw(launch())!r} if 'raw' in words else '')\n    sys.exit()\n"
+        "at = words.index('--export') + 1\npathlib.Path(words[at] + '.ncu-rep').write_text('')\n"
+        "sys.exit(subprocess.call(words[at + 1 :]))"
+    )
+    tool.chmod(0o755)
+    counted = ncu.count(asked("gelu", do="count"), tmp_path / "gelu.ncu-rep", str(tool))
+    assert [(one["impl"], one["status"]) for one in counted.answer] == [("manual", "ok")]
+    assert counted.answer[0]["cost"]["bytes_read"] == 128
+    assert [one.name for one in counted.launches] == ["map_flat"]
+
+
+def test_what_the_listing_process_refuses_is_said_in_its_words(tmp_path):
+    with pytest.raises(UserError, match="there is none here"):
+        ncu.ways(asked("gelu"), tmp_path / "ways.json")
+
+
+def test_the_benchmark_tells_bytes_that_are_far_and_throughput_that_does_not_rise():
+    path = Path(__file__).parent.parent / "benchmarks" / "counters.py"
+    spec = importlib.util.spec_from_file_location("benchmark_of_counters", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    ways = [{"op": "gelu", "way": "a", "counted_to_fewest": 1.09}, {"op": "gelu", "way": "b", "counted_to_fewest": 1.2}]
+    ways += [{"op": "add", "way": "c", "counted_to_fewest": None}, {"op": "matmul", "way": "d", "counted_to_fewest": 3}]
+    assert [problem.split(":")[0] for problem in module.far(ways)] == ["gelu b", "add c"]
+    rows = [{"threads": t, "memory_percent": p} for t in (128, 256) for p in (1, 2, 3, 4)]
+    assert module.rising(rows) == []
+    rows[-1]["memory_percent"] = 2.5
+    assert len(module.rising(rows)) == len(module.rising(rows[:-1])) == 1
 
 
 def test_any_grid_squares_every_element():

@@ -79,7 +79,10 @@ def read(args: argparse.Namespace, rest: list[str]) -> int:
     document = _plain(ncu.opened([Path(name) for name in args.target]))
     if args.out:
         folder = Path(args.out)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out {folder} cannot be made: {error.strerror}") from None
         _write(document, folder)
     _tell(args, document)
     return 0

@@ -146,7 +146,7 @@ def _sweep_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             if limit is not None:
                 row = next(rows_held)
                 found.append(f"  from {count(row['blocks'], 'block')} on, held by {_limit(row)}")
-    timed = [row for row in rows if row["duration_us"] is not None]
+    timed = [row for row in rows if row["duration_us"]]
     if len(timed) > 1:
         best = min(timed, key=lambda row: row["duration_us"])
         worst = max(timed, key=lambda row: row["duration_us"])

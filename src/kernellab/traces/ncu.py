@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -98,9 +99,10 @@ def renumbered(one: Any, mark: str) -> Any:
 
 
 def number(text: str) -> float | None:
-    """`1,980,000.5`; None for what is no number."""
+    """`1,980,000.5`; None for what is no number, or none that can be reckoned with."""
     text = text.strip()
-    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+    value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
+    return value if math.isfinite(value) else None
 
 
 def _rows(text: str) -> Iterator[list[str]]:
