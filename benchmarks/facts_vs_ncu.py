@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -25,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from kernellab.machine.tools import of_the_toolkit
+from kernellab.traces.ncu import launches
 
 # Three widths of softmax, as they take different kernels; a square whose rows no wide access divides.
 WORK = [
@@ -45,7 +44,6 @@ METRICS = {
     "launch__waves_per_multiprocessor": "waves",
     "sm__maximum_warps_per_active_cycle_pct": "occupancy_percent",
 }
-_SCALE = {"byte/block": 1, "Kbyte/block": 1000, "Mbyte/block": 10**6}  # ncu's kilobyte has 1000 bytes
 
 # Runs one way once, between cudaProfilerStart and cudaProfilerStop; everything is compiled before.
 DRIVER = """
@@ -108,22 +106,11 @@ def profiled(ncu: str, op: str, way: str, shape: str, dtype: str, out: Path) -> 
 
 
 def raw_page(text: str) -> list[dict]:
-    """Rows of `ncu --csv --page raw`: a line of names, a line of units, then a line per kernel."""
-    lines = [line for line in text.splitlines() if line.startswith('"')]
-    if len(lines) < 3:
-        return []
-    names, units, *kernels = csv.reader(io.StringIO("\n".join(lines)))
     found = []
-    for values in kernels:
-        one = dict(zip(names, values, strict=True))
-        scale = dict(zip(names, units, strict=True))
-        known = {ours: number(one[m]) * _SCALE.get(scale[m], 1) for m, ours in METRICS.items() if one.get(m)}
-        found.append({"name": one["Kernel Name"], **known})
+    for launch in launches(text):
+        known = {ours: launch.numbers[theirs] for theirs, ours in METRICS.items() if theirs in launch.numbers}
+        found.append({"name": launch.name, **known})
     return found
-
-
-def number(text: str) -> float:
-    return float(re.sub(r"[,\s]", "", text))
 
 
 def compared(where: str, ours: list[dict], theirs: list[dict]) -> list[dict]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernellab.cli import profile_counters as counters
 from kernellab.cli import profile_programs as programs
 from kernellab.cli.begin import begun, shown
 from kernellab.cli.options import positive
@@ -16,7 +17,7 @@ from kernellab.errors import UserError, nearest
 if TYPE_CHECKING:
     from kernellab.running.profiling import Collected
 
-TOOLS = ("nsys",)
+TOOLS = ("nsys", "ncu")
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
@@ -29,7 +30,9 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--seconds", type=float, metavar="S", help="record a script for at most so long (default 20)")
     sub.add_argument("--no-stacks", action="store_true", help="without Python's calls: less overhead, no source lines")
     sub.add_argument("--ranks", type=int, metavar="N", help="so many processes of the MLP or a script, by torchrun")
-    sub.add_argument("--with", dest="tool", metavar="TOOL", help="nsys: record by Nsight Systems instead")
+    sub.add_argument(
+        "--with", dest="tool", metavar="TOOL", help="nsys: record by Nsight Systems; ncu: count by Nsight Compute"
+    )
     sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
     sub.add_argument(
         "--sort", metavar="BY", help="gpu, gpu_total, cpu, cpu_total, count (default gpu, without one cpu)"
@@ -39,11 +42,16 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-profile-NAME)")
     sub.add_argument("--json", action="store_true", help="print one JSON document")
     programs.arguments(sub)
+    counters.arguments(sub)
     sub.epilog = "Named dims of an op are options too: --N 1024. Without a GPU the CPU is profiled."
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     _refuse(args)
+    if counters.opens(args):
+        return counters.read(args, rest)
+    if args.tool == "ncu" and not (args.open or args.compare):
+        return counters.run(args, rest)
     if args.open or args.compare:
         return _read(args, rest)
     made = programs.made(args, rest)
@@ -59,6 +67,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UserError(f"--sort {args.sort}: {nearest(args.sort, SORTS)}")
     if args.tool is not None and args.tool not in TOOLS:
         raise UserError(f"--with {args.tool}: {nearest(args.tool, TOOLS)}")
+    counters.refuse(args)
     positive("--rows", args.rows)
     positive("--name-width", args.name_width)
     if args.open and args.compare:

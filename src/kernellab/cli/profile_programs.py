@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernellab.running.settings import Settings
 
 _SECONDS = 20.0
-_TRACES = (".json", ".gz", ".sqlite", ".nsys-rep")
+_TRACES = (".json", ".gz", ".sqlite", ".nsys-rep", ".ncu-rep")
 _OF_OPS = ("impl", "shape", "dtype", "opt", "passes")
 _OF_MLP = ("dim", "layers", "batch", "steps", "optimizer", "rate", "data", "workers")
 
@@ -72,12 +72,12 @@ def made(args: argparse.Namespace, rest: list[str]) -> Made | Study:
         raise UserError(f"one program at a time, not {len(targets)}: a script's own arguments come after --")
     if targets[0] == "mlp":
         return _mlp(args, rest)
-    if _is_script(targets[0]):
+    if is_script(targets[0]):
         return _script(args, rest, targets[0])
     return _op(args, rest)
 
 
-def _is_script(target: str) -> bool:
+def is_script(target: str) -> bool:
     """A file that declares no op: read, not executed."""
     from kernellab.catalogue import parse
 
@@ -92,7 +92,7 @@ def _is_script(target: str) -> bool:
     return not any(entry.ways for entry in found.values())  # a file that cannot be read has none either
 
 
-def _settings(args: argparse.Namespace, target: str) -> Settings:
+def settings_of(args: argparse.Namespace, target: str) -> Settings:
     from kernellab.running.settings import Settings
 
     return Settings(targets=[target], stages=["profile"], request={}, device=device_in(args.device))
@@ -142,7 +142,7 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
         words = [target, *args.words]
         return Program("kernellab.collecting.script", full, words, ranks, as_script=True, module=bool(args.module))
 
-    return Made(name, _settings(args, target), program)
+    return Made(name, settings_of(args, target), program)
 
 
 # The MLP -----------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
         raise UserError("--rate is of an optimizer: --optimizer adam, for example")
     if args.workers and not args.data:
         raise UserError("--workers are of the data loader: --data asks for one")
-    settings, ranks = _settings(args, "mlp"), _ranks(args)
+    settings, ranks = settings_of(args, "mlp"), _ranks(args)
     swept = [name for name, values in sizes.items() if len(values) > 1]
     if swept:
         return _study(args, sizes, setup, settings, swept)
@@ -225,8 +225,9 @@ def _one(name: str, value: str | None, known: tuple[str, ...]) -> str:
 # An op -------------------------------------------------------------------------------------------------
 
 
-def _op(args: argparse.Namespace, rest: list[str]) -> Made:
-    from kernellab.running.profiling import DEFAULT, Program
+def op_asked(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
+    """What the process is asked that runs an op's ways, but for the folder."""
+    from kernellab.running.profiling import DEFAULT
     from kernellab.targets import resolve
 
     _unasked(args, (*_OF_MLP, "ranks"), "the MLP")
@@ -238,7 +239,7 @@ def _op(args: argparse.Namespace, rest: list[str]) -> Made:
     request = case_request(args, rest)
     defaults = project_defaults()
     impls = args.impl or defaults.get("impl", "")
-    asked = {
+    return {
         "target": vars(target),
         "request": {**request.to_json(), "quick": not (request.shapes or request.dims)},
         "impls": [part.strip() for part in impls.split(",") if part.strip()],
@@ -248,9 +249,15 @@ def _op(args: argparse.Namespace, rest: list[str]) -> Made:
         "how": _how(args),
         "tool": args.tool,
     }
-    settings = _settings(args, absolute(args.target[0]))
+
+
+def _op(args: argparse.Namespace, rest: list[str]) -> Made:
+    from kernellab.running.profiling import Program
+
+    asked = op_asked(args, rest)
+    settings = settings_of(args, absolute(args.target[0]))
 
     def program(folder: Path) -> Program:
         return Program("kernellab.running.profiled_op", {**asked, "folder": str((folder / "artifacts").resolve())})
 
-    return Made(target.op or Path(args.target[0]).stem, settings, program)
+    return Made(asked["target"]["op"] or Path(args.target[0]).stem, settings, program)

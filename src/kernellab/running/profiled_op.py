@@ -17,7 +17,7 @@ from kernellab.collecting.schedule import Schedule
 from kernellab.collecting.session import How, Session
 from kernellab.declare import Impl, Op, matching
 from kernellab.errors import UserError, nearest
-from kernellab.inputs import Inputs, clone
+from kernellab.inputs import Inputs, call, clone
 from kernellab.machine.paths import file_name
 from kernellab.passes import NotDifferentiable, pass_of
 from kernellab.running.describe import choose_device
@@ -42,7 +42,8 @@ def main() -> None:
         sys.exit(2)
 
 
-def _ways(asked: dict[str, Any], folder: Path) -> Any:
+def opened(asked: dict[str, Any]) -> tuple[torch.device, Op, Case]:
+    """What a request means, refused where it means nothing."""
     device = choose_device(asked["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -53,17 +54,21 @@ def _ways(asked: dict[str, Any], folder: Path) -> Any:
     for name in asked["impls"]:
         if not matching(name, op.impls):
             raise UserError(f"no implementation {name!r} of {op.name}: {nearest(name, op.impls)}")
-    case = op.expand(CaseRequest(**asked["request"]), device.type)[0]
+    return device, op, op.expand(CaseRequest(**asked["request"]), device.type)[0]
+
+
+def _ways(asked: dict[str, Any], folder: Path) -> Any:
+    device, op, case = opened(asked)
     with _Capture(device, asked["tool"]) as capture:
         for impl in op.chosen(asked["impls"]):
-            way = _Way(op, impl, case, device, asked)
+            way = Way(op, impl, case, device, asked)
             found = _recorded(way, folder) if asked["tool"] is None else _captured(way, capture)
             yield {"impl": impl.name, "op": op.name, "case": case.to_json(), **found}
             if gpu_is_dead(device):
                 return
 
 
-class _Way:
+class Way:
     """A way's calls, made ready one by one: some change their inputs, some use up a graph."""
 
     def __init__(self, op: Op, impl: Impl, case: Case, device: torch.device, asked: dict[str, Any]) -> None:
@@ -89,13 +94,24 @@ class _Way:
         ready = self._pass.prepare(self.op, self.impl.fn, inputs, self.case)
         return torch.no_grad()(ready) if self._pass.name == "forward" else ready
 
+    def cost(self) -> dict[str, Any] | None:
+        """The fewest bytes of the pass, where the op declares them; after `warm`."""
+        declared = {"forward": self.op.cost, "backward": self.op.grad_cost}.get(self._pass.name)
+        if declared is None:
+            return None
+        try:
+            found = call(self.op, declared, {name: self._inputs[name] for name in self.op.args}, self.case).to_json()
+            return json.loads(json.dumps(found, allow_nan=False))  # type: ignore[no-any-return]
+        except Exception:  # the op's own mistake: what is counted stands
+            return None
+
     def step(self, number: int) -> None:
         prepared = self.prepared()
         with named_range(f"step_{number}"):
             prepared()
 
 
-def _recorded(way: _Way, folder: Path) -> dict[str, Any]:
+def _recorded(way: Way, folder: Path) -> dict[str, Any]:
     """By our own profiler."""
     session = Session(folder, file_name(f"{way.op.name}-{way.impl.name}"), way.schedule, how=way.how, marked=True)
 
@@ -108,11 +124,11 @@ def _recorded(way: _Way, folder: Path) -> dict[str, Any]:
         finally:
             session.stop()
 
-    outcome = _outcome(way, steps)
-    return {**session.to_json(), **outcome}
+    ended = outcome(way, steps)
+    return {**session.to_json(), **ended}
 
 
-def _captured(way: _Way, capture: _Capture) -> dict[str, Any]:
+def _captured(way: Way, capture: _Capture) -> dict[str, Any]:
     """By a tool that watches from outside."""
 
     def steps() -> None:
@@ -122,10 +138,10 @@ def _captured(way: _Way, capture: _Capture) -> dict[str, Any]:
                 way.step(number)
             synchronise(way.device)
 
-    return {"name": way.impl.name, "traces": [], "steps": [], "notes": [], **_outcome(way, steps)}
+    return {"name": way.impl.name, "traces": [], "steps": [], "notes": [], **outcome(way, steps)}
 
 
-def _outcome(way: _Way, steps: Any) -> dict[str, Any]:
+def outcome(way: Way, steps: Any) -> dict[str, Any]:
     try:
         reason = way.refusal()
         if reason:
