@@ -125,6 +125,64 @@ def test_a_recording_has_an_end(tmp_path):
     assert "0.05 s" in session.notes[0]
 
 
+@pytest.mark.parametrize("schedule", [None, "0,0,4,2", "1,1,1,0"])
+def test_steps_go_on_after_a_recording_has_ended_early(tmp_path, schedule):
+    session = Session(
+        tmp_path, "x", schedule and parse(schedule), once_stepping=Schedule(3, 0, 4), how=PLAIN, limit_s=60
+    )
+    session.start()
+    for number in range(12):
+        torch.ones(3).sin()
+        if number == 2:
+            session._limit()
+        kl.step()
+    session.stop()
+    assert session.traces == ["x-1.json"]
+    assert session.steps[-1]["last"] == 11
+    assert len(session.notes) == 1
+
+
+def test_a_profiler_that_begins_while_steps_are_waited_for_comes_first_too(tmp_path):
+    session = Session(tmp_path, "x", parse("1,0,1,0"), how=PLAIN)
+    session.start()
+    with torch.profiler.profile() as own:
+        for _ in range(3):
+            torch.ones(3).sin()
+            kl.step()
+    session.stop()
+    assert sum(event.name == "aten::sin" for event in own.events()) == 3
+    assert session.traces == []
+    assert "profiler of its own" in session.notes[0]
+
+
+def test_a_session_gives_way_to_kl_profile_and_its_steps_go_on(tmp_path):
+    session = Session(tmp_path, "x", how=PLAIN, yields=True)
+    session.start()
+    torch.ones(3).cos()
+    found = kl.profile("sin", lambda: torch.ones(3).sin(), 0, folder=str(tmp_path))
+    kl.step()
+    session.stop()
+    assert "aten::sin" in found
+    assert "aten::cos" in names_in(session)
+    assert "aten::sin" not in names_in(session)
+    assert session.step_number == 1
+    assert "profiler of its own" in session.notes[0]
+
+
+def test_a_cycle_without_a_whole_step_is_no_trace_unless_there_is_no_other(tmp_path):
+    session, alone = (Session(tmp_path, name, parse("0,0,1,0"), how=PLAIN) for name in ("x", "alone"))
+    session.start()
+    for _ in range(2):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert session.traces == ["x-1.json", "x-2.json"]
+    alone.start()
+    torch.ones(3).sin()
+    alone.stop()
+    assert "aten::sin" in names_in(alone)
+
+
 def test_the_mlp_is_captured_from_step_11_with_all_its_names(tmp_path):
     setup = Setup(dim=8, layers=8, batch=4, steps=100, optimizer="adam", rate="cosine", data=True)
     session = Session(tmp_path, "mlp", Schedule(10, 1, 89), how=PLAIN, marked=True)

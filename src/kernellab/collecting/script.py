@@ -20,6 +20,7 @@ from typing import Any
 
 from kernellab.collecting.opening import length
 from kernellab.collecting.schedule import Schedule
+from kernellab.errors import UserError
 
 _WARM, _RECORDED = 3, 20  # steps, of a program that has them
 
@@ -140,9 +141,13 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
         once_stepping=Schedule(_WARM, 0, _RECORDED),
         limit_s=asked["seconds"],
         how=How(**asked["how"]),
+        yields=True,
     )
     followed = steps.Following()
-    session.start()
+    try:
+        session.start()
+    except UserError:  # the program goes on all the same
+        session.notes.append("the program has a profiler of its own, begun among its imports: nothing was recorded")
 
     def stop() -> None:
         followed.remove()

@@ -81,7 +81,7 @@ class Session:
     """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
     from the end of its waiting on; what was recorded before is kept only where nothing comes after.
 
-    `numbered`: whether a trace's name ends in the number of its cycle.
+    `numbered`: whether a trace's name ends in the number of its cycle. `yields`: whether it ends for `kl.profile`.
     `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
     recording.
     """
@@ -94,6 +94,7 @@ class Session:
     how: How = field(default_factory=How)
     marked: bool = False
     numbered: bool = True
+    yields: bool = False
     traces: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     profiled: Taken = field(default_factory=Taken)
@@ -113,11 +114,17 @@ class Session:
         self._spans: list[Span] = []
         self._first: torch.profiler.profile | None = None
         self._first_spans: list[Span] = []
+        self._first_steps: dict[str, Any] = {}
+        self._outer: Session | None = None  # which has given way to this one
         self._clock: tuple[int, float] | None = None  # at which step a stretch began, and when
 
     def start(self) -> None:
         global _current
-        if current() is not None or torch_profiler._is_profiler_enabled:
+        outer = current()
+        if outer is not None and outer.yields:
+            outer.give_way()
+            self._outer, outer = outer, None
+        if outer is not None or torch_profiler._is_profiler_enabled:
             raise UserError("a profiler is running in this process already: one at a time")
         _watch_for_others()
         _current = self
@@ -135,9 +142,9 @@ class Session:
         self.step_number += 1
         if self.schedule is not None:
             self._follow(self.schedule)
-        elif self.once_stepping is not None and self.step_number == self.once_stepping.wait:
-            self._first, self._first_spans = self._stopped(), self._spans
-            self._spans, self.steps[-1]["phase"] = [], WARMUP
+        elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
+            self._first, self._first_spans, self._first_steps = self._stopped(), self._spans, self.steps[-1]
+            self._spans, self._first_steps["phase"] = [], WARMUP
             self.schedule = self.once_stepping
             self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
@@ -167,20 +174,17 @@ class Session:
         global _current
         if self._first is not None and not self.traces and not self._spans:
             self._drop()
-            self.steps[-1]["phase"] = ACTIVE
+            self._first_steps["phase"] = ACTIVE
             self._export(self._first, self._first_spans)
         else:
             self._leave(OVER)
         self.phase, self._first = OVER, None
-        _current = None
+        _current, self._outer = self._outer, None
 
     def give_way(self) -> None:
         """To a profiler of the program's own: there is one at a time."""
-        if self._profiler is not None and not self._making:
-            self._limited = True
-            self.notes.append("the program has a profiler of its own: recording ended where that began")
-            self._leave(OVER)
-            self._enter(OVER)
+        if not self._making:
+            self._end("the program has a profiler of its own: recording ended where that began")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -214,7 +218,9 @@ class Session:
 
     def _leave(self, phase: str) -> None:
         """The end of a phase, another one being next."""
-        if self.phase == ACTIVE and self._profiler is not None:
+        if self.phase == ACTIVE and not self._spans and (self.traces or self._first):
+            self._drop()  # a cycle without a whole step, where there is something better to show
+        elif self.phase == ACTIVE and self._profiler is not None:
             self._add(self.profiled)
             spans, self._spans = self._spans, []
             self._export(self._stopped(), spans)
@@ -226,8 +232,13 @@ class Session:
     def _limit(self) -> None:
         """A recording has become long enough. The program goes on without."""
         if self.phase == ACTIVE and current() is self:
+            self._end(f"recorded for {self.limit_s:g} s, then no more: --seconds changes that")
+
+    def _end(self, why: str) -> None:
+        """No more is recorded, whatever the schedule says; steps are counted on."""
+        if not self._limited and self.phase != OVER:
             self._limited = True
-            self.notes.append(f"recorded for {self.limit_s:g} s, then no more: --seconds changes that")
+            self.notes.append(why)
             self._leave(OVER)
             self._enter(OVER)
 
