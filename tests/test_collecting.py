@@ -1,12 +1,15 @@
 """What is recorded: schedules, steps however they become known, and where a program's own work begins."""
 
 import ast
+import re
+import threading
+import time
 
 import pytest
 import torch
 
 import kernellab as kl
-from kernellab.collecting import opening
+from kernellab.collecting import opening, watch
 from kernellab.collecting.schedule import Schedule, parse
 from kernellab.collecting.session import How, Session
 from kernellab.collecting.steps import Following
@@ -134,12 +137,55 @@ def test_steps_go_on_after_a_recording_has_ended_early(tmp_path, schedule):
     for number in range(12):
         torch.ones(3).sin()
         if number == 2:
-            session._limit()
+            session._end("early")
         kl.step()
     session.stop()
     assert session.traces == ["x-1.json"]
     assert session.steps[-1]["last"] == 11
     assert len(session.notes) == 1
+
+
+def calls(until):
+    while not until():
+        [(lambda: None)() for _ in range(1000)]
+
+
+@pytest.mark.parametrize("steps", [0, 5])
+def test_a_recording_ends_before_it_takes_too_much_memory(tmp_path, monkeypatch, steps):
+    monkeypatch.setattr(watch, "_MOST_BYTES", 4 << 20)
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, how=How())
+    session.start()
+    calls(until=lambda: session._profiler is None)
+    for _ in range(steps):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert len(session.traces) == 1
+    if steps:  # what comes after the waiting is shown, and is whole
+        assert names_in(session).count("aten::sin") == 2
+        assert session.notes == []
+    else:
+        assert "--no-stacks" in session.notes[0]
+
+
+def test_other_threads_are_not_silently_left_out(tmp_path):
+    session = Session(tmp_path, "x", how=PLAIN, limit_s=0.1)
+    session.start()
+    ended = time.perf_counter() + 0.9
+
+    def work():
+        kl.step()
+        while time.perf_counter() < ended:
+            torch.ones(3).sin()
+
+    thread = threading.Thread(target=work, name="worker")
+    thread.start()
+    thread.join()  # nothing interrupts it
+    session.stop()
+    said = "\n".join(session.notes)
+    assert "steps of thread worker are not followed" in said
+    assert "thread worker worked for" in said
+    assert re.search(r"recorded for 0.1 s and 0.[5-9]\d* s, in which the main thread only waited", said)
 
 
 def test_a_profiler_that_begins_while_steps_are_waited_for_comes_first_too(tmp_path):

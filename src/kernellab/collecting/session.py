@@ -6,14 +6,12 @@ its own. Steps that only `kl.step` knows are written into it afterwards, as they
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import os
 import re
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,12 @@ import torch
 from torch.autograd import profiler as torch_profiler
 
 from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
+from kernellab.collecting.watch import LONG, Watch, room
 from kernellab.errors import UserError
 
 _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
+_LATE_S = 0.5  # beyond its limit, a recording's length is said
 _AFTERWARDS = 5  # steps timed without the profiler once it is over, where none were before
 
 Span = tuple[int, int, int]  # a recorded step's number, begin and end
@@ -83,7 +83,7 @@ class Session:
 
     `numbered`: whether a trace's name ends in the number of its cycle. `yields`: whether it ends for `kl.profile`.
     `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
-    recording.
+    recording; where there is one, its memory has a limit too.
     """
 
     folder: Path
@@ -109,12 +109,13 @@ class Session:
         self._profiler: torch.profiler.profile | None = None
         self._recording = self._limited = self._making = False
         self._thread = threading.get_ident()
-        self._timer: threading.Timer | None = None
+        self._watch: Watch | None = None
         self._began_step = 0
         self._spans: list[Span] = []
         self._first: torch.profiler.profile | None = None
         self._first_spans: list[Span] = []
         self._first_steps: dict[str, Any] = {}
+        self._first_notes: list[str] = []
         self._outer: Session | None = None  # which has given way to this one
         self._clock: tuple[int, float] | None = None  # at which step a stretch began, and when
 
@@ -134,6 +135,9 @@ class Session:
     def step(self) -> None:
         """A step of the program has ended."""
         if threading.get_ident() != self._thread:  # recording ends on the thread it began on
+            self._note_once(
+                f"steps of thread {threading.current_thread().name} are not followed: it is not the main one"
+            )
             return
         now = time.time_ns()
         self._label()
@@ -143,8 +147,9 @@ class Session:
         if self.schedule is not None:
             self._follow(self.schedule)
         elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
-            self._first, self._first_spans, self._first_steps = self._stopped(), self._spans, self.steps[-1]
-            self._spans, self._first_steps["phase"] = [], WARMUP
+            if self._first is None:
+                self._put_by()
+            self._first_steps["phase"] = WARMUP
             self.schedule = self.once_stepping
             self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
@@ -175,6 +180,7 @@ class Session:
         if self._first is not None and not self.traces and not self._spans:
             self._drop()
             self._first_steps["phase"] = ACTIVE
+            self.notes += self._first_notes
             self._export(self._first, self._first_spans)
         else:
             self._leave(OVER)
@@ -212,7 +218,7 @@ class Session:
             self._profiler.start_trace()
             self._recording = True
             if self.limit_s is not None:
-                self._timer = _later(self.limit_s, self._limit)
+                self._watch = Watch(self.limit_s, room(stacks=self.how.stacks), self._limit)
         elif phase == OVER and not self.plain.steps:
             self._clock = self._time()
 
@@ -229,10 +235,31 @@ class Session:
         elif self.phase == WARMUP and phase != ACTIVE:
             self._drop()
 
-    def _limit(self) -> None:
-        """A recording has become long enough. The program goes on without."""
-        if self.phase == ACTIVE and current() is self:
-            self._end(f"recorded for {self.limit_s:g} s, then no more: --seconds changes that")
+    def _limit(self, watch: Watch, why: str) -> None:
+        """A recording has become long or big enough. The program goes on without."""
+        if self.phase != ACTIVE or current() is not self or watch is not self._watch:
+            return
+        if why == LONG:
+            late = watch.seconds - (self.limit_s or 0.0)
+            waited = f" and {late:.2g} s, in which the main thread only waited" if late > _LATE_S else ""
+            self._end(f"recorded for {self.limit_s:g} s{waited}, then no more: --seconds changes that")
+            return
+        said = f"recorded for {watch.seconds:.2g} s: a trace of more would not fit into memory, --no-stacks takes less"
+        if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
+            self._put_by()
+            self.phase, self._first_notes = WAIT, [said]
+        else:
+            self._end(said)
+
+    def _put_by(self) -> None:
+        """End the recording of everything; it is shown if nothing better comes."""
+        self._first_steps = self.steps[-1] if self.steps else {}
+        self._first, self._first_spans, self._spans = self._stopped(), self._spans, []
+        self._clock = None
+
+    def _note_once(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _end(self, why: str) -> None:
         """No more is recorded, whatever the schedule says; steps are counted on."""
@@ -245,8 +272,11 @@ class Session:
     def _stopped(self) -> torch.profiler.profile:
         profiler, self._profiler, self._recording = self._profiler, None, False
         assert profiler is not None
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.stop()
+            for name, seconds in self._watch.worked().items():
+                self._note_once(f"thread {name} worked for {seconds:.2g} s: operators of threads are not recorded")
+            self._watch = None
         about = {"name": self.name, "steps": self.steps, "plain_step_us": _us(self.plain.each)}
         profiler.add_metadata_json("kernellab", json.dumps(about))
         profiler.stop_trace()
@@ -304,20 +334,6 @@ def _watch_for_others() -> None:
 
 def _us(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e6
-
-
-def _later(seconds: float, call: Callable[[], None]) -> threading.Timer:
-    """Call it then, on the main thread, wherever that is: a recording ends where it began."""
-
-    def asked(_: object) -> int:
-        call()
-        return 0
-
-    in_c = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(asked)
-    timer = threading.Timer(seconds, lambda: ctypes.pythonapi.Py_AddPendingCall(in_c, None))
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:
