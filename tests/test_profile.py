@@ -16,6 +16,7 @@ from kernellab.machine import tools
 from kernellab.reporting import collected, scaled
 from kernellab.running import profiled_op, profiling
 from kernellab.targets import resolve
+from kernellab.workloads import program
 
 TRAIN = '''
 """A training script, as anybody writes one."""
@@ -123,6 +124,41 @@ def test_a_program_sees_itself_as_main(ran_here, tmp_path):
     assert module.seen == str(tmp_path)
 
 
+@pytest.mark.parametrize("text", ["x = (", "def f():\n    return 1\nreturn 2", "def f():\n  x = 1\n\ty = 2"])
+def test_a_program_that_is_no_python_is_shown_as_python_shows_it(ran_here, capsys, text):
+    with pytest.raises(SystemExit):
+        ran_here(text)
+    said = capsys.readouterr().err
+    assert "Error: " in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ["collected-0", "collected-data"])
+def test_no_trace_is_taken_for_what_is_said_of_it(tmp_path, name):
+    (tmp_path / f"{name}-1.json").write_text("{}")
+    (tmp_path / "0.collected").write_text(json.dumps([{"name": name, "traces": [f"{name}-1.json"]}]))
+    (found,) = profiling._sessions(tmp_path, 1)
+    assert found["traces"] == [f"{name}-1.json"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}-1.json"]
+
+
+def test_the_mlp_says_in_a_sentence_that_memory_is_short(tmp_path, monkeypatch):
+    setup = {"dim": 2**26, "layers": 1, "batch": 1, "steps": 20, "device": "cpu"}
+    asked = {"do": "train", "setup": setup, "folder": str(tmp_path)}
+    monkeypatch.setattr(sys, "argv", ["", json.dumps(asked)])
+    with pytest.raises(SystemExit, match="klab: out of memory: "):
+        program.main()
+
+
+def test_a_folder_that_holds_a_run_is_not_to_be_resumed_by_profile(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "journal.jsonl").touch()
+    assert cli.run(["profile", "mlp", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "name another folder" in said
+    assert "--resume" not in said
+
+
 def test_an_ops_ways_are_profiled_one_by_one(tmp_path):
     asked = {
         "target": vars(resolve("gelu")),
@@ -163,6 +199,11 @@ def test_profile_in_one_call(tmp_path):
     assert "aten::sqrt" in (tmp_path / "stacks_square_root.txt").read_text()
 
 
+def test_profiles_with_long_descriptions_have_files_of_their_own(tmp_path):
+    files = [kl.profile("é" * 300 + end, lambda: torch.ones(9).sqrt(), 0, folder=str(tmp_path)).files for end in "ab"]
+    assert len({path for made in files for path in made}) == len(files[0]) + len(files[1])
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -170,6 +211,7 @@ def test_profile_in_one_call(tmp_path):
         (["mlp", "--steps", "11"], "11 steps are too few"),
         (["mlp", "--steps", "20", "--schedule", "5,5,5,5"], "the schedule takes 75"),
         (["mlp", "--dim", "0"], "dim must be at least 1"),
+        (["mlp", "--dim", "99999999999"], "dim can be no more than"),
         (["mlp", "--optimizer", "adm"], "did you mean"),
         (["mlp", "--rate", "cosine"], "--optimizer adam"),
         (["mlp", "--dim", "8,16", "--schedule", "1,1,1,1"], "timed, not traced"),

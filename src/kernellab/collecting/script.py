@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.collecting.opening import length
-from kernellab.collecting.schedule import Schedule
+from kernellab.collecting.schedule import COLLECTED, Schedule
 from kernellab.errors import UserError
 
 _WARM, _RECORDED = 3, 20  # steps, of a program that has them
@@ -83,8 +83,9 @@ def _parts(source: bytes, path: str) -> list[types.CodeType]:
     """The program's opening, and everything after it: one after the other they are the program."""
     try:
         tree = ast.parse(source, path)
+        compile(tree, path, "exec", dont_inherit=True)  # some mistakes are found no earlier
     except SyntaxError as error:
-        sys.excepthook(SyntaxError, error.with_traceback(None), None)
+        sys.excepthook(type(error), error.with_traceback(None), None)
         sys.exit(1)
     opens = length(tree.body)
     opening = compile(ast.Module(tree.body[:opens], []), path, "exec", dont_inherit=True)
@@ -153,7 +154,7 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
         followed.remove()
         session.stop()
         found = {**session.to_json(), "rank": int(rank or 0)}
-        (folder / f"collected-{rank or 0}.json").write_text(json.dumps([found]))
+        (folder / f"{rank or 0}{COLLECTED}").write_text(json.dumps([found]))
 
     return stop
 
