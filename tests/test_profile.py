@@ -1,5 +1,6 @@
 """`klab profile` and `kl.profile`, on real small programs."""
 
+import importlib
 import json
 import sys
 import types
@@ -9,8 +10,10 @@ import pytest
 import torch
 
 import kernellab as kl
+from conftest import SRC
 from kernellab import cli
 from kernellab.collecting import script
+from kernellab.collecting.imported import once_imported
 from kernellab.errors import UserError
 from kernellab.machine import tools
 from kernellab.reporting import collected, scaled
@@ -95,7 +98,7 @@ def ran_here(tmp_path, monkeypatch):
             monkeypatch.setattr(sys, name, getattr(sys, name).copy())
         monkeypatch.setattr(script, "_started", lambda asked: lambda: None)
         module, code = script._script(str(path))
-        return script._run({}, module, code), module
+        return script._run({"name": "program", "folder": str(tmp_path)}, module, code), module
 
     return run
 
@@ -113,6 +116,39 @@ def ran_here(tmp_path, monkeypatch):
 )
 def test_a_program_leaves_the_exit_code_it_would_leave(ran_here, text, code):
     assert ran_here(text)[0] == code
+
+
+def test_a_module_is_waited_for_and_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
+    before, seen = list(sys.meta_path), []
+    give_up = once_imported("late_module", lambda: seen.append(sys.modules["late_module"].value))
+    with pytest.raises(ImportError):
+        importlib.import_module("late_module")  # there is none yet
+    (tmp_path / "late_module.py").write_text("import json\nvalue = 3\n")
+    importlib.invalidate_caches()
+    assert seen == []
+    found = importlib.import_module("late_module")
+    assert seen == [3]
+    assert "exec_module" not in vars(found.__spec__.loader)
+    assert sys.meta_path == before
+    once_imported("late_module", lambda: seen.append("at once"))
+    assert seen == [3, "at once"]
+    give_up()
+    once_imported("never_imported", lambda: None)()
+    assert sys.meta_path == before
+
+
+def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(SRC))
+    (tmp_path / "plain.py").write_text("import os\nif os.environ.get('LEAVE'): os._exit(0)\n")
+    assert cli.run(["profile", "plain.py", "--out", "a"]) == 0
+    assert "never imported torch" in capsys.readouterr().err
+    monkeypatch.setenv("LEAVE", "1")
+    assert cli.run(["profile", "plain.py", "--out", "b"]) == 0
+    assert "nothing was kept" in capsys.readouterr().err
 
 
 def test_a_program_sees_itself_as_main(ran_here, tmp_path):
