@@ -145,6 +145,20 @@ def test_steps_go_on_after_a_recording_has_ended_early(tmp_path, schedule):
     assert len(session.notes) == 1
 
 
+def test_a_trace_that_cannot_be_written_is_a_note(tmp_path):
+    (tmp_path / "file").touch()
+    session = Session(tmp_path / "file", "x", parse("0,0,1,2"), how=PLAIN)
+    session.start()
+    for _ in range(3):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert session.traces == []
+    assert "x-1.json could not be written" in session.notes[0]
+    with pytest.raises(UserError, match="could not be written"):
+        kl.profile("sin", lambda: torch.ones(3).sin(), folder=str(tmp_path / "file"))
+
+
 def calls(until):
     while not until():
         [(lambda: None)() for _ in range(1000)]

@@ -53,6 +53,8 @@ def profile(
         synchronise()
     finally:
         session.stop()
+    if not session.traces:
+        raise UserError(f"kl.profile: {'; '.join(session.notes)}")
     path = where / session.traces[0]
     trace = read(path)
     document = analyse(trace)

@@ -292,13 +292,17 @@ class Session:
         self._clock, self._spans = None, []
 
     def _export(self, profiler: torch.profiler.profile, spans: list[Span]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         number = f"-{len(self.traces) + 1}" if self.numbered else ""
         path = self.folder / f"{self.name}{number}.json"
-        profiler.export_chrome_trace(str(path))
-        if spans and not self.marked:
-            _add_steps(path, spans, self.cycle)
-        self.traces.append(path.name)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            profiler.export_chrome_trace(str(path))
+            if spans and not self.marked:
+                _add_steps(path, spans, self.cycle)
+        except (OSError, RuntimeError) as error:  # a full disk: the program in the middle of a step cannot help it
+            self._note_once(f"{path} could not be written: {error}")
+        else:
+            self.traces.append(path.name)
 
     # Time --------------------------------------------------------------------------------------------------
 
