@@ -135,9 +135,7 @@ class Session:
     def step(self) -> None:
         """A step of the program has ended."""
         if threading.get_ident() != self._thread:  # recording ends on the thread it began on
-            self._note_once(
-                f"steps of thread {threading.current_thread().name} are not followed: it is not the main one"
-            )
+            self._note_once("steps that end in other threads than the main one are not followed")
             return
         now = time.time_ns()
         self._label()
@@ -240,9 +238,14 @@ class Session:
         if self.phase != ACTIVE or current() is not self or watch is not self._watch:
             return
         if why == LONG:
-            late = watch.seconds - (self.limit_s or 0.0)
-            waited = f" and {late:.2g} s, in which the main thread only waited" if late > _LATE_S else ""
-            self._end(f"recorded for {self.limit_s:g} s{waited}, then no more: --seconds changes that")
+            limit_s = self.limit_s or 0.0
+            if watch.seconds > limit_s + _LATE_S:
+                taken = (
+                    f"{watch.seconds:.2g} s instead of {limit_s:g} s, as nothing interrupted the main thread's waiting"
+                )
+            else:
+                taken = f"{limit_s:g} s"
+            self._end(f"recorded for {taken}, then no more: --seconds changes that")
             return
         said = f"recorded for {watch.seconds:.2g} s: a trace of more would not fit into memory, --no-stacks takes less"
         if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
@@ -274,8 +277,9 @@ class Session:
         assert profiler is not None
         if self._watch is not None:
             self._watch.stop()
-            for name, seconds in self._watch.worked().items():
-                self._note_once(f"thread {name} worked for {seconds:.2g} s: operators of threads are not recorded")
+            busiest = self._watch.busiest()
+            if busiest is not None:
+                self._note_once(f"thread {busiest} worked meanwhile: only the main one's operators are recorded")
             self._watch = None
         about = {"name": self.name, "steps": self.steps, "plain_step_us": _us(self.plain.each)}
         profiler.add_metadata_json("kernellab", json.dumps(about))

@@ -36,7 +36,7 @@ class Watch:
     """
 
     def __init__(self, limit_s: float, most_bytes: int, call: Callable[[Watch, str], None]) -> None:
-        self.busy: dict[str, float] = {}  # seconds of other threads of the program's
+        self._busy: dict[str, float] = {}  # seconds of other threads of the program's
         self._limit_s, self._most_bytes, self._call = limit_s, most_bytes, call
         self._began, self._began_bytes = time.perf_counter(), _allocated()
         self._ended = threading.Event()
@@ -53,10 +53,11 @@ class Watch:
     def stop(self) -> None:
         self._ended.set()
 
-    def worked(self) -> dict[str, float]:
-        """Other threads that had much to do meanwhile, and the seconds they took."""
-        least = _BUSY_SHARE * self.seconds
-        return {name: seconds for name, seconds in self.busy.items() if seconds > least}
+    def busiest(self) -> str | None:
+        """The thread of the program's, besides its main one, that had most to do meanwhile, if it was much."""
+        busy = self._busy.copy()  # the other thread adds to it
+        name = max(busy, key=busy.__getitem__, default=None)
+        return name if name is not None and busy[name] > _BUSY_SHARE * self.seconds else None
 
     def _look(self) -> None:
         before: dict[int, float] = {}
@@ -77,7 +78,7 @@ class Watch:
                 continue
             now = _cpu_seconds(thread.native_id)
             since = now - before.setdefault(thread.native_id, now)
-            self.busy[thread.name] = max(since, self.busy.get(thread.name, 0.0))
+            self._busy[thread.name] = max(since, self._busy.get(thread.name, 0.0))
 
     def _interrupt(self, _: object) -> int:
         if not self._ended.is_set():
