@@ -151,6 +151,18 @@ def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monke
     assert "nothing was kept" in capsys.readouterr().err
 
 
+def test_a_profiler_begun_among_the_imports_is_left_alone(tmp_path):
+    asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "how": {}}
+    with torch.profiler.profile() as own:
+        stop = script._started(asked)
+        torch.ones(3).sin()
+        stop()
+    assert "aten::sin" in {event.name for event in own.events()}
+    (found,) = json.loads((tmp_path / "0.collected").read_text())
+    assert found["traces"] == []
+    assert "profiler of its own" in found["notes"][0]
+
+
 def test_a_program_sees_itself_as_main(ran_here, tmp_path):
     text = "from __future__ import annotations\nimport sys\ndef f(x: nowhere): ...\nseen = sys.path[0]\nprint(f(1))"
     code, module = ran_here(text + "\ndef g(x: nowhere_either): ...\n")
