@@ -1,12 +1,15 @@
 """What is recorded: schedules, steps however they become known, and where a program's own work begins."""
 
 import ast
+import re
+import threading
+import time
 
 import pytest
 import torch
 
 import kernellab as kl
-from kernellab.collecting import opening
+from kernellab.collecting import opening, watch
 from kernellab.collecting.schedule import Schedule, parse
 from kernellab.collecting.session import How, Session
 from kernellab.collecting.steps import Following
@@ -123,6 +126,121 @@ def test_a_recording_has_an_end(tmp_path):
     session.stop()
     assert len(session.traces) == 1
     assert "0.05 s" in session.notes[0]
+
+
+@pytest.mark.parametrize("schedule", [None, "0,0,4,2", "1,1,1,0"])
+def test_steps_go_on_after_a_recording_has_ended_early(tmp_path, schedule):
+    session = Session(
+        tmp_path, "x", schedule and parse(schedule), once_stepping=Schedule(3, 0, 4), how=PLAIN, limit_s=60
+    )
+    session.start()
+    for number in range(12):
+        torch.ones(3).sin()
+        if number == 2:
+            session._end("early")
+        kl.step()
+    session.stop()
+    assert session.traces == ["x-1.json"]
+    assert session.steps[-1]["last"] == 11
+    assert len(session.notes) == 1
+
+
+def test_a_trace_that_cannot_be_written_is_a_note(tmp_path):
+    (tmp_path / "file").touch()
+    session = Session(tmp_path / "file", "x", parse("0,0,1,2"), how=PLAIN)
+    session.start()
+    for _ in range(3):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert session.traces == []
+    assert "x-1.json could not be written" in session.notes[0]
+    with pytest.raises(UserError, match="could not be written"):
+        kl.profile("sin", lambda: torch.ones(3).sin(), folder=str(tmp_path / "file"))
+
+
+def calls(until):
+    while not until():
+        [(lambda: None)() for _ in range(1000)]
+
+
+@pytest.mark.parametrize("steps", [0, 5])
+def test_a_recording_ends_before_it_takes_too_much_memory(tmp_path, monkeypatch, steps):
+    monkeypatch.setattr(watch, "_MOST_BYTES", 4 << 20)
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, how=How())
+    session.start()
+    calls(until=lambda: session._profiler is None)
+    for _ in range(steps):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert len(session.traces) == 1
+    if steps:  # what comes after the waiting is shown, and is whole
+        assert names_in(session).count("aten::sin") == 2
+        assert session.notes == []
+    else:
+        assert "--no-stacks" in session.notes[0]
+
+
+def test_other_threads_are_not_silently_left_out(tmp_path):
+    session = Session(tmp_path, "x", how=PLAIN, limit_s=0.1)
+    session.start()
+    ended = time.perf_counter() + 0.9
+
+    def work():
+        kl.step()
+        while time.perf_counter() < ended:
+            torch.ones(3).sin()
+
+    thread = threading.Thread(target=work, name="worker")
+    thread.start()
+    thread.join()  # nothing interrupts it
+    session.stop()
+    said = "\n".join(session.notes)
+    assert "steps that end in other threads" in said
+    assert "thread worker worked meanwhile" in said
+    assert re.search(r"recorded for (0\.[89]|1)\d* s instead of 0\.1 s", said)
+
+
+def test_a_profiler_that_begins_while_steps_are_waited_for_comes_first_too(tmp_path):
+    session = Session(tmp_path, "x", parse("1,0,1,0"), how=PLAIN)
+    session.start()
+    with torch.profiler.profile() as own:
+        for _ in range(3):
+            torch.ones(3).sin()
+            kl.step()
+    session.stop()
+    assert sum(event.name == "aten::sin" for event in own.events()) == 3
+    assert session.traces == []
+    assert "profiler of its own" in session.notes[0]
+
+
+def test_a_session_gives_way_to_kl_profile_and_its_steps_go_on(tmp_path):
+    session = Session(tmp_path, "x", how=PLAIN, yields=True)
+    session.start()
+    torch.ones(3).cos()
+    found = kl.profile("sin", lambda: torch.ones(3).sin(), 0, folder=str(tmp_path))
+    kl.step()
+    session.stop()
+    assert "aten::sin" in found
+    assert "aten::cos" in names_in(session)
+    assert "aten::sin" not in names_in(session)
+    assert session.step_number == 1
+    assert "profiler of its own" in session.notes[0]
+
+
+def test_a_cycle_without_a_whole_step_is_no_trace_unless_there_is_no_other(tmp_path):
+    session, alone = (Session(tmp_path, name, parse("0,0,1,0"), how=PLAIN) for name in ("x", "alone"))
+    session.start()
+    for _ in range(2):
+        torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    assert session.traces == ["x-1.json", "x-2.json"]
+    alone.start()
+    torch.ones(3).sin()
+    alone.stop()
+    assert "aten::sin" in names_in(alone)
 
 
 def test_the_mlp_is_captured_from_step_11_with_all_its_names(tmp_path):

@@ -1,5 +1,6 @@
 """`klab profile` and `kl.profile`, on real small programs."""
 
+import importlib
 import json
 import sys
 import types
@@ -9,13 +10,16 @@ import pytest
 import torch
 
 import kernellab as kl
+from conftest import SRC
 from kernellab import cli
 from kernellab.collecting import script
+from kernellab.collecting.imported import once_imported
 from kernellab.errors import UserError
 from kernellab.machine import tools
 from kernellab.reporting import collected, scaled
 from kernellab.running import profiled_op, profiling
 from kernellab.targets import resolve
+from kernellab.workloads import program
 
 TRAIN = '''
 """A training script, as anybody writes one."""
@@ -94,7 +98,7 @@ def ran_here(tmp_path, monkeypatch):
             monkeypatch.setattr(sys, name, getattr(sys, name).copy())
         monkeypatch.setattr(script, "_started", lambda asked: lambda: None)
         module, code = script._script(str(path))
-        return script._run({}, module, code), module
+        return script._run({"name": "program", "folder": str(tmp_path)}, module, code), module
 
     return run
 
@@ -114,6 +118,51 @@ def test_a_program_leaves_the_exit_code_it_would_leave(ran_here, text, code):
     assert ran_here(text)[0] == code
 
 
+def test_a_module_is_waited_for_and_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
+    before, seen = list(sys.meta_path), []
+    give_up = once_imported("late_module", lambda: seen.append(sys.modules["late_module"].value))
+    with pytest.raises(ImportError):
+        importlib.import_module("late_module")  # there is none yet
+    (tmp_path / "late_module.py").write_text("import json\nvalue = 3\n")
+    importlib.invalidate_caches()
+    assert seen == []
+    found = importlib.import_module("late_module")
+    assert seen == [3]
+    assert "exec_module" not in vars(found.__spec__.loader)
+    assert sys.meta_path == before
+    once_imported("late_module", lambda: seen.append("at once"))
+    assert seen == [3, "at once"]
+    give_up()
+    once_imported("never_imported", lambda: None)()
+    assert sys.meta_path == before
+
+
+def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(SRC))
+    (tmp_path / "plain.py").write_text("import os\nif os.environ.get('LEAVE'): os._exit(0)\n")
+    assert cli.run(["profile", "plain.py", "--out", "a"]) == 0
+    assert "never imported torch" in capsys.readouterr().err
+    monkeypatch.setenv("LEAVE", "1")
+    assert cli.run(["profile", "plain.py", "--out", "b"]) == 0
+    assert "nothing was kept" in capsys.readouterr().err
+
+
+def test_a_profiler_begun_among_the_imports_is_left_alone(tmp_path):
+    asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "how": {}}
+    with torch.profiler.profile() as own:
+        stop = script._started(asked)
+        torch.ones(3).sin()
+        stop()
+    assert "aten::sin" in {event.name for event in own.events()}
+    (found,) = json.loads((tmp_path / "0.collected").read_text())
+    assert found["traces"] == []
+    assert "profiler of its own" in found["notes"][0]
+
+
 def test_a_program_sees_itself_as_main(ran_here, tmp_path):
     text = "from __future__ import annotations\nimport sys\ndef f(x: nowhere): ...\nseen = sys.path[0]\nprint(f(1))"
     code, module = ran_here(text + "\ndef g(x: nowhere_either): ...\n")
@@ -121,6 +170,41 @@ def test_a_program_sees_itself_as_main(ran_here, tmp_path):
     assert isinstance(module, types.ModuleType)
     assert (module.__name__, module.__file__, module.__spec__) == ("__main__", str(tmp_path / "program.py"), None)
     assert module.seen == str(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["x = (", "def f():\n    return 1\nreturn 2", "def f():\n  x = 1\n\ty = 2"])
+def test_a_program_that_is_no_python_is_shown_as_python_shows_it(ran_here, capsys, text):
+    with pytest.raises(SystemExit):
+        ran_here(text)
+    said = capsys.readouterr().err
+    assert "Error: " in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ["collected-0", "collected-data"])
+def test_no_trace_is_taken_for_what_is_said_of_it(tmp_path, name):
+    (tmp_path / f"{name}-1.json").write_text("{}")
+    (tmp_path / "0.collected").write_text(json.dumps([{"name": name, "traces": [f"{name}-1.json"]}]))
+    (found,) = profiling._sessions(tmp_path, 1)
+    assert found["traces"] == [f"{name}-1.json"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}-1.json"]
+
+
+def test_the_mlp_says_in_a_sentence_that_memory_is_short(tmp_path, monkeypatch):
+    setup = {"dim": 2**26, "layers": 1, "batch": 1, "steps": 20, "device": "cpu"}
+    asked = {"do": "train", "setup": setup, "folder": str(tmp_path)}
+    monkeypatch.setattr(sys, "argv", ["", json.dumps(asked)])
+    with pytest.raises(SystemExit, match="klab: out of memory: "):
+        program.main()
+
+
+def test_a_folder_that_holds_a_run_is_not_to_be_resumed_by_profile(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "journal.jsonl").touch()
+    assert cli.run(["profile", "mlp", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "name another folder" in said
+    assert "--resume" not in said
 
 
 def test_an_ops_ways_are_profiled_one_by_one(tmp_path):
@@ -163,6 +247,11 @@ def test_profile_in_one_call(tmp_path):
     assert "aten::sqrt" in (tmp_path / "stacks_square_root.txt").read_text()
 
 
+def test_profiles_with_long_descriptions_have_files_of_their_own(tmp_path):
+    files = [kl.profile("é" * 300 + end, lambda: torch.ones(9).sqrt(), 0, folder=str(tmp_path)).files for end in "ab"]
+    assert len({path for made in files for path in made}) == len(files[0]) + len(files[1])
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -170,6 +259,7 @@ def test_profile_in_one_call(tmp_path):
         (["mlp", "--steps", "11"], "11 steps are too few"),
         (["mlp", "--steps", "20", "--schedule", "5,5,5,5"], "the schedule takes 75"),
         (["mlp", "--dim", "0"], "dim must be at least 1"),
+        (["mlp", "--dim", "99999999999"], "dim can be no more than"),
         (["mlp", "--optimizer", "adm"], "did you mean"),
         (["mlp", "--rate", "cosine"], "--optimizer adam"),
         (["mlp", "--dim", "8,16", "--schedule", "1,1,1,1"], "timed, not traced"),

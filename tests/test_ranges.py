@@ -32,6 +32,23 @@ def test_a_range_is_a_context_a_decorator_and_a_pair_of_calls():
     assert {"around", "decorated", "pushed"} <= set(names_of(program))
 
 
+def test_one_range_entered_within_itself_ends_as_often_as_it_begins():
+    same = kl.range("same")
+
+    def program():
+        with same:
+            with same:
+                pass
+            torch.ones(2).sin()
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        program()
+    ends = sorted(event.time_range.end for event in profiler.events() if event.name == "same")
+    (sin,) = (event for event in profiler.events() if event.name == "aten::sin")
+    assert len(ends) == 2
+    assert ends[0] <= sin.time_range.start < ends[1]
+
+
 def test_a_range_closes_where_what_it_holds_raises():
     def program():
         with pytest.raises(ValueError), kl.range("failing"):

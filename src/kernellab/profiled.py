@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from kernellab.errors import UserError
+
+_LONGEST_NAME = 200  # bytes; file systems take 255, with what stands before and after it
 
 
 class Profile(str):
@@ -50,6 +53,8 @@ def profile(
         synchronise()
     finally:
         session.stop()
+    if not session.traces:
+        raise UserError(f"kl.profile: {'; '.join(session.notes)}")
     path = where / session.traces[0]
     trace = read(path)
     document = analyse(trace)
@@ -60,4 +65,9 @@ def profile(
 
 
 def _file_name(description: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in description) or "run"
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in description) or "run"
+    whole = name.encode()
+    if len(whole) <= _LONGEST_NAME:
+        return name
+    start = whole[:_LONGEST_NAME].decode(errors="ignore")
+    return f"{start}-{hashlib.sha256(whole).hexdigest()[:8]}"  # two that begin alike stay two

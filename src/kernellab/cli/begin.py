@@ -37,7 +37,8 @@ def begun(out: str | None, settings: Settings, prefix: str = "") -> Journal:
     runs = project_defaults().get("runs", "runs")
     folder = Path(out) if out else _fresh_folder(runs, prefix, settings.targets)
     if (folder / JOURNAL).exists():
-        raise UserError(f"{folder} already holds a run: --resume {folder} goes on with it, or name another folder")
+        goes_on = "" if prefix else f"--resume {folder} goes on with it, or "  # runs of a verb of their own are short
+        raise UserError(f"{folder} already holds a run: {goes_on}name another folder")
     journal = Journal(folder)
     journal.write(
         "run",

@@ -102,18 +102,24 @@ def _collect(args: argparse.Namespace, made: programs.Made) -> int:
     journal.write("complete")
     journal.save()
     journal.close()
-    return _tell(args, collected, traces)
+    return _tell(args, collected, traces, script=program.as_script)
 
 
-def _tell(args: argparse.Namespace, collected: Collected, folder: Path) -> int:
+def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, script: bool) -> int:
+    """What there is to show, and the exit code: a script's own, whether or not it could be recorded."""
     from kernellab.reporting import collected as words
 
     if not collected.traces:
         if args.json:
             _print_json({"profiles": [], "collected": collected.sessions, "code": collected.code})
-        for line in words.nothing(collected.sessions, collected.code):
+        notes = [note for session in collected.sessions for note in session["notes"]]
+        if script and not collected.sessions:
+            notes = [
+                f"the program left with exit code {collected.code} and no word, as os._exit does: nothing was kept"
+            ]
+        for line in notes or words.nothing(collected.sessions, collected.code):
             print(f"klab: {line}", file=sys.stderr)
-        return collected.code or 1
+        return collected.code or int(not script)
     profiles = _profiles(args, collected, folder)
     _show(args, profiles, collected, folder.parent)
     failed = any(session.get("status") == "error" for session in collected.sessions)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kernellab.running.settings import Settings
 
 _SECONDS = 20.0
+_LONGEST_NAME = 50  # of a trace, in characters: file systems take 255 bytes, with what stands after it
 _TRACES = (".json", ".gz", ".sqlite", ".nsys-rep", ".ncu-rep")
 _OF_OPS = ("impl", "shape", "dtype", "opt", "passes")
 _OF_MLP = ("dim", "layers", "batch", "steps", "optimizer", "rate", "data", "workers")
@@ -131,7 +132,7 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
     ranks = _ranks(args)
     asked = {
         "module": bool(args.module),
-        "name": "".join(c if c.isalnum() or c in "-_" else "-" for c in name),
+        "name": "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:_LONGEST_NAME],
         "schedule": _schedule(args),
         "seconds": seconds,
         "how": _how(args),

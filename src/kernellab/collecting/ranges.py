@@ -49,32 +49,33 @@ _pushed = threading.local()
 class range:  # noqa: N801  it is called like a function
     """A stretch of the program with a name: `with kl.range("forward"): …`, or `@kl.range("forward")` on a function."""
 
-    __slots__ = ("_name", "_nvtx", "_recorded")
+    __slots__ = ("_name", "_opened")
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._recorded: Any = None
-        self._nvtx = False
+        self._opened: list[tuple[Any, bool]] = []  # one object may be entered again within itself
 
     def __enter__(self) -> range:
         if _compiling():  # or each change of the flags would compile everything again
             return self
+        recorded = None
         if torch_profiler._is_profiler_enabled:
-            self._recorded = torch_profiler.record_function(self._name)
-            self._recorded.__enter__()
+            recorded = torch_profiler.record_function(self._name)
+            recorded.__enter__()
         if _nvtx:
             torch.cuda.nvtx.range_push(self._name)
-            self._nvtx = True
+        self._opened.append((recorded, _nvtx))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._nvtx:
-            self._nvtx = False
+        if _compiling() or not self._opened:
+            return
+        recorded, pushed = self._opened.pop()
+        if pushed:
             torch.cuda.nvtx.range_pop()
-        if self._recorded is not None:
-            recorded, self._recorded = self._recorded, None
+        if recorded is not None:
             recorded.__exit__(kind, error, trace)
 
     def __call__(self, function: _F) -> _F:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kernellab.errors import UserError
 
+COLLECTED = ".collected"  # how the name of a file ends that says what a process has recorded; no trace's does
 WAIT, WARMUP, ACTIVE, OVER = "wait", "warm-up", "active", "over"
 
 

@@ -1,7 +1,8 @@
 """A program under the profiler, unchanged: it sees what it would see if Python ran it.
 
 Recording begins after the imports and definitions the program opens with: importing a library calls millions of
-functions, and nobody's time goes there twice. A process the program forks or starts is not recorded.
+functions, and nobody's time goes there twice. A program that imports torch later is recorded from there on: what it
+sets before is for torch to find. A process the program forks or starts is not recorded.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import importlib.util
 import json
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kernellab.collecting.watch  # noqa: F401  here, so that it costs the program no time once it runs
+from kernellab.collecting.imported import once_imported
 from kernellab.collecting.opening import length
-from kernellab.collecting.schedule import Schedule
+from kernellab.collecting.schedule import COLLECTED, Schedule
+from kernellab.errors import UserError
 
 _WARM, _RECORDED = 3, 20  # steps, of a program that has them
 
@@ -82,8 +87,9 @@ def _parts(source: bytes, path: str) -> list[types.CodeType]:
     """The program's opening, and everything after it: one after the other they are the program."""
     try:
         tree = ast.parse(source, path)
+        compile(tree, path, "exec", dont_inherit=True)  # some mistakes are found no earlier
     except SyntaxError as error:
-        sys.excepthook(SyntaxError, error.with_traceback(None), None)
+        sys.excepthook(type(error), error.with_traceback(None), None)
         sys.exit(1)
     opens = length(tree.body)
     opening = compile(ast.Module(tree.body[:opens], []), path, "exec", dont_inherit=True)
@@ -107,11 +113,11 @@ def _futures(tree: ast.Module) -> int:
 def _run(asked: dict[str, Any], module: types.ModuleType, code: list[types.CodeType]) -> Any:
     """What the program leaves for an exit code."""
     process = os.getpid()
-    stop: Callable[[], None] = lambda: None  # noqa: E731
+    recording = _Recording(asked)
     try:
         opening, rest = code
         exec(opening, module.__dict__)
-        stop = _started(asked)
+        recording.begin()
         exec(rest, module.__dict__)
     except SystemExit as leaving:
         return leaving.code
@@ -123,8 +129,39 @@ def _run(asked: dict[str, Any], module: types.ModuleType, code: list[types.CodeT
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         if os.getpid() == process:  # not in a process the program has forked
-            stop()
+            recording.end()
     return 0
+
+
+class _Recording:
+    """Of a program, from the moment on that it has torch."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self._asked = asked
+        self._process = os.getpid()
+        self._stop: Callable[[], None] | None = None
+        self._give_up: Callable[[], None] = lambda: None
+        self._nothing = "the program ended among the imports and definitions it opens with: nothing was recorded"
+
+    def begin(self) -> None:
+        self._nothing = "the program never imported torch: nothing was recorded"
+        self._give_up = once_imported("torch", self._begin)
+
+    def _begin(self) -> None:
+        if os.getpid() != self._process:
+            return
+        if threading.current_thread() is threading.main_thread():
+            self._stop = _started(self._asked)
+        else:
+            self._nothing = "the program imported torch in another thread than its main one: nothing was recorded"
+
+    def end(self) -> None:
+        self._give_up()
+        if self._stop is not None:
+            self._stop()
+        else:
+            name = self._asked["name"]
+            _leave(self._asked, {"name": name, "traces": [], "steps": [], "notes": [self._nothing]})
 
 
 def _started(asked: dict[str, Any]) -> Callable[[], None]:
@@ -140,17 +177,27 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
         once_stepping=Schedule(_WARM, 0, _RECORDED),
         limit_s=asked["seconds"],
         how=How(**asked["how"]),
+        yields=True,
     )
     followed = steps.Following()
-    session.start()
+    try:
+        session.start()
+    except UserError:  # the program goes on all the same
+        session.notes.append("the program has a profiler of its own, begun among its imports: nothing was recorded")
 
     def stop() -> None:
         followed.remove()
         session.stop()
-        found = {**session.to_json(), "rank": int(rank or 0)}
-        (folder / f"collected-{rank or 0}.json").write_text(json.dumps([found]))
+        _leave(asked, session.to_json())
 
     return stop
+
+
+def _leave(asked: dict[str, Any], session: dict[str, Any]) -> None:
+    """For whoever has started this process."""
+    folder, rank = Path(asked["folder"]), int(os.environ.get("RANK", "0"))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{rank}{COLLECTED}").write_text(json.dumps([{**session, "rank": rank}]))
 
 
 if __name__ == "__main__":

@@ -6,14 +6,12 @@ its own. Steps that only `kl.step` knows are written into it afterwards, as they
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import os
 import re
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,12 @@ import torch
 from torch.autograd import profiler as torch_profiler
 
 from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
+from kernellab.collecting.watch import LONG, Watch, room
 from kernellab.errors import UserError
 
 _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
+_LATE_S = 0.5  # beyond its limit, a recording's length is said
 _AFTERWARDS = 5  # steps timed without the profiler once it is over, where none were before
 
 Span = tuple[int, int, int]  # a recorded step's number, begin and end
@@ -81,9 +81,9 @@ class Session:
     """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
     from the end of its waiting on; what was recorded before is kept only where nothing comes after.
 
-    `numbered`: whether a trace's name ends in the number of its cycle.
+    `numbered`: whether a trace's name ends in the number of its cycle. `yields`: whether it ends for `kl.profile`.
     `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
-    recording.
+    recording; where there is one, its memory has a limit too.
     """
 
     folder: Path
@@ -94,6 +94,7 @@ class Session:
     how: How = field(default_factory=How)
     marked: bool = False
     numbered: bool = True
+    yields: bool = False
     traces: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     profiled: Taken = field(default_factory=Taken)
@@ -108,16 +109,23 @@ class Session:
         self._profiler: torch.profiler.profile | None = None
         self._recording = self._limited = self._making = False
         self._thread = threading.get_ident()
-        self._timer: threading.Timer | None = None
+        self._watch: Watch | None = None
         self._began_step = 0
         self._spans: list[Span] = []
         self._first: torch.profiler.profile | None = None
         self._first_spans: list[Span] = []
+        self._first_steps: dict[str, Any] = {}
+        self._first_notes: list[str] = []
+        self._outer: Session | None = None  # which has given way to this one
         self._clock: tuple[int, float] | None = None  # at which step a stretch began, and when
 
     def start(self) -> None:
         global _current
-        if current() is not None or torch_profiler._is_profiler_enabled:
+        outer = current()
+        if outer is not None and outer.yields:
+            outer.give_way()
+            self._outer, outer = outer, None
+        if outer is not None or torch_profiler._is_profiler_enabled:
             raise UserError("a profiler is running in this process already: one at a time")
         _watch_for_others()
         _current = self
@@ -127,6 +135,7 @@ class Session:
     def step(self) -> None:
         """A step of the program has ended."""
         if threading.get_ident() != self._thread:  # recording ends on the thread it began on
+            self._note_once("steps that end in other threads than the main one are not followed")
             return
         now = time.time_ns()
         self._label()
@@ -135,9 +144,10 @@ class Session:
         self.step_number += 1
         if self.schedule is not None:
             self._follow(self.schedule)
-        elif self.once_stepping is not None and self.step_number == self.once_stepping.wait:
-            self._first, self._first_spans = self._stopped(), self._spans
-            self._spans, self.steps[-1]["phase"] = [], WARMUP
+        elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
+            if self._first is None:
+                self._put_by()
+            self._first_steps["phase"] = WARMUP
             self.schedule = self.once_stepping
             self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
@@ -167,20 +177,18 @@ class Session:
         global _current
         if self._first is not None and not self.traces and not self._spans:
             self._drop()
-            self.steps[-1]["phase"] = ACTIVE
+            self._first_steps["phase"] = ACTIVE
+            self.notes += self._first_notes
             self._export(self._first, self._first_spans)
         else:
             self._leave(OVER)
         self.phase, self._first = OVER, None
-        _current = None
+        _current, self._outer = self._outer, None
 
     def give_way(self) -> None:
         """To a profiler of the program's own: there is one at a time."""
-        if self._profiler is not None and not self._making:
-            self._limited = True
-            self.notes.append("the program has a profiler of its own: recording ended where that began")
-            self._leave(OVER)
-            self._enter(OVER)
+        if not self._making:
+            self._end("the program has a profiler of its own: recording ended where that began")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -208,13 +216,15 @@ class Session:
             self._profiler.start_trace()
             self._recording = True
             if self.limit_s is not None:
-                self._timer = _later(self.limit_s, self._limit)
+                self._watch = Watch(self.limit_s, room(stacks=self.how.stacks), self._limit)
         elif phase == OVER and not self.plain.steps:
             self._clock = self._time()
 
     def _leave(self, phase: str) -> None:
         """The end of a phase, another one being next."""
-        if self.phase == ACTIVE and self._profiler is not None:
+        if self.phase == ACTIVE and not self._spans and (self.traces or self._first):
+            self._drop()  # a cycle without a whole step, where there is something better to show
+        elif self.phase == ACTIVE and self._profiler is not None:
             self._add(self.profiled)
             spans, self._spans = self._spans, []
             self._export(self._stopped(), spans)
@@ -223,19 +233,54 @@ class Session:
         elif self.phase == WARMUP and phase != ACTIVE:
             self._drop()
 
-    def _limit(self) -> None:
-        """A recording has become long enough. The program goes on without."""
-        if self.phase == ACTIVE and current() is self:
+    def _limit(self, watch: Watch, why: str) -> None:
+        """A recording has become long or big enough. The program goes on without."""
+        if self.phase != ACTIVE or current() is not self or watch is not self._watch:
+            return
+        if why == LONG:
+            limit_s = self.limit_s or 0.0
+            if watch.seconds > limit_s + _LATE_S:
+                taken = (
+                    f"{watch.seconds:.2g} s instead of {limit_s:g} s, as nothing interrupted the main thread's waiting"
+                )
+            else:
+                taken = f"{limit_s:g} s"
+            self._end(f"recorded for {taken}, then no more: --seconds changes that")
+            return
+        said = f"recorded for {watch.seconds:.2g} s: a trace of more would not fit into memory, --no-stacks takes less"
+        if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
+            self._put_by()
+            self.phase, self._first_notes = WAIT, [said]
+        else:
+            self._end(said)
+
+    def _put_by(self) -> None:
+        """End the recording of everything; it is shown if nothing better comes."""
+        self._first_steps = self.steps[-1] if self.steps else {}
+        self._first, self._first_spans, self._spans = self._stopped(), self._spans, []
+        self._clock = None
+
+    def _note_once(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _end(self, why: str) -> None:
+        """No more is recorded, whatever the schedule says; steps are counted on."""
+        if not self._limited and self.phase != OVER:
             self._limited = True
-            self.notes.append(f"recorded for {self.limit_s:g} s, then no more: --seconds changes that")
+            self.notes.append(why)
             self._leave(OVER)
             self._enter(OVER)
 
     def _stopped(self) -> torch.profiler.profile:
         profiler, self._profiler, self._recording = self._profiler, None, False
         assert profiler is not None
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.stop()
+            busiest = self._watch.busiest()
+            if busiest is not None:
+                self._note_once(f"thread {busiest} worked meanwhile: only the main one's operators are recorded")
+            self._watch = None
         about = {"name": self.name, "steps": self.steps, "plain_step_us": _us(self.plain.each)}
         profiler.add_metadata_json("kernellab", json.dumps(about))
         profiler.stop_trace()
@@ -251,13 +296,17 @@ class Session:
         self._clock, self._spans = None, []
 
     def _export(self, profiler: torch.profiler.profile, spans: list[Span]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         number = f"-{len(self.traces) + 1}" if self.numbered else ""
         path = self.folder / f"{self.name}{number}.json"
-        profiler.export_chrome_trace(str(path))
-        if spans and not self.marked:
-            _add_steps(path, spans, self.cycle)
-        self.traces.append(path.name)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            profiler.export_chrome_trace(str(path))
+            if spans and not self.marked:
+                _add_steps(path, spans, self.cycle)
+        except (OSError, RuntimeError) as error:  # a full disk: the program in the middle of a step cannot help it
+            self._note_once(f"{path} could not be written: {error}")
+        else:
+            self.traces.append(path.name)
 
     # Time --------------------------------------------------------------------------------------------------
 
@@ -293,20 +342,6 @@ def _watch_for_others() -> None:
 
 def _us(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e6
-
-
-def _later(seconds: float, call: Callable[[], None]) -> threading.Timer:
-    """Call it then, on the main thread, wherever that is: a recording ends where it began."""
-
-    def asked(_: object) -> int:
-        call()
-        return 0
-
-    in_c = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(asked)
-    timer = threading.Timer(seconds, lambda: ctypes.pythonapi.Py_AddPendingCall(in_c, None))
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:

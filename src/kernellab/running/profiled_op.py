@@ -13,7 +13,7 @@ from kernellab.blame import explain
 from kernellab.case import Case, CaseRequest
 from kernellab.checking.truth import gpu_is_dead, synchronise
 from kernellab.collecting.ranges import range as named_range
-from kernellab.collecting.schedule import Schedule
+from kernellab.collecting.schedule import COLLECTED, Schedule
 from kernellab.collecting.session import How, Session
 from kernellab.declare import Impl, Op, matching
 from kernellab.errors import UserError, nearest
@@ -34,7 +34,7 @@ def main() -> None:
     try:
         for one in _ways(asked, folder):
             found.append(one)
-            (folder / "collected-0.json").write_text(json.dumps(found))  # now: the next way may end the process
+            (folder / f"0{COLLECTED}").write_text(json.dumps(found))  # now: the next way may end the process
     except UserError as error:
         print(f"klab: {error.message}", file=sys.stderr)
         if error.detail:

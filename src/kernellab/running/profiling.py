@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from kernellab.blame import PACKAGE
-from kernellab.collecting.schedule import Schedule, parse
+from kernellab.collecting.schedule import COLLECTED, Schedule, parse
 from kernellab.errors import UserError
 from kernellab.intervals import median_interval
 from kernellab.machine import tools
@@ -119,7 +119,7 @@ def run(program: Program, folder: Path, *, quiet_stdout: bool, alone: bool = Tru
 def timed(program: Program, folder: Path, by: str, *, quiet_stdout: bool) -> dict[str, Any]:
     """Times against sizes, each with the interval of its median."""
     code = _carried_out(program.command(), _environment(program), quiet_stdout=quiet_stdout)
-    path = folder / "collected-0.json"
+    path = folder / f"0{COLLECTED}"
     if code or not path.exists():
         raise UserError(f"timing the MLP over {by} failed with exit code {code}")
     points = json.loads(path.read_text())
@@ -159,10 +159,10 @@ def _sessions(folder: Path, ranks: int) -> list[dict[str, Any]]:
     """What the process, or each rank's, has said; traces nobody spoke of are there all the same."""
     deadline = time.monotonic() + (_PATIENCE_S if ranks < int(os.environ.get("WORLD_SIZE", "1")) else 0)
     expected = max(ranks, int(os.environ.get("WORLD_SIZE", "1")))
-    while len(list(folder.glob("collected-*.json"))) < expected and time.monotonic() < deadline:
+    while len(list(folder.glob(f"*{COLLECTED}"))) < expected and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
     found: list[dict[str, Any]] = []
-    for path in sorted(folder.glob("collected-*.json")):
+    for path in sorted(folder.glob(f"*{COLLECTED}")):
         found += json.loads(path.read_text())
         path.unlink()
     known = {name for session in found for name in session["traces"]}
@@ -208,6 +208,6 @@ def run_nsys(program: Program, report: Path, *, quiet_stdout: bool) -> Collected
     if done.returncode or not report.exists():
         said = (done.stderr or done.stdout).strip()[-300:]
         raise UserError(f"--with nsys: nothing was recorded, or its export failed: {said}")
-    for one in report.parent.glob("collected-*.json"):
+    for one in report.parent.glob(f"*{COLLECTED}"):
         one.unlink()
     return Collected(code, [{"name": report.stem, "traces": [report.name], "steps": [], "notes": []}])

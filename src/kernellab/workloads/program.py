@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernellab.collecting.schedule import Schedule
+from kernellab.collecting.schedule import COLLECTED, Schedule
 from kernellab.collecting.session import How, Session
 from kernellab.errors import UserError
 from kernellab.workloads.mlp import train
@@ -24,6 +24,7 @@ from kernellab.workloads.setup import FIRST_CAPTURED, Setup
 _WARM_STEPS = 3
 _SAMPLES = 9  # of a time, for an interval that is worth its name
 _LEAST_S = 0.05  # of a sample
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
 
 
 def main() -> None:
@@ -40,13 +41,15 @@ def main() -> None:
     except UserError as error:
         print(f"klab: {error.message}", file=sys.stderr)
         sys.exit(2)
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:  # the CPU's allocator raises no error of its own kind
+        if not isinstance(error, torch.OutOfMemoryError) and not any(word in str(error) for word in _NO_MEMORY):
+            raise
         sys.exit(f"klab: out of memory: {str(error).splitlines()[0]}")
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
     rank = os.environ.get("RANK", "0")
-    (folder / f"collected-{rank}.json").write_text(json.dumps(found))
+    (folder / f"{rank}{COLLECTED}").write_text(json.dumps(found))
 
 
 def _profiled(asked: dict[str, Any], folder: Path) -> dict[str, Any]:

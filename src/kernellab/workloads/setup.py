@@ -8,6 +8,7 @@ from kernellab.errors import UserError
 
 FIRST_CAPTURED = 11  # the steps before it compile, tune and allocate
 SIZES = {"dim": 1024, "layers": 8, "batch": 128, "steps": 100}
+_LARGEST = 2**31 - 1  # two of them still make a number of elements
 OPTIMIZERS = ("none", "adam", "adamw", "sgd")
 RATES = ("constant", "cosine", "warmup")
 
@@ -31,6 +32,8 @@ class Setup:
         for name in SIZES:
             if getattr(self, name) < 1:
                 raise UserError(f"the MLP's {name} must be at least 1, not {getattr(self, name)}")
+            if getattr(self, name) > _LARGEST:
+                raise UserError(f"the MLP's {name} can be no more than {_LARGEST}, not {getattr(self, name)}")
         if self.workers < 0:
             raise UserError(f"the data loader cannot have {self.workers} workers")
         if capturing and self.steps <= FIRST_CAPTURED:

@@ -1,0 +1,121 @@
+"""Watches a recording from a thread of its own: how long it is, how much memory it takes, who else works meanwhile."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+LONG, BIG = "long", "big"
+_LOOK_S = 0.05  # a program that does nothing but call functions records 60 MB in a second
+_MOST_BYTES, _SHARE = 2 << 30, 8  # of memory, once a recording is taken apart: so much, or a part of all there is
+# How much more memory a recording takes when it is taken apart: Python's calls are recorded in 22 bytes each and become
+# objects of 1.4 kB, operators in 700 bytes and grow twelvefold.
+_GROWTH, _GROWTH_OF_OPERATORS = 64, 12
+_BUSY_SHARE = 0.2  # of a recording's time: from there on a thread is worth a word
+
+_kept: list[Watch] = []  # what the interpreter was asked to call must outlive the asking
+
+
+def room(*, stacks: bool) -> int:
+    """How many bytes may be recorded."""
+    most = min(_MOST_BYTES, int(psutil.virtual_memory().total) // _SHARE)
+    return most // (_GROWTH if stacks else _GROWTH_OF_OPERATORS)
+
+
+class Watch:
+    """Begins at once. `call` is called on the main thread, once, when the recording has become LONG or BIG.
+
+    The main thread may be where it cannot be interrupted, waiting for another one: `seconds` says how long it was.
+    """
+
+    def __init__(self, limit_s: float, most_bytes: int, call: Callable[[Watch, str], None]) -> None:
+        self._busy: dict[str, float] = {}  # seconds of other threads of the program's
+        self._limit_s, self._most_bytes, self._call = limit_s, most_bytes, call
+        self._began, self._began_bytes = time.perf_counter(), _allocated()
+        self._ended = threading.Event()
+        self._why = ""
+        self._asked = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._interrupt)
+        _kept.append(self)
+        self._thread = threading.Thread(target=self._look, name="kernellab", daemon=True)
+        self._thread.start()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def busiest(self) -> str | None:
+        """The thread of the program's, besides its main one, that had most to do meanwhile, if it was much."""
+        busy = self._busy.copy()  # the other thread adds to it
+        name = max(busy, key=busy.__getitem__, default=None)
+        return name if name is not None and busy[name] > _BUSY_SHARE * self.seconds else None
+
+    def _look(self) -> None:
+        before: dict[int, float] = {}
+        while not self._why and not self._ended.wait(max(0.0, min(_LOOK_S, self._limit_s - self.seconds))):
+            self._see_threads(before)
+            if self.seconds >= self._limit_s:
+                self._why = LONG
+            elif _allocated() - self._began_bytes > self._most_bytes:
+                self._why = BIG
+        while self._why and ctypes.pythonapi.Py_AddPendingCall(self._asked, None):
+            time.sleep(_LOOK_S)  # others have asked for more than the interpreter remembers
+        while not self._ended.wait(_LOOK_S):
+            self._see_threads(before)
+
+    def _see_threads(self, before: dict[int, float]) -> None:
+        for thread in threading.enumerate():
+            if thread is threading.main_thread() or thread is self._thread or not thread.native_id:
+                continue
+            now = _cpu_seconds(thread.native_id)
+            since = now - before.setdefault(thread.native_id, now)
+            self._busy[thread.name] = max(since, self._busy.get(thread.name, 0.0))
+
+    def _interrupt(self, _: object) -> int:
+        if not self._ended.is_set():
+            self._call(self, self._why)
+        return 0
+
+
+def _cpu_seconds(thread: int) -> float:
+    """That a thread has used, where the system tells."""
+    try:
+        fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+# What is recorded lies in small pieces, which the C library counts apart from large ones: a program's tensors and
+# Python's own objects are not among them.
+
+
+class _Counts(ctypes.Structure):
+    _fields_ = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
+
+
+_SMALL_PIECES_IN_USE = "field_7"
+
+
+@functools.cache
+def _counter() -> Callable[[], _Counts] | None:
+    try:
+        found = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return None
+    found.restype = _Counts
+    return found
+
+
+def _allocated() -> int:
+    count = _counter()
+    return getattr(count(), _SMALL_PIECES_IN_USE) if count else 0
