@@ -546,14 +546,52 @@ def test_traces_without_a_gpu_or_without_anything_are_answered_too(rows):
     document = analyse(run.trace())
     json.dumps(document)
     told = lines(document)
-    assert told[0].startswith(
-        "Nothing ran" if rows == "none" else "CPU only: 100% of its operators' time is aten::sort"
-    )
+    assert told[0].startswith("Nothing ran" if rows == "none" else "CPU only: 100% of its time is aten::sort")
     assert document["idle"]["busy_fraction"] is None
     assert document["notes"]
     if rows == "cpu":
         assert document["operators"][0]["self_cpu_us"] == pytest.approx(500, abs=1)
         assert document["findings"][0]["file"] == "own.py"
+
+
+def test_without_a_gpu_pythons_time_counts_beside_operators():
+    run = Program()
+    with run.python("own.py(9): main"):
+        for _ in range(3):
+            with run.python("own.py(2): slow"):
+                run.host(900)
+            with run.operator("aten::addmm", us=20):
+                run.host(10)
+    document = analyse(run.trace())
+    told = lines(document)
+    assert told[0] == "CPU only: 97% of its time is Python's in slow() (own.py:2); operators have 3%."
+    assert document["findings"][0]["line"] == 2
+    assert "2.79 ms in all" in told[1]
+    assert told[2] == "Operators have 3 % of the CPU's time, Python 97 %; most of theirs: aten::addmm, 100 %."
+
+
+def test_python_alone_is_an_answer_and_calls_of_others_count_for_the_users_line(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text("import time\n\n\ndef main():\n    time.sleep(1)\n")
+    run = Program(script=script)
+    with run.python("own.py(4): main"), run.python("<built-in function sleep>"):
+        run.host(1000)
+    told = lines(analyse(run.trace()))
+    assert told[0] == "CPU only: 100% of its time is Python's in time.sleep(1) at own.py:5; operators have 0%."
+    assert "1 ms in all" in told[1]
+
+
+def test_time_between_operators_that_nothing_is_known_of_is_not_theirs():
+    run = Program()
+    for _ in range(2):
+        with run.operator("aten::sort", us=100):
+            pass
+        run.host(600)
+    with run.operator("aten::sort", us=100):
+        pass
+    told = lines(analyse(run.trace()))
+    assert told[0] == "CPU only: 20% of its time is aten::sort; all operators have 20%."
+    assert "the rest was not recorded" in told[2]
 
 
 # Genuine traces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernellab.profiling import causes, findings, fusion, memory, ranges, tables, waits
+from kernellab.profiling import causes, findings, fusion, memory, processor, ranges, tables, waits
 from kernellab.profiling.causes import Looked
 from kernellab.profiling.idle import Idle
 from kernellab.profiling.places import Places
@@ -31,6 +31,7 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
         "schema": SCHEMA,
         "summary": _summary(looked, plain_step_us),
         "findings": findings.ranked(looked, causes.found(looked)),
+        "cpu": None if len(view.gpu) else processor.spent(view, places).document(),
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),
         "modules": tables.modules(view),

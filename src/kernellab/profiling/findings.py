@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.profiling import processor
 from kernellab.profiling.causes import Cause, Looked, launches_hold_up
 from kernellab.profiling.places import NOWHERE, Place
 from kernellab.profiling.replay import Otherwise
@@ -160,19 +161,25 @@ def _busy(looked: Looked) -> tuple[str, Place]:
 
 
 def _cpu_only(looked: Looked) -> tuple[str, Place]:
-    nest, trace = looked.view.operators, looked.view.trace
-    own = nest.self_time()
-    spent = looked.view.by_name(nest.name, own)
-    if not spent.any():
+    view = looked.view
+    spent = processor.spent(view, looked.places)
+    if not spent.operator_ns and not spent.place_ns:
         return "Nothing ran that the trace could time", NOWHERE
-    most = int(spent.argmax())
-    longest = np.where(nest.name == most, own, -1).argmax()
-    home = int(looked.view.forward[longest])
-    at = [home if home >= 0 else int(longest)]
-    place = looked.places.of(nest.rows[at])[0]
+    together = f"operators have {_part(spent.operators_ns, spent.whole_ns)}"
+    if spent.place_ns > spent.operator_ns:
+        said = f"CPU only: {_part(spent.place_ns, spent.whole_ns)} of its time is Python's in {spent.place}; {together}"
+        return said, spent.place
+    row = spent.operator_row
+    home = int(view.forward[np.searchsorted(view.operators.rows, row)])
+    place = looked.places.of(np.array([view.operators.rows[home] if home >= 0 else row]))[0]
     where = f", for {place}" if place.file else ""
-    part = spent[most] / max(int(spent.sum()), 1)
-    return f"CPU only: {part:.0%} of its operators' time is {trace.names[most][:60]}{where}", place
+    part = _part(spent.operator_ns, spent.whole_ns)
+    return f"CPU only: {part} of its time is {spent.operator[:60]}{where}; all {together}", place
+
+
+def _part(of: int, whole: int) -> str:
+    share = of / max(whole, 1)
+    return "less than 1%" if 0 < share < 0.01 else f"{share:.0%}"
 
 
 def _time(us: float) -> str:

@@ -17,6 +17,7 @@ _STEPS = (re.compile(r"^step[_ #-]?\d+\b"), re.compile(r"^ProfilerStep#\d+"))
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs
 # for a Python call, 1.5 to 4 µs for an operator with its shapes; CUDA's calls are watched by callbacks of about 1 µs.
 _WATCHED = {Kind.OPERATOR: 10, Kind.RANGE: 10, Kind.CALL: 5, Kind.PYTHON: 1, Kind.MODULE: 1}
+_ON_THREADS = (Kind.OPERATOR, Kind.RANGE, Kind.MODULE, Kind.PYTHON, Kind.CALL)
 _LOOKED_AT = 4096
 _BACKWARD = "autograd::engine::evaluate_function"
 
@@ -195,7 +196,7 @@ class View:
         found = np.flatnonzero(self.named(r"^Optimizer\.step#")[ranges.name] & (ranges.lane == self.main))
         if len(found) > 2:
             return self._steps(ranges.end[found[:-1]], ranges.end[found[1:]])
-        busy = np.append(self.gpu, self.calls[self.calls >= 0]) if len(self.gpu) else self.operators.rows
+        busy = np.append(self.gpu, self.calls[self.calls >= 0]) if len(self.gpu) else self.trace.rows(*_ON_THREADS)
         first = int(self.trace.begin[busy].min()) if len(busy) else 0
         last = int(self.end[busy].max()) if len(busy) else self.trace.span_ns
         last = max(last, first)

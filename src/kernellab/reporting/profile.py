@@ -86,17 +86,32 @@ def _most(document: Document, width: int) -> list[str]:
     """The operator with most time of its own, and what it became."""
     if not document["operators"]:
         return []
-    on_gpu = document["summary"]["on_gpu"]
-    key = "self_gpu_us" if on_gpu else "self_cpu_us"
-    whole = sum(row[key] for row in document["operators"])
-    first = max(document["operators"], key=lambda row: float(row[key]))
-    if not first[key]:
+    if not document["summary"]["on_gpu"]:
+        return _of_the_cpu(document["cpu"], width)
+    whole = sum(row["self_gpu_us"] for row in document["operators"])
+    first = max(document["operators"], key=lambda row: float(row["self_gpu_us"]))
+    if not first["self_gpu_us"]:
         return []
-    said = f"Most {'GPU' if on_gpu else 'CPU'} time: {cut(first['name'], width)}, {words.percent(first[key] / whole)}"
+    said = f"Most GPU time: {cut(first['name'], width)}, {words.percent(first['self_gpu_us'] / whole)}"
     own = [kernel for kernel in first["kernels"] if not kernel["through"]]
     if own:
         said += f", as {cut(own[0]['name'], width)} ({own[0]['family']})"
     return [said + "."]
+
+
+def _of_the_cpu(cpu: Row, width: int) -> list[str]:
+    """What operators have of the CPU's time, and which of them most."""
+    if not cpu["operators_us"]:
+        return []
+    dearest, whole = cpu["dearest"], max(cpu["whole_us"], 1e-3)
+    share = cpu["operators_us"] / whole
+    said = f"Operators have {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
+    if cpu["python_us"]:
+        said += f", Python {words.percent(cpu['python_us'] / whole)}"
+    elif share < _BUSY:
+        said += ", the rest was not recorded"
+    part = words.percent(dearest["operator_us"] / cpu["operators_us"])
+    return [f"{said}; most of theirs: {cut(dearest['operator'], width)}, {part}."]
 
 
 def _operators(document: Document, key: str, rows: int, width: int) -> list[str]:
