@@ -623,6 +623,38 @@ def test_steps_a_file_tells_nonsense_of_are_not_believed(said):
     assert not View(run.trace()).steps.marked
 
 
+LOADED = """\
+for epoch in range(3):
+    for x, y in DataLoader(numbers, batch_size=4, num_workers=2, drop_last=True):
+        for again in range(2):
+            optimizer.zero_grad(); model(x).backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_without_a_gpu_is_told_by_its_own_line_and_advised_by_what_it_has(tmp_path, workers):
+    script = tmp_path / "own.py"
+    script.write_text(LOADED)
+    run = Program(script=script)
+    with run.python("own.py(1): <module>"):
+        for number in range(4):
+            with run.range(f"step_{number}"):
+                with run.python("torch/utils/data/dataloader.py(700): __next__"):
+                    if workers:
+                        with run.python("torch/utils/data/dataloader.py(1278): _try_get_data"):
+                            run.host(900)
+                    run.host(900)
+                for called in ("zero_grad", "backward", "step") * 2:
+                    with run.python(f"torch/somewhere.py(3): {called}"), run.operator("aten::mul", us=20):
+                        pass
+    first = analyse(run.trace())["findings"][0]
+    assert (first["kind"], first["line"]) == ("loader", 2)
+    assert first["title"].startswith("The data loader holds the program up: for x, y in DataLoader(")
+    assert "GPU" not in first["title"]
+    assert ("do not keep up" in first["do"]) == bool(workers)
+    assert ("Give the DataLoader workers" in first["do"]) == (not workers)
+
+
 def test_without_a_gpu_pythons_time_counts_beside_operators():
     run = Program()
     with run.python("own.py(9): main"):

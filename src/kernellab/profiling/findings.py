@@ -95,7 +95,14 @@ def _copies(cause: Cause) -> str:
 
 
 def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
-    title = f"The data loader starves the GPU: {cause.place} takes {_time(cause.evidence['cpu_us'])} of a step"
+    seen = cause.evidence
+    whom = "starves the GPU" if seen["on_gpu"] else "holds the program up"
+    title = f"The data loader {whom}: {cause.place} takes {_time(seen['cpu_us'])} of a step"
+    if seen["workers"]:
+        return title, (
+            "Its workers do not keep up: have each prepare less, give it more of them where there are cores, and keep "
+            "them from epoch to epoch (persistent_workers)."
+        )
     return title, "Give the DataLoader workers (num_workers, prefetch_factor, persistent_workers), or prepare less."
 
 
