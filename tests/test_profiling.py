@@ -16,6 +16,7 @@ from kernellab.profiling.compared import compare
 from kernellab.profiling.nest import Nest
 from kernellab.profiling.source import Frame, Sources, called, whose
 from kernellab.profiling.view import View
+from kernellab.reporting.changes import lines as compared_lines
 from kernellab.reporting.profile import changes, lines
 from kernellab.traces import kineto
 from kernellab.traces.trace import Builder, Kind, Lane
@@ -522,6 +523,23 @@ def test_the_first_lines_answer_and_names_are_cut(tmp_path):
     assert by_count[by_count.index("Operators") + 2].split()[1] == str(
         max(one["count"] for one in document["operators"])
     )
+
+
+def test_a_narrow_terminal_gets_wrapped_sentences_and_short_names(tmp_path, monkeypatch):
+    document = analyse(Training(tmp_path, "print", gpu_us=2).trace)
+    piped = lines(document)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    told = lines(document)
+    tables = [line for line in told if "  " in line.strip()]
+    assert max(map(len, piped)) > 100
+    assert max(len(line) for line in told if line not in tables) <= 60
+    assert " ".join(" ".join(told).split()).startswith(" ".join(piped[0].split()))
+    operators = told[told.index("Operators") + 1 :]
+    assert all(len(line) <= 60 for line in operators[: operators.index("")])
+    compared = compared_lines(compare(Training(tmp_path, gpu_us=2).trace, Training(tmp_path, "gelu", gpu_us=2).trace))
+    assert max(map(len, compared)) <= 60
 
 
 def test_an_unknown_order_is_refused_in_words():
