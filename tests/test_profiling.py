@@ -542,6 +542,42 @@ def test_a_narrow_terminal_gets_wrapped_sentences_and_short_names(tmp_path, monk
     assert max(map(len, compared)) <= 60
 
 
+def test_of_many_ranges_the_dearest_are_shown_in_their_order():
+    run = Program()
+    with run.range("whole"):
+        for number in range(50):
+            with run.range(f"part {number}"):
+                run.host(100 if number in (20, 30) else 1)
+    told = lines(analyse(run.trace()), rows=3)
+    told = told[told.index("Ranges, all together") :]
+    assert [line.split("  1")[0].rstrip() for line in told[2:5]] == ["whole", "  part 20", "  part 30"]
+    assert told[5:] == ["… and 48 more"]
+
+
+def test_a_trace_of_nothing_says_so_once_and_compares_with_nothing(tmp_path):
+    nothing = tmp_path / "nothing.json"
+    nothing.write_text('{"traceEvents": []}')
+    empty = kineto.read(nothing)
+    told = "\n".join(lines(analyse(empty)))
+    assert told.count("no events") == 1
+    assert "1 ns" not in told
+    some = Training(tmp_path, gpu_us=2).trace
+    for pair in ((empty, some), (some, empty)):
+        assert compared_lines(compare(*pair))[0].startswith("One of the traces has no steps to compare")
+
+
+def test_kernels_that_nothing_started_are_not_replayed():
+    builder = Builder("kineto")
+    lane = builder.lane(Lane("GPU 0", "stream 7", 0, 7))
+    for number in range(5):
+        builder.add(Kind.KERNEL, builder.name("k"), lane, number * 100_000, 50_000, link=number + 1)
+    document = analyse(builder.trace())
+    assert "busy 56% of a step" in document["findings"][0]["title"]
+    assert document["findings"][0]["step_us"] == 450
+    assert not any("replay gives" in note for note in document["notes"])
+    assert any("cannot be replayed" in note for note in document["notes"])
+
+
 def test_an_unknown_order_is_refused_in_words():
     with pytest.raises(UserError, match="did you mean gpu"):
         lines(analyse(Program().trace()), sort="gpus")
@@ -781,7 +817,8 @@ def test_rows_that_make_no_sense_together_are_analysed_all_the_same(seed):
     document = analyse(trace, plain_step_us=draw.choice([None, 1.0, 1e5]))
     json.dumps(document, allow_nan=False)
     assert lines(document)
-    assert compare(trace, trace)["step_us"]["ratio"] == 1
+    step_us = compare(trace, trace)["step_us"]
+    assert step_us["ratio"] == (1 if document["summary"]["step_us"] else None)
     assert 0 <= (document["idle"]["busy_fraction"] or 0) <= 1
 
 

@@ -151,13 +151,20 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
 def _nothing(looked: Looked) -> dict[str, Any]:
     """Nothing to gain by the program's shape: its time is its work."""
     title, place = _busy(looked) if len(looked.view.gpu) else _cpu_only(looked)
-    return _document("busy", title, "", place, looked.replay.step_ns / 1e3, 0.0, {})
+    return _document("busy", title, "", place, _step_ns(looked) / 1e3, 0.0, {})
+
+
+def _step_ns(looked: Looked) -> float:
+    """As it runs, not as it is watched; without a call that started anything there is nothing to replay."""
+    view = looked.view
+    if len(view.gpu) and not (view.calls >= 0).any():
+        return view.steps.span_ns / view.steps.count
+    return looked.replay.step_ns
 
 
 def _busy(looked: Looked) -> tuple[str, Place]:
     view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
-    # Of a step as it runs, not as it is watched.
-    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(replay.step_ns, 1), 1.0)
+    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
     spent = view.by_name(view.trace.name[view.gpu], view.gpu_ns)
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]

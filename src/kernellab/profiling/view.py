@@ -53,8 +53,13 @@ class Steps:
         return int(self.end[-1])
 
     @property
+    def took_ns(self) -> int:
+        return max(self.last_ns - self.first_ns, 0)
+
+    @property
     def span_ns(self) -> int:
-        return max(self.last_ns - self.first_ns, 1)
+        """What they took, to divide by."""
+        return max(self.took_ns, 1)
 
 
 class View:

@@ -37,7 +37,7 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
         _operators(document, SORTS[chosen], rows, fit),
         _kernels(document, rows, fit),
         _modules(document, rows, fit),
-        _ranges(document, fit),
+        _ranges(document, rows, fit),
         _waits(document, rows, fit),
         _gaps(document, rows, fit),
         _fusion(document, rows, fit),
@@ -72,11 +72,11 @@ def _finding(one: Row) -> str:
 def _steps(summary: Row, idle: Row) -> str:
     many = f"{summary['steps']} steps of {words.duration(summary['step_us'])}"
     if not summary["steps_marked"]:
-        many = f"{words.duration(summary['step_us'])} in all"
+        many = f"{words.duration(summary['step_us'])} in all" if summary["step_us"] else "Nothing took any time"
     if summary["plain_step_us"]:
         many += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
     if idle["busy_fraction"] is None:
-        return f"{many}; no GPU was seen."
+        return f"{many}." if summary["on_gpu"] else f"{many}; no GPU was seen."
     on = f" {summary['devices'][0]}" if summary["devices"] else ""
     busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
     causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
@@ -151,15 +151,18 @@ def _modules(document: Document, rows: int, fit: Fit) -> list[str]:
     return _table("Modules", ["module", "calls", "total", "self", "backward"], body, fit, len(found))
 
 
-def _ranges(document: Document, fit: Fit) -> list[str]:
+def _ranges(document: Document, rows: int, fit: Fit) -> list[str]:
+    """The dearest, in the tree's order: what is around a range is no cheaper, so that none lacks its own."""
+    every, by = document["ranges"], "gpu_us" if document["summary"]["on_gpu"] else "cpu_us"
+    dearest = sorted(sorted(range(len(every)), key=lambda at: -float(every[at][by]))[:rows])
     columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
     body = [
         ["  " * r["depth"] + r["name"], f"{r['count']:g}", *(words.duration(r[key]) for _, key in columns)]
-        for r in document["ranges"]
+        for r in (every[at] for at in dearest)
     ]
     head = ["range", "times", *(title for title, _ in columns)]
-    averaged = any(r["steps"] > 1 for r in document["ranges"])
-    return _table("Ranges, a step on average" if averaged else "Ranges, all together", head, body, fit, len(body))
+    averaged = any(r["steps"] > 1 for r in every)
+    return _table("Ranges, a step on average" if averaged else "Ranges, all together", head, body, fit, len(every))
 
 
 def _waits(document: Document, rows: int, fit: Fit) -> list[str]:
