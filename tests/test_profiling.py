@@ -736,6 +736,20 @@ def test_python_alone_is_an_answer_and_calls_of_others_count_for_the_users_line(
     assert "1 ms in all" in told[1]
 
 
+def test_what_recording_takes_is_not_the_programs():
+    run = Program()
+    with run.python("kernellab/collecting/script.py(30): run"):
+        with run.python("own.py(4): main"):
+            run.host(100)
+        with run.python("kernellab/collecting/session.py(9): _later"), run.python("threading.py(5): start"):
+            run.host(900)
+    assert lines(analyse(run.trace()))[0].startswith("CPU only: 100% of its time is Python's in main() (own.py:4)")
+    run = Program()
+    with run.python("kernellab/collecting/session.py(9): _later"), run.python("threading.py(5): start"):
+        run.host(900)
+    assert lines(analyse(run.trace()))[0].startswith("Nothing ran")
+
+
 def test_time_between_operators_that_nothing_is_known_of_is_not_theirs():
     run = Program()
     for _ in range(2):

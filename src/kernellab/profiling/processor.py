@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from kernellab.profiling import source
-from kernellab.profiling.nest import Nest, distinct, picked, sums
+from kernellab.profiling.nest import Mask, Nest, distinct, picked, sums
 from kernellab.profiling.places import Place, Places
 from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Column, Kind, Rows
 
+_RECORDING = r"(^|/)(torch/profiler|kernellab/collecting)/"
 _PYTHON = (Kind.PYTHON, Kind.MODULE)
 
 
@@ -54,7 +55,7 @@ def spent(view: View, places: Places) -> Spent:
     own = _self_time(nest, steps.first_ns, steps.asked_ns)
     is_operator = trace.kind[nest.rows] == Kind.OPERATOR
     python = np.searchsorted(places.nest.rows, nest.rows[~is_operator])
-    watching = places.of_the_profiler[python] >= 0
+    watching = _of_the_profiler(view, places)[python]
     whole = steps.asked_ns - steps.first_ns - int(own[~is_operator][watching].sum())
     python, alone = python[~watching], own[~is_operator][~watching]
     place, place_ns = _dearest_place(places, python, alone)
@@ -67,6 +68,14 @@ def spent(view: View, places: Places) -> Spent:
         max(whole, 0), int(times.sum()), int(alone.sum()), trace.names[most] if found else "",
         int(by_name[most]) if found else 0, row, place, place_ns,
     )  # fmt: skip
+
+
+def _of_the_profiler(view: View, places: Places) -> Mask:
+    """Which calls of Python are whoever records' own: made by it, and not by the program that it runs."""
+    nest = places.nest
+    recording = nest.nearest(view.named(_RECORDING)[nest.name])
+    inside = picked(nest.depth, recording) > picked(nest.depth, places.own)
+    return np.asarray((recording >= 0) & inside)
 
 
 def _self_time(nest: Nest, first: int, last: int) -> Column:
