@@ -15,6 +15,8 @@ from kernellab.profiling.analysed import analyse
 from kernellab.profiling.compared import compare
 from kernellab.profiling.nest import Nest
 from kernellab.profiling.source import Frame, Sources, called, whose
+from kernellab.profiling.view import View
+from kernellab.reporting.changes import lines as compared_lines
 from kernellab.reporting.profile import changes, lines
 from kernellab.traces import kineto
 from kernellab.traces.trace import Builder, Kind, Lane
@@ -523,6 +525,59 @@ def test_the_first_lines_answer_and_names_are_cut(tmp_path):
     )
 
 
+def test_a_narrow_terminal_gets_wrapped_sentences_and_short_names(tmp_path, monkeypatch):
+    document = analyse(Training(tmp_path, "print", gpu_us=2).trace)
+    piped = lines(document)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    told = lines(document)
+    tables = [line for line in told if "  " in line.strip()]
+    assert max(map(len, piped)) > 100
+    assert max(len(line) for line in told if line not in tables) <= 60
+    assert " ".join(" ".join(told).split()).startswith(" ".join(piped[0].split()))
+    operators = told[told.index("Operators") + 1 :]
+    assert all(len(line) <= 60 for line in operators[: operators.index("")])
+    compared = compared_lines(compare(Training(tmp_path, gpu_us=2).trace, Training(tmp_path, "gelu", gpu_us=2).trace))
+    assert max(map(len, compared)) <= 60
+
+
+def test_of_many_ranges_the_dearest_are_shown_in_their_order():
+    run = Program()
+    with run.range("whole"):
+        for number in range(50):
+            with run.range(f"part {number}"):
+                run.host(100 if number in (20, 30) else 1)
+    told = lines(analyse(run.trace()), rows=3)
+    told = told[told.index("Ranges, all together") :]
+    assert [line.split("  1")[0].rstrip() for line in told[2:5]] == ["whole", "  part 20", "  part 30"]
+    assert told[5:] == ["… and 48 more"]
+
+
+def test_a_trace_of_nothing_says_so_once_and_compares_with_nothing(tmp_path):
+    nothing = tmp_path / "nothing.json"
+    nothing.write_text('{"traceEvents": []}')
+    empty = kineto.read(nothing)
+    told = "\n".join(lines(analyse(empty)))
+    assert told.count("no events") == 1
+    assert "1 ns" not in told
+    some = Training(tmp_path, gpu_us=2).trace
+    for pair in ((empty, some), (some, empty)):
+        assert compared_lines(compare(*pair))[0].startswith("One of the traces has no steps to compare")
+
+
+def test_kernels_that_nothing_started_are_not_replayed():
+    builder = Builder("kineto")
+    lane = builder.lane(Lane("GPU 0", "stream 7", 0, 7))
+    for number in range(5):
+        builder.add(Kind.KERNEL, builder.name("k"), lane, number * 100_000, 50_000, link=number + 1)
+    document = analyse(builder.trace())
+    assert "busy 56% of a step" in document["findings"][0]["title"]
+    assert document["findings"][0]["step_us"] == 450
+    assert not any("replay gives" in note for note in document["notes"])
+    assert any("cannot be replayed" in note for note in document["notes"])
+
+
 def test_an_unknown_order_is_refused_in_words():
     with pytest.raises(UserError, match="did you mean gpu"):
         lines(analyse(Program().trace()), sort="gpus")
@@ -546,14 +601,166 @@ def test_traces_without_a_gpu_or_without_anything_are_answered_too(rows):
     document = analyse(run.trace())
     json.dumps(document)
     told = lines(document)
-    assert told[0].startswith(
-        "Nothing ran" if rows == "none" else "CPU only: 100% of its operators' time is aten::sort"
-    )
+    assert told[0].startswith("Nothing ran" if rows == "none" else "CPU only: 100% of its time is aten::sort")
     assert document["idle"]["busy_fraction"] is None
     assert document["notes"]
     if rows == "cpu":
         assert document["operators"][0]["self_cpu_us"] == pytest.approx(500, abs=1)
         assert document["findings"][0]["file"] == "own.py"
+
+
+def optimizing(names, shapes=(), *, ending=True, **steps):
+    """Optimizers take turns, 100 µs each; `ending`: the recording ends with the last one's step."""
+    run = Program()
+    if steps:
+        run.builder.about["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, **steps}]}
+    with run.python("own.py(1): main"):
+        for at, name in enumerate(names):
+            with run.operator("aten::addmm", us=90):
+                pass
+            with run.range(f"Optimizer.step#{name}.step"), run.operator("aten::add_", list(shapes[at : at + 1]), us=10):
+                pass
+        if not ending:
+            run.host(50)
+    return View(run.trace()).steps
+
+
+def test_an_optimizers_steps_are_as_many_as_were_recorded():
+    steps = optimizing(["SGD"] * 4, first=3, last=6)
+    assert (steps.count, steps.first_ns) == (4, 0)
+    assert np.diff(steps.begin) == pytest.approx(100_000, rel=0.01)
+    assert optimizing(["SGD"], first=0, last=0).marked
+    assert optimizing(["SGD"] * 4).count == 3, "whoever does not know where a recording began leaves its first out"
+
+
+def test_of_several_optimizers_one_ends_steps():
+    by_name = optimizing(["SGD", "Adam"] * 4, first=5, last=8)
+    assert by_name.count == 4
+    assert by_name.asked_ns == pytest.approx(800_000, rel=0.01)
+    alike = optimizing(["Adam"] * 8, first=5, last=8)
+    assert alike.count == 4
+    assert np.diff(alike.begin) == pytest.approx(200_000, rel=0.01)
+    uneven = optimizing(["Adam", *["Adam", "SGD"] * 3], first=5, last=7)
+    assert uneven.count == 3
+    assert uneven.asked_ns == pytest.approx(700_000, rel=0.01)
+    from_the_start = optimizing(["Adam"] * 8, ending=False, first=0, last=3)
+    assert from_the_start.count == 4
+    assert from_the_start.asked_ns == pytest.approx(700_000, rel=0.01)
+
+
+def test_optimizers_of_a_trace_nobody_counted_are_told_apart_by_name_or_shapes():
+    assert optimizing(["SGD", "Adam"] * 4).count == 3
+    assert optimizing(["Adam"] * 8, [8, 1] * 4).count == 3
+    assert optimizing(["Adam"] * 8, [8] * 8).count == 7
+
+
+def test_what_comes_before_the_first_step_of_a_program_is_no_step():
+    run = Program()
+    run.builder.about["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, "first": 0, "last": 2}]}
+    with run.python("own.py(1): main"):
+        run.host(5000)
+        for _ in range(3):
+            run.host(100)
+            with run.range("Optimizer.step#SGD.step"):
+                run.host(10)
+    steps = View(run.trace()).steps
+    assert steps.count == 3
+    assert steps.span_ns == pytest.approx(330_000, rel=0.01)
+
+
+@pytest.mark.parametrize("said", [None, [], "x", [1], [{"phase": "active", "first": "0", "last": None}]])
+def test_steps_a_file_tells_nonsense_of_are_not_believed(said):
+    run = Program()
+    run.builder.about["kernellab"] = {"steps": said}
+    with run.range("Optimizer.step#SGD.step"):
+        pass
+    assert not View(run.trace()).steps.marked
+
+
+LOADED = """\
+for epoch in range(3):
+    for x, y in DataLoader(numbers, batch_size=4, num_workers=2, drop_last=True):
+        for again in range(2):
+            optimizer.zero_grad(); model(x).backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_without_a_gpu_is_told_by_its_own_line_and_advised_by_what_it_has(tmp_path, workers):
+    script = tmp_path / "own.py"
+    script.write_text(LOADED)
+    run = Program(script=script)
+    with run.python("own.py(1): <module>"):
+        for number in range(4):
+            with run.range(f"step_{number}"):
+                with run.python("torch/utils/data/dataloader.py(700): __next__"):
+                    if workers:
+                        with run.python("torch/utils/data/dataloader.py(1278): _try_get_data"):
+                            run.host(900)
+                    run.host(900)
+                for called in ("zero_grad", "backward", "step") * 2:
+                    with run.python(f"torch/somewhere.py(3): {called}"), run.operator("aten::mul", us=20):
+                        pass
+    first = analyse(run.trace())["findings"][0]
+    assert (first["kind"], first["line"]) == ("loader", 2)
+    assert first["title"].startswith("The data loader holds the program up: for x, y in DataLoader(")
+    assert "GPU" not in first["title"]
+    assert ("do not keep up" in first["do"]) == bool(workers)
+    assert ("Give the DataLoader workers" in first["do"]) == (not workers)
+
+
+def test_without_a_gpu_pythons_time_counts_beside_operators():
+    run = Program()
+    with run.python("own.py(9): main"):
+        for _ in range(3):
+            with run.python("own.py(2): slow"):
+                run.host(900)
+            with run.operator("aten::addmm", us=20):
+                run.host(10)
+    document = analyse(run.trace())
+    told = lines(document)
+    assert told[0] == "CPU only: 97% of its time is Python's in slow() (own.py:2); operators have 3%."
+    assert document["findings"][0]["line"] == 2
+    assert "2.79 ms in all" in told[1]
+    assert told[2] == "Operators have 3 % of the CPU's time, Python 97 %; most of theirs: aten::addmm, 100 %."
+
+
+def test_python_alone_is_an_answer_and_calls_of_others_count_for_the_users_line(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text("import time\n\n\ndef main():\n    time.sleep(1)\n")
+    run = Program(script=script)
+    with run.python("own.py(4): main"), run.python("<built-in function sleep>"):
+        run.host(1000)
+    told = lines(analyse(run.trace()))
+    assert told[0] == "CPU only: 100% of its time is Python's in time.sleep(1) at own.py:5; operators have 0%."
+    assert "1 ms in all" in told[1]
+
+
+def test_what_recording_takes_is_not_the_programs():
+    run = Program()
+    with run.python("kernellab/collecting/script.py(30): run"):
+        with run.python("own.py(4): main"):
+            run.host(100)
+        with run.python("kernellab/collecting/session.py(9): _later"), run.python("threading.py(5): start"):
+            run.host(900)
+    assert lines(analyse(run.trace()))[0].startswith("CPU only: 100% of its time is Python's in main() (own.py:4)")
+    run = Program()
+    with run.python("kernellab/collecting/session.py(9): _later"), run.python("threading.py(5): start"):
+        run.host(900)
+    assert lines(analyse(run.trace()))[0].startswith("Nothing ran")
+
+
+def test_time_between_operators_that_nothing_is_known_of_is_not_theirs():
+    run = Program()
+    for _ in range(2):
+        with run.operator("aten::sort", us=100):
+            pass
+        run.host(600)
+    with run.operator("aten::sort", us=100):
+        pass
+    told = lines(analyse(run.trace()))
+    assert told[0] == "CPU only: 20% of its time is aten::sort; all operators have 20%."
+    assert "the rest was not recorded" in told[2]
 
 
 # Genuine traces
@@ -624,7 +831,8 @@ def test_rows_that_make_no_sense_together_are_analysed_all_the_same(seed):
     document = analyse(trace, plain_step_us=draw.choice([None, 1.0, 1e5]))
     json.dumps(document, allow_nan=False)
     assert lines(document)
-    assert compare(trace, trace)["step_us"]["ratio"] == 1
+    step_us = compare(trace, trace)["step_us"]
+    assert step_us["ratio"] == (1 if document["summary"]["step_us"] else None)
     assert 0 <= (document["idle"]["busy_fraction"] or 0) <= 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernellab.profiling import causes, findings, fusion, memory, ranges, tables, waits
+from kernellab.profiling import causes, findings, fusion, memory, processor, ranges, tables, waits
 from kernellab.profiling.causes import Looked
 from kernellab.profiling.idle import Idle
 from kernellab.profiling.places import Places
@@ -14,6 +14,7 @@ from kernellab.profiling.waits import Waits
 from kernellab.traces.trace import Trace
 
 SCHEMA = 1
+_EMPTY = "The trace holds no events."
 _OFF = 0.1  # a replay further from what was seen is not believed in silence
 
 
@@ -31,6 +32,7 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
         "schema": SCHEMA,
         "summary": _summary(looked, plain_step_us),
         "findings": findings.ranked(looked, causes.found(looked)),
+        "cpu": None if len(view.gpu) else processor.spent(view, places).document(),
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),
         "modules": tables.modules(view),
@@ -68,7 +70,7 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "devices": devices,
         "steps": steps.count,
         "steps_marked": steps.marked,
-        "step_us": round(steps.span_ns / steps.count / 1e3, 3),
+        "step_us": round(steps.took_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
         "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us else None,
         "replayed_step_us": round(looked.replay.step_ns / 1e3, 3),
@@ -80,7 +82,7 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
 def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
     view, replay, notes = looked.view, looked.replay, list(looked.view.trace.notes)
     if not len(view.trace):
-        return [*notes, "The trace holds no events."]
+        return notes if _EMPTY in notes else [*notes, _EMPTY]  # a reader may have said so
     if not view.steps.marked:
         notes.append(
             "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
@@ -93,6 +95,9 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
     unstarted = int((view.calls < 0).sum())
     if unstarted:
         notes.append(f"{unstarted} of {len(view.gpu)} rows of the GPU have no call that started them.")
+    if unstarted == len(view.gpu):
+        notes.append("So steps cannot be replayed, and nothing is known of what could be gained.")
+        return notes
     return notes + _doubts(replay, plain_step_us)
 
 

@@ -34,6 +34,7 @@ _HOST_SHARE = 0.002  # of a step: shorter calls are not looked at one by one
 # Of a step's kernels: what a call may launch and still be there for its wait. Printing a tensor takes twenty.
 _FEW_LAUNCHES, _SOME_LAUNCHES = 0.05, 0.5
 _WORK = ("backward", "step", "")
+_WORKERS = r"_MultiProcessingDataLoaderIter|utils/data/dataloader\.py\(\d+\): _(try_)?get_data"
 
 
 @dataclass(frozen=True)
@@ -192,19 +193,22 @@ def _quiet_by_line(looked: Looked) -> dict[Line, list[tuple[int, Place]]]:
 def _host(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterator[Cause]:
     nest = looked.places.nest
     loader = looked.view.named(LOADERS)[nest.name]
+    workers = bool(looked.view.named(_WORKERS)[looked.view.trace.name].any())
     spans = [(found, _spans(looked, [p for p, _ in found])) for found in quiet.values()]
     spans.sort(key=lambda one: -_length(one[1]))
     for found, gone in spans[:_SITES]:
         _, place = max(found, key=lambda one: int(nest.duration[one[0]]))
         loading = _length(_spans(looked, [p for p, _ in found if loader[p]]))
+        loads = 2 * loading > _length(gone)
         yield looked.cause(
-            "loader" if 2 * loading > _length(gone) else "host",
+            "loader" if loads else "host",
             place,
             Otherwise(gone=gone),
             {
                 "count": len(found),
                 "per_step": len(found) / looked.steps,
                 "cpu_us": _length(gone) / looked.steps / 1e3,
+                **({"workers": workers, "on_gpu": bool(len(looked.view.gpu))} if loads else {}),
             },
         )
 

@@ -17,7 +17,7 @@ def compare(a: Trace, b: Trace) -> dict[str, Any]:
     """`b` against `a`: what changed most first, slower before faster."""
     views = View(a), View(b)
     on_gpu = all(len(view.gpu) for view in views)
-    steps = [view.steps.span_ns / view.steps.count / 1e3 for view in views]
+    steps = [view.steps.took_ns / view.steps.count / 1e3 for view in views]
     notes = [] if on_gpu else ["Not both traces hold GPU activity: operators are compared by CPU time."]
     return {
         "by": "gpu" if on_gpu else "cpu",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.profiling import processor
 from kernellab.profiling.causes import Cause, Looked, launches_hold_up
 from kernellab.profiling.places import NOWHERE, Place
 from kernellab.profiling.replay import Otherwise
@@ -94,7 +95,14 @@ def _copies(cause: Cause) -> str:
 
 
 def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
-    title = f"The data loader starves the GPU: {cause.place} takes {_time(cause.evidence['cpu_us'])} of a step"
+    seen = cause.evidence
+    whom = "starves the GPU" if seen["on_gpu"] else "holds the program up"
+    title = f"The data loader {whom}: {cause.place} takes {_time(seen['cpu_us'])} of a step"
+    if seen["workers"]:
+        return title, (
+            "Its workers do not keep up: have each prepare less, give it more of them where there are cores, and keep "
+            "them from epoch to epoch (persistent_workers)."
+        )
     return title, "Give the DataLoader workers (num_workers, prefetch_factor, persistent_workers), or prepare less."
 
 
@@ -143,13 +151,20 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
 def _nothing(looked: Looked) -> dict[str, Any]:
     """Nothing to gain by the program's shape: its time is its work."""
     title, place = _busy(looked) if len(looked.view.gpu) else _cpu_only(looked)
-    return _document("busy", title, "", place, looked.replay.step_ns / 1e3, 0.0, {})
+    return _document("busy", title, "", place, _step_ns(looked) / 1e3, 0.0, {})
+
+
+def _step_ns(looked: Looked) -> float:
+    """As it runs, not as it is watched; without a call that started anything there is nothing to replay."""
+    view = looked.view
+    if len(view.gpu) and not (view.calls >= 0).any():
+        return view.steps.span_ns / view.steps.count
+    return looked.replay.step_ns
 
 
 def _busy(looked: Looked) -> tuple[str, Place]:
     view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
-    # Of a step as it runs, not as it is watched.
-    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(replay.step_ns, 1), 1.0)
+    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
     spent = view.by_name(view.trace.name[view.gpu], view.gpu_ns)
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
@@ -160,19 +175,25 @@ def _busy(looked: Looked) -> tuple[str, Place]:
 
 
 def _cpu_only(looked: Looked) -> tuple[str, Place]:
-    nest, trace = looked.view.operators, looked.view.trace
-    own = nest.self_time()
-    spent = looked.view.by_name(nest.name, own)
-    if not spent.any():
+    view = looked.view
+    spent = processor.spent(view, looked.places)
+    if not spent.operator_ns and not spent.place_ns:
         return "Nothing ran that the trace could time", NOWHERE
-    most = int(spent.argmax())
-    longest = np.where(nest.name == most, own, -1).argmax()
-    home = int(looked.view.forward[longest])
-    at = [home if home >= 0 else int(longest)]
-    place = looked.places.of(nest.rows[at])[0]
+    together = f"operators have {_part(spent.operators_ns, spent.whole_ns)}"
+    if spent.place_ns > spent.operator_ns:
+        said = f"CPU only: {_part(spent.place_ns, spent.whole_ns)} of its time is Python's in {spent.place}; {together}"
+        return said, spent.place
+    row = spent.operator_row
+    home = int(view.forward[np.searchsorted(view.operators.rows, row)])
+    place = looked.places.of(np.array([view.operators.rows[home] if home >= 0 else row]))[0]
     where = f", for {place}" if place.file else ""
-    part = spent[most] / max(int(spent.sum()), 1)
-    return f"CPU only: {part:.0%} of its operators' time is {trace.names[most][:60]}{where}", place
+    part = _part(spent.operator_ns, spent.whole_ns)
+    return f"CPU only: {part} of its time is {spent.operator[:60]}{where}; all {together}", place
+
+
+def _part(of: int, whole: int) -> str:
+    share = of / max(whole, 1)
+    return "less than 1%" if 0 < share < 0.01 else f"{share:.0%}"
 
 
 def _time(us: float) -> str:

@@ -42,10 +42,13 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """The line as it is written, if short; else the call, else as much of the line as fits."""
+        """The line as it is written, if short; else the call, else as much of the line as fits.
+
+        Nobody writes the call of `__next__`: a loop is told by its line.
+        """
         if self.code and len(self.code) <= _SHOWN:
             return self.code
-        if self.call:
+        if self.call and not (self.code and self.call.startswith("__")):
             return f"{self.call[:_SHOWN]}()"
         return f"{self.code[:_SHOWN]}…" if self.code else ""
 

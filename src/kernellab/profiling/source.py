@@ -106,6 +106,13 @@ def _is_installed(package: str) -> bool:
     return any(part.endswith("-packages") for place in places for part in Path(place).parts)
 
 
+def _counts(iterated: ast.expr) -> bool:
+    """Whether a loop is over numbers or what is written out: nothing is called for its next."""
+    if isinstance(iterated, ast.Call):
+        return isinstance(iterated.func, ast.Name) and iterated.func.id == "range"
+    return isinstance(iterated, ast.Tuple | ast.List | ast.Set | ast.Constant)
+
+
 class Function:
     """A function's calls and statements, as they are written; those of functions in it are not its own."""
 
@@ -126,7 +133,7 @@ class Function:
                 written = child.func
                 name = written.attr if isinstance(written, ast.Attribute) else getattr(written, "id", "")
                 self._calls.append((written.end_lineno or child.lineno, name))
-            elif isinstance(child, ast.For | ast.AsyncFor):
+            elif isinstance(child, ast.For | ast.AsyncFor) and not _counts(child.iter):
                 self._calls += [(child.lineno, loop) for loop in _LOOPS]
             elif isinstance(child, ast.If | ast.While | ast.IfExp | ast.Assert):
                 self._calls += [] if isinstance(child.test, ast.Constant) else [(child.lineno, _DECISION)]
@@ -147,6 +154,8 @@ class Function:
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         within = self._between(candidates, names, before, after)
+        if within and set(names) <= set(_LOOPS):
+            return within[-1]  # of loops in each other, the innermost is nearest to the calls after it
         return within[0] if within else candidates[0]
 
     def statement(self, before: Sequence[str], after: Sequence[str]) -> int:

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernellab.reporting import words
+from kernellab.reporting.fitting import Fit
 from kernellab.reporting.profile import cut, plain
 
 
 def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:
-    step = document["step_us"]
-    found = [_answer(step["a"], step["b"])]
-    found += [f"Note: {note}" for note in document["notes"]]
+    step, fit = document["step_us"], Fit(name_width)
+    found = fit.sentences([_answer(step["a"], step["b"]), *(f"Note: {note}" for note in document["notes"])])
     for what in ("operators", "kernels"):
         changed = [one for one in document[what] if one["change_us"]]
         if changed:
-            found += ["", *_table(what, changed, rows, name_width)]
+            found += ["", *_table(what, changed, rows, fit)]
     return found
 
 
@@ -28,10 +28,11 @@ def _answer(before: float, after: float) -> str:
     return f"{words.times(ratio)} the time: {times}."
 
 
-def _table(what: str, changed: Sequence[Mapping[str, Any]], rows: int, width: int) -> list[str]:
+def _table(what: str, changed: Sequence[Mapping[str, Any]], rows: int, fit: Fit) -> list[str]:
     """In microseconds of a step, what changed most first."""
-    names = [cut(plain(one["name"]), width) for one in changed[:rows]]
-    widest = max(len(what), *map(len, names))
+    longest = max(len(what), *(min(len(one["name"]), fit.name) for one in changed[:rows]))
+    widest = fit.widths([longest, 9, 9, 10])[0]
+    names = [cut(plain(one["name"]), widest) for one in changed[:rows]]
     head = f"{what:<{widest}}  {'before':>9}  {'after':>9}  {'change':>10}"
     body = [
         f"{name:<{widest}}  {words.duration(one['a_us']):>9}  {words.duration(one['b_us']):>9}  "

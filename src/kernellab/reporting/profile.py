@@ -7,6 +7,7 @@ from typing import Any
 
 from kernellab.errors import UserError, nearest
 from kernellab.reporting import words
+from kernellab.reporting.fitting import Fit
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -30,16 +31,17 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
     chosen = sort or ("gpu" if on_gpu else "cpu")
     if chosen not in SORTS:
         raise UserError(f"a profile is not sorted by {chosen}: {nearest(chosen, SORTS)}")
-    told = _answer(document, name_width)
+    fit = Fit(name_width)
+    told = fit.sentences(_answer(document, fit))
     parts = [
-        _operators(document, SORTS[chosen], rows, name_width),
-        _kernels(document, rows, name_width),
-        _modules(document, rows, name_width),
-        _ranges(document, name_width),
-        _waits(document, rows, name_width),
-        _gaps(document, rows, name_width),
-        _fusion(document, rows, name_width),
-        _memory(document, name_width),
+        _operators(document, SORTS[chosen], rows, fit),
+        _kernels(document, rows, fit),
+        _modules(document, rows, fit),
+        _ranges(document, rows, fit),
+        _waits(document, rows, fit),
+        _gaps(document, rows, fit),
+        _fusion(document, rows, fit),
+        _memory(document, fit),
     ]
     for part in parts:
         if part:
@@ -47,14 +49,14 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
     return told
 
 
-def _answer(document: Document, width: int) -> list[str]:
+def _answer(document: Document, fit: Fit) -> list[str]:
     first, *others = document["findings"]
     told = [_finding(first)]
     if first["do"]:
         told.append(f"  {first['do']}")
     told += [f"Then: {_finding(one)}" for one in others[:_OTHERS]]
     told.append(_steps(document["summary"], document["idle"]))
-    told += _most(document, width)
+    told += _most(document, fit)
     told += [f"Note: {plain(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
     return told
 
@@ -70,11 +72,11 @@ def _finding(one: Row) -> str:
 def _steps(summary: Row, idle: Row) -> str:
     many = f"{summary['steps']} steps of {words.duration(summary['step_us'])}"
     if not summary["steps_marked"]:
-        many = f"{words.duration(summary['step_us'])} in all"
+        many = f"{words.duration(summary['step_us'])} in all" if summary["step_us"] else "Nothing took any time"
     if summary["plain_step_us"]:
         many += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
     if idle["busy_fraction"] is None:
-        return f"{many}; no GPU was seen."
+        return f"{many}." if summary["on_gpu"] else f"{many}; no GPU was seen."
     on = f" {summary['devices'][0]}" if summary["devices"] else ""
     busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
     causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
@@ -82,24 +84,39 @@ def _steps(summary: Row, idle: Row) -> str:
     return f"{many}; the GPU{plain(on)} is busy {words.percent(busy)} of that{why}."
 
 
-def _most(document: Document, width: int) -> list[str]:
+def _most(document: Document, fit: Fit) -> list[str]:
     """The operator with most time of its own, and what it became."""
     if not document["operators"]:
         return []
-    on_gpu = document["summary"]["on_gpu"]
-    key = "self_gpu_us" if on_gpu else "self_cpu_us"
-    whole = sum(row[key] for row in document["operators"])
-    first = max(document["operators"], key=lambda row: float(row[key]))
-    if not first[key]:
+    if not document["summary"]["on_gpu"]:
+        return _of_the_cpu(document["cpu"], fit)
+    whole = sum(row["self_gpu_us"] for row in document["operators"])
+    first = max(document["operators"], key=lambda row: float(row["self_gpu_us"]))
+    if not first["self_gpu_us"]:
         return []
-    said = f"Most {'GPU' if on_gpu else 'CPU'} time: {cut(first['name'], width)}, {words.percent(first[key] / whole)}"
+    said = f"Most GPU time: {cut(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole)}"
     own = [kernel for kernel in first["kernels"] if not kernel["through"]]
     if own:
-        said += f", as {cut(own[0]['name'], width)} ({own[0]['family']})"
+        said += f", as {cut(own[0]['name'], fit.name)} ({own[0]['family']})"
     return [said + "."]
 
 
-def _operators(document: Document, key: str, rows: int, width: int) -> list[str]:
+def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
+    """What operators have of the CPU's time, and which of them most."""
+    if not cpu["operators_us"]:
+        return []
+    dearest, whole = cpu["dearest"], max(cpu["whole_us"], 1e-3)
+    share = cpu["operators_us"] / whole
+    said = f"Operators have {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
+    if cpu["python_us"]:
+        said += f", Python {words.percent(cpu['python_us'] / whole)}"
+    elif share < _BUSY:
+        said += ", the rest was not recorded"
+    part = words.percent(dearest["operator_us"] / cpu["operators_us"])
+    return [f"{said}; most of theirs: {cut(dearest['operator'], fit.name)}, {part}."]
+
+
+def _operators(document: Document, key: str, rows: int, fit: Fit) -> list[str]:
     on_gpu = document["summary"]["on_gpu"]
     found = sorted(document["operators"], key=lambda row: -float(row[key]))
     columns = [("self CPU", "self_cpu_us"), ("CPU", "total_cpu_us")]
@@ -107,17 +124,17 @@ def _operators(document: Document, key: str, rows: int, width: int) -> list[str]
         columns = [("self GPU", "self_gpu_us"), ("GPU", "total_gpu_us"), *columns]
     head = ["operator", "calls", *(title for title, _ in columns)]
     body = [[r["name"], str(r["count"]), *(words.duration(r[k]) for _, k in columns)] for r in found[:rows]]
-    return _table("Operators", head, body, width, len(found))
+    return _table("Operators", head, body, fit, len(found))
 
 
-def _kernels(document: Document, rows: int, width: int) -> list[str]:
+def _kernels(document: Document, rows: int, fit: Fit) -> list[str]:
     found = document["kernels"]
     body = [
         [r["name"], str(r["count"]), words.duration(r["gpu_us"]), words.duration(r["mean_us"]),
          words.percent(r["share"]), r["family"], _started(r)]
         for r in found[:rows]
     ]  # fmt: skip
-    return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, width, len(found))
+    return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, fit, len(found))
 
 
 def _started(row: Row) -> str:
@@ -125,33 +142,36 @@ def _started(row: Row) -> str:
     return f"{first['name']} and {len(more)} more" if more else str(first["name"])
 
 
-def _modules(document: Document, rows: int, width: int) -> list[str]:
+def _modules(document: Document, rows: int, fit: Fit) -> list[str]:
     found = document["modules"]
     keys = ("total_gpu_us", "self_gpu_us", "backward_gpu_us")
     if not document["summary"]["on_gpu"]:
         keys = ("total_cpu_us", "self_cpu_us", "backward_cpu_us")
     body = [[" / ".join(r["path"]), str(r["count"]), *(words.duration(r[key]) for key in keys)] for r in found[:rows]]
-    return _table("Modules", ["module", "calls", "total", "self", "backward"], body, width, len(found))
+    return _table("Modules", ["module", "calls", "total", "self", "backward"], body, fit, len(found))
 
 
-def _ranges(document: Document, width: int) -> list[str]:
+def _ranges(document: Document, rows: int, fit: Fit) -> list[str]:
+    """The dearest, in the tree's order: what is around a range is no cheaper, so that none lacks its own."""
+    every, by = document["ranges"], "gpu_us" if document["summary"]["on_gpu"] else "cpu_us"
+    dearest = sorted(sorted(range(len(every)), key=lambda at: -float(every[at][by]))[:rows])
     columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
     body = [
         ["  " * r["depth"] + r["name"], f"{r['count']:g}", *(words.duration(r[key]) for _, key in columns)]
-        for r in document["ranges"]
+        for r in (every[at] for at in dearest)
     ]
     head = ["range", "times", *(title for title, _ in columns)]
-    averaged = any(r["steps"] > 1 for r in document["ranges"])
-    return _table("Ranges, a step on average" if averaged else "Ranges, all together", head, body, width, len(body))
+    averaged = any(r["steps"] > 1 for r in every)
+    return _table("Ranges, a step on average" if averaged else "Ranges, all together", head, body, fit, len(every))
 
 
-def _waits(document: Document, rows: int, width: int) -> list[str]:
+def _waits(document: Document, rows: int, fit: Fit) -> list[str]:
     found = document["sync_points"]
     body = [
         [_where(r), str(r["count"]), words.duration(r["wait_us"]), words.duration(r["idle_us"])] for r in found[:rows]
     ]
     return _table(
-        "Where the CPU waits for the GPU", ["call", "times", "waits", "GPU idle after"], body, width, len(found)
+        "Where the CPU waits for the GPU", ["call", "times", "waits", "GPU idle after"], body, fit, len(found)
     )
 
 
@@ -160,30 +180,30 @@ def _where(row: Row) -> str:
     return f"{row['file']}:{row['line']} {call}" if row["file"] else str(call)
 
 
-def _gaps(document: Document, rows: int, width: int) -> list[str]:
+def _gaps(document: Document, rows: int, fit: Fit) -> list[str]:
     found = document["idle"]["gaps"][: min(rows, _WAITS)]
     body = [[r["cpu"], r["cause"], words.duration(r["idle_us"]), words.duration(r["begin_us"])] for r in found]
-    return _table("The GPU's longest idle gaps", ["the CPU was at", "cause", "idle", "from"], body, width, len(body))
+    return _table("The GPU's longest idle gaps", ["the CPU was at", "cause", "idle", "from"], body, fit, len(body))
 
 
-def _fusion(document: Document, rows: int, width: int) -> list[str]:
+def _fusion(document: Document, rows: int, fit: Fit) -> list[str]:
     body = [
         [" → ".join(n.removeprefix("aten::") for n in r["operators"]), f"{r['per_step']:g}",
          words.memory(r["moved_bytes"]), words.memory(r["fewest_bytes"]), words.duration(r["gain_us"])]
         for r in document["fusion"][:rows]
     ]  # fmt: skip
     head = ["chain", "a step", "moves", "fewest", "GPU time saved"]
-    return _table("What could be fused", head, body, width, len(document["fusion"]))
+    return _table("What could be fused", head, body, fit, len(document["fusion"]))
 
 
-def _memory(document: Document, width: int) -> list[str]:
+def _memory(document: Document, fit: Fit) -> list[str]:
     memory = document["memory"]
     if not memory:
         return []
     where = f"GPU {memory['device']}" if memory["device"] >= 0 else "the host"
     body = [[one["name"], words.memory(one["bytes"])] for one in memory["categories"]]
     title = f"Memory: {words.memory(memory['peak_bytes'])} at its peak on {where}"
-    return _table(title, ["held by", "bytes"], body, width, len(body))
+    return _table(title, ["held by", "bytes"], body, fit, len(body))
 
 
 def changes(document: Document, *, rows: int = 10, name_width: int = 80) -> list[str]:
@@ -191,7 +211,8 @@ def changes(document: Document, *, rows: int = 10, name_width: int = 80) -> list
     step, by = document["step_us"], document["by"].upper()
     before, after = words.duration(step["a"]), words.duration(step["b"])
     ratio = f", {words.times(step['ratio'])}" if step["ratio"] else ""
-    told = [f"A step takes {after}, before {before}{ratio}.{_mover(document, name_width)}"]
+    fit = Fit(name_width)
+    told = [f"A step takes {after}, before {before}{ratio}.{_mover(document, fit)}"]
     told += [f"Note: {plain(note)}" for note in document["notes"]]
     for title, key in ((f"Operators by {by} time of a step", "operators"), ("Kernels by time of a step", "kernels")):
         found = sorted((row for row in document[key] if row["change_us"]), key=lambda row: -abs(row["change_us"]))
@@ -200,35 +221,33 @@ def changes(document: Document, *, rows: int = 10, name_width: int = 80) -> list
              f"{r['a_count']:g}", f"{r['b_count']:g}"]
             for r in found[:rows]
         ]  # fmt: skip
-        part = _table(
-            title, ["name", "before", "after", "change", "calls before", "after"], body, name_width, len(found)
-        )
+        part = _table(title, ["name", "before", "after", "change", "calls before", "after"], body, fit, len(found))
         told += ["", *part] if part else []
     return told
 
 
-def _mover(document: Document, width: int) -> str:
+def _mover(document: Document, fit: Fit) -> str:
     rows = document["operators"]
     most = max(rows, key=lambda row: abs(row["change_us"]), default=None)
     if most is None or not most["change_us"]:
         return " No operator's time changed."
-    return f" Most of the change: {cut(most['name'], width)}, {_signed(most['change_us'])}."
+    return f" Most of the change: {cut(most['name'], fit.name)}, {_signed(most['change_us'])}."
 
 
 def _signed(us: float) -> str:
     return f"{'+' if us >= 0 else '−'}{words.duration(abs(us))}"
 
 
-def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], width: int, of: int) -> list[str]:
+def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: Fit, of: int) -> list[str]:
     """The first column to the left, the others to the right."""
     if not body:
         return []
-    cells = [[cut(row[0], width), *(cut(cell, width) for cell in row[1:])] for row in body]
-    widths = [max(len(row[at]) for row in (list(head), *cells)) for at in range(len(head))]
+    cells = [[cut(row[0], fit.name), *(cut(cell, fit.name) for cell in row[1:])] for row in body]
+    widths = fit.widths([max(len(row[at]) for row in (list(head), *cells)) for at in range(len(head))])
     side: list[Callable[[str, int], str]] = [str.ljust, *([str.rjust] * (len(head) - 1))]
 
     def line(row: Sequence[str]) -> str:
-        return "  ".join(put(cell, size) for put, cell, size in zip(side, row, widths, strict=True)).rstrip()
+        return "  ".join(put(cut(cell, size), size) for put, cell, size in zip(side, row, widths, strict=True)).rstrip()
 
     more = [f"… and {of - len(body)} more"] if of > len(body) else []
     return [title, line(head), *(line(row) for row in cells), *more]
