@@ -12,7 +12,8 @@ from kernellab.reporting.profile import cut, plain
 
 def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:
     step, fit = document["step_us"], Fit(name_width)
-    found = fit.sentences([_answer(step["a"], step["b"]), *(f"Note: {note}" for note in document["notes"])])
+    answer = f"{_answer(step['a'], step['b'])}{_mover(document, fit)}"
+    found = fit.sentences([answer, *(f"Note: {plain(note)}" for note in document["notes"])])
     for what in ("operators", "kernels"):
         changed = [one for one in document[what] if one["change_us"]]
         if changed:
@@ -28,6 +29,17 @@ def _answer(before: float, after: float) -> str:
     return f"{words.times(ratio)} the time: {times}."
 
 
+def _mover(document: Mapping[str, Any], fit: Fit) -> str:
+    most = max(document["operators"], key=lambda row: abs(row["change_us"]), default=None)
+    if most is None or not most["change_us"]:
+        return " No operator's time changed."
+    return f" Most of the change: {cut(plain(most['name']), fit.name)}, {_signed(most['change_us'])}."
+
+
+def _signed(change_us: float) -> str:
+    return f"{'+' if change_us > 0 else '−'}{words.duration(abs(change_us))}"
+
+
 def _table(what: str, changed: Sequence[Mapping[str, Any]], rows: int, fit: Fit) -> list[str]:
     """In microseconds of a step, what changed most first."""
     longest = max(len(what), *(min(len(one["name"]), fit.name) for one in changed[:rows]))
@@ -36,7 +48,7 @@ def _table(what: str, changed: Sequence[Mapping[str, Any]], rows: int, fit: Fit)
     head = f"{what:<{widest}}  {'before':>9}  {'after':>9}  {'change':>10}"
     body = [
         f"{name:<{widest}}  {words.duration(one['a_us']):>9}  {words.duration(one['b_us']):>9}  "
-        f"{'+' if one['change_us'] > 0 else '−'}{words.duration(abs(one['change_us'])):>9}"
+        f"{_signed(one['change_us']):>10}"
         for name, one in zip(names, changed, strict=False)
     ]
     left = len(changed) - len(names)

@@ -206,38 +206,6 @@ def _memory(document: Document, fit: Fit) -> list[str]:
     return _table(title, ["held by", "bytes"], body, fit, len(body))
 
 
-def changes(document: Document, *, rows: int = 10, name_width: int = 80) -> list[str]:
-    """Two traces compared, as `profiling.compared` gives it: how a step's time changed, and what changed most."""
-    step, by = document["step_us"], document["by"].upper()
-    before, after = words.duration(step["a"]), words.duration(step["b"])
-    ratio = f", {words.times(step['ratio'])}" if step["ratio"] else ""
-    fit = Fit(name_width)
-    told = [f"A step takes {after}, before {before}{ratio}.{_mover(document, fit)}"]
-    told += [f"Note: {plain(note)}" for note in document["notes"]]
-    for title, key in ((f"Operators by {by} time of a step", "operators"), ("Kernels by time of a step", "kernels")):
-        found = sorted((row for row in document[key] if row["change_us"]), key=lambda row: -abs(row["change_us"]))
-        body = [
-            [r["name"], words.duration(r["a_us"]), words.duration(r["b_us"]), _signed(r["change_us"]),
-             f"{r['a_count']:g}", f"{r['b_count']:g}"]
-            for r in found[:rows]
-        ]  # fmt: skip
-        part = _table(title, ["name", "before", "after", "change", "calls before", "after"], body, fit, len(found))
-        told += ["", *part] if part else []
-    return told
-
-
-def _mover(document: Document, fit: Fit) -> str:
-    rows = document["operators"]
-    most = max(rows, key=lambda row: abs(row["change_us"]), default=None)
-    if most is None or not most["change_us"]:
-        return " No operator's time changed."
-    return f" Most of the change: {cut(most['name'], fit.name)}, {_signed(most['change_us'])}."
-
-
-def _signed(us: float) -> str:
-    return f"{'+' if us >= 0 else '−'}{words.duration(abs(us))}"
-
-
 def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: Fit, of: int) -> list[str]:
     """The first column to the left, the others to the right."""
     if not body:
