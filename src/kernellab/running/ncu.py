@@ -36,6 +36,9 @@ _SECTIONS = (
     "WarpStateStats",
     "SourceCounters",
 )
+# Not ncu's default, which slows the GPU to its base clock: what is counted should be what `klab bench` times, and a
+# clock changed on a shared machine is others' too.
+_CLOCKS = ("--clock-control", "none")
 _THE_PROGRAMS = "The application returned an error code"  # not an error of ncu's
 _NOT_PERMITTED = (
     "  To allow it: run as root; or put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file in\n"
@@ -70,7 +73,7 @@ def tool() -> str | None:
 def command(program: Program, report: Path, ncu: str | None = None) -> list[str]:
     """What counts exactly the launches a program marks; without a path, for another machine."""
     sections = [word for name in _SECTIONS for word in ("--section", name)]
-    words = [ncu or "ncu", "--profile-from-start", "off", *sections, "--metrics", ",".join(METRICS)]
+    words = [ncu or "ncu", "--profile-from-start", "off", *_CLOCKS, *sections, "--metrics", ",".join(METRICS)]
     words += ["--force-overwrite", "--export", str(report.with_suffix(""))]
     return [*words, *(program.command() if ncu else program.command("python", anywhere=True))]
 
