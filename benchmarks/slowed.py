@@ -117,7 +117,8 @@ def write(out: Path, rows: list[dict]) -> None:
         "|---|---|---|---|---|---|---|---|",
         *(
             f"| {r['variant']} | {r['slowed_ms']:.3f} | {r['mended_ms']:.3f} | {r['saved_ms']:.3f} "
-            f"| {r['told_ms']:.3f} | {100 * r['off']:+.0f} % | {r['line']}: `{r['code']}` | {'yes' if r['right'] else 'no'} |"
+            f"| {r['told_ms']:.3f} | {100 * r['off']:+.0f} % | {r['line']}: `{r['code']}` "
+            f"| {'yes' if r['right'] else 'no'} |"
             for r in rows
         ),
         "",
