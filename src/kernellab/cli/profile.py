@@ -112,7 +112,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
     if not collected.traces:
         if args.json:
             _print_json({"profiles": [], "collected": collected.sessions, "code": collected.code})
-        notes = [note for session in collected.sessions for note in session["notes"]]
+        notes = [note for one in collected.sessions for note in (*one["notes"], *words.ended(one))]
         if script and not collected.sessions:
             notes = [
                 f"the program left with exit code {collected.code} and no word, as os._exit does: nothing was kept"
@@ -129,6 +129,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
     """Each trace with what was asked of it; pictures beside it."""
     from kernellab.profiling.analysed import analyse
+    from kernellab.reporting import collected as words
     from kernellab.reporting import pictures
     from kernellab.traces.files import read
 
@@ -139,6 +140,7 @@ def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> l
             drawn = [path.name for path in pictures.draw(trace, folder / name, session["name"])]
             about = {"name": session["name"], "cycle": number, "trace": name, "pictures": drawn}
             document = analyse(trace, plain_step_us=session.get("plain_step_us"))
+            document["notes"] = [*words.ended(session), *document["notes"]]
             found.append({**about, "trace_read": trace, "document": document, "session": session})
     return found
 

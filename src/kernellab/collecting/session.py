@@ -21,6 +21,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler announces itse
 import torch
 from torch.autograd import profiler as torch_profiler
 
+from kernellab.collecting.leaving import held
 from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
 from kernellab.collecting.watch import LONG, Watch, room
 from kernellab.errors import UserError
@@ -145,11 +146,12 @@ class Session:
         if self.schedule is not None:
             self._follow(self.schedule)
         elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
-            if self._first is None:
-                self._put_by()
-            self._first_steps["phase"] = WARMUP
-            self.schedule = self.once_stepping
-            self._enter(self.schedule.phase(self.step_number))
+            with held():
+                if self._first is None:
+                    self._put_by()
+                self._first_steps["phase"] = WARMUP
+                self.schedule = self.once_stepping
+                self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
 
     def _label(self) -> None:
@@ -164,9 +166,10 @@ class Session:
     def _follow(self, schedule: Schedule) -> None:
         phase, cycle = schedule.phase(self.step_number), schedule.number(self.step_number)
         if (phase, cycle) != (self.phase, self.cycle) and not self._limited:
-            self._leave(phase)
-            self.cycle = cycle
-            self._enter(phase)
+            with held():
+                self._leave(phase)
+                self.cycle = cycle
+                self._enter(phase)
         elif phase == WAIT and self._clock is None:  # the first step after a pause is like no other: it is not timed
             self._clock = self._time()
         elif self.phase == OVER and self._clock and self.step_number == self._clock[0] + _AFTERWARDS:
@@ -237,22 +240,22 @@ class Session:
         """A recording has become long or big enough. The program goes on without."""
         if self.phase != ACTIVE or current() is not self or watch is not self._watch:
             return
-        if why == LONG:
-            limit_s = self.limit_s or 0.0
-            if watch.seconds > limit_s + _LATE_S:
-                taken = (
-                    f"{watch.seconds:.2g} s instead of {limit_s:g} s, as nothing interrupted the main thread's waiting"
-                )
+        said = self._too_long(watch.seconds) if why == LONG else self._too_big(watch.seconds)
+        with held():
+            if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
+                self._put_by()
+                self.phase, self._first_notes = WAIT, [said]
             else:
-                taken = f"{limit_s:g} s"
-            self._end(f"recorded for {taken}, then no more: --seconds changes that")
-            return
-        said = f"recorded for {watch.seconds:.2g} s: a trace of more would not fit into memory, --no-stacks takes less"
-        if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
-            self._put_by()
-            self.phase, self._first_notes = WAIT, [said]
-        else:
-            self._end(said)
+                self._end(said)
+
+    def _too_long(self, seconds: float) -> str:
+        limit_s = self.limit_s or 0.0
+        late = f" instead of {limit_s:g} s, as nothing interrupted the main thread"
+        taken = f"{seconds:.2g} s{late}" if seconds > limit_s + _LATE_S else f"{limit_s:g} s"
+        return f"recorded for {taken}, then no more: --seconds changes that"
+
+    def _too_big(self, seconds: float) -> str:
+        return f"recorded for {seconds:.2g} s: a trace of more would not fit into memory, --no-stacks takes less"
 
     def _put_by(self) -> None:
         """End the recording of everything; it is shown if nothing better comes."""
