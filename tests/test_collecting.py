@@ -4,7 +4,9 @@ import ast
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 
@@ -166,9 +168,8 @@ def calls(until):
 
 
 @pytest.mark.parametrize("steps", [0, 5])
-def test_a_recording_ends_before_it_takes_too_much_memory(tmp_path, monkeypatch, steps):
-    monkeypatch.setattr(watch, "_MOST_BYTES", 4 << 20)
-    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, how=How())
+def test_a_recording_ends_before_it_takes_too_much_memory(tmp_path, steps):
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=4 << 20)
     session.start()
     calls(until=lambda: session._profiler is None)
     for _ in range(steps):
@@ -181,6 +182,25 @@ def test_a_recording_ends_before_it_takes_too_much_memory(tmp_path, monkeypatch,
         assert session.notes == []
     else:
         assert "--no-stacks" in session.notes[0]
+        assert "the 0.00391 GiB a recording may. --memory 0.00781" in session.notes[0]
+
+
+def test_a_program_of_operators_has_room_for_more_than_one_of_calls(tmp_path):
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60)
+    session.start()
+    for _ in range(3):
+        for _ in range(1000):
+            torch.ones(3).sin()
+        kl.step()
+    session.stop()
+    most = 1 << 20
+    assert watch.room(most, stacks=True, growth=session._growth) >= 4 * watch.room(most, stacks=True)
+    assert watch.room(most, stacks=True, growth=1000.0) == watch.room(most, stacks=True)
+
+
+def test_what_is_free_bounds_a_recording_whatever_it_is_allowed(monkeypatch):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1 << 40, available=64 << 20))
+    assert watch.room(1 << 40, stacks=True, growth=8) == 0.75 * (1 << 20)
 
 
 def test_other_threads_are_not_silently_left_out(tmp_path):

@@ -181,7 +181,7 @@ def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monke
 
 
 def test_a_profiler_begun_among_the_imports_is_left_alone(tmp_path):
-    asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "how": {}}
+    asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "memory_bytes": None, "how": {}}
     with torch.profiler.profile() as own:
         stop = script._started(asked)
         torch.ones(3).sin()
@@ -298,6 +298,7 @@ def test_profiles_with_long_descriptions_have_files_of_their_own(tmp_path):
         (["train.py"], "no file train.py"),
         (["gelu", "--sort", "devise"], "--sort devise"),
         (["gelu", "--seconds", "3"], "an option of scripts"),
+        (["mlp", "--memory", "3"], "an option of scripts"),
         (["trace.json"], "--open trace.json"),
         (["gelu", "--with", "ncs"], "--with ncs"),
         (["--open"], "name a trace"),

@@ -28,6 +28,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--compare", action="store_true", help="the targets are two traces: what got slower")
     sub.add_argument("--schedule", metavar="W,U,A,R", help="steps of wait, warm-up and active, and how often")
     sub.add_argument("--seconds", type=float, metavar="S", help="record a script for at most so long (default 20)")
+    sub.add_argument("--memory", type=float, metavar="GIB", help="that recording a script may take (default 2)")
     sub.add_argument("--no-stacks", action="store_true", help="without Python's calls: less overhead, no source lines")
     sub.add_argument("--ranks", type=int, metavar="N", help="so many processes of the MLP or a script, by torchrun")
     sub.add_argument(

@@ -184,6 +184,7 @@ def _started(asked: dict[str, Any]) -> Callable[[str | None], None]:
         schedule=Schedule(**asked["schedule"]) if asked["schedule"] else None,
         once_stepping=Schedule(_WARM, 0, _RECORDED),
         limit_s=asked["seconds"],
+        memory_bytes=asked["memory_bytes"],
         how=How(**asked["how"]),
         yields=True,
     )
