@@ -69,6 +69,34 @@ def test_a_script_runs_unchanged_and_its_trace_outlives_it(klab, tmp_path):
     assert json.loads((tmp_path / "run/profile.json").read_text()) == document
 
 
+KILLED = """
+import os
+import signal
+import time
+import torch
+
+torch.ones(3).sin()
+child = os.fork()
+if not child:
+    time.sleep(30)
+    os._exit(9)
+os.kill(child, signal.SIGTERM)
+print("fork", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+os.kill(os.getppid(), signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGTERM)  # to a whole group, as `timeout` does
+time.sleep(30)
+"""
+
+
+def test_a_program_that_is_ended_leaves_its_trace_and_its_forks_end_as_ever(klab, tmp_path):
+    (tmp_path / "killed.py").write_text(KILLED)
+    ran = klab("profile", "killed.py", "--json", "--out", "run")
+    assert ran.code == 128 + 15
+    assert "fork -15" in ran.err
+    assert any(one["name"] == "aten::sin" for one in ran.record["operators"])
+    assert "ended early, by SIGTERM" in ran.record["notes"][0]
+
+
 def test_ranks_are_started_recorded_and_laid_side_by_side(klab, tmp_path):
     ran = klab(
         *("profile", "mlp", "--dim", "32", "--layers", "2", "--batch", "8", "--steps", "14"),
@@ -96,7 +124,7 @@ def ran_here(tmp_path, monkeypatch):
         path.write_text(text)
         for name in ("argv", "path", "modules"):
             monkeypatch.setattr(sys, name, getattr(sys, name).copy())
-        monkeypatch.setattr(script, "_started", lambda asked: lambda: None)
+        monkeypatch.setattr(script, "_started", lambda asked: lambda why: script._leave(asked, {"ended": why}))
         module, code = script._script(str(path))
         return script._run({"name": "program", "folder": str(tmp_path)}, module, code), module
 
@@ -104,18 +132,19 @@ def ran_here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "code"),
+    ("text", "code", "early"),
     [
-        ("import sys\nsys.exit(7)", 7),
-        ("import sys\nsys.exit('a word')", "a word"),
-        ("raise SystemExit", None),
-        ("x = 1", 0),
-        ("raise KeyboardInterrupt", 130),
-        ("1 / 0", 1),
+        ("import sys\nsys.exit(7)", 7, None),
+        ("import sys\nsys.exit('a word')", "a word", None),
+        ("raise SystemExit", None, None),
+        ("x = 1", 0, None),
+        ("raise KeyboardInterrupt", 130, "Ctrl-C"),
+        ("1 / 0", 1, "ZeroDivisionError"),
     ],
 )
-def test_a_program_leaves_the_exit_code_it_would_leave(ran_here, text, code):
+def test_a_program_leaves_the_exit_code_it_would_leave(ran_here, tmp_path, text, code, early):
     assert ran_here(text)[0] == code
+    assert json.loads((tmp_path / "0.collected").read_text())[0]["ended"] == early
 
 
 def test_a_module_is_waited_for_and_left_as_it_is(tmp_path, monkeypatch):
@@ -152,11 +181,11 @@ def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monke
 
 
 def test_a_profiler_begun_among_the_imports_is_left_alone(tmp_path):
-    asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "how": {}}
+    asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "memory_bytes": None, "how": {}}
     with torch.profiler.profile() as own:
         stop = script._started(asked)
         torch.ones(3).sin()
-        stop()
+        stop(None)
     assert "aten::sin" in {event.name for event in own.events()}
     (found,) = json.loads((tmp_path / "0.collected").read_text())
     assert found["traces"] == []
@@ -269,6 +298,7 @@ def test_profiles_with_long_descriptions_have_files_of_their_own(tmp_path):
         (["train.py"], "no file train.py"),
         (["gelu", "--sort", "devise"], "--sort devise"),
         (["gelu", "--seconds", "3"], "an option of scripts"),
+        (["mlp", "--memory", "3"], "an option of scripts"),
         (["trace.json"], "--open trace.json"),
         (["gelu", "--with", "ncs"], "--with ncs"),
         (["--open"], "name a trace"),

@@ -28,6 +28,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("--compare", action="store_true", help="the targets are two traces: what got slower")
     sub.add_argument("--schedule", metavar="W,U,A,R", help="steps of wait, warm-up and active, and how often")
     sub.add_argument("--seconds", type=float, metavar="S", help="record a script for at most so long (default 20)")
+    sub.add_argument("--memory", type=float, metavar="GIB", help="that recording a script may take (default 2)")
     sub.add_argument("--no-stacks", action="store_true", help="without Python's calls: less overhead, no source lines")
     sub.add_argument("--ranks", type=int, metavar="N", help="so many processes of the MLP or a script, by torchrun")
     sub.add_argument(
@@ -112,7 +113,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
     if not collected.traces:
         if args.json:
             _print_json({"profiles": [], "collected": collected.sessions, "code": collected.code})
-        notes = [note for session in collected.sessions for note in session["notes"]]
+        notes = [note for one in collected.sessions for note in (*one["notes"], *words.ended(one))]
         if script and not collected.sessions:
             notes = [
                 f"the program left with exit code {collected.code} and no word, as os._exit does: nothing was kept"
@@ -129,6 +130,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
     """Each trace with what was asked of it; pictures beside it."""
     from kernellab.profiling.analysed import analyse
+    from kernellab.reporting import collected as words
     from kernellab.reporting import pictures
     from kernellab.traces.files import read
 
@@ -139,6 +141,7 @@ def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> l
             drawn = [path.name for path in pictures.draw(trace, folder / name, session["name"])]
             about = {"name": session["name"], "cycle": number, "trace": name, "pictures": drawn}
             document = analyse(trace, plain_step_us=session.get("plain_step_us"))
+            document["notes"] = [*words.ended(session), *document["notes"]]
             found.append({**about, "trace_read": trace, "document": document, "session": session})
     return found
 

@@ -129,12 +129,14 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
         raise UserError("--device: a script chooses its device itself")
     name = target.rpartition(".")[2] if args.module else Path(target).stem
     seconds = positive("--seconds", args.seconds) if args.seconds is not None else _SECONDS
+    gib = positive("--memory", args.memory) if args.memory is not None else None
     ranks = _ranks(args)
     asked = {
         "module": bool(args.module),
         "name": "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:_LONGEST_NAME],
         "schedule": _schedule(args),
         "seconds": seconds,
+        "memory_bytes": None if gib is None else int(gib * (1 << 30)),
         "how": _how(args),
     }
 
@@ -155,7 +157,7 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
     if rest or args.words:
         raise UserError(f"mlp takes no {(rest + args.words)[0]!r}: klab profile --help lists its options")
     _unasked(args, _OF_OPS, "ops")
-    _unasked(args, ("seconds",), "scripts")
+    _unasked(args, ("seconds", "memory"), "scripts")
     sizes = {
         name: [default] if getattr(args, name) is None else parse_sizes(name, getattr(args, name))
         for name, default in SIZES.items()
@@ -232,7 +234,7 @@ def op_asked(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
     from kernellab.targets import resolve
 
     _unasked(args, (*_OF_MLP, "ranks"), "the MLP")
-    _unasked(args, ("seconds",), "scripts")
+    _unasked(args, ("seconds", "memory"), "scripts")
     if args.words:
         raise UserError(f"an op takes no arguments after --: {args.words[0]!r}")
     target = resolve(args.target[0])

@@ -22,6 +22,7 @@ from typing import Any
 
 import kernellab.collecting.watch  # noqa: F401  here, so that it costs the program no time once it runs
 from kernellab.collecting.imported import once_imported
+from kernellab.collecting.leaving import Terminated, held
 from kernellab.collecting.opening import length
 from kernellab.collecting.schedule import COLLECTED, Schedule
 from kernellab.errors import UserError
@@ -114,6 +115,8 @@ def _run(asked: dict[str, Any], module: types.ModuleType, code: list[types.CodeT
     """What the program leaves for an exit code."""
     process = os.getpid()
     recording = _Recording(asked)
+    terminated = Terminated(lambda: recording.end("SIGTERM"))
+    ended = None
     try:
         opening, rest = code
         exec(opening, module.__dict__)
@@ -126,10 +129,13 @@ def _run(asked: dict[str, Any], module: types.ModuleType, code: list[types.CodeT
         while own is not None and own.tb_frame.f_code.co_filename == __file__:
             own = own.tb_next
         sys.excepthook(type(error), error.with_traceback(own), own)
-        return 130 if isinstance(error, KeyboardInterrupt) else 1
+        interrupted = isinstance(error, KeyboardInterrupt)
+        ended = "Ctrl-C" if interrupted else type(error).__name__
+        return 130 if interrupted else 1
     finally:
         if os.getpid() == process:  # not in a process the program has forked
-            recording.end()
+            recording.end(ended)
+            terminated.remove()
     return 0
 
 
@@ -139,7 +145,7 @@ class _Recording:
     def __init__(self, asked: dict[str, Any]) -> None:
         self._asked = asked
         self._process = os.getpid()
-        self._stop: Callable[[], None] | None = None
+        self._stop: Callable[[str | None], None] | None = None
         self._give_up: Callable[[], None] = lambda: None
         self._nothing = "the program ended among the imports and definitions it opens with: nothing was recorded"
 
@@ -155,16 +161,18 @@ class _Recording:
         else:
             self._nothing = "the program imported torch in another thread than its main one: nothing was recorded"
 
-    def end(self) -> None:
+    def end(self, why: str | None) -> None:
+        """`why` the program ended before its own end, where it did."""
         self._give_up()
-        if self._stop is not None:
-            self._stop()
-        else:
-            name = self._asked["name"]
-            _leave(self._asked, {"name": name, "traces": [], "steps": [], "notes": [self._nothing]})
+        with held(again=False):  # who is impatient now would lose it all
+            if self._stop is not None:
+                self._stop(why)
+            else:
+                name = self._asked["name"]
+                _leave(self._asked, {"name": name, "traces": [], "steps": [], "notes": [self._nothing], "ended": why})
 
 
-def _started(asked: dict[str, Any]) -> Callable[[], None]:
+def _started(asked: dict[str, Any]) -> Callable[[str | None], None]:
     """Begin recording; returns what ends it and says what there is."""
     from kernellab.collecting import steps
     from kernellab.collecting.session import How, Session
@@ -176,6 +184,7 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
         schedule=Schedule(**asked["schedule"]) if asked["schedule"] else None,
         once_stepping=Schedule(_WARM, 0, _RECORDED),
         limit_s=asked["seconds"],
+        memory_bytes=asked["memory_bytes"],
         how=How(**asked["how"]),
         yields=True,
     )
@@ -185,10 +194,10 @@ def _started(asked: dict[str, Any]) -> Callable[[], None]:
     except UserError:  # the program goes on all the same
         session.notes.append("the program has a profiler of its own, begun among its imports: nothing was recorded")
 
-    def stop() -> None:
+    def stop(why: str | None) -> None:
         followed.remove()
         session.stop()
-        _leave(asked, session.to_json())
+        _leave(asked, {**session.to_json(), "ended": why})
 
     return stop
 

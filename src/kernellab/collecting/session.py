@@ -21,8 +21,9 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler announces itse
 import torch
 from torch.autograd import profiler as torch_profiler
 
+from kernellab.collecting.leaving import held
 from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
-from kernellab.collecting.watch import LONG, Watch, room
+from kernellab.collecting.watch import LONG, Watch, allowed, room
 from kernellab.errors import UserError
 
 _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
@@ -83,7 +84,7 @@ class Session:
 
     `numbered`: whether a trace's name ends in the number of its cycle. `yields`: whether it ends for `kl.profile`.
     `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
-    recording; where there is one, its memory has a limit too.
+    recording; where there is one, its memory has a limit too, `memory_bytes`.
     """
 
     folder: Path
@@ -91,6 +92,7 @@ class Session:
     schedule: Schedule | None = None
     once_stepping: Schedule | None = None
     limit_s: float | None = None
+    memory_bytes: int | None = None
     how: How = field(default_factory=How)
     marked: bool = False
     numbered: bool = True
@@ -110,6 +112,7 @@ class Session:
         self._recording = self._limited = self._making = False
         self._thread = threading.get_ident()
         self._watch: Watch | None = None
+        self._growth: float | None = None  # of a recording's memory once it is taken apart, as seen so far
         self._began_step = 0
         self._spans: list[Span] = []
         self._first: torch.profiler.profile | None = None
@@ -145,11 +148,12 @@ class Session:
         if self.schedule is not None:
             self._follow(self.schedule)
         elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
-            if self._first is None:
-                self._put_by()
-            self._first_steps["phase"] = WARMUP
-            self.schedule = self.once_stepping
-            self._enter(self.schedule.phase(self.step_number))
+            with held():
+                if self._first is None:
+                    self._put_by()
+                self._first_steps["phase"] = WARMUP
+                self.schedule = self.once_stepping
+                self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
 
     def _label(self) -> None:
@@ -164,9 +168,10 @@ class Session:
     def _follow(self, schedule: Schedule) -> None:
         phase, cycle = schedule.phase(self.step_number), schedule.number(self.step_number)
         if (phase, cycle) != (self.phase, self.cycle) and not self._limited:
-            self._leave(phase)
-            self.cycle = cycle
-            self._enter(phase)
+            with held():
+                self._leave(phase)
+                self.cycle = cycle
+                self._enter(phase)
         elif phase == WAIT and self._clock is None:  # the first step after a pause is like no other: it is not timed
             self._clock = self._time()
         elif self.phase == OVER and self._clock and self.step_number == self._clock[0] + _AFTERWARDS:
@@ -216,7 +221,8 @@ class Session:
             self._profiler.start_trace()
             self._recording = True
             if self.limit_s is not None:
-                self._watch = Watch(self.limit_s, room(stacks=self.how.stacks), self._limit)
+                most = room(self.memory_bytes, stacks=self.how.stacks, growth=self._growth)
+                self._watch = Watch(self.limit_s, most, self._limit)
         elif phase == OVER and not self.plain.steps:
             self._clock = self._time()
 
@@ -237,22 +243,27 @@ class Session:
         """A recording has become long or big enough. The program goes on without."""
         if self.phase != ACTIVE or current() is not self or watch is not self._watch:
             return
-        if why == LONG:
-            limit_s = self.limit_s or 0.0
-            if watch.seconds > limit_s + _LATE_S:
-                taken = (
-                    f"{watch.seconds:.2g} s instead of {limit_s:g} s, as nothing interrupted the main thread's waiting"
-                )
+        said = self._too_long(watch.seconds) if why == LONG else self._too_big(watch.seconds)
+        with held():
+            if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
+                self._put_by()
+                self.phase, self._first_notes = WAIT, [said]
             else:
-                taken = f"{limit_s:g} s"
-            self._end(f"recorded for {taken}, then no more: --seconds changes that")
-            return
-        said = f"recorded for {watch.seconds:.2g} s: a trace of more would not fit into memory, --no-stacks takes less"
-        if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
-            self._put_by()
-            self.phase, self._first_notes = WAIT, [said]
-        else:
-            self._end(said)
+                self._end(said)
+
+    def _too_long(self, seconds: float) -> str:
+        limit_s = self.limit_s or 0.0
+        late = f" instead of {limit_s:g} s, as nothing interrupted the main thread"
+        taken = f"{seconds:.2g} s{late}" if seconds > limit_s + _LATE_S else f"{limit_s:g} s"
+        return f"recorded for {taken}, then no more: --seconds changes that"
+
+    def _too_big(self, seconds: float) -> str:
+        gib = allowed(self.memory_bytes) / (1 << 30)
+        less = ", --no-stacks needs less" if self.how.stacks else ""
+        return (
+            f"recorded for {seconds:.2g} s: more takes more memory than the {gib:.3g} GiB a recording may. "
+            f"--memory {2 * gib:.3g} allows for twice as much{less}"
+        )
 
     def _put_by(self) -> None:
         """End the recording of everything; it is shown if nothing better comes."""
@@ -275,15 +286,17 @@ class Session:
     def _stopped(self) -> torch.profiler.profile:
         profiler, self._profiler, self._recording = self._profiler, None, False
         assert profiler is not None
-        if self._watch is not None:
-            self._watch.stop()
-            busiest = self._watch.busiest()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
+            busiest = watch.busiest()
             if busiest is not None:
                 self._note_once(f"thread {busiest} worked meanwhile: only the main one's operators are recorded")
-            self._watch = None
         about = {"name": self.name, "steps": self.steps, "plain_step_us": _us(self.plain.each)}
         profiler.add_metadata_json("kernellab", json.dumps(about))
         profiler.stop_trace()
+        if watch is not None:
+            self._growth = watch.growth or self._growth
         _kept.append(profiler)
         return profiler
 

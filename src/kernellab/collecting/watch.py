@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -15,34 +16,44 @@ import psutil
 LONG, BIG = "long", "big"
 _LOOK_S = 0.05  # a program that does nothing but call functions records 60 MB in a second
 _MOST_BYTES, _SHARE = 2 << 30, 8  # of memory, once a recording is taken apart: so much, or a part of all there is
-# How much more memory a recording takes when it is taken apart: Python's calls are recorded in 22 bytes each and become
-# objects of 1.4 kB, operators in 700 bytes and grow twelvefold.
-_GROWTH, _GROWTH_OF_OPERATORS = 64, 12
+# How much more memory a recording takes when it is taken apart: Python's calls are recorded in 24 bytes each and become
+# objects of 1.5 kB, operators in 530 bytes and grow eightfold. Which of both a program has more of, its first recording
+# tells; should the next be all calls, it still fits into what is free.
+_WORST, _LEAST, _OF_OPERATORS = 64, 8, 12
+_FREE_SHARE = 0.75
+_TELLING_BYTES = 1 << 20  # of a recording, from which on it tells how it grows
 _BUSY_SHARE = 0.2  # of a recording's time: from there on a thread is worth a word
+# A signal interrupts waiting for a lock, a thread or a file, as nothing else does. This one has next to no other use,
+# and does nothing where nobody listens.
+_NUDGE, _AGAIN_S = signal.SIGURG, 0.5
 
-_kept: list[Watch] = []  # what the interpreter was asked to call must outlive the asking
+
+def allowed(most_bytes: int | None) -> int:
+    """The memory that a recording may take in the end, where nobody has said how much."""
+    return most_bytes or min(_MOST_BYTES, int(psutil.virtual_memory().total) // _SHARE)
 
 
-def room(*, stacks: bool) -> int:
-    """How many bytes may be recorded."""
-    most = min(_MOST_BYTES, int(psutil.virtual_memory().total) // _SHARE)
-    return most // (_GROWTH if stacks else _GROWTH_OF_OPERATORS)
+def room(most_bytes: int | None, *, stacks: bool, growth: float | None = None) -> int:
+    """How many bytes may be recorded, so that they take no more in the end than they may."""
+    worst = _WORST if stacks else _OF_OPERATORS
+    free = _FREE_SHARE * psutil.virtual_memory().available
+    return int(min(allowed(most_bytes) / min(growth or worst, worst), free / worst))
 
 
 class Watch:
-    """Begins at once. `call` is called on the main thread, once, when the recording has become LONG or BIG.
+    """Begins at once, on the main thread. `call` is called there, once, when the recording has become LONG or BIG.
 
-    The main thread may be where it cannot be interrupted, waiting for another one: `seconds` says how long it was.
+    The main thread may be where nothing interrupts it, in a call of C's: `seconds` says how long it really was.
     """
 
     def __init__(self, limit_s: float, most_bytes: int, call: Callable[[Watch, str], None]) -> None:
         self._busy: dict[str, float] = {}  # seconds of other threads of the program's
         self._limit_s, self._most_bytes, self._call = limit_s, most_bytes, call
+        self._recorded = 0
         self._began, self._began_bytes = time.perf_counter(), _allocated()
         self._ended = threading.Event()
         self._why = ""
-        self._asked = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._interrupt)
-        _kept.append(self)
+        self._before = signal.signal(_NUDGE, self._nudged)
         self._thread = threading.Thread(target=self._look, name="kernellab", daemon=True)
         self._thread.start()
 
@@ -50,8 +61,18 @@ class Watch:
     def seconds(self) -> float:
         return time.perf_counter() - self._began
 
+    @property
+    def growth(self) -> float | None:
+        """How many times the memory of its recording is taken now that it is taken apart, where that tells."""
+        if self._recorded < _TELLING_BYTES:
+            return None
+        return max(_LEAST, (_allocated() - self._began_bytes) / self._recorded)
+
     def stop(self) -> None:
         self._ended.set()
+        self._recorded = _allocated() - self._began_bytes
+        if signal.getsignal(_NUDGE) == self._nudged:
+            signal.signal(_NUDGE, self._before or signal.SIG_DFL)
 
     def busiest(self) -> str | None:
         """The thread of the program's, besides its main one, that had most to do meanwhile, if it was much."""
@@ -67,9 +88,11 @@ class Watch:
                 self._why = LONG
             elif _allocated() - self._began_bytes > self._most_bytes:
                 self._why = BIG
-        while self._why and ctypes.pythonapi.Py_AddPendingCall(self._asked, None):
-            time.sleep(_LOOK_S)  # others have asked for more than the interpreter remembers
-        while not self._ended.wait(_LOOK_S):
+        while not self._ended.is_set():
+            # Once may not do: a signal that comes right before the waiting begins interrupts nothing.
+            if signal.getsignal(_NUDGE) == self._nudged:
+                signal.pthread_kill(threading.main_thread().ident or 0, _NUDGE)
+            self._ended.wait(_AGAIN_S)
             self._see_threads(before)
 
     def _see_threads(self, before: dict[int, float]) -> None:
@@ -80,10 +103,9 @@ class Watch:
             since = now - before.setdefault(thread.native_id, now)
             self._busy[thread.name] = max(since, self._busy.get(thread.name, 0.0))
 
-    def _interrupt(self, _: object) -> int:
-        if not self._ended.is_set():
+    def _nudged(self, *_: object) -> None:
+        if self._why and not self._ended.is_set():
             self._call(self, self._why)
-        return 0
 
 
 def _cpu_seconds(thread: int) -> float:

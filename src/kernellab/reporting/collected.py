@@ -38,6 +38,12 @@ def heading(one: Mapping[str, Any], of: int) -> list[str]:
     return [f"── {one['name']}{cycle} ──"]
 
 
+def ended(session: Session) -> list[str]:
+    """That the program did not come to its end, of all it is said about."""
+    why = session.get("ended")
+    return [f"The program ended early, by {why}: this is what was recorded until then."] if why else []
+
+
 def about(session: Session, folder: Path) -> list[str]:
     """Below a table: its steps by phase, the price of recording, memory, and where to look closer."""
     found = []

@@ -28,6 +28,7 @@ from kernellab.workloads import setup as mlp
 
 _PATIENCE_S = 60.0  # of the first rank with the others
 _LOOK_S = 0.2
+_IMPATIENCE_S = 5.0  # after SIGTERM has come, another one is no echo of it
 _QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # no remarks of torch's own on profiling
 DEFAULT = Schedule(5, 2, 10)  # of an op's calls
 SIZES, OPTIMIZERS, RATES = mlp.SIZES, mlp.OPTIMIZERS, mlp.RATES
@@ -146,13 +147,24 @@ def _carried_out(command: Sequence[str], env: Mapping[str, str], *, quiet_stdout
     process = subprocess.Popen(command, env=env, stdout=sys.stderr.fileno() if quiet_stdout else None)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        code = process.wait()
-    except KeyboardInterrupt:  # SIGTERM: it is for us alone
-        process.terminate()
-        code = process.wait()
+        code = _waited_for(process)
     finally:
         signal.signal(signal.SIGINT, before)
     return code if code >= 0 else 128 - code
+
+
+def _waited_for(process: subprocess.Popen[bytes]) -> int:
+    """SIGTERM, which comes here as an interruption, is passed on; a program deaf to it is killed by another one."""
+    asked = None
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            if asked is None:
+                asked = time.monotonic()
+                process.terminate()
+            elif time.monotonic() > asked + _IMPATIENCE_S:
+                process.kill()
 
 
 def _sessions(folder: Path, ranks: int) -> list[dict[str, Any]]:
