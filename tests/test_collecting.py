@@ -62,7 +62,7 @@ def test_each_cycle_is_a_trace_with_its_steps_in_it(tmp_path):
         ("active", 2, 8, 9),
         ("over", 2, 10, 11),
     ]
-    assert session.plain.steps == 2  # the first step of a wait is not timed
+    assert session.plain.steps == 1  # the first step of a wait is not timed, nor is any wait after a recording
     assert session.profiled.steps == 4
 
 

@@ -187,6 +187,7 @@ def _started(asked: dict[str, Any]) -> Callable[[str | None], None]:
         memory_bytes=asked["memory_bytes"],
         how=How(**asked["how"]),
         yields=True,
+        script=sys.modules["__main__"].__file__,
     )
     followed = steps.Following()
     try:
