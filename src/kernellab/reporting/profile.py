@@ -65,7 +65,8 @@ def _finding(one: Row) -> str:
     said = plain(one["title"])
     if one["gain_us"]:
         took, left = words.duration(one["step_us"]), words.duration(max(one["step_without_us"], 0.0))
-        said += f". Without it a step takes about {left} instead of {took} ({words.percent(one['gain_share'])} less)"
+        what = "a step" if one["evidence"].get("stepping", True) else "it all"
+        said += f". Without it {what} takes about {left} instead of {took} ({words.percent(one['gain_share'])} less)"
     return said + "."
 
 
