@@ -62,6 +62,7 @@ class How:
             profile_memory=self.memory,
             with_stack=self.stacks,
             with_modules=self.stacks,
+            acc_events=True,  # a profiler has one cycle here; without, it warns that others would be lost
         )
 
 

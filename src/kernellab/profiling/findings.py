@@ -68,6 +68,10 @@ def _a_step(cause: Cause) -> str:
     return " a step" if cause.stepping else ""
 
 
+def _kernels(count: float) -> str:
+    return f"{count:.0f} kernel" + ("" if round(count) == 1 else "s")
+
+
 def _often(cause: Cause) -> str:
     times, per_step = cause.evidence["count"], cause.evidence["per_step"]
     if not cause.stepping:
@@ -138,7 +142,7 @@ def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     bound = "Launch-bound" if seen["sure"] else "Launch-bound, unless it is the profiler that slows the CPU"
     title = (
         f"{bound}: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
-        f" {seen['kernels']:.0f} kernels{_a_step(cause)}{where}"
+        f" {_kernels(seen['kernels'])}{_a_step(cause)}{where}"
     )
     return (
         title,

@@ -37,7 +37,7 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
         _operators(document, SORTS[chosen], rows, fit),
         _kernels(document, rows, fit),
         _modules(document, rows, fit),
-        _ranges(document, rows, fit),
+        _ranges(document, 2 * rows, fit),  # a tree without some of its branches is hard to read
         _waits(document, rows, fit),
         _gaps(document, rows, fit),
         _fusion(document, rows, fit),
