@@ -118,7 +118,7 @@ def _(x):
 
 def test_changed_global_state_is_reported_and_put_back(klab, tmp_path):
     (tmp_path / "state.py").write_text(STATE)
-    seen = klab("check", "state.py", "--impl", "meddles,good", "--device", "cpu", "--json")
+    seen = klab("check", "state.py", "--declared", "--impl", "meddles,good", "--device", "cpu", "--json")
     details = " ".join(g["detail"] for g in seen.result("meddles")["guards"])
     assert "float32 matmul precision from highest to medium" in details
     assert "replaced torch.nn.functional.gelu" in details
@@ -140,7 +140,7 @@ def _(x):
 
 def test_running_out_of_memory_is_its_own_status(klab, tmp_path):
     (tmp_path / "memory.py").write_text(MEMORY)
-    seen = klab("check", "memory.py", "--impl", "manual,greedy", "--device", "cpu", "--json")
+    seen = klab("check", "memory.py", "--declared", "--impl", "manual,greedy", "--device", "cpu", "--json")
     assert seen.result("greedy")["derived"]["status"] == "oom"
     assert seen.result("manual")["derived"]["status"] == "ok"
 
