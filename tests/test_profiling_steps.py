@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernellab.profiling.analysed import analyse
 from kernellab.profiling.view import View
 from traced import Program
 
@@ -73,3 +74,54 @@ def test_steps_a_file_tells_nonsense_of_are_not_believed(said):
     with run.range("Optimizer.step#SGD.step"):
         pass
     assert not View(run.trace()).steps.marked
+
+
+def served(calls, *, named="Model_0"):
+    """A model is loaded, then called: its first call takes longer, and each hands its answer over."""
+    run = Program()
+    with run.python("own.py(1): main"):
+        run.host(5000)
+        for number in range(calls):
+            with run.module(named), run.operator("aten::addmm", us=500 if number == 0 else 80):
+                run.kernel("gemm", 40)
+            with run.module("Softmax_0"), run.operator("aten::softmax", us=5):
+                pass
+            run.host(10)
+    return run.trace()
+
+
+def test_calls_of_a_model_are_steps_where_nothing_else_tells():
+    steps = View(served(6)).steps
+    assert (steps.count, steps.calls_of, steps.marked) == (5, "Model", True)
+    assert np.diff(steps.begin) == pytest.approx(100_000, rel=0.02)
+    assert any("a call of Model is taken for one" in note for note in analyse(served(6))["notes"])
+    assert not View(served(3)).steps.marked, "three are no loop"
+
+
+def test_of_a_program_without_steps_nothing_is_said_of_steps():
+    run = Program()
+    with run.python("own.py(1): main"):
+        for _ in range(2):
+            with run.operator("aten::item"):
+                run.kernel("gemm", 400)
+                run.wait()
+            run.host(300)
+        with run.operator("aten::relu"):
+            run.kernel("relu", 400)
+    first = analyse(run.trace())["findings"][0]
+    assert first["kind"] == "wait"
+    assert "makes the CPU wait for the GPU 2 times" in first["title"]
+    assert "step" not in first["title"]
+    assert not first["evidence"]["stepping"]
+
+
+def test_a_wait_that_the_first_step_of_a_recording_lacks_is_in_every_step():
+    run = Program()
+    for number in range(10):
+        with run.range(f"step_{number}"), run.python("own.py(1): main"):
+            with run.operator("aten::addmm"):
+                run.kernel("gemm", 400)
+            if number:
+                run.item()
+            run.host(100)
+    assert "in every step" in analyse(run.trace())["findings"][0]["title"]

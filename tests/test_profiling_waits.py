@@ -121,6 +121,20 @@ def test_a_script_named_like_a_module_of_python_is_the_users_all_the_same(tmp_pa
     assert (point["file"], point["line"], point["code"]) == ("code.py", 3, "value.item()")
 
 
+def test_a_decorated_function_goes_by_the_name_it_is_called_by(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text("model = load()\ntokens = model.generate(prompt)\n")
+    run = Program(script=script)
+    with (
+        run.python("own.py(1): <module>"),
+        run.python("torch/utils/_contextlib.py(120): decorate_context"),
+        run.python("library/generation.py(9): generate"),
+    ):
+        run.item()
+    (point,) = analyse(run.trace())["sync_points"]
+    assert (point["line"], point["call"], point["code"]) == (2, "generate", "tokens = model.generate(prompt)")
+
+
 def test_waits_that_no_python_call_made_are_found_by_what_could_have_made_them(tmp_path):
     script = tmp_path / "own.py"
     loop = ["y = model(x)", "seen += float(y)", "y.backward()", "if y > 3:", "    stop()"]

@@ -40,7 +40,8 @@ def prepare() -> None:
 
     interpreter._convert_float = convert
     _compute_in_float32(interpreter, tl)
-    _find_builtins_once(interpreter, tl.core.is_builtin)
+    if hasattr(interpreter, "_patch_builtin") and hasattr(interpreter, "_patch_attr"):
+        _find_builtins_once(interpreter, tl.core.is_builtin)
 
 
 def _compute_in_float32(interpreter: Any, tl: Any) -> None:

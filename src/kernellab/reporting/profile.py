@@ -37,7 +37,7 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
         _operators(document, SORTS[chosen], rows, fit),
         _kernels(document, rows, fit),
         _modules(document, rows, fit),
-        _ranges(document, 2 * rows, fit),  # a tree without some of its branches is hard to read
+        _ranges(document, rows, fit),
         _waits(document, rows, fit),
         _gaps(document, rows, fit),
         _fusion(document, rows, fit),
@@ -155,6 +155,8 @@ def _modules(document: Document, rows: int, fit: Fit) -> list[str]:
 def _ranges(document: Document, rows: int, fit: Fit) -> list[str]:
     """The dearest, in the tree's order: what is around a range is no cheaper, so that none lacks its own."""
     every, by = document["ranges"], "gpu_us" if document["summary"]["on_gpu"] else "cpu_us"
+    if len(every) <= 2 * rows:  # a tree that lacks a branch or two is hard to read
+        rows = len(every)
     dearest = sorted(sorted(range(len(every)), key=lambda at: -float(every[at][by]))[:rows])
     columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
     body = [
