@@ -128,7 +128,7 @@ def test_a_decorated_function_goes_by_the_name_it_is_called_by(tmp_path):
     with (
         run.python("own.py(1): <module>"),
         run.python("torch/utils/_contextlib.py(120): decorate_context"),
-        run.python("library/generation.py(9): generate"),
+        run.python("rich/generation.py(9): generate"),
     ):
         run.item()
     (point,) = analyse(run.trace())["sync_points"]
