@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from kernellab.errors import UserError
 
 _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
+_LITTLE = 0.1  # of the time and memory there is: what a program may do before it calls its model
 _LATE_S = 0.5  # beyond its limit, a recording's length is said
 
 Span = tuple[int, int, int]  # a recorded step's number, begin and end
@@ -62,7 +64,6 @@ class How:
             profile_memory=self.memory,
             with_stack=self.stacks,
             with_modules=self.stacks,
-            acc_events=True,  # a profiler has one cycle here; without, it warns that others would be lost
         )
 
 
@@ -107,6 +108,7 @@ class Session:
         self._began_step = 0
         self._spans: list[Span] = []
         self._first: Path | None = None
+        self._anew = False  # whether what is recorded without a schedule is more to the point than what was put by
         self._first_steps: dict[str, Any] = {}
         self._first_notes: list[str] = []
         self._outer: Session | None = None  # which has given way to this one
@@ -149,6 +151,21 @@ class Session:
                 self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
 
+    def model_called(self) -> None:
+        """A model is called for the first time. Where getting there took much of the room, recording begins anew."""
+        if self.schedule is not None or self.once_stepping is None or threading.get_ident() != self._thread:
+            return
+        waiting = self.phase == WAIT and self._first is not None
+        if waiting or (self._watch is not None and self._watch.share > _LITTLE):
+            with held():
+                if not waiting:
+                    self._put_by()
+                self._anew, self._first_notes = True, []
+                self._note_once(
+                    "recorded from a model's first call on: what came before took much of the room there is"
+                )
+                self._enter(ACTIVE)
+
     def _label(self) -> None:
         """Steps of one phase, from the first to the last, are one entry."""
         last = self.steps[-1] if self.steps else {}
@@ -173,7 +190,7 @@ class Session:
     def stop(self) -> None:
         """End here, in whatever phase; what was recorded is kept."""
         global _current
-        if self._first is not None and not self.traces and not self._spans:
+        if self._first is not None and not self.traces and not self._spans and not (self._anew and self._recording):
             self._drop()
             self._first_steps["phase"] = ACTIVE
             self.notes += self._first_notes
@@ -208,7 +225,9 @@ class Session:
         self.phase = phase
         if phase in (WARMUP, ACTIVE) and self._profiler is None:
             self._profiler, self._making = self.how.profiler(), True
-            self._profiler.prepare_trace()
+            with warnings.catch_warnings():  # PyTorch 2.11 warns that cycles would be lost, of which there is one here
+                warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+                self._profiler.prepare_trace()
             self._making = False
         if phase == ACTIVE:
             assert self._profiler is not None
@@ -225,7 +244,7 @@ class Session:
         """The end of a phase, another one being next."""
         if phase == OVER and self._recording:
             unburdened()
-        if self.phase == ACTIVE and not self._spans and (self.traces or self._first):
+        if self.phase == ACTIVE and not self._spans and (self.traces or self._first) and not self._anew:
             self._drop()  # a cycle without a whole step, where there is something better to show
         elif self.phase == ACTIVE and self._profiler is not None:
             self.profiled.end(self.step_number)
@@ -269,6 +288,7 @@ class Session:
         """
         self._first_steps = self.steps[-1] if self.steps else {}
         self.profiled.forget()
+        self._anew = False
         self._first = self._export(self.folder / f".{self.name}.json")
 
     def _note_once(self, note: str) -> None:

@@ -63,6 +63,11 @@ class Watch:
         return time.perf_counter() - self._began
 
     @property
+    def share(self) -> float:
+        """Of the time and the memory there is, what has been used up by now."""
+        return max(self.seconds / self._limit_s, self._recorded / self._most_bytes)
+
+    @property
     def growth(self) -> float | None:
         """How many times the memory of its recording is taken now that it is taken apart, where that tells."""
         if self._recorded < _TELLING_BYTES:
