@@ -190,7 +190,8 @@ class Builder:
     def _new_name(self, text: str) -> int:
         if len(text) > _LONGEST_NAME:
             self.missed[f"the end of a name of more than {_LONGEST_NAME:,} characters"] += 1
-        text = shown(text, _LONGEST_NAME)
+            text = f"{text[:_LONGEST_NAME]}… ({len(text):,} characters)"  # names that begin alike may differ so
+        text = shown(text)
         if text not in self._names:
             if self._name_bytes > _NAMES:
                 self.missed["a name, there being too many different ones"] += 1
