@@ -16,6 +16,11 @@ _FAILED = frozenset(_BY_GRAVITY)
 Trial = Mapping[str, Any]
 
 
+def gravity(status: str) -> int:
+    """Of what happened in a trial: a failure before a success, that before nothing judged."""
+    return 2 if status in _FAILED else int(status == "ok")
+
+
 def summaries(trials: Sequence[Trial], searches: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
     """One per op and way, in the order they were tried."""
     searched = {(one["op"], one["impl"]): one for one in searches}
