@@ -4,8 +4,10 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import torch
 
 from kernellab.explaining.findings import all_rules
 from kernellab.targets import load, resolve
@@ -67,3 +69,15 @@ def test_what_nsight_compute_prints_is_read_and_a_difference_found():
     wrong = module.compared("gelu", [{**ours, "registers": 20}], theirs)
     assert [row["fact"] for row in wrong if not row["equal"]] == ["registers"]
     assert module.raw_page("==ERROR== no kernels were profiled") == []
+
+
+@pytest.mark.parametrize("size", [0, 64, 192, 4096])
+@pytest.mark.parametrize("tile", [(64, 64, 32), (128, 256, 64)])
+def test_the_tiles_of_a_product_fill_every_size_it_declares(size, tile):
+    module = script("flawed/no_tensor_cores")
+    module.multiply = mock.MagicMock()
+    module.launch(torch.empty(size, size, device="meta"), torch.empty(size, size, device="meta"), True, tile, 4)
+    (grid,), *_ = module.multiply.__getitem__.call_args
+    tiles = module.multiply[grid].call_args.args[-3:]
+    assert all(t in (16, 32, 64, 128, 256) for t in tiles)  # powers of two, or Triton refuses them
+    assert [grid[0] * tiles[0], grid[1] * tiles[1], size % tiles[2]] == [size, size, 0]

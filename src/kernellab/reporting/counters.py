@@ -8,6 +8,7 @@ from typing import Any
 
 from kernellab.profiling.counters import BUSY
 from kernellab.reporting.words import count, duration, memory, percent, ratio
+from kernellab.traces.texts import shown
 
 _KINDS = {"OPT": "could gain", "WRN": "warns", "INF": "says"}
 _SAME = 0.10  # counted bytes this near the declared ones are those
@@ -97,7 +98,7 @@ def _findings(row: Mapping[str, Any], width: int) -> list[str]:
     said = sorted(row["rules"], key=lambda rule: (rule["kind"] != "OPT", not _whole(rule), -(rule["percent"] or 0.0)))
     if not said:
         return []
-    found = ["", f"ncu on {_cut(row['function'], width)}{' of ' + row['way'] if row['way'] else ''}:"]
+    found = ["", f"ncu on {shown(row['function'], width)}{' of ' + row['way'] if row['way'] else ''}:"]
     for rule in said[:_ADVICE]:
         gain = ""
         if rule["percent"] is not None:
@@ -128,7 +129,7 @@ def _table(kernels: Sequence[Mapping[str, Any]], width: int) -> list[str]:
                 _size(row["grid"]),
                 _size(row["block"]),
                 f"{_percent(row['achieved_occupancy_percent'])} of {_percent(row['theoretical_occupancy_percent'])}",
-                _cut(row["name"], width),
+                shown(row["name"], width),
             ]
         )
     return _columns(rows)
@@ -222,7 +223,3 @@ def _size(dims: Sequence[int]) -> str:
     """`128`, `16×16`: without the ones at its end."""
     x, y, z = dims
     return "×".join(map(str, (x, y, z) if z != 1 else (x, y) if y != 1 else (x,)))
-
-
-def _cut(name: str, width: int) -> str:
-    return name if len(name) <= width else f"{name[: width - 1]}…"

@@ -8,6 +8,7 @@ from typing import Any
 from kernellab.errors import UserError, nearest
 from kernellab.reporting import words
 from kernellab.reporting.fitting import Fit
+from kernellab.traces.texts import shown
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -57,12 +58,12 @@ def _answer(document: Document, fit: Fit) -> list[str]:
     told += [f"Then: {_finding(one)}" for one in others[:_OTHERS]]
     told.append(_steps(document["summary"], document["idle"]))
     told += _most(document, fit)
-    told += [f"Note: {plain(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
+    told += [f"Note: {shown(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
     return told
 
 
 def _finding(one: Row) -> str:
-    said = plain(one["title"])
+    said = shown(one["title"])
     if one["gain_us"]:
         took, left = words.duration(one["step_us"]), words.duration(max(one["step_without_us"], 0.0))
         what = "a step" if one["evidence"].get("stepping", True) else "it all"
@@ -82,7 +83,7 @@ def _steps(summary: Row, idle: Row) -> str:
     busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
     causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
     why = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
-    return f"{many}; the GPU{plain(on)} is busy {words.percent(busy)} of that{why}."
+    return f"{many}; the GPU{shown(on)} is busy {words.percent(busy)} of that{why}."
 
 
 def _most(document: Document, fit: Fit) -> list[str]:
@@ -95,10 +96,10 @@ def _most(document: Document, fit: Fit) -> list[str]:
     first = max(document["operators"], key=lambda row: float(row["self_gpu_us"]))
     if not first["self_gpu_us"]:
         return []
-    said = f"Most GPU time: {cut(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole)}"
+    said = f"Most GPU time: {shown(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole)}"
     own = [kernel for kernel in first["kernels"] if not kernel["through"]]
     if own:
-        said += f", as {cut(own[0]['name'], fit.name)} ({own[0]['family']})"
+        said += f", as {shown(own[0]['name'], fit.name)} ({own[0]['family']})"
     return [said + "."]
 
 
@@ -114,7 +115,7 @@ def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
     elif share < _BUSY:
         said += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
-    return [f"{said}; most of theirs: {cut(dearest['operator'], fit.name)}, {part}."]
+    return [f"{said}; most of theirs: {shown(dearest['operator'], fit.name)}, {part}."]
 
 
 def _operators(document: Document, key: str, rows: int, fit: Fit) -> list[str]:
@@ -213,22 +214,13 @@ def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: 
     """The first column to the left, the others to the right."""
     if not body:
         return []
-    cells = [[cut(row[0], fit.name), *(cut(cell, fit.name) for cell in row[1:])] for row in body]
+    cells = [[shown(cell, fit.name) for cell in row] for row in body]
     widths = fit.widths([max(len(row[at]) for row in (list(head), *cells)) for at in range(len(head))])
     side: list[Callable[[str, int], str]] = [str.ljust, *([str.rjust] * (len(head) - 1))]
 
     def line(row: Sequence[str]) -> str:
-        return "  ".join(put(cut(cell, size), size) for put, cell, size in zip(side, row, widths, strict=True)).rstrip()
+        placed = zip(side, row, widths, strict=True)
+        return "  ".join(put(shown(cell, size), size) for put, cell, size in placed).rstrip()
 
     more = [f"… and {of - len(body)} more"] if of > len(body) else []
     return [title, line(head), *(line(row) for row in cells), *more]
-
-
-def plain(text: str) -> str:
-    """Names come from files: what a terminal would obey is not passed on."""
-    return "".join(c if c.isprintable() else "�" for c in text)
-
-
-def cut(text: str, width: int) -> str:
-    short = text if len(text) <= width else text[: max(width - 1, 1)] + "…"
-    return plain(short)
