@@ -31,7 +31,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint chromium
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2 --dist worksteal
 	$(BIN)/pytest -m "clocked and not gpu"
 	$(MAKE) --no-print-directory bare
 

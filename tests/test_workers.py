@@ -165,7 +165,7 @@ def _slow_run(folder: Path, takes: str) -> list[str]:
     (folder / "slow.py").write_text(SLOW.replace("TAKES", takes))
     return klab_command(
         *("run", "slow.py", "--impl", "manual,slow", "--seconds", "0.05", "--device", "cpu", "--out", "run"),
-        *("--timeout", "5"),
+        *("--timeout", "10"),
     )
 
 
