@@ -351,22 +351,29 @@ def test_a_programs_work_begins_after_its_opening(source, opens):
     assert opening.length(ast.parse(source).body) == opens
 
 
-@pytest.mark.parametrize("prepared", [0, 3000])
-def test_a_program_that_prepares_much_is_recorded_from_its_models_first_call(tmp_path, prepared):
+@pytest.mark.parametrize(
+    ("prepared", "called", "stepping", "recorded"), [(0, 4, False, 4), (3000, 4, False, 4), (3000, 9, True, 2)]
+)
+def test_a_program_that_prepares_much_is_recorded_from_its_models_first_call(
+    tmp_path, prepared, called, stepping, recorded
+):
     session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=640 << 20)
-    followed, model = Following(), torch.nn.Linear(3, 3)
+    call, followed, model = torch.nn.Module._call_impl, Following(), torch.nn.Linear(3, 3)
     session.start()
     for _ in range(prepared):
         torch.ones(3).cos()
     session._watch.see()
-    for _ in range(4):
+    for _ in range(called):
         model(torch.ones(3))
+        if stepping:
+            kl.step()
     followed.remove()
     session.stop()
-    assert names_in(session).count("aten::linear") == 4
-    assert ("aten::cos" in names_in(session)) is False
-    assert any("a model's first call" in note for note in session.notes) == bool(prepared)
+    assert names_in(session).count("aten::linear") == recorded
+    assert "aten::cos" not in names_in(session)
+    assert any("a model's first call" in note for note in session.notes) == (bool(prepared) and not stepping)
     assert [path.name for path in tmp_path.iterdir()] == ["x-1.json"]
+    assert torch.nn.Module._call_impl is call
 
 
 def test_a_program_that_outgrows_its_recording_is_recorded_again_from_its_models_first_call(tmp_path):

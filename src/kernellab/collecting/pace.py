@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gc
 import os
 import statistics
@@ -10,6 +12,7 @@ import time
 import torch
 
 _SETTLING, _STRETCH, _ENOUGH = 2, 5, 6  # steps after a recording that are like no others; of a stretch; stretches
+_TAKEN_DOWN_CALLS, _TAKEN_DOWN_S = 3, 0.02
 
 
 class Pace:
@@ -56,14 +59,29 @@ class Pace:
             self.begin(step)
 
 
-def unburdened() -> None:
-    """Before the last recording ends: have torch take down what NVIDIA's library leaves beside a program.
+def unburden() -> None:
+    """Before a recording ends, after which the program goes on alone: have torch take down NVIDIA's library.
 
-    It would cost every launch from then on, a quarter of a launch-bound step, and the steps timed afterwards would not
-    be the program's own. A program with CUDA graphs keeps it: torch says that they may crash without.
+    It would stay beside the program and cost every launch, a quarter of a launch-bound step, so that the steps timed
+    afterwards would not be the program's own. A program with CUDA graphs keeps it: torch says that they may crash
+    without. What takes it down waits for a call of CUDA's, and would wait at the program's end, so one is made there.
     """
-    if torch.cuda.is_available() and not any(isinstance(one, torch.cuda.CUDAGraph) for one in gc.get_objects()):
-        os.environ.setdefault("TEARDOWN_CUPTI", "1")
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return
+    if any(issubclass(type(one), torch.cuda.CUDAGraph) for one in gc.get_objects()):
+        return
+    if os.environ.setdefault("TEARDOWN_CUPTI", "1") == "1":
+        _have_it_end(os.getpid())
+
+
+@functools.cache
+def _have_it_end(process: int) -> None:
+    def call_cuda() -> None:
+        for _ in range(_TAKEN_DOWN_CALLS if os.getpid() == process else 0):
+            torch.cuda.synchronize()
+            time.sleep(_TAKEN_DOWN_S)
+
+    atexit.register(call_cuda)
 
 
 def _now() -> float:

@@ -23,7 +23,7 @@ import torch
 from torch.autograd import profiler as torch_profiler
 
 from kernellab.collecting.leaving import held
-from kernellab.collecting.pace import Pace, unburdened
+from kernellab.collecting.pace import Pace, unburden
 from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
 from kernellab.collecting.watch import LONG, Watch, allowed, room
 from kernellab.errors import UserError
@@ -31,6 +31,7 @@ from kernellab.errors import UserError
 _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
 _LITTLE = 0.1  # of the time and memory there is: what a program may do before it calls its model
+_ANEW = "recorded from a model's first call on: what came before took much of the room there is"
 _LATE_S = 0.5  # beyond its limit, a recording's length is said
 
 Span = tuple[int, int, int]  # a recorded step's number, begin and end
@@ -144,7 +145,7 @@ class Session:
             self._follow(self.schedule)
         elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
             with held():
-                if self._first is None:
+                if self._recording:
                     self._put_by()
                 self._first_steps["phase"] = WARMUP
                 self.schedule = self.once_stepping
@@ -160,10 +161,7 @@ class Session:
             with held():
                 if not waiting:
                     self._put_by()
-                self._anew, self._first_notes = True, []
-                self._note_once(
-                    "recorded from a model's first call on: what came before took much of the room there is"
-                )
+                self._anew = True
                 self._enter(ACTIVE)
 
     def _label(self) -> None:
@@ -179,6 +177,8 @@ class Session:
         phase, cycle = schedule.phase(self.step_number), schedule.number(self.step_number)
         if (phase, cycle) != (self.phase, self.cycle) and not self._limited:
             with held():
+                if phase == OVER:
+                    unburden()
                 self._leave(phase)
                 self.cycle = cycle
                 self._enter(phase)
@@ -196,6 +196,7 @@ class Session:
             self.notes += self._first_notes
             self.traces.append(self._first.rename(self._path()).name)
         else:
+            self.notes += [_ANEW] if self._anew else []
             self._leave(OVER)
             if self._first is not None:
                 self._first.unlink()
@@ -242,8 +243,6 @@ class Session:
 
     def _leave(self, phase: str) -> None:
         """The end of a phase, another one being next."""
-        if phase == OVER and self._recording:
-            unburdened()
         if self.phase == ACTIVE and not self._spans and (self.traces or self._first) and not self._anew:
             self._drop()  # a cycle without a whole step, where there is something better to show
         elif self.phase == ACTIVE and self._profiler is not None:
@@ -263,7 +262,8 @@ class Session:
         with held():
             if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
                 self._put_by()
-                self.phase, self._first_notes = WAIT, [said]
+                self.phase = WAIT
+                self._first_notes.append(said)
             else:
                 self._end(said)
 
@@ -288,6 +288,7 @@ class Session:
         """
         self._first_steps = self.steps[-1] if self.steps else {}
         self.profiled.forget()
+        self._first_notes = [_ANEW] if self._anew else []
         self._anew = False
         self._first = self._export(self.folder / f".{self.name}.json")
 

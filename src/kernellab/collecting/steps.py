@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kernellab.collecting import session
@@ -55,15 +54,16 @@ class Following:
 
     def __init__(self) -> None:
         self._hook = register_optimizer_step_post_hook(self._stepped)
-        self._before_any_model = register_module_forward_pre_hook(self._called)
+        self._calling = torch.nn.Module._call_impl
+        _put_calls(lambda module, *args, **kwargs: self._called(module, *args, **kwargs))
         self._inside = 0
         self._ended: session.Session | None = None
         self._wrapping = torch.optim.Optimizer.profile_hook_step
         _put(self._wrap)
 
     def remove(self) -> None:
-        self._before_any_model.remove()
         self._hook.remove()
+        _put_calls(self._calling)
         _put(self._wrapping)
 
     def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,11 +83,13 @@ class Following:
 
         return step
 
-    def _called(self, module: torch.nn.Module, args: Any) -> None:
-        self._before_any_model.remove()
-        now = None if torch.compiler.is_dynamo_compiling() else session.current()
+    def _called(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """In place of a module's call, for the first one. No hook: with one, torch warns whoever compiles a module."""
+        _put_calls(self._calling)
+        now = session.current()
         if now is not None:
             now.model_called()
+        return self._calling(module, *args, **kwargs)
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         now = None if torch.compiler.is_dynamo_compiling() else session.current()
@@ -110,3 +112,7 @@ class Following:
 
 def _put(wrapping: Callable[..., Any]) -> None:
     torch.optim.Optimizer.profile_hook_step = staticmethod(wrapping)  # type: ignore[method-assign]
+
+
+def _put_calls(calling: Callable[..., Any]) -> None:
+    torch.nn.Module._call_impl = calling  # type: ignore[method-assign]
