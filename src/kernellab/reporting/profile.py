@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernellab.errors import UserError, nearest
 from kernellab.reporting import words
-from kernellab.reporting.fitting import Fit
+from kernellab.reporting.fitting import Fit, cut, plain
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -207,25 +207,4 @@ def _memory(document: Document, fit: Fit) -> list[str]:
 
 
 def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: Fit, of: int) -> list[str]:
-    """The first column to the left, the others to the right."""
-    if not body:
-        return []
-    cells = [[cut(row[0], fit.name), *(cut(cell, fit.name) for cell in row[1:])] for row in body]
-    widths = fit.widths([max(len(row[at]) for row in (list(head), *cells)) for at in range(len(head))])
-    side: list[Callable[[str, int], str]] = [str.ljust, *([str.rjust] * (len(head) - 1))]
-
-    def line(row: Sequence[str]) -> str:
-        return "  ".join(put(cut(cell, size), size) for put, cell, size in zip(side, row, widths, strict=True)).rstrip()
-
-    more = [f"… and {of - len(body)} more"] if of > len(body) else []
-    return [title, line(head), *(line(row) for row in cells), *more]
-
-
-def plain(text: str) -> str:
-    """Names come from files: what a terminal would obey is not passed on."""
-    return "".join(c if c.isprintable() else "�" for c in text)
-
-
-def cut(text: str, width: int) -> str:
-    short = text if len(text) <= width else text[: max(width - 1, 1)] + "…"
-    return plain(short)
+    return [*fit.sentences([title]), *fit.table(head, body, of=of)] if body else []
