@@ -148,7 +148,7 @@ def write(out: Path, grids: list[dict], ways: list[dict], problems: list[str], t
         ),
         "",
         *(f"- {problem}" for problem in problems),
-        f"{len(problems)} problems; took {took_s:.0f} s.",
+        f"{len(problems) or 'Nothing'} amiss; took {took_s:.0f} s.",
     ]
     (out / "counters.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -4,8 +4,9 @@
 
 Ours come from the launches captured on meta tensors and their binaries, for the GPU present; ncu's from running the
 same way once. Compared are registers, static and dynamic shared memory, grid, block, theoretical occupancy (exactly)
-and waves per SM (to a hundredth). One ncu process per way and case. Writes facts_vs_ncu.csv and .md to OUT; exit code
-0 when everything agrees.
+and waves per SM (to a hundredth). Every kernel in the sources is launched, in every width of access it has; the same
+kernels at other template arguments are the same code. Not compared is square's `cuda-inline`, whose host code launches
+out of sight. Writes facts_vs_ncu.csv and .md to OUT; exit code 0 when everything agrees.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,16 +28,44 @@ sys.path.insert(0, str(ROOT / "src"))
 from kernellab.machine.tools import of_the_toolkit
 from kernellab.traces.ncu import launches
 
-# Three widths of softmax, as they take different kernels; a square whose rows no wide access divides.
+STRIDED = str(Path(__file__).with_name("strided_ops.py"))
+BOTH = ("triton", "cuda")
+STUDIES = ("triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once")
+AT_ONCE = 8  # processes: nothing is timed
+
+
+@dataclass(frozen=True)
+class Work:
+    """Cases of an op, all run in one process per way."""
+
+    op: str
+    shapes: str
+    dtypes: str = "float32,bfloat16"
+    ways: tuple[str, ...] = BOTH
+    options: str = ""
+
+    def words(self, way: str) -> list[str]:
+        words = [self.op, "--impl", way, "--shape", self.shapes, "--dtype", self.dtypes]
+        return [*words, "--opt", self.options] if self.options else words
+
+    @property
+    def name(self) -> str:
+        return self.op.rpartition(":")[2]
+
+
+# Widths of softmax on both sides of every choice its ways make; 4097 columns, which no wide access divides; rows that
+# are parts of longer ones, or lie down a column.
 WORK = [
-    ("gelu", "8192x8192", "float32"),
-    ("gelu", "8192x8192", "bfloat16"),
-    ("softmax", "4096x1024", "float32"),
-    ("softmax", "4096x16384", "bfloat16"),
-    ("softmax", "1024x131072", "bfloat16"),
-    ("square", "4096x4097", "float32"),
+    Work("gelu", "8192x8192", "float32,bfloat16,float16", options="approximate=tanh,none"),
+    Work("square", "4096x4097", "float32,bfloat16,float16"),
+    Work("square", "4096x4097", ways=STUDIES),
+    Work("softmax", "4096x64,4096x1000,4096x1024,4096x2048,4096x4096,4096x4097,4096x8192"),
+    Work("softmax", "1024x16384,1024x32768,1024x65536,512x131072,64x300000,64x300001"),
+    *(
+        Work(f"{STRIDED}:{op}_part", "1024x4160", options="cut=wide,narrow,turned")
+        for op in ("gelu", "softmax", "square")
+    ),
 ]
-WAYS = ("triton", "cuda")
 METRICS = {
     "launch__registers_per_thread": "registers",
     "launch__shared_mem_per_block_static": "static_shared_bytes",
@@ -45,19 +76,26 @@ METRICS = {
     "sm__maximum_warps_per_active_cycle_pct": "occupancy_percent",
 }
 
-# Runs one way once, between cudaProfilerStart and cudaProfilerStop; everything is compiled before.
+# Runs a way once for every case, between cudaProfilerStart and cudaProfilerStop; everything is compiled before.
 DRIVER = """
-import sys, torch, kernellab as kl
-op, way, shape, dtype = sys.argv[1:]
-x = torch.randn(*map(int, shape.split("x")), device="cuda").to(getattr(torch, dtype))
-fn = getattr(kl.ops, op)[way]
-for _ in range(2):
-    fn(x)
-torch.cuda.synchronize()
-torch.cuda.cudart().cudaProfilerStart()
-fn(x)
-torch.cuda.synchronize()
-torch.cuda.cudart().cudaProfilerStop()
+import json, sys, torch
+from kernellab.case import CaseRequest
+from kernellab.passes import pass_of
+from kernellab.targets import load, resolve
+target, way, shapes, dtypes, options = json.loads(sys.argv[1])
+(op,) = load(resolve(target)).values()
+forward, device = pass_of("forward"), torch.device("cuda")
+for case in op.expand(CaseRequest(shapes=shapes, dtypes=dtypes, options=options), "cuda"):
+    run = forward.prepare(op, op.impls[way].fn, forward.inputs(op, case, 0, device), case)
+    for _ in range(2):
+        run()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStart()
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStop()
+    del run
+    torch.cuda.empty_cache()
 """
 
 
@@ -69,12 +107,16 @@ def main() -> int:
     ncu = of_the_toolkit("ncu")
     if ncu is None:
         sys.exit("ncu was not found on the PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin")
-    began, rows = time.monotonic(), []
-    for op, shape, dtype in WORK:
-        ours = inspected(op, shape, dtype, args.out)
-        for way in WAYS:
-            theirs = profiled(ncu, op, way, shape, dtype, args.out)
-            rows += compared(f"{op} {way} {shape} {dtype}", [k for k in ours if k["impl"] == way], theirs)
+    began = time.monotonic()
+    asked = [(number, work, way) for number, work in enumerate(WORK) for way in work.ways]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        ours = [pool.submit(inspected, work, way, args.out / f"{number}-{way}") for number, work, way in asked]
+        theirs = [
+            pool.submit(profiled, ncu, work, way, args.out / f"{number}-{way}.csv") for number, work, way in asked
+        ]
+    rows = []
+    for (_, work, way), mine, yours in zip(asked, ours, theirs, strict=True):
+        rows += compared(f"{work.name} {way}", mine.result(), yours.result())
     return write(args.out, rows, time.monotonic() - began)
 
 
@@ -82,26 +124,29 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
-def inspected(op: str, shape: str, dtype: str, out: Path) -> list[dict]:
-    command = [sys.executable, "-m", "kernellab", "inspect", op, "--impl", ",".join(WAYS), "--json"]
-    command += ["--shape", shape, "--dtype", dtype, "--out", str(out / f"{op}-{shape}-{dtype}")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
+def inspected(work: Work, way: str, out: Path) -> list[dict]:
+    command = [sys.executable, "-m", "kernellab", "inspect", *work.words(way), "--json", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=200)
     if not done.stdout.startswith("{"):
-        sys.exit(f"inspecting {op}: {done.stderr}")
+        raise SystemExit(f"inspecting {work.name} {way}: {done.stderr}")
     return json.loads(done.stdout)["kernels"]
 
 
-def profiled(ncu: str, op: str, way: str, shape: str, dtype: str, out: Path) -> list[dict]:
-    """The kernels of one call, as ncu's raw page tells them."""
-    script = out / "driver.py"
+def profiled(ncu: str, work: Work, way: str, out: Path) -> list[dict]:
+    """The kernels of one call of each case, as ncu's raw page tells them."""
+    script = out.with_suffix(".py")
     script.write_text(DRIVER)
+    shapes = [[int(size) for size in shape.split("x")] for shape in work.shapes.split(",")]
+    name, _, values = work.options.partition("=")
+    options = {name: values.split(",")} if name else {}
+    case = json.dumps([work.op, way, shapes, work.dtypes.split(","), options])
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
-    command += ["--metrics", ",".join(METRICS), sys.executable, str(script), op, way, shape, dtype]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
-    (out / f"ncu-{op}-{way}-{shape}-{dtype}.csv").write_text(done.stdout)
+    command += ["--clock-control", "none", "--metrics", ",".join(METRICS), sys.executable, str(script), case]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=200)
+    out.write_text(done.stdout)
     found = raw_page(done.stdout)
     if not found:
-        sys.exit(f"ncu saw no kernel of {op} {way}: {(done.stdout + done.stderr)[-800:]}")
+        raise SystemExit(f"ncu saw no kernel of {work.name} {way}: {(done.stdout + done.stderr)[-1500:]}")
     return found
 
 
@@ -114,6 +159,7 @@ def raw_page(text: str) -> list[dict]:
 
 
 def compared(where: str, ours: list[dict], theirs: list[dict]) -> list[dict]:
+    # A launch is told apart from the next by its order alone; PyTorch's own copies have no captured counterpart.
     if len(ours) != len(theirs):
         return [{"kernel": where, "fact": "kernels", "ours": len(ours), "ncu": len(theirs), "equal": False}]
     return [row for mine, yours in zip(ours, theirs, strict=True) for row in facts(where, mine, yours)]
@@ -136,9 +182,14 @@ def facts(where: str, mine: dict, yours: dict) -> list[dict]:
         if fact in yours:
             near = {"waves": 0.01, "occupancy_percent": 0.01}.get(fact, 0.0)
             same = abs(value - yours[fact]) <= max(near, near * abs(value))
-            name = f"{where} {mine['name']}"
+            name = f"{where} {size(mine['case'])} {mine['name']}"
             rows.append({"kernel": name, "fact": fact, "ours": value, "ncu": yours[fact], "equal": same})
     return rows
+
+
+def size(case: dict) -> str:
+    dims = [n for value in case["dims"].values() for n in (value if isinstance(value, list) else [value])]
+    return " ".join(["x".join(map(str, dims)), case["dtype"], *map(str, case["options"].values())])
 
 
 def product(dims: list[int]) -> int:

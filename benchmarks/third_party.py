@@ -1,12 +1,13 @@
 """Programs nobody here wrote, profiled unchanged: tiny random-weight models of `transformers`.
 
-    python benchmarks/third_party.py [--json]
+    python benchmarks/third_party.py [--out DIR] [--json]
 
 Needs the package `transformers`, which kernellab does not depend on; no weights are downloaded. Each program is a few
 lines around the library's own code: a forward pass, training with an optimizer, text generation. Prints the first lines
 of what `klab profile` says of each, and fails if one does not run or leaves no trace.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -70,10 +71,16 @@ def profiled(name: str, source: str, folder: Path) -> tuple[int, str, dict]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep programs, traces and answers there")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
     summary = {}
     with tempfile.TemporaryDirectory() as temporary:
+        folder = args.out or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, source in PROGRAMS.items():
-            code, said, document = profiled(name, source, Path(temporary))
+            code, said, document = profiled(name, source, folder)
             ok = code == 0 and bool(document)
             summary[name] = {
                 "ok": ok,
@@ -83,10 +90,10 @@ def main() -> None:
                 "modules": len(document.get("modules", ())),
                 "said": said.splitlines()[:_LINES],
             }
-            if "--json" not in sys.argv:
+            if not args.json:
                 print(f"── {name}: {'ok' if ok else f'failed, exit code {code}'} ──")
                 print("\n".join(said.splitlines()[: _LINES if ok else None]))
-    if "--json" in sys.argv:
+    if args.json:
         print(json.dumps(summary, indent=1))
     sys.exit(not all(one["ok"] for one in summary.values()))
 

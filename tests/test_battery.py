@@ -1,11 +1,14 @@
 """The battery: what it tries, what it lets pass, and that nothing trivial passes."""
 
 import collections
+import io
 
 import pytest
 import torch
+from rich.console import Console
 
 import kernellab as kl
+from kernellab import cli
 from kernellab.case import ELLIPSIS, Case
 from kernellab.checking import layouts, material
 from kernellab.checking.battery import Battery, for_compile, pairwise
@@ -16,8 +19,10 @@ from kernellab.checking.layouts import FAR, LAYOUTS
 from kernellab.checking.trial import KINDS, Trial
 from kernellab.checking.truth import CannotCheck, Wrong
 from kernellab.checking.values import VALUES
+from kernellab.cli import measure
 from kernellab.errors import UserError
 from kernellab.passes import NotDifferentiable
+from kernellab.reporting.terminal import show
 
 CPU = torch.device("cpu")
 SHIPPED = ("gelu", "softmax", "square", "add", "matmul")
@@ -272,11 +277,20 @@ def test_a_battery_is_recorded_shown_and_decides_the_exit_code(klab, tmp_path):
     assert bad["status"] in ("wrong", "error")
     assert "layouts" in {f["kind"] for f in bad["failures"]} <= {"layouts", "gradients"}
     assert bad["passed"] < bad["tried"]
-    told = klab("check", file, "--impl", "good,assumes*", "--quick")
-    assert "the battery" in told.out
-    assert "assumes-contiguous  wrong: layouts:" in told.out
+    out = Console(file=io.StringIO(), width=200)
+    show(seen.record, out)
+    assert "the battery" in out.file.getvalue()
+    assert "assumes-contiguous  wrong: layouts:" in out.file.getvalue()
     assert klab("check", file, "--impl", "assumes*", "--shape", "8x64").code == 0, "a shape asks for that alone"
-    assert klab("check", file, "--impl", "assumes*", "--declared").code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "battery"), [((), True), (("--shape", "8x64"), False), (("--N", "9"), False), (("--declared",), False)]
+)
+def test_whoever_asks_for_something_particular_gets_no_battery(args, battery):
+    words = ["check", "softmax", *args]
+    asked, rest = cli.parser(words).parse_known_args(words)
+    assert ("battery" in measure._settings(asked, rest)["stages"]) is battery
 
 
 def test_a_way_that_kills_its_worker_in_the_battery_costs_only_itself(klab, tmp_path):

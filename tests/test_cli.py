@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import OPFILES, klab_command, klab_env
+from kernellab.case import CaseRequest
+from kernellab.errors import UserError
+from kernellab.targets import load, resolve
 
 
 @pytest.mark.clocked
@@ -55,6 +58,13 @@ TWO_IMPLS = (
 )
 
 
+def _shows_only(said: list[str], told: str) -> None:
+    for part in said:
+        assert part in told
+    for part in ("Traceback", "site-packages", "kernellab/targets.py"):
+        assert part not in told
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -63,19 +73,26 @@ TWO_IMPLS = (
         ("import torch\n", ["declares no op"]),
         (TWO_OPS, ["two ops are named f"]),
         (TWO_IMPLS, ["already has an implementation named a"]),
-        ("import os\nos._exit(3)\n", ["loading", "exited with code 3"]),
         ("import sys\nsys.exit('bye')\n", ["could not be loaded", "bye"]),
     ],
 )
-def test_bad_op_files_show_the_authors_own_frames(klab, tmp_path, text, said):
+def test_bad_op_files_show_the_authors_own_frames(tmp_path, text, said):
+    with pytest.raises(UserError) as refused:
+        load(resolve(str(_file(tmp_path, text))))
+    _shows_only(said, f"{refused.value.message}\n{refused.value.detail}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (RAISES, ["could not be loaded", "KeyError: 'missing'", "in inner"]),
+        ("import os\nos._exit(3)\n", ["loading", "exited with code 3"]),
+    ],
+)
+def test_klab_passes_on_what_is_wrong_with_an_op_file(klab, tmp_path, text, said):
     seen = klab("check", _file(tmp_path, text))
-    assert seen.code == 2
-    assert seen.out == ""
-    for part in said:
-        assert part in seen.err
-    assert "Traceback" not in seen.err
-    assert "site-packages" not in seen.err
-    assert "kernellab/targets.py" not in seen.err
+    assert (seen.code, seen.out) == (2, "")
+    _shows_only(said, seen.err)
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 
@@ -86,21 +103,16 @@ def test_bad_op_files_show_the_authors_own_frames(klab, tmp_path, text, said):
         (["run", "zzz"], "known: add, gelu"),
         (["run"], "no op named"),
         (["run", "missing.py"], "no file missing.py"),
-        (["run", "no.such.module:op"], "no module no"),
-        (["run", "kernellab.ops.gelu:gleu"], "did you mean gelu"),
         (["run", "gelu", "--shape", "4096x"], "cannot read the shape '4096x'"),
         (["run", "gelu", "--dtype", "float8"], "no dtype 'float8'"),
         (["run", "gelu", "--opt", "approximate"], "write --opt name=value"),
         (["run", "gelu", "--opt", "approximate=sinh"], "option approximate cannot be 'sinh'"),
-        (["run", "gelu", "--opt", "approx=tanh"], "did you mean approximate"),
         (["run", "gelu", "--impl", "tritn"], "did you mean triton"),
-        (["run", "gelu", "--K", "4"], "op gelu has no dim K"),
         (["run", "gelu", "--N", "4:2"], "cannot read --N"),
         (["run", "gelu", "--dtpye", "float32"], "did you mean dtype"),
         (["run", "gelu", "--timeout", "0"], "must be above 0"),
         (["run", "gelu", "--device", "gpu"], "no device 'gpu'"),
         (["run", "gelu", "--out", "/proc/nowhere"], "cannot write the record to /proc/nowhere"),
-        (["run", "matmul", "--shape", "1x2x3x4"], "has 4 sizes"),
         (["check", "--resume", "nowhere"], "no run at nowhere"),
         (["new", "not-a-name"], "cannot name an op"),
         (["list", "extra"], "cannot understand"),
@@ -115,6 +127,24 @@ def test_a_bad_request_is_one_sentence_and_code_2(klab, args, said):
     assert said in seen.err
     assert "Traceback" not in seen.err
     assert seen.out == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted", "said"),
+    [
+        ("no.such.module:op", {}, "no module no"),
+        ("kernellab.ops.gelu:gleu", {}, "did you mean gelu"),
+        ("gelu", {"options": {"approx": ["tanh"]}}, "did you mean approximate"),
+        ("gelu", {"dims": {"K": [4]}}, "op gelu has no dim K"),
+        ("matmul", {"shapes": [(1, 2, 3, 4)]}, "has 4 sizes"),
+    ],
+)
+def test_what_an_op_does_not_have_is_one_sentence(target, wanted, said):
+    def planned():
+        return [op.expand(CaseRequest(**wanted), "cpu") for op in load(resolve(target)).values()]
+
+    with pytest.raises(UserError, match=said):
+        planned()
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a GPU")
@@ -191,11 +221,11 @@ def test_a_project_sets_defaults(klab, tmp_path):
 
 def test_the_template_works_and_is_not_overwritten(klab, tmp_path):
     assert klab("new", "swish").code == 0
-    seen = klab("check", "swish.py", "--shape", "33x65", "--device", "cpu", "--json")
+    impls = ["manual", "torch", "triton"]  # `compile` is the same for every op
+    args = ("--impl", ",".join(impls), "--shape", "33x65", "--device", "cpu", "--json")
+    seen = klab("check", "swish.py", *args)
     assert seen.code == 0, seen.out + seen.err
-    assert {r["impl"]: r["derived"]["status"] for r in seen.record["results"]} == dict.fromkeys(
-        ["manual", "compile", "torch", "triton"], "ok"
-    )
+    assert {r["impl"]: r["derived"]["status"] for r in seen.record["results"]} == dict.fromkeys(impls, "ok")
     assert klab("new", "swish").code == 2
 
 

@@ -67,7 +67,7 @@ def test_each_cycle_is_a_trace_with_its_steps_in_it(tmp_path):
         ("active", 2, 8, 9),
         ("over", 2, 10, 11),
     ]
-    assert session.plain.steps == 2  # the first step of a wait is not timed
+    assert session.plain.steps == 1  # the first step of a wait is not timed, nor is any wait after a recording
     assert session.profiled.steps == 4
 
 
@@ -209,7 +209,7 @@ def test_what_is_free_bounds_a_recording_whatever_it_is_allowed(monkeypatch):
 
 
 def test_other_threads_are_not_silently_left_out(tmp_path):
-    session = Session(tmp_path, "x", how=PLAIN, limit_s=0.1)
+    session = Session(tmp_path, "x", how=PLAIN, limit_s=0.6)
     session.start()
     ended = time.perf_counter() + 0.9
 
@@ -400,3 +400,45 @@ def test_a_mode_of_the_programs_own_stays_where_it_is():
         assert _get_current_function_mode_stack() == [own]
     assert _get_current_function_mode_stack() == []
     assert began == [1]
+
+
+@pytest.mark.parametrize("prepared", [0, 3000])
+def test_a_program_that_prepares_much_is_recorded_from_its_models_first_call(tmp_path, prepared):
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=640 << 20)
+    followed, model = Following(), torch.nn.Linear(3, 3)
+    session.start()
+    for _ in range(prepared):
+        torch.ones(3).cos()
+    session._watch.see()
+    for _ in range(4):
+        model(torch.ones(3))
+    followed.remove()
+    session.stop()
+    assert names_in(session).count("aten::linear") == 4
+    assert ("aten::cos" in names_in(session)) is False
+    assert any("a model's first call" in note for note in session.notes) == bool(prepared)
+    assert [path.name for path in tmp_path.iterdir()] == ["x-1.json"]
+
+
+def test_a_program_that_outgrows_its_recording_is_recorded_again_from_its_models_first_call(tmp_path):
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=4 << 20)
+    followed, model = Following(), torch.nn.Linear(3, 3)
+    session.start()
+    calls(until=lambda: session._profiler is None)
+    model(torch.ones(3))
+    followed.remove()
+    session.stop()
+    assert "aten::linear" in names_in(session)
+
+
+def test_tensors_among_the_small_pieces_are_not_taken_for_a_recording(tmp_path, monkeypatch):
+    session = Session(tmp_path, "x", how=PLAIN, limit_s=60)
+    session.start()
+    held = session._watch
+    monkeypatch.setattr(watch, "_allocated", lambda: held._began_bytes + (1 << 30))
+    held.see()
+    assert held._recorded < 60e6 * held.seconds
+    monkeypatch.setattr(watch, "_allocated", lambda: held._began_bytes + 1000)
+    held.see()
+    assert held._recorded == 1000
+    session.stop()

@@ -454,3 +454,46 @@ def test_any_grid_squares_every_element():
         "        assert torch.equal(square_by_grid(x, blocks, 32), x * x), (n, blocks)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**klab_env(), "TRITON_INTERPRET": "1"})
+
+
+def test_a_genuine_report_of_several_launches_is_a_sweep_with_its_rules(capsys):
+    pages = [GENUINE.with_name(f"ncu-grids.{page}.csv") for page in ("raw", "details")]
+    assert cli.run(["profile", "--open", *map(str, pages), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["sweep"]
+    assert [(row["threads"], row["blocks"]) for row in rows] == [(t, b) for t in (128, 256) for b in (1, 8, 64, 512)]
+    for threads in (128, 256):
+        memory = [row["memory_percent"] for row in rows if row["threads"] == threads]
+        assert memory == sorted(set(memory))
+    small = rows[0]
+    assert (small["limit"], rows[-1]["limit"]) == ("blocks", "memory")
+    assert small["dram_read_bytes"] == pytest.approx(4096 * 4096 * 4, rel=0.01)
+    assert small["estimated_speedup_percent"] == max(
+        rule["percent"] for rule in small["rules"] if rule["scope"] == "global"
+    )
+    assert {"OPT", "INF"} <= {rule["kind"] for row in rows for rule in row["rules"]}
+
+
+@pytest.mark.parametrize(
+    ("memory", "compute", "dram", "held"),
+    [
+        (95, 94, 21, "memory and arithmetic alike"),
+        (80, 40, 75, "memory ("),
+        (80, 40, 21, "its caches and shared memory"),
+    ],
+)
+def test_what_of_the_memory_system_holds_a_kernel_is_said(memory, compute, dram, held):
+    names = counters._PERCENT
+    shares = {names["memory_percent"]: memory, names["compute_percent"]: compute, names["dram_percent"]: dram}
+    launch = pages.Launch("0", "k", (512, 1, 1), (128, 1, 1), "", {key: float(value) for key, value in shares.items()})
+    made = counters.way("triton", [launch], [], None, "float32")
+    assert f"held by {held}" in words.lines({"ways": [made]}, name_width=80)[0]
+
+
+def test_what_a_rule_estimates_for_the_whole_launch_comes_before_what_it_does_for_a_unit():
+    launch = pages.Launch("0", "k", (512, 1, 1), (128, 1, 1), "", {})
+    said = [
+        pages.Rule("0", "S", name, "OPT", "", scope, percent)
+        for name, scope, percent in [("Unit", "local", 88.0), ("Whole", "global", 12.0)]
+    ]
+    told = words.lines({"ways": [counters.way("", [launch], said, None, "")]}, name_width=80)
+    assert [line.split()[0] for line in told if "could gain" in line] == ["Whole", "Unit"]

@@ -142,7 +142,10 @@ def test_nothing_recorded_is_said():
     assert flame.text({}) == ""
 
 
-@pytest.mark.parametrize(("name", "read"), [(" a\tb ", "a b"), ("\x07", "\ufffd"), ("", "(no name)"), ("abcd", "ab…")])
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [(" a\tb ", "a b"), ("\x07", "\ufffd"), ("\u200e", "\ufffd"), ("", "(no name)"), ("abcd", "ab…")],
+)
 def test_printable(name, read):
     assert printable(name, 3) == read
 

@@ -2,9 +2,12 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import torch
 
 from kernellab.explaining.findings import all_rules
 from kernellab.targets import load, resolve
@@ -17,6 +20,7 @@ UNSEEN = sorted(path.stem for path in (BENCHMARKS / "flawed" / "unseen").glob("*
 def script(name):
     spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     return module
 
@@ -54,7 +58,8 @@ NCU = "\n".join(
 
 
 def test_what_nsight_compute_prints_is_read_and_a_difference_found():
-    ours = {"name": "map_flat", "grid": [524288, 1, 1], "block": [128, 1, 1], "registers": 18}
+    case = {"dims": {"...": [8192], "N": 8192}, "dtype": "float32", "options": {}}
+    ours = {"name": "map_flat", "case": case, "grid": [524288, 1, 1], "block": [128, 1, 1], "registers": 18}
     ours |= {"static_shared_bytes": 0, "dynamic_shared_bytes": 0, "occupancy": {"fraction": 1.0, "blocks_per_sm": 16}}
     module = script("facts_vs_ncu")
     module.sms = lambda: 132
@@ -64,3 +69,15 @@ def test_what_nsight_compute_prints_is_read_and_a_difference_found():
     wrong = module.compared("gelu", [{**ours, "registers": 20}], theirs)
     assert [row["fact"] for row in wrong if not row["equal"]] == ["registers"]
     assert module.raw_page("==ERROR== no kernels were profiled") == []
+
+
+@pytest.mark.parametrize("size", [0, 64, 192, 4096])
+@pytest.mark.parametrize("tile", [(64, 64, 32), (128, 256, 64)])
+def test_the_tiles_of_a_product_fill_every_size_it_declares(size, tile):
+    module = script("flawed/no_tensor_cores")
+    module.multiply = mock.MagicMock()
+    module.launch(torch.empty(size, size, device="meta"), torch.empty(size, size, device="meta"), True, tile, 4)
+    (grid,), *_ = module.multiply.__getitem__.call_args
+    tiles = module.multiply[grid].call_args.args[-3:]
+    assert all(t in (16, 32, 64, 128, 256) for t in tiles)  # powers of two, or Triton refuses them
+    assert [grid[0] * tiles[0], grid[1] * tiles[1], size % tiles[2]] == [size, size, 0]

@@ -21,8 +21,7 @@ def test_there_are_gpus_of_every_kind_and_generation():
 @pytest.mark.parametrize("known", ALL, ids=lambda g: g.name)
 def test_bandwidth_and_fp32_rate_come_to_what_the_vendor_states(known):
     assert known.pin_gbps == pytest.approx(known.stated_gbps, rel=0.02)
-    if known.name != "Jetson AGX Thor 128GB":  # of which NVIDIA states no such figure
-        assert known.fp32_tflops == pytest.approx(known.stated_fp32_tflops, rel=0.02)
+    assert known.fp32_tflops == pytest.approx(known.stated_fp32_tflops, rel=0.02)
 
 
 @pytest.mark.parametrize("known", ALL, ids=lambda g: g.name)

@@ -38,7 +38,7 @@ ALLOWED = {
     "code": GROUND | {"launch"},
     "machinecode": GROUND,
     "checking": TENSORS,
-    "timing": GROUND | PURE | {"inputs", "launch", "memory"},
+    "timing": GROUND | PURE | {"inputs", "launch", "memory", "traces"},
     "verify": TENSORS | {"checking", "tried", "declarable"},
     "ops": GROUND | {"launch", "ops"},
     "running": TENSORS

@@ -1,5 +1,6 @@
 """What a call does besides the op, counted from one profiled call."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -7,9 +8,10 @@ import sys
 import pytest
 import torch
 
-from conftest import klab_env
+from conftest import HERE, klab_env
 from kernellab.timing import inside as module
 from kernellab.timing.inside import inside, sentences
+from kernellab.traces import kineto
 
 CPU = torch.device("cpu")
 
@@ -89,7 +91,7 @@ def test_the_profiler_does_not_announce_itself():
 
 def host(name, ts, dur, number=0, correlation=None, cat="cpu_op"):
     args = {"External id": number} if correlation is None else {"External id": number, "correlation": correlation}
-    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": 7, "args": args}
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 5, "tid": 7, "args": args}
 
 
 def runtime(name, ts, dur, correlation, number=0):
@@ -97,13 +99,26 @@ def runtime(name, ts, dur, correlation, number=0):
 
 
 def gpu(name, ts, dur, correlation, number=0, cat="kernel", **more):
-    args = {"External id": number, "correlation": correlation, **more}
-    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": 70, "args": args}
+    args = {"External id": number, "correlation": correlation, "device": 0, "stream": 7, **more}
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": 7, "args": args}
 
 
 def memory(ts, size):
-    args = {"Bytes": size, "Device Type": 1}
-    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": ts, "tid": 7, "args": args}
+    args = {"Bytes": size, "Device Type": 1, "Device Id": 0}
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": ts, "pid": 5, "tid": 7, "args": args}
+
+
+@pytest.fixture
+def profiled(monkeypatch):
+    """What is told of a call whose profiler has written these events."""
+
+    def told(events, segments=0):
+        trace = kineto.table({"traceEvents": events})
+        assert trace.notes == []
+        monkeypatch.setattr(module, "_profiled", lambda *_: (trace, segments))
+        return inside(lambda: None, torch.device("cuda"))
+
+    return told
 
 
 RANDOM_KERNEL = "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, 4>"
@@ -128,7 +143,7 @@ TRACE = [
     gpu(RANDOM_KERNEL, 1300, 60, 904, 7),
     host("triton kernel", 1140, 10, 8, cat="user_annotation"),
     runtime("cuLaunchKernel", 1141, 4, 905),
-    gpu("add_kernel", 1370, 10, 905, grid=[8, 1, 1], **{"registers per thread": 16, "shared memory": 0, "stream": 7}),
+    gpu("add_kernel", 1370, 10, 905, grid=[8, 1, 1], **{"registers per thread": 16, "shared memory": 0}),
     memory(1150, -2048),
     # After the call: the profiler's own end.
     runtime("cudaDeviceSynchronize", 1300, 500, 906),
@@ -136,9 +151,8 @@ TRACE = [
 ]
 
 
-def test_on_a_gpu_copies_allocations_and_waiting_are_counted(monkeypatch):
-    monkeypatch.setattr(module, "_profiled", lambda *_: (TRACE, 1))
-    found = inside(lambda: None, torch.device("cuda"))
+def test_on_a_gpu_copies_allocations_and_waiting_are_counted(profiled):
+    found = profiled(TRACE, 1)
     assert found == {
         "device": "cuda",
         "host_us": 200,
@@ -165,17 +179,41 @@ def test_on_a_gpu_copies_allocations_and_waiting_are_counted(monkeypatch):
     ]
 
 
-def test_random_kernels_no_op_asked_for_are_counted_and_what_the_profiler_missed_too(monkeypatch):
-    trace = [
-        host(module._CALL, 0, 100, cat="user_annotation"),
-        runtime("cuLaunchKernel", 10, 1, 1),
-        runtime("cuLaunchKernel", 20, 1, 2),
-        gpu("triton_poi_fused_native_dropout_0", 30, 4, 1),
-        gpu("triton_poi_fused_add_1", 40, 6, 2),
-    ]
-    monkeypatch.setattr(module, "_profiled", lambda *_: (trace, 2))
-    found = inside(lambda: None, torch.device("cuda"))
+def test_random_kernels_no_op_asked_for_are_counted_and_what_the_profiler_missed_too(profiled):
+    found = profiled(
+        [
+            host(module._CALL, 0, 100, cat="user_annotation"),
+            runtime("cuLaunchKernel", 10, 1, 1),
+            runtime("cuLaunchKernel", 20, 1, 2),
+            gpu("triton_poi_fused_native_dropout_0", 30, 4, 1),
+            gpu("triton_poi_fused_add_1", 40, 6, 2),
+        ],
+        2,
+    )
     assert sentences(found) == [
         "draws random numbers: 1 op, 40 % of the GPU's time",
         "allocates past torch's cache (cudaMalloc): 2 calls, less than 1 % of the host's time",
+    ]
+
+
+def test_part_of_a_trace_from_an_h200_taken_for_a_call(profiled):
+    events = json.loads(gzip.decompress((HERE / "samples" / "kineto-h200.json.gz").read_bytes()))["traceEvents"]
+    call = {**host(module._CALL, 3901254849450.0, 700.0, cat="user_annotation"), "pid": 533, "tid": 533}
+    found = profiled([*events, call])
+    assert (found["host_us"], found["device_us"]) == (700.0, 76.416)
+    assert found["random"] == {"count": 2, "ops": ["aten::randn"], "share": pytest.approx(174.871 / 700), "of": "host"}
+    assert found["allocations"] == {"count": 0, "bytes": 0, "share": pytest.approx(42.763 / 700), "of": "host"}
+    assert found["synchronisations"]["count"] == found["raw_allocations"]["count"] == 0
+    drawing, *others = found["kernels"]
+    assert len(others) == 3
+    assert drawing.pop("name").startswith("void at::native::(anonymous namespace)::distribution_elementwise")
+    assert drawing == {
+        "us": 5.184, "grid": [1056, 1, 1], "block": [256, 1, 1], "registers": 44, "shared_bytes": 0,
+        "blocks_per_sm": 8.0, "warps_per_sm": 64.0, "occupancy_percent": 63,
+    }  # fmt: skip
+    assert [[name for name, _ in around] for around in found["enclosing"]] == [
+        ["aten::randn", "aten::normal_"],
+        ["aten::matmul", "aten::mm"],
+        ["aten::square", "aten::pow"],
+        ["aten::randn", "aten::normal_"],
     ]

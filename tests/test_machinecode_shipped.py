@@ -15,23 +15,15 @@ def compiled():
     return dict(shipped_code.some())
 
 
-def test_every_line_of_ptx_is_put_into_words(compiled):
+def test_every_line_of_ptx_is_put_into_words_and_stages_and_pointers_are_told_from_integers(compiled):
     for name, code in compiled.items():
         module = parse_ptx(code.ptx)
         assert module.problems == [], name
-        unknown = [one.text for one in explain_ptx(module) if not one.known]
-        assert unknown == [], name
-
-
-def test_every_kernel_goes_through_all_stages_but_the_optional(compiled):
-    for name, code in compiled.items():
-        seen = {one.stage for one in explain_ptx(parse_ptx(code.ptx))}
+        explained = explain_ptx(module)
+        assert [one.text for one in explained if not one.known] == [], name
+        seen = {one.stage for one in explained}
         assert seen | {"library"} == set(STAGES), name  # only who includes headers has their constants
-
-
-def test_every_pointer_is_told_from_the_integers(compiled):
-    for name, code in compiled.items():
-        said = [one.words for one in explain_ptx(parse_ptx(code.ptx)) if one.words.startswith("parameter")]
+        said = [one.words for one in explained if one.words.startswith("parameter")]
         assert all("a pointer" in words for words in said[:2]), name  # x and y
         assert "an integer" in said[2], name  # a size
 

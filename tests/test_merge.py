@@ -118,6 +118,83 @@ def test_what_a_run_voided_stays_void_and_voids_nothing_else(tmp_path):
     assert sizes_of(merge([first, second], tmp_path / "c", [])) == [1, 4]
 
 
+def beside(folder, *events):
+    """The same run with more events before its end."""
+    journal = Journal(folder, read_journal(folder))
+    for event, fields in events:
+        journal.write(event, op="f", impl="torch", **fields)
+    journal.save()
+    journal.close()
+    return folder
+
+
+def trial(label, status, number=0):
+    tried = {"kind": "sizes", "case": case(3), "label": label}
+    return "trial", {"number": number, "trial": tried, "interpreter": False, "status": status, "reason": None}
+
+
+def search(drawn, **more):
+    return "search", {"drawn": drawn, "outside": 0, "seconds": 1.0, **more}
+
+
+def watched(cases, findings=(), unfinished=None, tool="memcheck"):
+    known = {"planned": 2, "cases": cases, "raised": {}, "errors": len(findings), "complaints": [], "exit": 0}
+    known |= {"unfinished": unfinished, "seconds": 1.0, "log": f"artifacts/sanitize-f-torch-{tool}.txt"}
+    return "sanitized", {"tool": tool, "findings": list(findings), **known}
+
+
+def test_what_only_one_run_tried_is_kept_as_it_was(tmp_path):
+    tried = (trial("a", "ok"), trial("b", "wrong", 1), search(7), watched(2))
+    first, second = beside(run(tmp_path / "a", [1]), *tried), run(tmp_path / "b", [2])
+    for order in ([first, second], [second, first]):
+        joined = merge(order, tmp_path / str(order.index(first)), [])
+        for part in ("trials", "searches", "sanitized"):
+            assert joined[part] == load(first)[part] != []
+    (battery,) = derive(joined)["batteries"]
+    assert (battery["status"], battery["tried"], battery["search"]["drawn"]) == ("wrong", 2, 7)
+
+
+def test_what_several_runs_tried_counts_once_as_the_one_that_tells_most(tmp_path):
+    error = {"kind": "k", "severity": "error", "own": True, "kernel": "", "file": "", "line": 0, "bytes": 0}
+    error |= {"detail": "", "count": 1, "trial": ""}
+    script = {"script": ["x"], "shrinking": 1, "file": "artifacts/reproduce-f-torch.py"}
+    first = beside(
+        run(tmp_path / "a", [1]),
+        *(trial(label, status) for label, status in zip("abcd", ("ok", "wrong", "unknown", "ok"), strict=True)),
+        search(99),
+        watched(2),
+        watched(1, unfinished="no end", tool="racecheck"),
+    )
+    second = beside(
+        run(tmp_path / "b", [2]),
+        *(trial(label, status) for label, status in zip("abce", ("ok", "ok", "ok", "crashed"), strict=True)),
+        search(5, **script),
+        watched(2, [error]),
+        watched(2, tool="racecheck"),
+    )
+    for folder in (first, second):
+        for file in ("sanitize-f-torch-memcheck.txt", "reproduce-f-torch.py"):
+            (folder / "artifacts" / file).write_text(folder.name)
+    joined = merge([first, second], tmp_path / "c", [])
+    told = {t["trial"]["label"]: t["status"] for t in joined["trials"]}
+    assert told == {"a": "ok", "b": "wrong", "c": "ok", "d": "ok", "e": "crashed"}
+    assert len(joined["trials"]) == len(told)
+    assert [s["script"] for s in joined["searches"]] == [["x"]]
+    assert [(s["tool"], len(s["findings"]), s["cases"]) for s in joined["sanitized"]] == [
+        ("memcheck", 1, 2),
+        ("racecheck", 0, 2),
+    ]
+    for named in (joined["searches"][0]["file"], joined["sanitized"][0]["log"]):
+        assert (tmp_path / "c" / named).read_text() == "b"
+
+
+def test_a_journal_that_names_a_file_elsewhere_gets_nothing_copied_from_or_to_there(tmp_path):
+    (tmp_path / "secret.txt").write_text("s")
+    first = beside(run(tmp_path / "a", [1]), search(1, file="../secret.txt"))
+    merge([first, run(tmp_path / "b", [2])], tmp_path / "deep" / "c", [])
+    assert list((tmp_path / "deep").rglob("secret.txt")) == []
+
+
 def test_an_existing_run_is_not_overwritten(tmp_path):
     first, second = run(tmp_path / "a", [1]), run(tmp_path / "b", [2])
     with pytest.raises(UserError, match="already holds a run"):

@@ -257,6 +257,17 @@ def test_the_mlp_says_in_a_sentence_that_memory_is_short(tmp_path, monkeypatch):
         program.main()
 
 
+def test_the_mlp_tells_a_mistake_with_all_that_is_known_of_it(monkeypatch, capsys):
+    def mistaken(**_):
+        raise UserError("a sentence", "and its detail")
+
+    monkeypatch.setattr(program, "Setup", mistaken)
+    monkeypatch.setattr(sys, "argv", ["", json.dumps({"do": "train", "setup": {}, "folder": "."})])
+    with pytest.raises(SystemExit):
+        program.main()
+    assert capsys.readouterr().err == "klab: a sentence\nand its detail\n"
+
+
 def test_a_folder_that_holds_a_run_is_not_to_be_resumed_by_profile(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "journal.jsonl").touch()

@@ -95,7 +95,7 @@ def test_other_packages_offer_ops_through_the_entry_point_group(offering, klab):
     listed = {e["op"]: e for e in json.loads(klab("list", "--json", PYTHONPATH=path).out)}
     assert listed["negate"]["origin"] == "otherops.things:negate"
     assert set(listed["negate"]["ways"]) == {"manual", "compile", "torch"}
-    seen = klab("check", "negate", "--impl", "manual,torch", "--device", "cpu", "--json", PYTHONPATH=path)
+    seen = klab("check", "negate", "--declared", "--impl", "torch", "--device", "cpu", "--json", PYTHONPATH=path)
     assert seen.code == 0, seen.err
     assert {r["op"] for r in seen.record["results"]} == {"negate"}
     assert "did you mean negate" in klab("check", "negat", PYTHONPATH=path).err

@@ -15,6 +15,7 @@ from kernellab import traces
 from kernellab.errors import UserError
 from kernellab.traces import events as events_module
 from kernellab.traces import kineto
+from kernellab.traces.texts import shown
 from kernellab.traces.trace import Kind
 from test_traces import ON_STREAM, a_step, event, named, written
 
@@ -166,6 +167,14 @@ def test_what_a_terminal_obeys_does_not_stay_in_names(tmp_path):
     assert trace.text(0).isprintable()
     trace.text(0).encode()
     assert "\x1b" not in json.dumps(trace.details, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("a\tb\u00a0\u2028", "a b  "), ("a\x1b\u202e\ud800", "a" + 3 * "\ufffd"), ("é…🙂", "é…🙂"), ("abcdef", "abcd…")],
+)
+def test_texts_are_shown_as_one_line_of_printable_characters(text, read):
+    assert shown(text, 5) == read
 
 
 def test_names_without_end_do_not_take_memory_without_end(tmp_path, monkeypatch):

@@ -98,6 +98,10 @@ class Program:
         return self.builder.trace()
 
 
+def named(rows: list[dict], name: str) -> dict:
+    return next(row for row in rows if row["name"] == name)
+
+
 def as_nsys_sees_it(trace: Trace) -> Trace:
     """The program's own ranges, CUDA's calls and what they started: no operators, no Python."""
     builder = Builder("nsys")

@@ -7,6 +7,7 @@ into one sentence and exit code 2. Nothing else is caught there.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
@@ -20,6 +21,10 @@ class UserError(Exception):
         super().__init__(message)
         self.message = message
         self.detail = detail
+
+    def tell(self) -> None:
+        """On standard error, in the same words from whichever process of a command."""
+        print(f"klab: {self.message}", *filter(None, [self.detail]), sep="\n", file=sys.stderr)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

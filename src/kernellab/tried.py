@@ -11,9 +11,14 @@ from typing import Any
 
 # The worst first: a way is called by the worst thing that happened to it.
 _BY_GRAVITY = ("crashed", "timeout", "oom", "error", "wrong")
-_FAILED = frozenset(_BY_GRAVITY)
+FAILED = frozenset(_BY_GRAVITY)
 
 Trial = Mapping[str, Any]
+
+
+def gravity(status: str) -> int:
+    """Of what happened in a trial: a failure before a success, that before nothing judged."""
+    return 2 if status in FAILED else int(status == "ok")
 
 
 def summaries(trials: Sequence[Trial], searches: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
@@ -30,7 +35,7 @@ def summaries(trials: Sequence[Trial], searches: Sequence[Mapping[str, Any]] = (
 
 def _summary(trials: Sequence[Trial]) -> dict[str, Any]:
     tried = [t for t in trials if t["status"] not in ("outside", "unknown")]
-    failures = [t for t in tried if t["status"] in _FAILED]
+    failures = [t for t in tried if t["status"] in FAILED]
     statuses = {t["status"] for t in failures}
     kinds: dict[str, dict[str, int]] = {}
     for t in tried:

@@ -18,7 +18,7 @@ from kernellab.intervals import FEWEST, PRECISION, by_round, compare_ratio, leve
 
 RULES = 4
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
-BAD = frozenset({"wrong", "error", "crashed", "timeout", "oom"})
+BAD = tried.FAILED
 
 _SERIES = ("pass", "timer", "cache")
 _NO_DURATION = "launch"  # the timer that does not say how long anything takes

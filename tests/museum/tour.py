@@ -2,8 +2,8 @@
 
     python tests/museum/tour.py [--device cpu] [--interpreter] [--quick] [EXHIBIT[:GUARD] …]
 
-With a guard behind its name an exhibit is shown without that guard. Triton's interpreter needs a process of its own:
-with `--interpreter` its exhibits are shown, else all others.
+With a guard behind its name an exhibit's wrong way is shown without that guard. Triton's interpreter needs a process of
+its own: with `--interpreter` its exhibits are shown, else all others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
         name, _, without = asked.partition(":")
         began = time.monotonic()
         (op,) = load(resolve(str(HERE / f"{name}.py"))).values()
-        ways = [way for way in op.impls.values() if way.name.endswith(("right", "wrong"))]
+        ways = [way for way in op.impls.values() if way.name.endswith("wrong" if without else ("right", "wrong"))]
         interpreted = ways[0].kind.interpreted_on_cpu and device.type == "cpu"
         impossible = ways[0].kind.obstacle(device.type) is not None and not interpreted
         if interpreted is not args.interpreter or impossible:

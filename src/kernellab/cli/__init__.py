@@ -97,9 +97,7 @@ def run(argv: list[str]) -> int:
     except UserError as error:
         if "--debug" in argv:
             raise
-        print(f"klab: {error.message}", file=sys.stderr)
-        if error.detail:
-            print(error.detail, file=sys.stderr)
+        error.tell()
         return 2
     except KeyboardInterrupt:
         return 130

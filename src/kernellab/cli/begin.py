@@ -31,25 +31,14 @@ def refuse_unknown_targets(targets: list[str]) -> None:
 
 def begun(out: str | None, settings: Settings, prefix: str = "") -> Journal:
     """A journal in a folder of its own: the one asked for, or runs/WHEN-NAME."""
-    from kernellab.machine.environment import environment
-    from kernellab.running.record import JOURNAL, SCHEMA, Journal
+    from kernellab.running.record import JOURNAL, begin
 
     runs = project_defaults().get("runs", "runs")
     folder = Path(out) if out else _fresh_folder(runs, prefix, settings.targets)
     if (folder / JOURNAL).exists():
         goes_on = "" if prefix else f"--resume {folder} goes on with it, or "  # runs of a verb of their own are short
         raise UserError(f"{folder} already holds a run: {goes_on}name another folder")
-    journal = Journal(folder)
-    journal.write(
-        "run",
-        schema=SCHEMA,
-        command=["klab", *sys.argv[1:]],
-        seed=settings.seed,
-        environment=environment(),
-        settings=settings.to_json(),
-        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    )
-    return journal
+    return begin(folder, settings.to_json(), ["klab", *sys.argv[1:]])
 
 
 def _fresh_folder(runs: str, prefix: str, targets: list[str]) -> Path:
@@ -60,6 +49,16 @@ def _fresh_folder(runs: str, prefix: str, targets: list[str]) -> Path:
     while folder.exists():
         folder = Path(runs) / f"{when}-{name}-{number}"
         number += 1
+    return folder
+
+
+def folder_for(out: str) -> Path:
+    """A folder for files that are no run."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {folder} cannot be made: {error.strerror}") from None
     return folder
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.cli.begin import absolute, begun, progress_bar, shown
-from kernellab.cli.options import case_request, device_in, positive
+from kernellab.cli.options import case_arguments, case_request, device_in, positive
 from kernellab.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,15 +17,10 @@ if TYPE_CHECKING:
     from kernellab.running.settings import Settings
     from kernellab.targets import Target
 
-_BAD = ("error", "crashed", "timeout", "oom")
-
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("target", help="an op, as for other verbs, or the folder of a run")
-    sub.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
-    sub.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes (default: the op's first case)")
-    sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
-    sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
+    case_arguments(sub)
     sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
     sub.add_argument("--gpu", metavar="NAME", help="a GPU that is not here, to explain kernels for by model: h200")
     sub.add_argument("--arch", metavar="sm_90", help="the same by architecture (default: the GPU's, else sm_90)")
@@ -67,7 +62,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         plot(document["results"], derived, Path(args.plot))
     if interrupted:
         return 130
-    bad = any(entry["status"] in _BAD for entry in record["code"])
+    bad = any(entry["status"] in verdict.BAD for entry in record["code"])
     return 1 if bad else verdict.exit_code(derived) if record["results"] else 0
 
 

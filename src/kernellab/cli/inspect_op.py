@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.cli.begin import absolute, begun, progress_bar, shown
-from kernellab.cli.options import case_request, positive
+from kernellab.cli.options import case_arguments, case_request, positive
 from kernellab.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -19,18 +19,14 @@ if TYPE_CHECKING:
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
 SHOWN = ("facts", "explain", *LEVELS)
 _OLDEST = (7, 5)
-_BAD = ("error", "crashed", "timeout", "oom")
 _SOURCES = ("py", "cu", "cpp")
 
 
 def arguments(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
+    case_arguments(sub)
     sub.add_argument(
         "--arch", metavar="sm_90,…", help="architectures, sm_75 to sm_121 (default: the GPU's, else sm_90)"
     )
-    sub.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes (default: the op's first case)")
-    sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
-    sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
     sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
     sub.add_argument(
         "--timeout", type=float, metavar="S", help="seconds without a sign of life (60, with --export 300)"
@@ -42,6 +38,8 @@ def arguments(sub: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
+    from kernellab.verdict import BAD
+
     show = args.show or "facts"
     if show not in SHOWN:
         raise UserError(f"--show {show}: {nearest(show, SHOWN)}")
@@ -65,7 +63,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         _print_level(record, folder, show)
     else:
         _print_facts(record, folder)
-    return 1 if any(entry["status"] in _BAD for entry in record["code"]) else 0
+    return 1 if any(entry["status"] in BAD for entry in record["code"]) else 0
 
 
 def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[dict[str, Any], Path]:

@@ -14,7 +14,7 @@ from typing import Any
 from kernellab.case import CaseRequest
 from kernellab.cli import debug, sanitize
 from kernellab.cli.begin import absolute, begun, progress_bar, refuse_unknown_targets, shown
-from kernellab.cli.options import case_request, device_in, positive, project_defaults
+from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
 from kernellab.errors import UserError, nearest
 
 _STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}
@@ -22,10 +22,7 @@ _STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["c
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
     sub.add_argument("target", nargs="*", help="an op's name, a file (ops.py, ops.py:name) or package.module:op")
-    sub.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
-    sub.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes of the dims, in order")
-    sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
-    sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
+    case_arguments(sub, "sizes of the dims, in order")
     sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
     sub.add_argument("--seed", type=int, metavar="N", help="the seed of all random inputs (default 0)")
     sub.add_argument("--timeout", type=float, metavar="S", help="seconds for one way at one case (default 60)")

@@ -46,6 +46,14 @@ def project_defaults(start: Path | None = None) -> dict[str, Any]:
     return dict(table)
 
 
+def case_arguments(sub: argparse._ActionsContainer, sizes: str = "sizes (default: the op's first case)") -> None:
+    """Which ways of an op are meant, and at which cases: see `case_request`."""
+    sub.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
+    sub.add_argument("--shape", action="append", metavar="4096x4096,…", help=sizes)
+    sub.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
+    sub.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
+
+
 def case_request(args: argparse.Namespace, rest: list[str]) -> CaseRequest:
     """The cases a command line asks for. What the parser did not know are dims: `--V 1024:8192:x2`."""
     shapes = [shape for text in args.shape or [] for shape in parse_shapes(text)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.cli import profile_counters as counters
 from kernellab.cli import profile_programs as programs
-from kernellab.cli.begin import begun, shown
+from kernellab.cli.begin import begun, folder_for, shown
 from kernellab.cli.options import positive
 from kernellab.errors import UserError, nearest
 
@@ -242,11 +242,7 @@ def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
         return []
     from kernellab.reporting import pictures
 
-    folder = Path(args.out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {folder} cannot be made: {error.strerror}") from None
+    folder = folder_for(args.out)
     names = [Path(name).name.split(".")[0] for name in args.target]
     unique = [name if names.count(name) == 1 else f"{name}-{at}" for at, name in enumerate(names)]
     return [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.case import parse_sizes
 from kernellab.cli import profile_programs as programs
-from kernellab.cli.begin import absolute, begun, shown
+from kernellab.cli.begin import absolute, begun, folder_for, shown
 from kernellab.errors import UserError
 from kernellab.machine.paths import file_name
 
@@ -78,12 +78,7 @@ def read(args: argparse.Namespace, rest: list[str]) -> int:
         raise UserError("a report is read as it is: give --open files only, and how to show them")
     document = _plain(ncu.opened([Path(name) for name in args.target]))
     if args.out:
-        folder = Path(args.out)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out {folder} cannot be made: {error.strerror}") from None
-        _write(document, folder)
+        _write(document, folder_for(args.out))
     _tell(args, document)
     return 0
 

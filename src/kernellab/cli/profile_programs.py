@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.case import parse_sizes
 from kernellab.cli.begin import absolute
-from kernellab.cli.options import case_request, device_in, positive, project_defaults
+from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
 from kernellab.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ def arguments(sub: argparse.ArgumentParser) -> None:
     from kernellab.running.profiling import OPTIMIZERS, RATES, SIZES
 
     ops = sub.add_argument_group("an op")
-    ops.add_argument("--impl", metavar="A,B", help="only these ways; shell patterns too: 'triton*'")
-    ops.add_argument("--shape", action="append", metavar="4096x4096,…", help="sizes (default: the op's first case)")
-    ops.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
-    ops.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op")
+    case_arguments(ops)
     ops.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
     mlp = sub.add_argument_group("mlp", "sizes may be several, 64:1024:x2: then time is measured against them")
     for name, default in SIZES.items():

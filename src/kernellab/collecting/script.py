@@ -181,6 +181,7 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
         memory_bytes=asked["memory_bytes"],
         how=How(**asked["how"]),
         yields=True,
+        script=sys.modules["__main__"].__file__,
     )
     followed = steps.Following()
     try:

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,15 @@ import torch
 from torch.autograd import profiler as torch_profiler
 
 from kernellab.collecting.leaving import held
+from kernellab.collecting.pace import Pace, unburdened
 from kernellab.collecting.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
 from kernellab.collecting.watch import LONG, Watch, allowed, room
 from kernellab.errors import UserError
 
 _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
+_LITTLE = 0.1  # of the time and memory there is: what a program may do before it calls its model
 _LATE_S = 0.5  # beyond its limit, a recording's length is said
-_AFTERWARDS = 5  # steps timed without the profiler once it is over, where none were before
 
 Span = tuple[int, int, int]  # a recorded step's number, begin and end
 
@@ -68,25 +70,14 @@ class How:
 
 
 @dataclass
-class Taken:
-    """Steps and the seconds they took, together, with the GPU waited for at both ends."""
-
-    steps: int = 0
-    seconds: float = 0.0
-
-    @property
-    def each(self) -> float | None:
-        return self.seconds / self.steps if self.steps else None
-
-
-@dataclass
 class Session:
     """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
     from the end of its waiting on; what was recorded before is kept only where nothing comes after.
 
     `numbered`: whether a trace's name ends in the number of its cycle. `yields`: whether it ends for `kl.profile`.
     `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
-    recording; where there is one, its memory has a limit too, `memory_bytes`.
+    recording; where there is one, its memory has a limit too, `memory_bytes`. `script`: the program's file, to find
+    its lines again.
     """
 
     folder: Path
@@ -99,10 +90,11 @@ class Session:
     marked: bool = False
     numbered: bool = True
     yields: bool = False
+    script: str | None = None
     traces: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    profiled: Taken = field(default_factory=Taken)
-    plain: Taken = field(default_factory=Taken)
+    profiled: Pace = field(default_factory=Pace)
+    plain: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
@@ -117,12 +109,13 @@ class Session:
         self._growth: float | None = None  # of a recording's memory once it is taken apart, as seen so far
         self._began_step = 0
         self._spans: list[Span] = []
-        self._first: torch.profiler.profile | None = None
-        self._first_spans: list[Span] = []
+        self._first: Path | None = None
+        self._anew = False  # whether what is recorded without a schedule is more to the point than what was put by
         self._first_steps: dict[str, Any] = {}
         self._first_notes: list[str] = []
         self._outer: Session | None = None  # which has given way to this one
-        self._clock: tuple[int, float] | None = None  # at which step a stretch began, and when
+        self._timed_before = False  # steps, before the recording
+        self._over = 0  # from which step on nothing is recorded
 
     def start(self) -> None:
         global _current
@@ -147,6 +140,8 @@ class Session:
         if self.phase == ACTIVE:
             self._spans.append((self.step_number, self._began_step, now))
         self.step_number += 1
+        if self._watch is not None:
+            self._watch.see()
         if self.schedule is not None:
             self._follow(self.schedule)
         elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
@@ -157,6 +152,21 @@ class Session:
                 self.schedule = self.once_stepping
                 self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
+
+    def model_called(self) -> None:
+        """A model is called for the first time. Where getting there took much of the room, recording begins anew."""
+        if self.schedule is not None or self.once_stepping is None or threading.get_ident() != self._thread:
+            return
+        waiting = self.phase == WAIT and self._first is not None
+        if waiting or (self._watch is not None and self._watch.share > _LITTLE):
+            with held():
+                if not waiting:
+                    self._put_by()
+                self._anew, self._first_notes = True, []
+                self._note_once(
+                    "recorded from a model's first call on: what came before took much of the room there is"
+                )
+                self._enter(ACTIVE)
 
     def _label(self) -> None:
         """Steps of one phase, from the first to the last, are one entry."""
@@ -174,21 +184,23 @@ class Session:
                 self._leave(phase)
                 self.cycle = cycle
                 self._enter(phase)
-        elif phase == WAIT and self._clock is None:  # the first step after a pause is like no other: it is not timed
-            self._clock = self._time()
-        elif self.phase == OVER and self._clock and self.step_number == self._clock[0] + _AFTERWARDS:
-            self._add(self.plain)
+        elif phase == WAIT and not self.plain.steps and not self.plain.begun:
+            self.plain.begin(self.step_number)  # the first step after a pause is like no other: it is not timed
+        elif self.phase == OVER and not self._timed_before:
+            self.plain.follow(self.step_number, self._over)
 
     def stop(self) -> None:
         """End here, in whatever phase; what was recorded is kept."""
         global _current
-        if self._first is not None and not self.traces and not self._spans:
+        if self._first is not None and not self.traces and not self._spans and not (self._anew and self._recording):
             self._drop()
             self._first_steps["phase"] = ACTIVE
             self.notes += self._first_notes
-            self._export(self._first, self._first_spans)
+            self.traces.append(self._first.rename(self._path()).name)
         else:
             self._leave(OVER)
+            if self._first is not None:
+                self._first.unlink()
         self.phase, self._first = OVER, None
         _current, self._outer = self._outer, None
 
@@ -203,8 +215,8 @@ class Session:
             "traces": self.traces,
             "schedule": self.schedule.to_json() if self.schedule else None,
             "steps": self.steps,
-            "step_us": _us(self.profiled.each),
-            "plain_step_us": _us(self.plain.each),
+            "step_us": self.profiled.us,
+            "plain_step_us": self.plain.us,
             "notes": self.notes,
         }
 
@@ -215,29 +227,33 @@ class Session:
         self.phase = phase
         if phase in (WARMUP, ACTIVE) and self._profiler is None:
             self._profiler, self._making = self.how.profiler(), True
-            self._profiler.prepare_trace()
+            with warnings.catch_warnings():  # PyTorch 2.11 warns that cycles would be lost, of which there is one here
+                warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+                self._profiler.prepare_trace()
             self._making = False
         if phase == ACTIVE:
             assert self._profiler is not None
-            self._clock = self._time()
+            self.profiled.begin(self.step_number)
             self._profiler.start_trace()
             self._recording = True
             if self.limit_s is not None:
                 most = room(self.memory_bytes, stacks=self.how.stacks, growth=self._growth)
                 self._watch = Watch(self.limit_s, most, self._limit)
-        elif phase == OVER and not self.plain.steps:
-            self._clock = self._time()
+        elif phase == OVER:
+            self._over, self._timed_before = self.step_number, bool(self.plain.steps)
 
     def _leave(self, phase: str) -> None:
         """The end of a phase, another one being next."""
-        if self.phase == ACTIVE and not self._spans and (self.traces or self._first):
+        if phase == OVER and self._recording:
+            unburdened()
+        if self.phase == ACTIVE and not self._spans and (self.traces or self._first) and not self._anew:
             self._drop()  # a cycle without a whole step, where there is something better to show
         elif self.phase == ACTIVE and self._profiler is not None:
-            self._add(self.profiled)
-            spans, self._spans = self._spans, []
-            self._export(self._stopped(), spans)
+            self.profiled.end(self.step_number)
+            path = self._export(self._path())
+            self.traces += [path.name] if path else []
         elif self.phase == WAIT:
-            self._add(self.plain)
+            self.plain.end(self.step_number)
         elif self.phase == WARMUP and phase != ACTIVE:
             self._drop()
 
@@ -268,10 +284,14 @@ class Session:
         )
 
     def _put_by(self) -> None:
-        """End the recording of everything; it is shown if nothing better comes."""
+        """End the recording of everything; it is shown if nothing better comes.
+
+        It is written now: of what a GPU did nothing is left once another recording has begun.
+        """
         self._first_steps = self.steps[-1] if self.steps else {}
-        self._first, self._first_spans, self._spans = self._stopped(), self._spans, []
-        self._clock = None
+        self.profiled.forget()
+        self._anew = False
+        self._first = self._export(self.folder / f".{self.name}.json")
 
     def _note_once(self, note: str) -> None:
         if note not in self.notes:
@@ -297,7 +317,7 @@ class Session:
                     f"thread {busiest} worked meanwhile: only the main one's operators are recorded. "
                     "To see its own, have the main thread do its work"
                 )
-        about = {"name": self.name, "steps": self.steps, "plain_step_us": _us(self.plain.each)}
+        about = {"name": self.name, "script": self.script, "steps": self.steps, "plain_step_us": self.plain.us}
         profiler.add_metadata_json("kernellab", json.dumps(about))
         profiler.stop_trace()
         if watch is not None:
@@ -311,11 +331,17 @@ class Session:
             if not self._recording:  # only what is recording can be ended
                 self._profiler.start_trace()
             self._stopped()
-        self._clock, self._spans = None, []
+        self.profiled.forget()
+        self.plain.forget()
+        self._spans = []
 
-    def _export(self, profiler: torch.profiler.profile, spans: list[Span]) -> None:
+    def _path(self) -> Path:
         number = f"-{len(self.traces) + 1}" if self.numbered else ""
-        path = self.folder / f"{self.name}{number}.json"
+        return self.folder / f"{self.name}{number}.json"
+
+    def _export(self, path: Path) -> Path | None:
+        """End the recording and write it, if that can be done."""
+        profiler, spans, self._spans = self._stopped(), self._spans, []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             profiler.export_chrome_trace(str(path))
@@ -323,24 +349,8 @@ class Session:
                 _add_steps(path, spans, self.cycle)
         except (OSError, RuntimeError) as error:  # a full disk: the program in the middle of a step cannot help it
             self._note_once(f"{path} could not be written: {error}")
-        else:
-            self.traces.append(path.name)
-
-    # Time --------------------------------------------------------------------------------------------------
-
-    def _time(self) -> tuple[int, float]:
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-        return self.step_number, time.perf_counter()
-
-    def _add(self, taken: Taken) -> None:
-        if self._clock is None:
-            return
-        (step, began), (now, ended) = self._clock, self._time()
-        self._clock = None
-        if now > step:
-            taken.steps += now - step
-            taken.seconds += ended - began
+            return None
+        return path
 
 
 @functools.cache
@@ -356,10 +366,6 @@ def _watch_for_others() -> None:
         ready(profiler)
 
     torch_profiler.profile._prepare_trace = told  # type: ignore[method-assign]
-
-
-def _us(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e6
 
 
 def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:

@@ -1,4 +1,4 @@
-"""Where a program's steps end: `kl.step()`, or its optimizer's own step where it never says."""
+"""Where a program's steps end: `kl.step()`, or its optimizer's own step where it never says; where its model begins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kernellab.collecting import session
@@ -54,12 +55,14 @@ class Following:
 
     def __init__(self) -> None:
         self._hook = register_optimizer_step_post_hook(self._stepped)
+        self._before_any_model = register_module_forward_pre_hook(self._called)
         self._inside = 0
         self._ended: session.Session | None = None
         self._wrapping = torch.optim.Optimizer.profile_hook_step
         _put(self._wrap)
 
     def remove(self) -> None:
+        self._before_any_model.remove()
         self._hook.remove()
         _put(self._wrapping)
 
@@ -79,6 +82,12 @@ class Following:
                 self._end()
 
         return step
+
+    def _called(self, module: torch.nn.Module, args: Any) -> None:
+        self._before_any_model.remove()
+        now = None if torch.compiler.is_dynamo_compiling() else session.current()
+        if now is not None:
+            now.model_called()
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         now = None if torch.compiler.is_dynamo_compiling() else session.current()

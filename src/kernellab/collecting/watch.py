@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 
 LONG, BIG = "long", "big"
-_LOOK_S = 0.05  # a program that does nothing but call functions records 60 MB in a second
+_LOOK_S = 0.05
+_FASTEST = 60e6  # bytes a second: what a program records that does nothing but call functions
 _MOST_BYTES, _SHARE = 2 << 30, 8  # of memory, once a recording is taken apart: so much, or a part of all there is
 # How much more memory a recording takes when it is taken apart: Python's calls are recorded in 24 bytes each and become
 # objects of 1.5 kB, operators in 530 bytes and grow eightfold. Which of both a program has more of, its first recording
@@ -49,7 +50,7 @@ class Watch:
     def __init__(self, limit_s: float, most_bytes: int, call: Callable[[Watch, str], None]) -> None:
         self._busy: dict[str, float] = {}  # seconds of other threads of the program's
         self._limit_s, self._most_bytes, self._call = limit_s, most_bytes, call
-        self._recorded = 0
+        self._recorded, self._seen = 0, time.perf_counter()
         self._began, self._began_bytes = time.perf_counter(), _allocated()
         self._ended = threading.Event()
         self._why = ""
@@ -62,11 +63,26 @@ class Watch:
         return time.perf_counter() - self._began
 
     @property
+    def share(self) -> float:
+        """Of the time and the memory there is, what has been used up by now."""
+        return max(self.seconds / self._limit_s, self._recorded / self._most_bytes)
+
+    @property
     def growth(self) -> float | None:
         """How many times the memory of its recording is taken now that it is taken apart, where that tells."""
         if self._recorded < _TELLING_BYTES:
             return None
         return max(_LEAST, (_allocated() - self._began_bytes) / self._recorded)
+
+    def see(self) -> None:
+        """How much is recorded by now. At the end of a step its tensors are gone, and little else has grown.
+
+        In between, some of a program's tensors may lie among the small pieces: no more is taken for recorded than
+        there was time for.
+        """
+        now = time.perf_counter()
+        most = self._recorded + int(_FASTEST * (now - self._seen))
+        self._recorded, self._seen = max(0, min(_allocated() - self._began_bytes, most)), now
 
     def stop(self) -> None:
         self._ended.set()
@@ -82,12 +98,13 @@ class Watch:
 
     def _look(self) -> None:
         before: dict[int, float] = {}
-        while not self._why and not self._ended.wait(max(0.0, min(_LOOK_S, self._limit_s - self.seconds))):
+        while not self._why and not self._ended.wait(max(0, min(_LOOK_S, self._limit_s - self.seconds))):
             self._see_threads(before)
             if self.seconds >= self._limit_s:
                 self._why = LONG
-            elif _allocated() - self._began_bytes > self._most_bytes:
-                self._why = BIG
+            else:
+                self.see()
+                self._why = BIG if self._recorded > self._most_bytes else ""
         while not self._ended.is_set():
             # Once may not do: a signal that comes right before the waiting begins interrupts nothing.
             if signal.getsignal(_NUDGE) == self._nudged:
@@ -117,8 +134,8 @@ def _cpu_seconds(thread: int) -> float:
         return 0.0
 
 
-# What is recorded lies in small pieces, which the C library counts apart from large ones: a program's tensors and
-# Python's own objects are not among them.
+# What is recorded lies in small pieces, which the C library counts apart from large ones. Python's own objects are not
+# among them; a program's tensors are, up to the size of the largest one that was freed before.
 
 
 class _Counts(ctypes.Structure):

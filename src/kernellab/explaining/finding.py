@@ -48,3 +48,15 @@ def settled(estimate: float, headroom: float | None) -> float:
     if headroom is None:
         return estimate
     return headroom if estimate >= headroom / _MODEL else estimate
+
+
+def gained(estimate: float, headroom: float | None, least: float) -> float | None:
+    """The settled gain; None where it is less than `least`, or where the model alone says that it is: a measurement
+    may confirm a flaw the model sees, it does not make one."""
+    gain = settled(estimate, headroom)
+    return gain if min(estimate, gain) >= least else None
+
+
+def capped(estimate: float, headroom: float | None) -> float:
+    """An estimate that is no model's of the time: the rest of the distance from the roof is not laid to its charge."""
+    return estimate if headroom is None else min(estimate, headroom)

@@ -83,7 +83,9 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
     view, replay, notes = looked.view, looked.replay, list(looked.view.trace.notes)
     if not len(view.trace):
         return notes if _EMPTY in notes else [*notes, _EMPTY]  # a reader may have said so
-    if not view.steps.marked:
+    if view.steps.calls_of:
+        notes.append(f"No steps are marked: a call of {view.steps.calls_of} is taken for one, its first left out.")
+    elif not view.steps.marked:
         notes.append(
             "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
         )

@@ -48,6 +48,7 @@ class Cause:
     gain_ns: float
     evidence: dict[str, Any] = field(default_factory=dict)
     also: tuple[Cause, ...] = ()  # what else its line does, gone with it; the dearest first
+    stepping: bool = True  # or the step is all there is
 
     @property
     def share(self) -> float:
@@ -76,7 +77,8 @@ class Looked:
 
     def cause(self, kind: str, place: Place, otherwise: Otherwise, evidence: dict[str, Any]) -> Cause:
         step_ns = self.replay.step_ns
-        return Cause(kind, place, otherwise, step_ns, max(step_ns - self.replay.step_with(otherwise), 0.0), evidence)
+        gain_ns = max(step_ns - self.replay.step_with(otherwise), 0.0)
+        return Cause(kind, place, otherwise, step_ns, gain_ns, evidence, stepping=self.view.steps.marked)
 
 
 def found(looked: Looked) -> list[Cause]:
@@ -290,7 +292,9 @@ def _launch(looked: Looked, mended: Otherwise) -> Iterator[Cause]:
             "sure": launches_hold_up(replay, mended, replay.dearest),
             "shapes": _largest_product(view),
         }
-        yield Cause("launch", _busiest_line(looked), otherwise, step_ns, max(step_ns - gpu_ns, 0.0), evidence)
+        gain_ns = max(step_ns - gpu_ns, 0.0)
+        place, stepping = _busiest_line(looked), view.steps.marked
+        yield Cause("launch", place, otherwise, step_ns, gain_ns, evidence, stepping=stepping)
 
 
 def launches_hold_up(replay: Replay, mended: Otherwise, watch: Watch) -> bool:

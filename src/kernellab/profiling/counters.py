@@ -1,6 +1,6 @@
 """What Nsight Compute counted of launches, as a table; beside it what an op has to move at least. No words, no torch.
 
-Percentages are of what the GPU could do at most at the clock ncu held it at. A counter that was not asked for is None.
+Percentages are of what the GPU could do at most at the clock it ran at. A counter that was not asked for is None.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ COLUMNS = (
     "waves",
 )
 BUSY = 60.0  # percent from which on a unit is what holds a kernel, as ncu's own rules take it
+_ALIKE = 5.0  # percent: nearer to each other, two busy units hold a kernel together
 
 
 def kernel(launch: Launch, rules: Sequence[Rule]) -> dict[str, Any]:
@@ -82,11 +83,13 @@ def kernel(launch: Launch, rules: Sequence[Rule]) -> dict[str, Any]:
 
 
 def limit(launch: Launch) -> str | None:
-    """What holds a kernel: `blocks` (fewer than there are multiprocessors), `memory`, `compute`, or `latency`."""
+    """What holds a kernel: `blocks` (fewer than multiprocessors), `memory`, `compute`, `both`, or `latency`."""
     compute, memory = (launch.numbers.get(_PERCENT[f"{what}_percent"]) for what in ("compute", "memory"))
     if compute is None or memory is None:
         return None
     if max(compute, memory) >= BUSY:
+        if abs(compute - memory) < _ALIKE:
+            return "both"
         return "memory" if memory >= compute else "compute"
     blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
     return "blocks" if blocks < launch.numbers.get(_SMS, 0) else "latency"

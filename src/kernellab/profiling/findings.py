@@ -32,7 +32,8 @@ def _finding(cause: Cause) -> dict[str, Any]:
     for other in cause.also:
         title += f"; the same line's {other.place.call}() {_also(other)}"
         do += f" And: {_WORDS[other.kind](other, step_us)[1]}"
-    return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, cause.evidence)
+    evidence = {**cause.evidence, "stepping": cause.stepping}
+    return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, evidence)
 
 
 def _document(
@@ -59,28 +60,39 @@ def _document(
 def _also(cause: Cause) -> str:
     """What a line does besides."""
     if cause.kind == "copy":
-        return f"{_copies(cause)}, {_time(cause.evidence['wait_us'])} a step"
-    return "waits for the GPU" if cause.kind == "wait" else f"takes {_time(cause.evidence['cpu_us'])} a step"
+        return f"{_copies(cause)}, {_time(cause.evidence['wait_us'])}{_a_step(cause)}"
+    return "waits for the GPU" if cause.kind == "wait" else f"takes {_time(cause.evidence['cpu_us'])}{_a_step(cause)}"
 
 
-def _often(per_step: float) -> str:
-    if abs(per_step - 1) < 0.05:
+def _a_step(cause: Cause) -> str:
+    return " a step" if cause.stepping else ""
+
+
+def _kernels(count: float) -> str:
+    return f"{count:.0f} kernel" + ("" if round(count) == 1 else "s")
+
+
+def _often(cause: Cause) -> str:
+    times, per_step = cause.evidence["count"], cause.evidence["per_step"]
+    if not cause.stepping:
+        return "once" if times == 1 else f"{times} times"
+    if 0.85 < per_step < 1.05:  # the first and the last may lie outside
         return "in every step"
-    return f"{per_step:.0f} times a step" if per_step > 1 else f"in one step of {1 / per_step:.0f}"
+    return f"{per_step:.0f} times a step" if per_step > 1 else f"in one step of {max(1 / per_step, 2):.0f}"
 
 
 def _wait(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
-    title = f"{cause.place} makes the CPU wait for the GPU {_often(seen['per_step'])}"
+    title = f"{cause.place} makes the CPU wait for the GPU {_often(cause)}"
     # As it was watched, the GPU may have idled for longer than it does: the profiler slows the CPU.
     if 0.01 * step_us <= seen["idle_us"] <= _LIKELY * cause.gain_ns / 1e3:
         title += f", and the GPU then idles {_time(seen['idle_us'])}"
-    return title, "Do it every hundredth step, or keep the value on the GPU and read it later."
+    return title, "Do it less often, every hundredth step, or keep the value on the GPU and read it later."
 
 
 def _copy(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
-    often, wait = _often(seen["per_step"]), _time(seen["wait_us"])
+    often, wait = _often(cause), _time(seen["wait_us"])
     title = f"{cause.place} {_copies(cause)} {often}, and the CPU waits for it {wait}"
     if seen["to_gpu"]:
         return (
@@ -97,7 +109,7 @@ def _copies(cause: Cause) -> str:
 def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
     whom = "starves the GPU" if seen["on_gpu"] else "holds the program up"
-    title = f"The data loader {whom}: {cause.place} takes {_time(seen['cpu_us'])} of a step"
+    title = f"The data loader {whom}: {cause.place} takes {_time(seen['cpu_us'])}{_a_step(cause)}"
     if seen["workers"]:
         return title, (
             "Its workers do not keep up: have each prepare less, give it more of them where there are cores, and keep "
@@ -107,7 +119,7 @@ def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
 
 
 def _host(cause: Cause, step_us: float) -> tuple[str, str]:
-    title = f"{cause.place} keeps the CPU {_time(cause.evidence['cpu_us'])} a step and asks nothing of the GPU"
+    title = f"{cause.place} keeps the CPU {_time(cause.evidence['cpu_us'])}{_a_step(cause)} and asks nothing of the GPU"
     return title, "Move it out of the loop, into another thread or process, or do it less often."
 
 
@@ -117,7 +129,7 @@ def _fusion(cause: Cause, step_us: float) -> tuple[str, str]:
     where = f"{cause.place}: " if cause.place.file else ""
     times = seen["moved_bytes"] / max(seen["fewest_bytes"], 1)
     title = (
-        f"{where}{seen['kernels']:.0f} kernels a step could be {seen['fused']:.0f} ({names});"
+        f"{where}{seen['kernels']:.0f} kernels{_a_step(cause)} could be {seen['fused']:.0f} ({names});"
         f" they move {times:.1f} times the bytes needed"
     )
     return title, "Use PyTorch's own operator for it, torch.compile, or one kernel of your own."
@@ -130,7 +142,7 @@ def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     bound = "Launch-bound" if seen["sure"] else "Launch-bound, unless it is the profiler that slows the CPU"
     title = (
         f"{bound}: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
-        f" {seen['kernels']:.0f} kernels a step{where}"
+        f" {_kernels(seen['kernels'])}{_a_step(cause)}{where}"
     )
     return (
         title,

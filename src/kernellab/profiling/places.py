@@ -16,6 +16,7 @@ from kernellab.traces.trace import NONE, Column, Rows
 
 _SIBLINGS = 6
 _SHOWN = 60
+_WRAPPED = 5  # decorators of one function
 _PROFILERS = r"^torch/profiler/|/torch/profiler/"
 
 
@@ -139,28 +140,44 @@ class Places:
     def _placed(self, position: int, frame: int, call: int, moment: int, operator: str) -> Place:
         if frame < 0:
             return Place(None, None, None, source.called(self._text(position)))
-        name = None
+        names: Names = ()
         if call >= 0 and not source.is_arithmetic(self._text(call)):
-            name = source.called(self._text(call))
+            names = self._names(call)
         before, after = self._neighbours(frame, call, moment)
-        key = (int(self.nest.name[frame]), name, operator if name is None else "", before, after)
+        key = (int(self.nest.name[frame]), names, "" if names else operator, before, after)
         if key not in self._known:
-            self._known[key] = self._found(frame, name, operator, before, after)
+            self._known[key] = self._found(frame, names, operator, before, after)
         return self._known[key]
 
-    def _found(self, frame: int, name: str | None, operator: str, before: Names, after: Names) -> Place:
+    def _names(self, call: int) -> Names:
+        """What a call may be written as: a decorated function is called by its own name, not its wrapper's."""
+        found = [source.called(self._text(call))]
+        while source.wraps(self._text(call)) and len(found) < _WRAPPED:
+            children, parents = self._children
+            first, past = np.searchsorted(parents, [call, call + 1]).tolist()
+            if first == past:
+                break
+            inner = children[first:past]
+            call = int(inner[self.nest.duration[inner].argmax()])
+            found.append(source.called(self._text(call)))
+        return tuple(found)
+
+    def _found(self, frame: int, names: Names, operator: str, before: Names, after: Names) -> Place:
         written = source.frame(self._text(frame))
         if written is None:
             return NOWHERE
-        call = operator.removeprefix("aten::") if name is None else name
+        call = operator.removeprefix("aten::")
+        if names:
+            call = next((name for name in names if name not in source.DECORATORS), names[0])
         function = self._sources.function(written)
         if function is None:
             return Place(written.file, written.line, written.function, call)
-        if name is None:
+        if not names:
             written_as = source.AS_WRITTEN.get(operator, ())
             line = function.line(written_as, before, after) or function.statement(before, after)
         else:
-            line = function.line((name,), before, after) or 0
+            call = next((name for name in names if function.calls(name)), call)
+            line = function.line((call,), before, after) or 0
         if not line:
             return Place(written.file, written.line, written.function, call)
         return Place(written.file, line, written.function, call, function.text(line), exact=True)

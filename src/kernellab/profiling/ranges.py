@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernellab.profiling.nest import Nest, picked, sums
-from kernellab.profiling.view import View, is_step
+from kernellab.profiling.steps import is_step
+from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Column
 
 # Ranges of PyTorch's own: Nsight Systems does not see them, and a tree is the same from both.

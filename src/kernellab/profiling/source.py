@@ -25,6 +25,7 @@ _WRITTEN = {"wrapper": "step", "inner": "", "__init__": "", "_wrapped_call_impl"
 _DECISION = "if"
 AS_WRITTEN = {"aten::item": ("float", "int", "bool", "complex"), "aten::is_nonzero": (_DECISION, "bool", "any", "all")}
 _ARITHMETIC = ("wrapped",)
+DECORATORS = ("decorate_context", "decorate_autocast", "wrapper", "wrapped", "inner", "_fn", "__call__")
 _LOOKED_AT = 4096  # characters: a file may name a row by megabytes
 _LOOPS = ("__next__", "__iter__")
 _TEXT = ("__format__", "__repr__", "__str__")
@@ -52,6 +53,12 @@ def called(name: str) -> str:
     if found is None:
         return ""
     return _WRITTEN.get(found.function, found.function) if "torch" in Path(found.file).parts else found.function
+
+
+def wraps(name: str) -> bool:
+    """Whether a call may stand for the decorated function it calls."""
+    found = frame(name)
+    return found is not None and found.function in DECORATORS
 
 
 def is_arithmetic(name: str) -> bool:
@@ -142,6 +149,9 @@ class Function:
             if isinstance(child, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr):
                 weight = sum(isinstance(one, ast.BinOp | ast.Call) for one in ast.walk(child))
                 self._statements.append((weight, child.lineno))
+
+    def calls(self, name: str) -> bool:
+        return not name or bool(self._lines(name))
 
     def line(self, names: Sequence[str], before: Sequence[str], after: Sequence[str]) -> int | None:
         """Where one of `names` is called, given the calls made before (the nearest first) and after it.

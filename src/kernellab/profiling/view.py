@@ -4,62 +4,19 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kernellab.profiling import optimizers
 from kernellab.profiling.nest import Mask, Nest, picked, sums
+from kernellab.profiling.steps import Steps, found
 from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Rows, Trace
 
-# The program's own steps before the profiler's: a profiler's step ends where `prof.step()` happens to stand.
-_STEPS = (re.compile(r"^step[_ #-]?\d+\b"), re.compile(r"^ProfilerStep#\d+"))
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs
 # for a Python call, 1.5 to 4 µs for an operator with its shapes; CUDA's calls are watched by callbacks of about 1 µs.
 _WATCHED = {Kind.OPERATOR: 10, Kind.RANGE: 10, Kind.CALL: 5, Kind.PYTHON: 1, Kind.MODULE: 1}
-_ON_THREADS = (Kind.OPERATOR, Kind.RANGE, Kind.MODULE, Kind.PYTHON, Kind.CALL)
 _LOOKED_AT = 4096
 _BACKWARD = "autograd::engine::evaluate_function"
-
-
-def is_step(name: str) -> bool:
-    return any(pattern.match(name) for pattern in _STEPS)
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Steps from end to end of their ranges, so that what lies between two (a loader) is of the second.
-
-    The first begins as long before its range as others do. The last ends when its work on the GPU is over; what the
-    CPU asks for meanwhile, after `asked_ns`, is of no step. `marked`: there were ranges to go by.
-    """
-
-    begin: Column
-    end: Column
-    asked_ns: int
-    marked: bool
-
-    @property
-    def count(self) -> int:
-        return len(self.begin)
-
-    @property
-    def first_ns(self) -> int:
-        return int(self.begin[0])
-
-    @property
-    def last_ns(self) -> int:
-        return int(self.end[-1])
-
-    @property
-    def took_ns(self) -> int:
-        return max(self.last_ns - self.first_ns, 0)
-
-    @property
-    def span_ns(self) -> int:
-        """What they took, to divide by."""
-        return max(self.took_ns, 1)
 
 
 class View:
@@ -194,40 +151,7 @@ class View:
 
     @functools.cached_property
     def steps(self) -> Steps:
-        ranges = self.ranges
-        for pattern in _STEPS:
-            found = np.flatnonzero(self.named(pattern)[ranges.name] & (ranges.lane == self.main))
-            if len(found):
-                return self._steps(ranges.begin[found], ranges.end[found])
-        by_optimizer = self._by_optimizer()
-        if by_optimizer is not None:
-            return by_optimizer
-        busy = np.append(self.gpu, self.calls[self.calls >= 0]) if len(self.gpu) else self.trace.rows(*_ON_THREADS)
-        first = int(self.trace.begin[busy].min()) if len(busy) else 0
-        last = int(self.end[busy].max()) if len(busy) else self.trace.span_ns
-        last = max(last, first)
-        return Steps(np.array([first]), np.array([last]), last, marked=False)
-
-    def _by_optimizer(self) -> Steps | None:
-        """From the end of an optimizer's step to that of its next one."""
-        ranges, told = self.ranges, optimizers.recorded(self.trace)
-        found = np.flatnonzero(self.named(optimizers.RANGES)[ranges.name] & (ranges.lane == self.main))
-        ends = np.sort(ranges.end[optimizers.leading(ranges, found, self.operators, self.trace, told)])
-        if told is None or not len(ends):
-            return self._steps(ends[:-1], ends[1:]) if len(ends) > 2 else None
-        began = int(self.trace.begin[self.trace.lane == self.main].min())
-        if told.first == 0 and len(ends) > 1:  # what comes before the first step of a program is no step
-            began = max(began, int(ends[0] - np.median(np.diff(ends))))
-        return self._steps(np.append(began, ends[:-1]), ends)
-
-    def _steps(self, begin: Column, end: Column) -> Steps:
-        between = np.maximum(begin[1:] - end[:-1], 0)
-        lead = int(np.median(between)) if len(between) else 0
-        first = max(int(begin[0]) - lead, int(self.trace.begin[self.trace.lane == self.main].min()))
-        called = picked(self.trace.begin, self.calls)
-        mine = (called >= first) & (called < end[-1])
-        last = max(int(end[-1]), int(self.end[self.gpu[mine]].max(initial=0)))
-        return Steps(np.append(first, end[:-1]), np.append(end[:-1], last), int(end[-1]), marked=True)
+        return found(self)
 
     @functools.cached_property
     def gpu_in_steps(self) -> Mask:

@@ -13,7 +13,8 @@ import numpy as np
 from kernellab.profiling.blocking import blocking, pageable
 from kernellab.profiling.nest import Mask, picked
 from kernellab.profiling.places import Place, Places
-from kernellab.profiling.view import View, is_step
+from kernellab.profiling.steps import is_step
+from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Rows
 
 # Resolving a line looks at a row's neighbours; a trace with more waits than this has them from the same lines.

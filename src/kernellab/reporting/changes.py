@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernellab.reporting import words
-from kernellab.reporting.fitting import Fit, cut, plain
+from kernellab.reporting.fitting import Fit
+from kernellab.traces.texts import shown
 
 
 def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:
     step, fit = document["step_us"], Fit(name_width)
     answer = f"{_answer(step['a'], step['b'])}{_mover(document, fit)}"
-    found = fit.sentences([answer, *(f"Note: {plain(note)}" for note in document["notes"])])
+    found = fit.sentences([answer, *(f"Note: {shown(note)}" for note in document["notes"])])
     for what in ("operators", "kernels"):
         changed = [one for one in document[what] if one["change_us"]]
         if changed:
@@ -32,7 +33,7 @@ def _mover(document: Mapping[str, Any], fit: Fit) -> str:
     most = max(document["operators"], key=lambda row: abs(row["change_us"]), default=None)
     if most is None or not most["change_us"]:
         return " No operator's time changed."
-    return f" Most of the change: {cut(plain(most['name']), fit.name)}, {_signed(most['change_us'])}."
+    return f" Most of the change: {shown(most['name'], fit.name)}, {_signed(most['change_us'])}."
 
 
 def _signed(change_us: float) -> str:

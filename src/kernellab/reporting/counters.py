@@ -8,6 +8,7 @@ from typing import Any
 
 from kernellab.profiling.counters import BUSY
 from kernellab.reporting.words import count, duration, memory, percent, ratio
+from kernellab.traces.texts import shown
 
 _KINDS = {"OPT": "could gain", "WRN": "warns", "INF": "says"}
 _SAME = 0.10  # counted bytes this near the declared ones are those
@@ -60,7 +61,9 @@ def _limit(row: Mapping[str, Any]) -> str:
         occupied = row["achieved_occupancy_percent"]
         full = f", occupancy {occupied:.0f} %" if occupied is not None else ""
         return f"waiting: neither memory nor arithmetic is at {BUSY:.0f} %{full}"
-    return {"memory": "memory", "compute": "arithmetic"}[row["limit"]]
+    if row["limit"] == "memory" and row["dram_percent"] is not None and 2 * row["dram_percent"] < row["memory_percent"]:
+        return f"its caches and shared memory, DRAM being at {row['dram_percent']:.0f} %"
+    return {"memory": "memory", "compute": "arithmetic", "both": "memory and arithmetic alike"}[row["limit"]]
 
 
 def _bytes(way: Mapping[str, Any]) -> str:
@@ -87,24 +90,28 @@ def _roof(way: Mapping[str, Any]) -> str:
             parts.append(f"from {which} bytes {percent(roof['fraction'])} ({roof['gbps']:.0f} GB/s)")
     if not parts:
         return ""
-    return f"of the roof, memory at {way['peak_gbps']:.0f} GB/s at the clock ncu holds: {', '.join(parts)}"
+    return f"of the roof, memory at {way['peak_gbps']:.0f} GB/s: {', '.join(parts)}"
 
 
 def _findings(row: Mapping[str, Any], width: int) -> list[str]:
-    """ncu's own words, those with the most to gain first."""
-    said = sorted(row["rules"], key=lambda rule: (rule["kind"] != "OPT", -(rule["percent"] or 0.0)))
+    """ncu's own words, those with the most to gain of the launch's time first."""
+    said = sorted(row["rules"], key=lambda rule: (rule["kind"] != "OPT", not _whole(rule), -(rule["percent"] or 0.0)))
     if not said:
         return []
-    found = ["", f"ncu on {_cut(row['function'], width)}{' of ' + row['way'] if row['way'] else ''}:"]
+    found = ["", f"ncu on {shown(row['function'], width)}{' of ' + row['way'] if row['way'] else ''}:"]
     for rule in said[:_ADVICE]:
         gain = ""
         if rule["percent"] is not None:
-            of = "of its time" if rule["scope"].lower() == "global" else "of what one unit does"
+            of = "of its time" if _whole(rule) else "of what one unit does"
             gain = f", {rule['percent']:.3g} % {of}"
         found.append(f"  {rule['name']} {_KINDS.get(rule['kind'], rule['kind'])}{gain}: {rule['words']}")
     if len(said) > _ADVICE:
         found.append(f"  and {len(said) - _ADVICE} more in counters.json")
     return found
+
+
+def _whole(rule: Mapping[str, Any]) -> bool:
+    return rule["percent"] is not None and rule["scope"].lower() == "global"
 
 
 def _table(kernels: Sequence[Mapping[str, Any]], width: int) -> list[str]:
@@ -122,7 +129,7 @@ def _table(kernels: Sequence[Mapping[str, Any]], width: int) -> list[str]:
                 _size(row["grid"]),
                 _size(row["block"]),
                 f"{_percent(row['achieved_occupancy_percent'])} of {_percent(row['theoretical_occupancy_percent'])}",
-                _cut(row["name"], width),
+                shown(row["name"], width),
             ]
         )
     return _columns(rows)
@@ -216,7 +223,3 @@ def _size(dims: Sequence[int]) -> str:
     """`128`, `16×16`: without the ones at its end."""
     x, y, z = dims
     return "×".join(map(str, (x, y, z) if z != 1 else (x, y) if y != 1 else (x,)))
-
-
-def _cut(name: str, width: int) -> str:
-    return name if len(name) <= width else f"{name[: width - 1]}…"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kernellab.reporting.terminal import console
+from kernellab.traces.texts import shown
 
 _BETWEEN = 2  # spaces between columns
 _NARROWEST, _NARROWEST_NAME = 12, 20  # what still tells something; figures are never cut
@@ -41,7 +42,7 @@ class Fit:
     ) -> list[str]:
         """The first column to the left, the others to the right. Too many columns give way from the right on, unless
         `spare` names those that come first. Below, what is not shown: columns, and how many rows `of` all there are."""
-        cells = [[cut(cell, self.name) for cell in row] for row in body]
+        cells = [[shown(cell, self.name) for cell in row] for row in body]
         wanted = [max(len(row[at]) for row in (head, *cells)) for at in range(len(head))]
         words = [any(row[at][:1].isalpha() for row in cells) for at in range(len(head))]
         least = [_NARROWEST if said else size for said, size in zip(words, wanted, strict=True)]
@@ -52,7 +53,7 @@ class Fit:
             kept.remove(giving_way.pop(0))
 
         def line(row: Sequence[str]) -> str:
-            first, *others = (cut(row[at], size) for at, size in zip(kept, widths, strict=True))
+            first, *others = (shown(row[at], size) for at, size in zip(kept, widths, strict=True))
             others = [cell.rjust(size) for cell, size in zip(others, widths[1:], strict=True)]
             return (" " * _BETWEEN).join([first.ljust(widths[0]), *others]).rstrip()
 
@@ -72,13 +73,3 @@ class Fit:
             found[widest] -= 1
             over -= 1
         return found
-
-
-def plain(text: str) -> str:
-    """Names come from files: what a terminal would obey is not passed on."""
-    return "".join(c if c.isprintable() else "�" for c in text)
-
-
-def cut(text: str, width: int) -> str:
-    short = text if len(text) <= width else text[: max(width - 1, 0)] + "…"
-    return plain(short)

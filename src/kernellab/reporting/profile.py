@@ -7,7 +7,8 @@ from typing import Any
 
 from kernellab.errors import UserError, nearest
 from kernellab.reporting import words
-from kernellab.reporting.fitting import Fit, cut, plain
+from kernellab.reporting.fitting import Fit
+from kernellab.traces.texts import shown
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -57,15 +58,16 @@ def _answer(document: Document, fit: Fit) -> list[str]:
     told += [f"Then: {_finding(one)}" for one in others[:_OTHERS]]
     told.append(_steps(document["summary"], document["idle"]))
     told += _most(document, fit)
-    told += [f"Note: {plain(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
+    told += [f"Note: {shown(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
     return told
 
 
 def _finding(one: Row) -> str:
-    said = plain(one["title"])
+    said = shown(one["title"])
     if one["gain_us"]:
         took, left = words.duration(one["step_us"]), words.duration(max(one["step_without_us"], 0.0))
-        said += f". Without it a step takes about {left} instead of {took} ({words.percent(one['gain_share'])} less)"
+        what = "a step" if one["evidence"].get("stepping", True) else "it all"
+        said += f". Without it {what} takes about {left} instead of {took} ({words.percent(one['gain_share'])} less)"
     return said + "."
 
 
@@ -81,7 +83,7 @@ def _steps(summary: Row, idle: Row) -> str:
     busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
     causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
     why = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
-    return f"{many}; the GPU{plain(on)} is busy {words.percent(busy)} of that{why}."
+    return f"{many}; the GPU{shown(on)} is busy {words.percent(busy)} of that{why}."
 
 
 def _most(document: Document, fit: Fit) -> list[str]:
@@ -94,10 +96,10 @@ def _most(document: Document, fit: Fit) -> list[str]:
     first = max(document["operators"], key=lambda row: float(row["self_gpu_us"]))
     if not first["self_gpu_us"]:
         return []
-    said = f"Most GPU time: {cut(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole)}"
+    said = f"Most GPU time: {shown(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole)}"
     own = [kernel for kernel in first["kernels"] if not kernel["through"]]
     if own:
-        said += f", as {cut(own[0]['name'], fit.name)} ({own[0]['family']})"
+        said += f", as {shown(own[0]['name'], fit.name)} ({own[0]['family']})"
     return [said + "."]
 
 
@@ -113,7 +115,7 @@ def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
     elif share < _BUSY:
         said += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
-    return [f"{said}; most of theirs: {cut(dearest['operator'], fit.name)}, {part}."]
+    return [f"{said}; most of theirs: {shown(dearest['operator'], fit.name)}, {part}."]
 
 
 def _operators(document: Document, key: str, rows: int, fit: Fit) -> list[str]:
@@ -154,6 +156,8 @@ def _modules(document: Document, rows: int, fit: Fit) -> list[str]:
 def _ranges(document: Document, rows: int, fit: Fit) -> list[str]:
     """The dearest, in the tree's order: what is around a range is no cheaper, so that none lacks its own."""
     every, by = document["ranges"], "gpu_us" if document["summary"]["on_gpu"] else "cpu_us"
+    if len(every) <= 2 * rows:  # a tree that lacks a branch or two is hard to read
+        rows = len(every)
     dearest = sorted(sorted(range(len(every)), key=lambda at: -float(every[at][by]))[:rows])
     columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
     body = [

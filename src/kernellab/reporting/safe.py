@@ -1,21 +1,20 @@
-"""Text that comes from traces, made safe for files that are pictures and pages; and the parts those are made of."""
+"""What pages are made of: labels, data in scripts, and the parts that lie in the folder `page`."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
+from kernellab.traces.texts import shown
+
 LONGEST = 4000  # characters of a name or a detail
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _PAGE = Path(__file__).with_name("page")
 
 
 def printable(name: str, most: int = LONGEST) -> str:
-    """A name as one line of text that any file may hold."""
-    name = _UNPRINTABLE.sub(lambda found: " " if found[0] in "\t\r\n" else "\ufffd", name[: most + 1]).strip()
-    return (name[: most - 1] + "…" if len(name) > most else name) or "(no name)"
+    """A name as a label: never blank."""
+    return shown(name.strip(), most) or "(no name)"
 
 
 def in_script(value: Any) -> str:

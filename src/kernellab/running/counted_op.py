@@ -28,9 +28,7 @@ def main() -> None:
     try:
         found = {"list": listed, "count": counted, "grids": swept}[asked["do"]](asked)
     except UserError as error:
-        print(f"klab: {error.message}", file=sys.stderr)
-        if error.detail:
-            print(error.detail, file=sys.stderr)
+        error.tell()
         sys.exit(2)
     if asked["answer"]:
         Path(asked["answer"]).write_text(json.dumps(found))

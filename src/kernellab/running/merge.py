@@ -5,15 +5,25 @@ The merged journal is made of the events of its runs, so that everything that re
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernellab.errors import UserError
 from kernellab.running.record import JOURNAL, SCHEMA, Journal, Record, fold, read_journal
+from kernellab.tried import gravity, sanitized
 
 _OF_THE_RUN = {"run", "machine", "plan", "void", "complete"}  # written once for all, not per run
+# What is tried of an op beside its cases, by what makes two of them the same; and the file of the run it names.
+_BESIDE = {
+    "trial": ("op", "impl", "interpreter", "trial"),
+    "search": ("op", "impl"),
+    "sanitized": ("op", "impl", "tool"),
+}
+_FILES = {"search": "file", "sanitized": "log"}
 
 Event = dict[str, Any]
 
@@ -62,7 +72,10 @@ def merge(folders: Sequence[Path], out: Path, command: Sequence[str]) -> Record:
     for run in runs:
         for event in run.events:
             if event["event"] not in _OF_THE_RUN and owners.get(_key(event)) is run:
-                journal.write(**{k: v for k, v in event.items() if k != "t"})
+                _copy(event, journal)
+    for run, event in _beside(runs):
+        _copy(event, journal)
+        _copy_file(event, run.folder, out)
     if all(run.record["complete"] for run in runs):
         journal.write("complete")
     journal.save()
@@ -145,7 +158,43 @@ def _in_order(runs: Sequence[_Run]) -> list[tuple[str, _Run]]:
     return [(group, run) for _, group, run in sorted(found, key=lambda entry: entry[0])]
 
 
+def _beside(runs: Sequence[_Run]) -> list[tuple[_Run, Event]]:
+    """Trials, searches and what sanitizers found. Each cell of a split has the op's whole battery: what several runs
+    did counts once, as the one that tells most."""
+    kept: dict[str, tuple[_Run, Event]] = {}
+    for run in runs:
+        for event in run.events:
+            if same := _BESIDE.get(event["event"]):
+                key = json.dumps([event["event"], *(event.get(name) for name in same)], sort_keys=True)
+                before = kept.get(key)
+                if before is None or _telling(event) > _telling(before[1]):
+                    kept[key] = (run, event)
+    return list(kept.values())
+
+
+def _telling(event: Event) -> tuple[int, int]:
+    """A failure tells more than a success, that more than nothing at all."""
+    if event["event"] == "search":
+        return "script" in event, event["drawn"]
+    if event["event"] == "sanitized":
+        return gravity(sanitized([event])[0]["status"]), event["cases"]
+    return gravity(event["status"]), 0
+
+
 # What is written ---------------------------------------------------------------------------------------
+
+
+def _copy(event: Event, journal: Journal) -> None:
+    journal.write(**{k: v for k, v in event.items() if k != "t"})
+
+
+def _copy_file(event: Event, folder: Path, out: Path) -> None:
+    """The script or the log an event names; only a run's own, whatever its journal says, and if it is still there."""
+    named = event.get(_FILES.get(event["event"], ""))
+    if named:
+        file = Path("artifacts") / Path(named).name
+        with contextlib.suppress(OSError):
+            shutil.copyfile(folder / file, out / file)
 
 
 def _planned(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -36,9 +36,7 @@ def main() -> None:
             found.append(one)
             (folder / f"0{COLLECTED}").write_text(json.dumps(found))  # now: the next way may end the process
     except UserError as error:
-        print(f"klab: {error.message}", file=sys.stderr)
-        if error.detail:
-            print(error.detail, file=sys.stderr)
+        error.tell()
         sys.exit(2)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.errors import UserError
+from kernellab.machine.environment import environment
 from kernellab.machine.paths import replace_file
 
 SCHEMA = 3
@@ -75,6 +76,21 @@ class Journal:
         for folder in self._made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+def begin(folder: Path, settings: Mapping[str, Any], command: Iterable[str]) -> Journal:
+    """A new journal with its head: what was asked for, by which command, where and when."""
+    journal = Journal(folder)
+    journal.write(
+        "run",
+        schema=SCHEMA,
+        command=list(command),
+        seed=settings["seed"],
+        environment=environment(),
+        settings=settings,
+        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    )
+    return journal
 
 
 def _cut_torn_line(path: Path) -> None:

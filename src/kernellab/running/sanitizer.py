@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.checking.sanitized import MARK, Read, command, read
+from kernellab.machine.paths import file_name
 from kernellab.running import compilecache
 from kernellab.running.client import environment
 from kernellab.running.leash import Leashed, program
@@ -46,7 +47,7 @@ class Sanitizer:
         return any((one["op"], one["impl"], one["tool"]) == key for one in self.journal.record["sanitized"])
 
     def run(self, target: Target, op: str, impl: str, tool: str, heard: Heard = lambda number, of: None) -> None:
-        log = self.journal.folder / "artifacts" / f"sanitize-{_name(op)}-{_name(impl)}-{tool}.txt"
+        log = self.journal.folder / "artifacts" / f"sanitize-{file_name(op)}-{file_name(impl)}-{tool}.txt"
         log.unlink(missing_ok=True)  # of a run that was interrupted
         began = time.monotonic()
         code, over = self._watched(command(tool, self.path, self._program(target, op, impl)), log, heard)
@@ -120,10 +121,6 @@ class _Marks:
                 with contextlib.suppress(ValueError):
                     found.append(json.loads(line[len(MARK) :]))
         return found
-
-
-def _name(text: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in text)
 
 
 def _why(found: Read, code: int | None, log: Path) -> str:

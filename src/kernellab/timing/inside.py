@@ -1,7 +1,7 @@
 """What one call does besides the op: allocate, copy between host and GPU, draw random numbers, wait; its kernels.
 
-Read from one profiled call, in the profiler's own trace format. A profiler slows what follows it in a
-process: never count in one that is still to time.
+Read from the trace of one profiled call. A profiler slows what follows it in a process: never count in one that is
+still to time.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+
+from kernellab.traces import kineto
+from kernellab.traces.trace import ON_GPU, Kind, Rows, Trace
 
 Found = dict[str, Any]
 
 _CALL = "kernellab: the call"
+# What a trace knows of a kernel's launch.
+_LAUNCH = ("grid", "block", "registers", "shared_bytes", "blocks_per_sm", "warps_per_sm", "occupancy_percent")
 _RANDOM = re.compile(
     r"aten::(rand|randn|randint|randperm|multinomial|poisson|binomial|native_dropout|_fused_dropout|_standard_gamma"
     r"|_sample_dirichlet|(random|normal|uniform|bernoulli|exponential|geometric|cauchy|log_normal)_?)(_like|_functional)?"
@@ -39,15 +45,14 @@ def inside(call: Callable[[], Any], device: torch.device, calls: int = 3) -> Fou
     """
     on_gpu = device.type == "cuda"
     trace, segments = _profiled(call, on_gpu, calls)
-    host, gpu, memory, whole = _of_last_call(trace)
-    share = _Shares(whole["dur"], host, gpu)
-    allocated = [e["args"]["Bytes"] for e in memory if e["args"]["Bytes"] > 0]
+    host, gpu, allocated, whole = _of_last_call(trace)
+    share = _Shares(whole, host, gpu)
     drawing = _outermost(host, _RANDOM)
     queued_by_ops = share.queued_by(drawing)
-    drawn_unasked = [e for e in gpu if _RANDOM_KERNEL.match(e["name"]) and e not in queued_by_ops]
+    drawn_unasked = [e for e in gpu if _RANDOM_KERNEL.match(e.name) and e not in queued_by_ops]
     found: Found = {
         "device": device.type,
-        "host_us": whole["dur"],
+        "host_us": whole.us,
         "allocations": {
             "count": len(allocated),
             "bytes": sum(allocated),
@@ -55,52 +60,31 @@ def inside(call: Callable[[], Any], device: torch.device, calls: int = 3) -> Fou
         },
         "random": {
             "count": len(drawing) + len(drawn_unasked),
-            "ops": sorted({e["name"] for e in drawing + drawn_unasked}),
+            "ops": sorted({e.name for e in drawing + drawn_unasked}),
             **share.of(drawing, queued_by_ops + drawn_unasked),
         },
     }
     if on_gpu:
         malloc, waits = _outermost(host, _RAW_ALLOCATE), _outermost(host, _WAIT)
         found |= {
-            "device_us": share.gpu_us,
+            "device_us": _us(gpu),
             # The caching allocator's own count too: a profiler need not see every driver call.
             "raw_allocations": {"count": max(len(malloc), segments), **share.of(malloc)},
             "raw_frees": {"count": len(free := _outermost(host, _RAW_FREE)), **share.of(free)},
             "host_to_device": share.copies("Memcpy HtoD"),
             "device_to_host": share.copies("Memcpy DtoH"),
             "synchronisations": {"count": len(waits), **share.of(waits)},
-            "kernels": [{"name": e["name"], "us": e["dur"], **_launch(e)} for e in gpu],
+            "kernels": [{"name": e.name, "us": e.us, **{k: e.more[k] for k in _LAUNCH if k in e.more}} for e in gpu],
             "enclosing": _enclosing(host, gpu),
         }
     return found
 
 
-# What Kineto says of a kernel's launch, by the names used here.
-_LAUNCH = {
-    "grid": "grid",
-    "block": "block",
-    "registers per thread": "registers",
-    "shared memory": "shared_bytes",
-    "blocks per SM": "blocks_per_sm",
-    "warps per SM": "warps_per_sm",
-    "est. achieved occupancy %": "occupancy_percent",
-}
-
-
-def _launch(event: Any) -> Found:
-    args = event.get("args", {})
-    return {ours: args[theirs] for theirs, ours in _LAUNCH.items() if theirs in args}
-
-
-def _enclosing(host: list[Any], gpu: list[Any]) -> list[list[Any]]:
+def _enclosing(host: Sequence[_Event], gpu: Sequence[_Event]) -> list[list[Any]]:
     """For each piece of GPU work the operators it was queued in, outermost first: each a name and which event it is."""
-    ops = [(number, e) for number, e in enumerate(host) if e["cat"] == "cpu_op"]
-    launches = {_correlation(e): e for e in host if e["cat"] != "cpu_op"}
-    found = []
-    for work in gpu:
-        launch = launches.get(_correlation(work))
-        found.append([[op["name"], number] for number, op in ops if launch is not None and _within(launch, op)])
-    return found
+    ops = [(number, e) for number, e in enumerate(host) if e.kind == Kind.OPERATOR]
+    launches = {e.link: e for e in host}
+    return [[[op.name, number] for number, op in ops if _within(launches[work.link], op)] for work in gpu]
 
 
 def sentences(found: Found) -> list[str]:
@@ -122,7 +106,7 @@ def sentences(found: Found) -> list[str]:
 # One profiled call -------------------------------------------------------------------------------------
 
 
-def _profiled(call: Callable[[], Any], on_gpu: bool, calls: int) -> tuple[list[Any], int]:
+def _profiled(call: Callable[[], Any], on_gpu: bool, calls: int) -> tuple[Trace, int]:
     """The trace, and how often the caching allocator had to ask CUDA for memory in the last call."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler announces itself on standard error
     from torch.profiler import ProfilerActivity, profile, record_function
@@ -145,72 +129,94 @@ def _profiled(call: Callable[[], Any], on_gpu: bool, calls: int) -> tuple[list[A
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(file))
-        return json.loads(file.read_text())["traceEvents"], asked
+        return kineto.table(json.loads(file.read_text())), asked
 
 
 def _segments() -> int:
     return int(torch.cuda.memory_stats().get("segment.all.allocated", 0))
 
 
-def _of_last_call(trace: Iterable[Any]) -> tuple[list[Any], list[Any], list[Any], Any]:
-    """Host events, GPU events and allocations of the last call, each in order, and the call itself."""
-    events = sorted((e for e in trace if "ts" in e), key=lambda e: (e["ts"], -e.get("dur", 0)))
-    whole = [e for e in events if e.get("cat") == "user_annotation" and e["name"] == _CALL][-1]
-    during = [e for e in events if whole["ts"] <= e["ts"] <= whole["ts"] + whole["dur"]]
-    host = [e for e in during if e.get("cat") in ("cpu_op", "cuda_runtime", "cuda_driver")]
-    queued = {_correlation(e) for e in host} - {None}  # the GPU works when it gets to it
-    gpu = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and _correlation(e) in queued]
-    return host, gpu, [e for e in during if e["name"] == "[memory]"], whole
+class _Event(NamedTuple):
+    """A row of the trace, in nanoseconds."""
+
+    name: str
+    more: Mapping[str, Any]
+    kind: int
+    lane: int
+    begin: int
+    duration: int
+    link: int  # what a launch on the host and its work on the GPU have in common; ops have none: 0
+
+    @property
+    def us(self) -> float:
+        return self.duration / 1000
 
 
-def _correlation(event: Any) -> Any:
-    """What links a launch on the host with its work on the GPU; ops have none."""
-    return event.get("args", {}).get("correlation")
+def _us(events: Iterable[_Event]) -> float:
+    return sum(e.duration for e in events) / 1000
 
 
-def _outermost(events: Iterable[Any], named: re.Pattern[str]) -> list[Any]:
+def _of_last_call(trace: Trace) -> tuple[list[_Event], list[_Event], list[int], _Event]:
+    """Host events and GPU events of the last call and the bytes it allocated, each in order, and the call itself."""
+    whole = [e for e in _events(trace, trace.rows(Kind.RANGE)) if e.name == _CALL][-1]
+    host = [e for e in _events(trace, trace.rows(Kind.OPERATOR, Kind.CALL)) if _during(e.begin, whole)]
+    queued = {e.link for e in host} - {0}  # the GPU works when it gets to it
+    gpu = [e for e in _events(trace, trace.rows(*ON_GPU)) if e.link in queued]
+    moved = zip(trace.memory.at.tolist(), trace.memory.bytes.tolist(), strict=True)
+    return host, gpu, [size for at, size in moved if size > 0 and _during(at, whole)], whole
+
+
+def _events(trace: Trace, rows: Rows) -> list[_Event]:
+    """In the order of time, whatever lane they lie in; outer ones first."""
+    rows = rows[np.lexsort((-trace.duration[rows], trace.begin[rows]))]
+    columns = (trace.name, trace.detail, trace.kind, trace.lane, trace.begin, trace.duration, trace.link)
+    return [
+        _Event(trace.names[name], trace.details[detail], *numbers)
+        for name, detail, *numbers in zip(*(column[rows].tolist() for column in columns), strict=True)
+    ]
+
+
+def _outermost(events: Iterable[_Event], named: re.Pattern[str]) -> list[_Event]:
     """Events of the name that lie in no other one: `randn` draws by calling `normal_`, and is one op."""
-    kept: list[Any] = []
-    end: dict[Any, float] = {}
+    kept: list[_Event] = []
+    end: dict[int, int] = {}
     for event in events:
-        if named.fullmatch(event["name"]) and event["ts"] >= end.get(event["tid"], 0):
+        if named.fullmatch(event.name) and event.begin >= end.get(event.lane, 0):
             kept.append(event)
-            end[event["tid"]] = event["ts"] + event["dur"]
+            end[event.lane] = event.begin + event.duration
     return kept
 
 
 class _Shares:
     """How much of the call's time events took, on the host and on the GPU."""
 
-    def __init__(self, host_us: float, host: list[Any], gpu: list[Any]) -> None:
-        self._host_us, self._host, self._gpu = host_us, host, gpu
-        self.gpu_us = sum(e["dur"] for e in gpu)
+    def __init__(self, whole: _Event, host: Sequence[_Event], gpu: Sequence[_Event]) -> None:
+        self._host_us, self._gpu_us = whole.us, _us(gpu)
+        self._host, self._gpu = host, gpu
 
-    def of(self, host: list[Any], gpu: Sequence[Any] = ()) -> dict[str, Any]:
-        on_host = min(sum(e["dur"] for e in host) / self._host_us, 1.0) if self._host_us else 0.0
-        on_gpu = sum(e["dur"] for e in gpu) / self.gpu_us if self.gpu_us else 0.0
+    def of(self, host: Sequence[_Event], gpu: Sequence[_Event] = ()) -> dict[str, Any]:
+        on_host = min(_us(host) / self._host_us, 1.0) if self._host_us else 0.0
+        on_gpu = _us(gpu) / self._gpu_us if self._gpu_us else 0.0
         return {"share": max(on_host, on_gpu), "of": "GPU" if on_gpu > on_host else "host"}
 
-    def queued_by(self, ops: list[Any]) -> list[Any]:
-        """GPU work of these ops. A launch carries the number of the op it was made in, and one of its own."""
-        parts = [e for e in self._host if any(_within(e, op) for op in ops)]
-        numbers = {e["args"].get("External id") for e in parts if e["cat"] == "cpu_op"} - {None, 0}
-        launches = {_correlation(e) for e in parts} - {None}
-        return [e for e in self._gpu if _correlation(e) in launches or e["args"].get("External id") in numbers]
+    def queued_by(self, ops: Sequence[_Event]) -> list[_Event]:
+        """GPU work of these ops."""
+        launches = {e.link for e in self._host if any(_within(e, op) for op in ops)}
+        return [e for e in self._gpu if e.link in launches]
 
     def copies(self, named: str) -> dict[str, Any]:
-        copies = [e for e in self._gpu if e["name"].startswith(named)]
-        links = {_correlation(e) for e in copies}
-        size = sum(e["args"].get("bytes", 0) for e in copies)
-        return {
-            "count": len(copies),
-            "bytes": size,
-            **self.of([e for e in self._host if _correlation(e) in links], copies),
-        }
+        copies = [e for e in self._gpu if e.name.startswith(named)]
+        links = {e.link for e in copies}
+        size = sum(e.more.get("bytes", 0) for e in copies)
+        return {"count": len(copies), "bytes": size, **self.of([e for e in self._host if e.link in links], copies)}
 
 
-def _within(event: Any, outer: Any) -> bool:
-    return bool(event["tid"] == outer["tid"] and outer["ts"] <= event["ts"] <= outer["ts"] + outer["dur"])
+def _within(event: _Event, outer: _Event) -> bool:
+    return event.lane == outer.lane and _during(event.begin, outer)
+
+
+def _during(at: int, event: _Event) -> bool:
+    return event.begin <= at <= event.begin + event.duration
 
 
 # Words -------------------------------------------------------------------------------------------------

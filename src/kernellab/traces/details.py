@@ -73,6 +73,8 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "block": _is_three,
     "registers": _is_count,
     "shared_bytes": _is_count,
+    "blocks_per_sm": _is_number,
+    "warps_per_sm": _is_number,
     "occupancy_percent": _is_number,
     "bytes": _is_count,
     "collective": _is_text,

@@ -53,6 +53,8 @@ _KEPT: dict[Kind, dict[str, str]] = {
         "block": "block",
         "registers per thread": "registers",
         "shared memory": "shared_bytes",
+        "blocks per SM": "blocks_per_sm",
+        "warps per SM": "warps_per_sm",
         "est. achieved occupancy %": "occupancy_percent",
         **_COLLECTIVE,
     },
@@ -81,6 +83,14 @@ def read(path: Path) -> Trace:
     if not len(rows.builder) and notes:
         raise UserError(f"Nothing can be read from {path}: {' '.join(notes)}")
     return rows.trace(events.top, notes)
+
+
+def table(document: Mapping[str, Any]) -> Trace:
+    """Of a small file known to be whole, its JSON read at once: that takes half as long as event by event."""
+    rows = _Rows()
+    for event in document["traceEvents"]:
+        rows.add(event)
+    return rows.trace({key: value for key, value in document.items() if key != "traceEvents"}, [])
 
 
 class _Rows:

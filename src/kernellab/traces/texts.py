@@ -1,12 +1,12 @@
-"""Texts from a file nobody vouches for, as they may be kept and shown."""
+"""Texts from files nobody vouches for, as they may be kept, printed and written into pages."""
 
 from __future__ import annotations
 
 
-def shown(text: str, longest: int) -> str:
-    """No longer than `longest`, and nothing in it that a terminal obeys or that cannot be written as UTF-8."""
-    if len(text) > longest:
-        text = f"{text[:longest]}… ({len(text):,} characters)"
+def shown(text: str, longest: int | None = None) -> str:
+    """One line, cut to `longest` characters, with nothing in it that a terminal obeys or that a file cannot hold."""
+    if longest is not None and len(text) > longest:
+        text = text[: max(longest - 1, 1)] + "…"
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else " " if c in "\t\r\n" else "\ufffd" for c in text)
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

@@ -118,7 +118,9 @@ class Trace:
 
     def rows(self, *kinds: Kind) -> Rows:
         """The rows of these kinds."""
-        return np.flatnonzero(np.isin(self.kind, kinds))
+        wanted = np.zeros(len(Kind), bool)
+        wanted[list(kinds)] = True
+        return np.flatnonzero(wanted[self.kind])
 
     def text(self, row: int) -> str:
         return self.names[int(self.name[row])]
@@ -190,7 +192,8 @@ class Builder:
     def _new_name(self, text: str) -> int:
         if len(text) > _LONGEST_NAME:
             self.missed[f"the end of a name of more than {_LONGEST_NAME:,} characters"] += 1
-        text = shown(text, _LONGEST_NAME)
+            text = f"{text[:_LONGEST_NAME]}… ({len(text):,} characters)"  # names that begin alike may differ so
+        text = shown(text)
         if text not in self._names:
             if self._name_bytes > _NAMES:
                 self.missed["a name, there being too many different ones"] += 1
@@ -233,7 +236,7 @@ class Builder:
         memory = np.array(self._memory, np.int64).reshape(-1, 6)
         times = rows[:, 1] if len(rows) else memory[:, 0]
         if len(times):
-            middle = int(np.median(times))
+            middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
             rows = self._near(rows, (abs(rows[:, 1] - middle) <= _FAR_NS) & (rows[:, 2] <= _FAR_NS))
             memory = self._near(memory, abs(memory[:, 0] - middle) <= _FAR_NS)
         first = min([int(times.min()) for times in (rows[:, 1], memory[:, 0]) if len(times)], default=0)

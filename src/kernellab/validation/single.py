@@ -6,12 +6,10 @@ It leaves a record like any other run's, with nothing in it but checks and times
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 from kernellab.errors import UserError
-from kernellab.machine.environment import environment
-from kernellab.running.record import SCHEMA, Journal
+from kernellab.running.record import begin
 from kernellab.running.runner import Runner
 from kernellab.running.settings import Settings
 from kernellab.validation.summary import WAYS
@@ -38,16 +36,7 @@ def main() -> int:
         seconds=float(seconds) if seconds != "auto" else None,
         only_times=True,
     )
-    journal = Journal(Path(folder))
-    journal.write(
-        "run",
-        schema=SCHEMA,
-        command=["klab", "doctor", "--aa"],
-        seed=settings.seed,
-        environment=environment(),
-        settings=settings.to_json(),
-        began=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    )
+    journal = begin(Path(folder), settings.to_json(), ["klab", "doctor", "--aa"])
     try:
         Runner(settings, journal, _Silence()).run()
     except UserError as error:

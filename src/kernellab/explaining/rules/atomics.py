@@ -8,7 +8,7 @@ was timed, takes far longer than everything else accounts for, and has atomics o
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.finding import Evidence, Finding, capped
 from kernellab.explaining.prices import UNEXPLAINED, main_kernel
 from kernellab.explaining.subject import Subject
 
@@ -26,7 +26,7 @@ def look(subject: Subject) -> Finding | None:
         rule="atomics",
         title=f"{unexplained:.3g} times as slow as its code should be, and it has atomics: threads may wait for each "
         "other at the same addresses",
-        gain=min(unexplained, subject.headroom or unexplained),
+        gain=capped(unexplained, subject.headroom),
         do="add up within the block first (shuffles, shared memory) and let one thread add the block's sum; or write "
         "one sum per block and add those in a second step",
         sure="possible",

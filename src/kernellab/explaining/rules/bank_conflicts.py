@@ -9,7 +9,7 @@ longer shared memory is busy. An SM's gives 32 words a clock:
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
+from kernellab.explaining.finding import Evidence, Finding, gained
 from kernellab.explaining.prices import main_kernel, turns
 from kernellab.explaining.subject import Subject
 
@@ -30,10 +30,8 @@ def look(subject: Subject) -> Finding | None:
     free_us = goes / min(device.sms, kernel.blocks) / device.clock_mhz
     busy_us = free_us * (kernel.conflicts or 1.0)
     estimate = max(busy_us, priced.time_us) / max(free_us, priced.time_us)
-    if estimate < _LEAST:
-        return None
-    gain = settled(estimate, subject.headroom)
-    if gain < _LEAST:
+    gain = gained(estimate, subject.headroom, _LEAST)
+    if gain is None:
         return None
     return Finding(
         rule="bank-conflicts",

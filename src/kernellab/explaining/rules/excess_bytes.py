@@ -14,7 +14,7 @@ reads one tensor twice does not: see `reads_again`.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
+from kernellab.explaining.finding import Evidence, Finding, capped
 from kernellab.explaining.subject import Subject, is_product
 
 _LEAST = 1.2
@@ -29,10 +29,7 @@ def look(subject: Subject) -> Finding | None:
     beside = [one for one in subject.traffic or () if one["read_bytes"] is not None and not is_product(str(one["op"]))]
     operators = sum(one["read_bytes"] + one["write_bytes"] for one in beside)
     moved = own + operators
-    ratio = _ratio(subject, moved, operators)
-    if ratio < _LEAST:
-        return None
-    gain = min(ratio, settled(ratio, subject.headroom))
+    gain = capped(_ratio(subject, moved, operators), subject.headroom)
     if gain < _LEAST:
         return None
     who = [_many(sum(k.times for k in subject.kernels), "kernel")]

@@ -11,7 +11,7 @@ Low occupancy alone is no flaw: a kernel with enough under way, or bound by arit
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
+from kernellab.explaining.finding import Evidence, Finding, gained
 from kernellab.explaining.prices import flight_bytes, main_kernel, needed_bytes
 from kernellab.explaining.subject import Subject
 
@@ -35,10 +35,8 @@ def look(subject: Subject) -> Finding | None:
     rest = priced.without(flight=0.0, issue=priced.issue * used)
     estimate = priced.flight / max(priced.flight * under_way / full, rest)
     estimate = min(estimate, max(1.0, needed_bytes(device) / under_way))
-    if estimate < _LEAST:
-        return None
-    gain = settled(estimate, subject.headroom)
-    if gain < _LEAST:
+    gain = gained(estimate, subject.headroom, _LEAST)
+    if gain is None:
         return None
     whole = f"make blocks of whole warps, {device.chip.warp_threads} threads each; " if used < 1 else ""
     return Finding(

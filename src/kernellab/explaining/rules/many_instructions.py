@@ -8,7 +8,7 @@ its own (narrow accesses, doubles, spills), which then comes first. Products are
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.finding import Evidence, Finding, capped
 from kernellab.explaining.prices import main_kernel
 from kernellab.explaining.subject import Subject
 
@@ -20,9 +20,7 @@ def look(subject: Subject) -> Finding | None:
     if found is None or (subject.cost or {}).get("flops", {}).get("matmul"):
         return None
     kernel, priced = found
-    gain = priced.time_us / priced.without(issue=0.0, special=0.0)
-    if subject.headroom is not None:
-        gain = min(gain, subject.headroom)
+    gain = capped(priced.time_us / priced.without(issue=0.0, special=0.0), subject.headroom)
     if priced.dearest not in ("issue", "special") or gain < _LEAST:
         return None
     code = kernel.code

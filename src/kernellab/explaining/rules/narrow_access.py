@@ -8,7 +8,7 @@ nothing else changes, and the instructions per byte shrink by as much.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
+from kernellab.explaining.finding import Evidence, Finding, gained
 from kernellab.explaining.prices import main_kernel
 from kernellab.explaining.subject import Subject
 
@@ -29,10 +29,8 @@ def look(subject: Subject) -> Finding | None:
     arithmetic = sum(code.get(name, 0) for name in ("fp32", "fp16", "fp64", "special", "conversion"))
     issue = priced.issue * (arithmetic + (sum(code.values()) - arithmetic) / wider) / max(1, sum(code.values()))
     estimate = priced.time_us / priced.without(flight=priced.flight / wider, issue=issue)
-    if estimate < _LEAST:
-        return None
-    gain = settled(estimate, subject.headroom)
-    if gain < _LEAST:
+    gain = gained(estimate, subject.headroom, _LEAST)
+    if gain is None:
         return None
     return Finding(
         rule="narrow-access",

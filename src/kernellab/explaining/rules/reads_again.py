@@ -8,7 +8,7 @@ does not tell. So it is said only of a way that was timed and is far from its ro
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.finding import Evidence, Finding, capped
 from kernellab.explaining.prices import main_kernel
 from kernellab.explaining.subject import Subject
 
@@ -27,7 +27,7 @@ def look(subject: Subject) -> Finding | None:
     return Finding(
         rule="reads-again",
         title=f"{kernel.loading_loops} loops load from memory: what the first reads, the next may have to fetch again",
-        gain=min(moved / (cost["bytes_read"] + cost["bytes_written"]), headroom),
+        gain=capped(moved / (cost["bytes_read"] + cost["bytes_written"]), headroom),
         do="keep the row in registers or shared memory between the loops, spread it over a cluster of blocks, or "
         "compute in one pass what two passes compute now",
         sure="possible",

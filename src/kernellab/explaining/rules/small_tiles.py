@@ -14,7 +14,7 @@ do not say how much they move: nothing is said of those.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
+from kernellab.explaining.finding import Evidence, Finding, gained
 from kernellab.explaining.fusion import L2_OVER_MEMORY
 from kernellab.explaining.prices import TENSOR_NAMES, main_kernel
 from kernellab.explaining.subject import Kernel, Subject
@@ -37,10 +37,8 @@ def look(subject: Subject) -> Finding | None:
     per_us = L2_OVER_MEMORY * device.gbps * 1e3
     now = max(priced.time_us, operations * per_operation / per_us)
     estimate = now / max(priced.time_us, max(operations * at_best, subject.fewest_bytes) / per_us)
-    if estimate < _LEAST:
-        return None
-    gain = settled(estimate, subject.headroom)
-    if gain < _LEAST:
+    gain = gained(estimate, subject.headroom, _LEAST)
+    if gain is None:
         return None
     return Finding(
         rule="small-tiles",

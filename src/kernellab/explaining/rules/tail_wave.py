@@ -9,7 +9,7 @@ their blocks are on, and lose next to nothing.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
+from kernellab.explaining.finding import Evidence, Finding, capped
 from kernellab.explaining.occupancy import occupancy
 from kernellab.explaining.prices import computes, main_kernel
 from kernellab.explaining.subject import Subject
@@ -28,9 +28,7 @@ def look(subject: Subject) -> Finding | None:
         return None
     held = occupancy(device.chip, kernel.threads, kernel.registers or 0, kernel.shared_bytes or 0)
     fill = waves(kernel.blocks, device.sms, held, device.chip, bound="compute")
-    gain = 1 / fill.efficiency
-    if subject.headroom is not None:
-        gain = min(gain, subject.headroom)
+    gain = capped(1 / fill.efficiency, subject.headroom)
     if gain < _LEAST:
         return None
     idle = device.sms - fill.tail_blocks

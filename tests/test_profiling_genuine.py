@@ -1,0 +1,51 @@
+"""Traces of an H200, whose answers are known from the programs that made them."""
+
+import pytest
+
+from conftest import HERE
+from kernellab.profiling.analysed import analyse
+from kernellab.traces import kineto
+from traced import named
+
+SAMPLES = HERE / "samples"
+
+
+@pytest.fixture(scope="module")
+def training():
+    return analyse(kineto.read(SAMPLES / "training_h200.json.gz"))
+
+
+def test_a_real_trainings_wait_is_found_in_the_users_function(training):
+    (point,) = training["sync_points"]
+    assert (point["file"], point["function"], point["call"], point["count"]) == ("mlp_trace.py", "step", "item", 3)
+    assert training["summary"]["steps"] == 3
+    assert training["summary"]["devices"] == ["NVIDIA H200"]
+
+
+def test_a_real_trainings_kernels_all_find_their_operator_module_and_range(training):
+    assert not any("no call that started" in note for note in training["notes"])
+    on_gpu = sum(kernel["gpu_us"] for kernel in training["kernels"])
+    assert sum(one["self_gpu_us"] for one in training["operators"]) == pytest.approx(on_gpu, rel=0.001)
+    step = training["ranges"][0]
+    assert (step["name"], step["gpu_us"]) == ("step", pytest.approx(on_gpu / 3, rel=0.001))
+    model, *layers = training["modules"]
+    assert (model["name"], len(layers)) == ("MLP_0", 8)
+    assert all(0 < layer["backward_gpu_us"] < layer["total_gpu_us"] < model["total_gpu_us"] for layer in layers)
+    backward = named(training["ranges"], "backward")
+    # The mean's own backward is of no module.
+    assert model["backward_gpu_us"] == pytest.approx(3 * backward["gpu_us"], rel=0.05)
+
+
+def test_a_real_replay_takes_as_long_as_the_steps_did(training):
+    summary = training["summary"]
+    assert summary["replayed_profiled_us"] == pytest.approx(summary["step_us"], rel=0.02)
+
+
+def test_what_operators_really_became():
+    document = analyse(kineto.read(SAMPLES / "matmuls_h200.json.gz"))
+    (kernel,) = named(document["operators"], "aten::square")["kernels"]
+    assert kernel["through"] == "aten::pow"
+    assert "pow_tensor_scalar_kernel" in kernel["name"]
+    shapes = named(document["operators"], "aten::mm")["shapes"]
+    assert [one["shapes"][0][0] for one in shapes] == [8192, 2048, 1024, 128]
+    assert len({next(iter(one["kernels"])) for one in shapes}) == 4
