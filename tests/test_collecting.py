@@ -420,6 +420,23 @@ def test_a_program_that_prepares_much_is_recorded_from_its_models_first_call(tmp
     assert [path.name for path in tmp_path.iterdir()] == ["x-1.json"]
 
 
+def test_a_program_that_prepares_much_and_then_has_steps_is_recorded_by_them(tmp_path):
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=640 << 20)
+    followed, model = Following(), torch.nn.Linear(3, 3)
+    session.start()
+    for _ in range(3000):
+        torch.ones(3).cos()
+    session._watch.see()
+    for _ in range(7):
+        model(torch.ones(3))
+        kl.step()
+    followed.remove()
+    session.stop()
+    assert names_in(session).count("aten::linear") == 2
+    assert session.notes == []
+    assert [path.name for path in tmp_path.iterdir()] == ["x-1.json"]
+
+
 def test_a_program_that_outgrows_its_recording_is_recorded_again_from_its_models_first_call(tmp_path):
     session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=4 << 20)
     followed, model = Following(), torch.nn.Linear(3, 3)

@@ -32,6 +32,7 @@ _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after th
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
 _LITTLE = 0.1  # of the time and memory there is: what a program may do before it calls its model
 _LATE_S = 0.5  # beyond its limit, a recording's length is said
+_ANEW = "recorded from a model's first call on: what came before took much of the room there is"
 
 Span = tuple[int, int, int]  # a recorded step's number, begin and end
 
@@ -146,8 +147,10 @@ class Session:
             self._follow(self.schedule)
         elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
             with held():
-                if self._first is None:
+                if self._recording:  # since the beginning, or since a model's first call
                     self._put_by()
+                if _ANEW in self.notes:
+                    self.notes.remove(_ANEW)
                 self._first_steps["phase"] = WARMUP
                 self.schedule = self.once_stepping
                 self._enter(self.schedule.phase(self.step_number))
@@ -163,9 +166,7 @@ class Session:
                 if not waiting:
                     self._put_by()
                 self._anew, self._first_notes = True, []
-                self._note_once(
-                    "recorded from a model's first call on: what came before took much of the room there is"
-                )
+                self._note_once(_ANEW)
                 self._enter(ACTIVE)
 
     def _label(self) -> None:
