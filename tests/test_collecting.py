@@ -1,7 +1,9 @@
 """What is recorded: schedules, steps however they become known, and where a program's own work begins."""
 
-import ast
+import importlib
+import os
 import signal
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -9,9 +11,12 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
+from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
 
 import kernellab as kl
-from kernellab.collecting import opening, watch
+from kernellab.collecting import first as first_work
+from kernellab.collecting import watch
+from kernellab.collecting.first import FirstWork
 from kernellab.collecting.leaving import held
 from kernellab.collecting.schedule import Schedule, parse
 from kernellab.collecting.session import How, Session
@@ -333,22 +338,68 @@ def test_run_mlp_trains_without_an_optimizer_too():
     assert trained.loss < fixed.loss
 
 
-@pytest.mark.parametrize(
-    ("source", "opens"),
-    [
-        ('"""doc"""\nimport torch\ndef f(): ...\nf()', 3),
-        ("import os\nos.environ['A'] = '1'\nimport torch\nx = torch.ones(3)", 3),
-        ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--x')\na = p.parse_args()\nrun(a)", 4),
-        ("import torch\nF = torch.nn.functional\nF.relu(torch.ones(3))", 2),
-        ("try:\n    import torch\nexcept ImportError:\n    torch = None\nN = 3\nprint(N)\nfor i in range(N): pass", 3),
-        ("from pathlib import Path\nhere = Path(__file__).parent\nimport model\nmodel.main()", 3),
-        ("import torch\nif __name__ == '__main__':\n    main()", 1),
-        ("import torch", 1),
-        ("", 0),
-    ],
-)
-def test_a_programs_work_begins_after_its_opening(source, opens):
-    assert opening.length(ast.parse(source).body) == opens
+# Where a program's work begins --------------------------------------------------------------------------
+
+
+def inferred():
+    with torch.inference_mode():
+        torch.ones(3).sin()
+
+
+def on_another_device():
+    with torch.device("meta"):
+        assert torch.ones(3).sin().device.type == "meta"
+
+
+@pytest.mark.parametrize("work", [lambda: torch.ones(3).sin(), inferred, on_another_device])
+def test_a_programs_work_begins_with_its_first_tensor(work):
+    began = []
+    first = FirstWork(lambda: began.append(modes()))
+    torch.cuda.is_available()
+    assert began == []
+    work()
+    work()
+    assert began == [0] == [modes()]  # nothing is left behind
+    assert torch.ones(3).device.type == "cpu"
+    assert 0 < first.seconds < 60
+
+
+def modes():
+    """How many are looking that are ours."""
+    return sum(type(mode).__module__ == first_work.__name__ for mode in _get_current_function_mode_stack())
+
+
+def test_tensors_made_by_imports_are_not_a_programs_work(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    (tmp_path / "with_a_constant.py").write_text("import torch\nMEAN = torch.ones(3)\n")
+    began = []
+    first = FirstWork(lambda: began.append(1))
+    made = importlib.import_module("with_a_constant")
+    assert (began, first.among_imports) == ([], True)
+    made.MEAN.sin()
+    assert began == [1]
+
+
+def test_a_fork_of_a_program_that_has_not_begun_is_left_alone():
+    first = FirstWork(lambda: None)
+    child = os.fork()
+    if not child:
+        os._exit(modes())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert modes() == 1
+    first.give_up()
+    assert modes() == 0
+
+
+def test_a_mode_of_the_programs_own_stays_where_it_is():
+    began = []
+    FirstWork(lambda: began.append(1))
+    with BaseTorchFunctionMode() as own:
+        torch.ones(3)
+        assert _get_current_function_mode_stack() == [own]
+    assert _get_current_function_mode_stack() == []
+    assert began == [1]
 
 
 @pytest.mark.parametrize(
@@ -374,6 +425,23 @@ def test_a_program_that_prepares_much_is_recorded_from_its_models_first_call(
     assert any("a model's first call" in note for note in session.notes) == (bool(prepared) and not stepping)
     assert [path.name for path in tmp_path.iterdir()] == ["x-1.json"]
     assert torch.nn.Module._call_impl is call
+
+
+def test_a_program_that_prepares_much_and_then_has_steps_is_recorded_by_them(tmp_path):
+    session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=640 << 20)
+    followed, model = Following(), torch.nn.Linear(3, 3)
+    session.start()
+    for _ in range(3000):
+        torch.ones(3).cos()
+    session._watch.see()
+    for _ in range(7):
+        model(torch.ones(3))
+        kl.step()
+    followed.remove()
+    session.stop()
+    assert names_in(session).count("aten::linear") == 2
+    assert session.notes == []
+    assert [path.name for path in tmp_path.iterdir()] == ["x-1.json"]
 
 
 def test_a_program_that_outgrows_its_recording_is_recorded_again_from_its_models_first_call(tmp_path):

@@ -2,7 +2,10 @@
 
 import importlib
 import json
+import signal
+import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -124,7 +127,7 @@ def ran_here(tmp_path, monkeypatch):
         path.write_text(text)
         for name in ("argv", "path", "modules"):
             monkeypatch.setattr(sys, name, getattr(sys, name).copy())
-        monkeypatch.setattr(script, "_started", lambda asked: lambda why: script._leave(asked, {"ended": why}))
+        monkeypatch.setattr(script, "_started", lambda asked, _: lambda why: script._leave(asked, {"ended": why}))
         module, code = script._script(str(path))
         return script._run({"name": "program", "folder": str(tmp_path)}, module, code), module
 
@@ -145,6 +148,32 @@ def ran_here(tmp_path, monkeypatch):
 def test_a_program_leaves_the_exit_code_it_would_leave(ran_here, tmp_path, text, code, early):
     assert ran_here(text)[0] == code
     assert json.loads((tmp_path / "0.collected").read_text())[0]["ended"] == early
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import torch", "never worked with tensors in its main thread"),
+        ("import beside", "only in modules it imports"),
+        (
+            "import threading, torch\nt = threading.Thread(target=lambda: torch.ones(3))\nt.start()\nt.join()",
+            "never worked",
+        ),
+    ],
+)
+def test_where_nothing_was_recorded_it_says_why(ran_here, tmp_path, text, why):
+    (tmp_path / "beside.py").write_text("import torch\nMEAN = torch.ones(3)\n")
+    assert ran_here(text)[0] == 0
+    assert why in json.loads((tmp_path / "0.collected").read_text())[0]["notes"][0]
+
+
+def test_a_program_that_hangs_and_does_not_hear_sigterm_is_killed(monkeypatch):
+    monkeypatch.setattr(profiling, "_LAST_WORDS_S", 0.2)
+    process = subprocess.Popen(["sh", "-c", "trap '' TERM; echo; while :; do sleep 0.1; done"], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
+    with process:
+        assert profiling._waited_for(process) == -signal.SIGKILL
 
 
 def test_a_module_is_waited_for_and_left_as_it_is(tmp_path, monkeypatch):
@@ -183,13 +212,14 @@ def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monke
 def test_a_profiler_begun_among_the_imports_is_left_alone(tmp_path):
     asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "memory_bytes": None, "how": {}}
     with torch.profiler.profile() as own:
-        stop = script._started(asked)
+        stop = script._started(asked, 3.14)
         torch.ones(3).sin()
         stop(None)
     assert "aten::sin" in {event.name for event in own.events()}
     (found,) = json.loads((tmp_path / "0.collected").read_text())
     assert found["traces"] == []
     assert "profiler of its own" in found["notes"][0]
+    assert "3.1 s after torch was imported" in found["notes"][1]
 
 
 def test_a_program_sees_itself_as_main(ran_here, tmp_path):

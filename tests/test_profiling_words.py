@@ -1,12 +1,14 @@
 """What is said of one trace, or of two that are compared, and how it fits the terminal."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from kernellab.errors import UserError
 from kernellab.profiling.analysed import analyse
 from kernellab.profiling.compared import compare
+from kernellab.reporting import collected
 from kernellab.reporting.changes import lines as compared_lines
 from kernellab.reporting.profile import lines
 from kernellab.traces import kineto
@@ -49,21 +51,47 @@ def test_the_first_lines_answer_and_names_are_cut(tmp_path):
     )
 
 
-def test_a_narrow_terminal_gets_wrapped_sentences_and_short_names(tmp_path, monkeypatch):
+@pytest.fixture
+def terminal(monkeypatch):
+    def of(columns):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TERM", "xterm")
+
+    return of
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_a_narrow_terminal_gets_wrapped_sentences_and_narrow_tables(tmp_path, terminal, columns):
     document = analyse(Training(tmp_path, "print", gpu_us=2).trace)
     piped = lines(document)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setenv("TERM", "xterm")
+    terminal(columns)
     told = lines(document)
-    tables = [line for line in told if "  " in line.strip()]
     assert max(map(len, piped)) > 100
-    assert max(len(line) for line in told if line not in tables) <= 60
+    assert max(map(len, told)) <= columns
     assert " ".join(" ".join(told).split()).startswith(" ".join(piped[0].split()))
-    operators = told[told.index("Operators") + 1 :]
-    assert all(len(line) <= 60 for line in operators[: operators.index("")])
+    kernels = told[told.index("Kernels") :]
+    assert kernels[1].split()[:3] == ["kernel", "runs", "GPU"]
+    assert any(line.startswith("A wider terminal shows: ") for line in kernels[: kernels.index("")])
+    assert not any("wider" in line for line in piped)
     compared = compared_lines(compare(Training(tmp_path, gpu_us=2).trace, Training(tmp_path, "gelu", gpu_us=2).trace))
-    assert max(map(len, compared)) <= 60
+    assert max(map(len, compared)) <= columns
+    assert all("change" in line for line in compared if line.startswith(("operators", "kernels")))
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_what_is_said_around_a_profile_fits_a_narrow_terminal(terminal, columns):
+    layers = [{"layer": "layer_0", "forward_us": 1234.5, "backward_us": 567.8}]
+    rank = {"all_reduces": 9, "all_reduce_us": 2e5, "wait_us": 5e4, "collective_us": 9e5, "collectives": 9}
+    ranks = [{**rank, "rank": number, "came_last": 3, "layers": layers} for number in range(4)]
+    stretches = [{"phase": phase, "cycle": 1, "first": 0, "last": 99} for phase in ("wait", "warm-up", "active")]
+    session = {"steps": stretches, "step_us": 13760.0, "plain_step_us": 10580.0, "notes": ["a " * 60], "traces": []}
+    terminal(columns)
+    together = collected.together({"ranks": ranks, "matched": 9, "uneven": False})
+    assert max(map(len, [*together, *collected.about(session, Path())])) <= columns
+    layer = next(line for line in together if line.startswith("layer_0"))
+    assert layer.count("1.234 ms + 567.8 µs") == layer.count("+") > 0  # figures are not cut
+    assert "A wider terminal shows: " in "\n".join(together)
 
 
 def test_of_many_ranges_the_dearest_are_shown_in_their_order():

@@ -1,13 +1,12 @@
 """A program under the profiler, unchanged: it sees what it would see if Python ran it.
 
-Recording begins after the imports and definitions the program opens with: importing a library calls millions of
-functions, and nobody's time goes there twice. A program that imports torch later is recorded from there on: what it
-sets before is for torch to find. A process the program forks or starts is not recorded.
+Recording begins when the program first works with tensors, imports aside: importing a library calls millions of
+functions, and nobody's time goes there twice. Nothing of ours imports torch before the program does: what it sets
+before is for torch to find. A process the program forks or starts is not recorded.
 """
 
 from __future__ import annotations
 
-import ast
 import atexit
 import importlib.machinery
 import importlib.util
@@ -18,16 +17,19 @@ import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kernellab.collecting.watch  # noqa: F401  here, so that it costs the program no time once it runs
 from kernellab.collecting.imported import once_imported
 from kernellab.collecting.leaving import Terminated, held
-from kernellab.collecting.opening import length
 from kernellab.collecting.schedule import COLLECTED, Schedule
 from kernellab.errors import UserError
 
+if TYPE_CHECKING:
+    from kernellab.collecting.first import FirstWork
+
 _WARM, _RECORDED = 3, 20  # steps, of a program that has them
+_LONG_S = 2.0  # before recording begins: from there on it is said
 
 
 def main() -> None:
@@ -58,7 +60,7 @@ def _leave_fork(code: Any) -> None:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def _script(path: str) -> tuple[types.ModuleType, list[types.CodeType]]:
+def _script(path: str) -> tuple[types.ModuleType, types.CodeType]:
     """As `python FILE` does: the file's folder comes first on the path, links followed."""
     module = types.ModuleType("__main__")
     module.__file__ = full = os.path.abspath(path)  # noqa: PTH100  links are kept
@@ -66,10 +68,10 @@ def _script(path: str) -> tuple[types.ModuleType, list[types.CodeType]]:
     module.__dict__["__cached__"] = None
     if not sys.flags.safe_path:
         sys.path.insert(0, str(Path(path).resolve().parent))
-    return module, _parts(Path(path).read_bytes(), full)
+    return module, _compiled(Path(path).read_bytes(), full)
 
 
-def _module(name: str) -> tuple[types.ModuleType, list[types.CodeType]]:
+def _module(name: str) -> tuple[types.ModuleType, types.CodeType]:
     """As `python -m NAME` does: the working directory comes first on the path, a package means its `__main__`."""
     if not sys.flags.safe_path:
         sys.path.insert(0, str(Path.cwd()))
@@ -81,47 +83,25 @@ def _module(name: str) -> tuple[types.ModuleType, list[types.CodeType]]:
     module = types.ModuleType("__main__")
     module.__file__, module.__spec__, module.__package__ = spec.origin, spec, spec.parent
     module.__loader__ = spec.loader
-    return module, _parts(Path(spec.origin).read_bytes(), spec.origin)
+    return module, _compiled(Path(spec.origin).read_bytes(), spec.origin)
 
 
-def _parts(source: bytes, path: str) -> list[types.CodeType]:
-    """The program's opening, and everything after it: one after the other they are the program."""
+def _compiled(source: bytes, path: str) -> types.CodeType:
     try:
-        tree = ast.parse(source, path)
-        compile(tree, path, "exec", dont_inherit=True)  # some mistakes are found no earlier
+        return compile(source, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         sys.excepthook(type(error), error.with_traceback(None), None)
         sys.exit(1)
-    opens = length(tree.body)
-    opening = compile(ast.Module(tree.body[:opens], []), path, "exec", dont_inherit=True)
-    # `from __future__ import …` stands in the opening, and holds for the rest.
-    rest = compile(ast.Module(tree.body[opens:], []), path, "exec", flags=_futures(tree), dont_inherit=True)
-    return [opening, rest]
 
 
-def _futures(tree: ast.Module) -> int:
-    import __future__
-
-    named = [
-        alias.name
-        for statement in tree.body
-        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-        for alias in statement.names
-    ]
-    return sum({getattr(__future__, name).compiler_flag for name in named})
-
-
-def _run(asked: dict[str, Any], module: types.ModuleType, code: list[types.CodeType]) -> Any:
+def _run(asked: dict[str, Any], module: types.ModuleType, code: types.CodeType) -> Any:
     """What the program leaves for an exit code."""
     process = os.getpid()
     recording = _Recording(asked)
     terminated = Terminated(lambda: recording.end("SIGTERM"))
     ended = None
     try:
-        opening, rest = code
-        exec(opening, module.__dict__)
-        recording.begin()
-        exec(rest, module.__dict__)
+        exec(code, module.__dict__)
     except SystemExit as leaving:
         return leaving.code
     except BaseException as error:
@@ -140,40 +120,54 @@ def _run(asked: dict[str, Any], module: types.ModuleType, code: list[types.CodeT
 
 
 class _Recording:
-    """Of a program, from the moment on that it has torch."""
+    """Of a program, from the moment on that it works with tensors."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         self._asked = asked
         self._process = os.getpid()
         self._stop: Callable[[str | None], None] | None = None
-        self._give_up: Callable[[], None] = lambda: None
-        self._nothing = "the program ended among the imports and definitions it opens with: nothing was recorded"
+        self._first: FirstWork | None = None
+        self._thread = threading.main_thread()
+        self._give_up = once_imported("torch", self._imported)
 
-    def begin(self) -> None:
-        self._nothing = "the program never imported torch: nothing was recorded"
-        self._give_up = once_imported("torch", self._begin)
+    def _imported(self) -> None:
+        self._thread = threading.current_thread()
+        if os.getpid() != self._process or self._thread is not threading.main_thread():
+            return
+        import kernellab.collecting.steps  # noqa: F401  here, so that it costs the program no time once it works
+        from kernellab.collecting.first import FirstWork
+
+        self._first = FirstWork(self._begin)
 
     def _begin(self) -> None:
-        if os.getpid() != self._process:
-            return
-        if threading.current_thread() is threading.main_thread():
-            self._stop = _started(self._asked)
-        else:
-            self._nothing = "the program imported torch in another thread than its main one: nothing was recorded"
+        assert self._first is not None
+        self._stop = _started(self._asked, self._first.seconds or 0.0)
+
+    def _nothing(self) -> str:
+        """Why nothing was recorded."""
+        if self._thread is not threading.main_thread():
+            return "the program imported torch in another thread than its main one"
+        if self._first is None:
+            return "the program never imported torch"
+        if self._first.among_imports:
+            return "the program worked with tensors only in modules it imports: profile those"
+        return "the program never worked with tensors in its main thread"
 
     def end(self, why: str | None) -> None:
         """`why` the program ended before its own end, where it did."""
         self._give_up()
+        if self._first is not None:
+            self._first.give_up()
         with held(again=False):  # who is impatient now would lose it all
             if self._stop is not None:
                 self._stop(why)
             else:
-                name = self._asked["name"]
-                _leave(self._asked, {"name": name, "traces": [], "steps": [], "notes": [self._nothing], "ended": why})
+                nothing = {"name": self._asked["name"], "traces": [], "steps": [], "ended": why}
+                _leave(self._asked, {**nothing, "notes": [f"{self._nothing()}. Nothing was recorded"]})
 
 
-def _started(asked: dict[str, Any]) -> Callable[[str | None], None]:
-    """Begin recording; returns what ends it and says what there is."""
+def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], None]:
+    """Begin recording, so long after torch was imported; returns what ends it and says what there is."""
     from kernellab.collecting import steps
     from kernellab.collecting.session import How, Session
 
@@ -193,7 +187,9 @@ def _started(asked: dict[str, Any]) -> Callable[[str | None], None]:
     try:
         session.start()
     except UserError:  # the program goes on all the same
-        session.notes.append("the program has a profiler of its own, begun among its imports: nothing was recorded")
+        session.notes.append("the program has a profiler of its own, begun before it works: nothing was recorded")
+    if after_s > _LONG_S:
+        session.notes.append(f"recording began with the first tensor, {after_s:.2g} s after torch was imported")
 
     def stop(why: str | None) -> None:
         followed.remove()

@@ -56,6 +56,8 @@ class How:
     stacks: bool = True
 
     def profiler(self) -> torch.profiler.profile:
+        """Of the thread that starts it. Torch can record all threads (`profile_all_threads`), but then knows nothing of
+        memory, mixes up shapes, and breaks where a thread is at work while recording ends: seen with torch 2.13."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -145,7 +147,7 @@ class Session:
             self._follow(self.schedule)
         elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
             with held():
-                if self._recording:
+                if self._recording:  # since the beginning, or since a model's first call
                     self._put_by()
                 self._first_steps["phase"] = WARMUP
                 self.schedule = self.once_stepping
@@ -312,7 +314,10 @@ class Session:
             watch.stop()
             busiest = watch.busiest()
             if busiest is not None:
-                self._note_once(f"thread {busiest} worked meanwhile: only the main one's operators are recorded")
+                self._note_once(
+                    f"thread {busiest} worked meanwhile: only the main one's operators are recorded. "
+                    "To see its own, have the main thread do its work"
+                )
         about = {"name": self.name, "script": self.script, "steps": self.steps, "plain_step_us": self.plain.us}
         profiler.add_metadata_json("kernellab", json.dumps(about))
         profiler.stop_trace()

@@ -42,14 +42,8 @@ def _signed(change_us: float) -> str:
 
 def _table(what: str, changed: Sequence[Mapping[str, Any]], rows: int, fit: Fit) -> list[str]:
     """In microseconds of a step, what changed most first."""
-    longest = max(len(what), *(min(len(one["name"]), fit.name) for one in changed[:rows]))
-    widest = fit.widths([longest, 9, 9, 10])[0]
-    names = [shown(one["name"], widest) for one in changed[:rows]]
-    head = f"{what:<{widest}}  {'before':>9}  {'after':>9}  {'change':>10}"
     body = [
-        f"{name:<{widest}}  {words.duration(one['a_us']):>9}  {words.duration(one['b_us']):>9}  "
-        f"{_signed(one['change_us']):>10}"
-        for name, one in zip(names, changed, strict=False)
+        [one["name"], words.duration(one["a_us"]), words.duration(one["b_us"]), _signed(one["change_us"])]
+        for one in changed[:rows]
     ]
-    left = len(changed) - len(names)
-    return [head, *body, *([f"… and {left} more"] if left else [])]
+    return fit.table([what, "before", "after", "change"], body, of=len(changed), spare=[1, 2])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.reporting import words
+from kernellab.reporting.fitting import Fit
 
 Session = Mapping[str, Any]
 
@@ -59,7 +60,7 @@ def about(session: Session, folder: Path) -> list[str]:
         path = folder / "artifacts" / name
         more = [p.name for p in (path.with_suffix(".html"), path.with_suffix(".svg")) if p.exists()]
         found.append(f"trace: {'  '.join([name, *more])}")
-    return found
+    return Fit().sentences(found)
 
 
 def _stretch(stretch: Mapping[str, Any]) -> str:
@@ -99,21 +100,19 @@ def nothing(sessions: Sequence[Session], code: int) -> list[str]:
 
 def together(found: Mapping[str, Any]) -> list[str]:
     """Who waits for whom, then a table, then compute by layer."""
-    ranks = found["ranks"]
-    lines = [_who_waits(found), "", f"{'rank':>4}  {'all-reduces':>11}  {'time in them':>12}  {'of it waiting':>13}"]
-    lines += [
-        f"{one['rank']:>4}  {one['all_reduces']:>11}  {words.duration(one['all_reduce_us']):>12}  "
-        f"{words.duration(one['wait_us']):>13}"
+    ranks, fit = found["ranks"], Fit()
+    body = [
+        [str(one["rank"]), str(one["all_reduces"]), *map(words.duration, (one["all_reduce_us"], one["wait_us"]))]
         for one in ranks
     ]
+    lines = [*fit.sentences([_who_waits(found)]), ""]
+    lines += fit.table(["rank", "all-reduces", "time in them", "of it waiting"], body, spare=[1])
     layers = [layer["layer"] for layer in ranks[0]["layers"]]
     if layers:
-        width = max(map(len, [*layers, "layer"]))
-        titles = "".join(f"  {'rank ' + str(one['rank']):>22}" for one in ranks)
-        lines += ["", "compute per layer, forward + backward", f"{'layer':<{width}}{titles}"]
-        for number, name in enumerate(layers):
-            cells = [one["layers"][number] if number < len(one["layers"]) else None for one in ranks]
-            lines.append(f"{name:<{width}}" + "".join(f"  {_cell(cell):>22}" for cell in cells))
+        head = ["layer", *(f"rank {one['rank']}" for one in ranks)]
+        cells = [[one["layers"][at] if at < len(one["layers"]) else None for one in ranks] for at in range(len(layers))]
+        body = [[name, *map(_cell, row)] for name, row in zip(layers, cells, strict=True)]
+        lines += ["", *fit.sentences(["compute per layer, forward + backward"]), *fit.table(head, body)]
     return [*lines, ""]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernellab.errors import UserError, nearest
@@ -211,16 +211,4 @@ def _memory(document: Document, fit: Fit) -> list[str]:
 
 
 def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: Fit, of: int) -> list[str]:
-    """The first column to the left, the others to the right."""
-    if not body:
-        return []
-    cells = [[shown(cell, fit.name) for cell in row] for row in body]
-    widths = fit.widths([max(len(row[at]) for row in (list(head), *cells)) for at in range(len(head))])
-    side: list[Callable[[str, int], str]] = [str.ljust, *([str.rjust] * (len(head) - 1))]
-
-    def line(row: Sequence[str]) -> str:
-        placed = zip(side, row, widths, strict=True)
-        return "  ".join(put(shown(cell, size), size) for put, cell, size in placed).rstrip()
-
-    more = [f"… and {of - len(body)} more"] if of > len(body) else []
-    return [title, line(head), *(line(row) for row in cells), *more]
+    return [*fit.sentences([title]), *fit.table(head, body, of=of)] if body else []

@@ -28,7 +28,7 @@ from kernellab.workloads import setup as mlp
 
 _PATIENCE_S = 60.0  # of the first rank with the others
 _LOOK_S = 0.2
-_IMPATIENCE_S = 5.0  # after SIGTERM has come, another one is no echo of it
+_LAST_WORDS_S = 120.0  # for a program to end once SIGTERM has come
 _QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # no remarks of torch's own on profiling
 DEFAULT = Schedule(5, 2, 10)  # of an op's calls
 SIZES, OPTIMIZERS, RATES = mlp.SIZES, mlp.OPTIMIZERS, mlp.RATES
@@ -154,17 +154,16 @@ def _carried_out(command: Sequence[str], env: Mapping[str, str], *, quiet_stdout
 
 
 def _waited_for(process: subprocess.Popen[bytes]) -> int:
-    """SIGTERM, which comes here as an interruption, is passed on; a program deaf to it is killed by another one."""
-    asked = None
+    """SIGTERM comes here as an interruption, and is passed on; a program that hangs does not hear it, and is killed."""
+    left_s = None
     while True:
         try:
-            return process.wait()
+            return process.wait(left_s)
         except KeyboardInterrupt:
-            if asked is None:
-                asked = time.monotonic()
-                process.terminate()
-            elif time.monotonic() > asked + _IMPATIENCE_S:
-                process.kill()
+            left_s = _LAST_WORDS_S
+            process.terminate()
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def _sessions(folder: Path, ranks: int) -> list[dict[str, Any]]:
