@@ -203,6 +203,16 @@ def test_a_program_of_operators_has_room_for_more_than_one_of_calls(tmp_path):
     assert watch.room(most, stacks=True, growth=1000.0) == watch.room(most, stacks=True)
 
 
+def test_a_program_of_many_small_operators_is_not_taken_for_a_slower_one(monkeypatch):
+    began = time.perf_counter()
+    monkeypatch.setattr(watch, "_allocated", lambda: int(150e6 * (time.perf_counter() - began)))
+    looking = watch.Watch(60, 1 << 40, lambda *_: None)
+    time.sleep(0.1)
+    looking.see()
+    assert looking._recorded >= 0.9 * 150e6 * looking.seconds
+    looking.stop()
+
+
 def test_what_is_free_bounds_a_recording_whatever_it_is_allowed(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1 << 40, available=64 << 20))
     assert watch.room(1 << 40, stacks=True, growth=8) == 0.75 * (1 << 20)
@@ -461,7 +471,7 @@ def test_tensors_among_the_small_pieces_are_not_taken_for_a_recording(tmp_path, 
     held = session._watch
     monkeypatch.setattr(watch, "_allocated", lambda: held._began_bytes + (1 << 30))
     held.see()
-    assert held._recorded < 60e6 * held.seconds
+    assert held._recorded < watch._FASTEST * held.seconds
     monkeypatch.setattr(watch, "_allocated", lambda: held._began_bytes + 1000)
     held.see()
     assert held._recorded == 1000

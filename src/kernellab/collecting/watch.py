@@ -15,7 +15,9 @@ import psutil
 
 LONG, BIG = "long", "big"
 _LOOK_S = 0.05
-_FASTEST = 60e6  # bytes a second: what a program records that does nothing but call functions
+# Bytes a second: what a program records at most. One that does nothing but call functions records 60 MB, training of a
+# transformer with many small operators 150 MB.
+_FASTEST = 250e6
 _MOST_BYTES, _SHARE = 2 << 30, 8  # of memory, once a recording is taken apart: so much, or a part of all there is
 # How much more memory a recording takes when it is taken apart: Python's calls are recorded in 24 bytes each and become
 # objects of 1.5 kB, operators in 530 bytes and grow eightfold. Which of both a program has more of, its first recording
