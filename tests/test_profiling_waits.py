@@ -111,6 +111,15 @@ def test_lines_are_told_apart_by_the_calls_around_them(tmp_path):
     assert Sources([tmp_path]).function(Frame("gone.py", 1, "train")) is None
 
 
+def test_arithmetic_of_a_loop_that_came_round_is_not_looked_for_after_it(tmp_path):
+    body = ["for _ in range(9):", "    y = (x @ x).relu()", "    x = y / y.norm()", "print(float(y.sum()) > min(a, b))"]
+    (tmp_path / "own.py").write_text("\n    ".join(["def train(x):", *body]))
+    function = Sources([tmp_path]).function(Frame("own.py", 1, "train"))
+    assert function.statement(["norm", "relu"], ["relu", "norm"]) == 3
+    assert function.statement(["norm"], ["sum"]) == 5
+    assert function.statement([], ["relu"]) == 3
+
+
 def test_a_script_named_like_a_module_of_python_is_the_users_all_the_same(tmp_path):
     script = tmp_path / "code.py"
     script.write_text("\n\nvalue.item()\n")

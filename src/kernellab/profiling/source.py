@@ -128,6 +128,7 @@ class Function:
         self._first = int(getattr(node, "lineno", 1))
         self._calls: list[tuple[int, str]] = []
         self._statements: list[tuple[int, int]] = []  # how much each computes, and its line
+        self._loops: list[tuple[int, int]] = []  # their first and last lines, inner ones before those around them
         self._visit(node)
         self._calls.sort(key=lambda call: call[0])
 
@@ -136,6 +137,8 @@ class Function:
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
                 continue
             self._visit(child)
+            if isinstance(child, ast.For | ast.AsyncFor | ast.While):
+                self._loops.append((child.lineno, child.end_lineno or child.lineno))
             if isinstance(child, ast.Call):
                 written = child.func
                 name = written.attr if isinstance(written, ast.Attribute) else getattr(written, "id", "")
@@ -163,27 +166,31 @@ class Function:
         candidates = sorted({line for name in names for line in self._lines(name)})
         if len(candidates) < 2:
             return candidates[0] if candidates else None
-        within = self._between(candidates, names, before, after)
+        within = next((part for part in self._between(candidates, names, before, after) if part), [])
         if within and set(names) <= set(_LOOPS):
             return within[-1]  # of loops in each other, the innermost is nearest to the calls after it
         return within[0] if within else candidates[0]
 
     def statement(self, before: Sequence[str], after: Sequence[str]) -> int:
         """The statement there that computes most: arithmetic makes no row of Python."""
-        near = set(self._between([line for _, line in self._statements], (), before, after))
+        near = {
+            line for part in self._between([line for _, line in self._statements], (), before, after) for line in part
+        }
         weighed = [one for one in self._statements if one[1] in near] or self._statements
         most, line = max(weighed, key=lambda one: (one[0], -one[1]), default=(0, 0))
         return line if most else self._first
 
     def _between(
         self, lines: Sequence[int], names: Sequence[str], before: Sequence[str], after: Sequence[str]
-    ) -> list[int]:
-        """The lines between the nearest calls around whose line is known."""
+    ) -> list[list[int]]:
+        """The lines between the nearest calls around whose line is known; in two parts where a loop came round."""
         low = next((self._lines(one)[0] for one in before if one not in names and self._is_once(one)), None)
         high = next((self._lines(one)[0] for one in after if one not in names and self._is_once(one)), None)
-        if low is not None and high is not None and high <= low:  # a loop came round in between
-            return [line for line in lines if line >= low] or [line for line in lines if line <= high]
-        return [line for line in lines if (low is None or line >= low) and (high is None or line <= high)]
+        if low is not None and high is not None and high <= low:
+            around = ((first, last) for first, last in self._loops if first <= high and low <= last)
+            first, last = next(around, (self._first, len(self._text)))
+            return [[line for line in lines if low <= line <= last], [line for line in lines if first <= line <= high]]
+        return [[line for line in lines if (low is None or line >= low) and (high is None or line <= high)]]
 
     def _lines(self, name: str) -> list[int]:
         return sorted({line for line, called_name in self._calls if called_name == name})

@@ -132,9 +132,7 @@ def timed(program: Program, folder: Path, by: str, *, quiet_stdout: bool) -> dic
 
 
 def _environment(program: Program) -> dict[str, str]:
-    env = {"KINETO_LOG_LEVEL": "6", **os.environ}
-    if not program.as_script:
-        env = {**_QUIET, **environment()}
+    env = {**_QUIET, **(os.environ if program.as_script else environment())}
     if program.ranks > 1:
         path = [str(PACKAGE.parent), *filter(None, [env.get("PYTHONPATH")])]
         env["PYTHONPATH"] = os.pathsep.join(path)  # torchrun starts modules, which it must find
