@@ -120,6 +120,18 @@ def test_arithmetic_of_a_loop_that_came_round_is_not_looked_for_after_it(tmp_pat
     assert function.statement([], ["relu"]) == 3
 
 
+def test_calls_of_objects_are_found_in_the_loop_they_are_made_in(tmp_path):
+    setup = ["config = Config(3)", "model = Model(config).to(device)"]
+    train = ["for _ in range(9):", "    optimizer.zero_grad()", "    model(x).loss.backward()", "    optimizer.step()"]
+    (tmp_path / "train.py").write_text("\n".join([*setup, *train]))
+    (tmp_path / "serve.py").write_text("\n".join([*setup, "for _ in range(9):", "    model(x)"]))
+    training = Sources([tmp_path]).function(Frame("train.py", 1, "<module>"))
+    assert training.line([""], ["", "step", "backward"], ["backward", "step", ""]) == 5
+    assert training.line([""], ["step", "backward", ""], ["", "backward", "step"]) == 4
+    serving = Sources([tmp_path]).function(Frame("serve.py", 1, "<module>"))
+    assert serving.line([""], [], ["", "", ""]) == 4
+
+
 def test_a_script_named_like_a_module_of_python_is_the_users_all_the_same(tmp_path):
     script = tmp_path / "code.py"
     script.write_text("\n\nvalue.item()\n")

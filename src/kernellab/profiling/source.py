@@ -201,13 +201,14 @@ class Function:
     def _nameless(self, before: Sequence[str], after: Sequence[str]) -> int | None:
         """What is left when calls of known names are taken away, counted back from the next whose line is known."""
         known = {*before, *after, *_LOOPS, *_TEXT, _DECISION, *dir(builtins)}
-        low = next((self._lines(one)[0] for one in before if self._is_once(one)), 0)
+        # What begins with a capital letter makes an object, and calls none.
+        candidates = [line for line, name in self._calls if name not in known and not name[:1].isupper()]
+        left = [line for part in self._between(candidates, (), before, after) for line in part]
+        if "" in (*before, *after):  # one like it was made before or after: a loop's
+            left = [line for line in left if any(first < line <= last for first, last in self._loops)] or left
         next_known = next((at for at, one in enumerate(after) if self._is_once(one)), None)
-        left = [line for line, name in self._calls if name not in known and line >= low]
         if next_known is None:
             return left[0] if left else None
-        high = self._lines(after[next_known])[0]
-        left = [line for line in left if line <= high] or left
         between = sum(not one for one in after[:next_known])
         return left[max(len(left) - 1 - between, 0)] if left else None
 
