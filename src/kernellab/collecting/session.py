@@ -71,6 +71,15 @@ class How:
 
 
 @dataclass
+class _PutBy:
+    """A recording of everything, ended: it is shown if nothing better comes. `steps` is its last entry of the steps."""
+
+    path: Path
+    steps: dict[str, Any]
+    notes: list[str]
+
+
+@dataclass
 class Session:
     """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
     from the end of its waiting on; what was recorded before is kept only where nothing comes after.
@@ -110,10 +119,8 @@ class Session:
         self._growth: float | None = None  # of a recording's memory once it is taken apart, as seen so far
         self._began_step = 0
         self._spans: list[Span] = []
-        self._first: Path | None = None
+        self._first: _PutBy | None = None
         self._anew = False  # whether what is recorded without a schedule is more to the point than what was put by
-        self._first_steps: dict[str, Any] = {}
-        self._first_notes: list[str] = []
         self._outer: Session | None = None  # which has given way to this one
         self._timed_before = False  # steps, before the recording
         self._over = 0  # from which step on nothing is recorded
@@ -149,7 +156,8 @@ class Session:
             with held():
                 if self._recording:  # since the beginning, or since a model's first call
                     self._put_by()
-                self._first_steps["phase"] = WARMUP
+                if self._first is not None:
+                    self._first.steps["phase"] = WARMUP
                 self.schedule = self.once_stepping
                 self._enter(self.schedule.phase(self.step_number))
         self._began_step = time.time_ns()
@@ -192,17 +200,18 @@ class Session:
     def stop(self) -> None:
         """End here, in whatever phase; what was recorded is kept."""
         global _current
-        if self._first is not None and not self.traces and not self._spans and not (self._anew and self._recording):
+        first, self._first = self._first, None
+        if first is not None and not self.traces and not self._spans and not (self._anew and self._recording):
             self._drop()
-            self._first_steps["phase"] = ACTIVE
-            self.notes += self._first_notes
-            self.traces.append(self._first.rename(self._path()).name)
+            first.steps["phase"] = ACTIVE
+            self.notes += first.notes
+            self.traces.append(first.path.rename(self._path()).name)
         else:
             self.notes += [_ANEW] if self._anew else []
             self._leave(OVER)
-            if self._first is not None:
-                self._first.unlink()
-        self.phase, self._first = OVER, None
+            if first is not None:
+                first.path.unlink()
+        self.phase = OVER
         _current, self._outer = self._outer, None
 
     def give_way(self) -> None:
@@ -263,10 +272,10 @@ class Session:
         said = self._too_long(watch.seconds) if why == LONG else self._too_big(watch.seconds)
         with held():
             if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
-                self._put_by()
+                self._put_by(said)
                 self.phase = WAIT
-                self._first_notes.append(said)
             else:
+                unburden()
                 self._end(said)
 
     def _too_long(self, seconds: float) -> str:
@@ -283,16 +292,16 @@ class Session:
             f"--memory {2 * gib:.3g} allows for twice as much{less}"
         )
 
-    def _put_by(self) -> None:
-        """End the recording of everything; it is shown if nothing better comes.
+    def _put_by(self, *notes: str) -> None:
+        """End the recording of everything.
 
         It is written now: of what a GPU did nothing is left once another recording has begun.
         """
-        self._first_steps = self.steps[-1] if self.steps else {}
         self.profiled.forget()
-        self._first_notes = [_ANEW] if self._anew else []
+        notes = (_ANEW, *notes) if self._anew else notes
         self._anew = False
-        self._first = self._export(self.folder / f".{self.name}.json")
+        path = self._export(self.folder / f".{self.name}.json")
+        self._first = _PutBy(path, self.steps[-1] if self.steps else {}, [*notes]) if path else None
 
     def _note_once(self, note: str) -> None:
         if note not in self.notes:
