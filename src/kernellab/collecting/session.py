@@ -243,9 +243,9 @@ class Session:
             self._making = False
         if phase == ACTIVE:
             assert self._profiler is not None
-            self.profiled.begin(self.step_number)
             self._profiler.start_trace()
             self._recording = True
+            self.profiled.begin(self.step_number)
             if self.limit_s is not None:
                 most = room(self.memory_bytes, stacks=self.how.stacks, growth=self._growth)
                 self._watch = Watch(self.limit_s, most, self._limit)
