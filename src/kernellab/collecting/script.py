@@ -188,6 +188,9 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
         session.start()
     except UserError:  # the program goes on all the same
         session.notes.append("the program has a profiler of its own, begun before it works: nothing was recorded")
+    own = Path(sys.modules["__main__"].__file__ or "").name
+    if not own.isascii():
+        session.notes.append(f"PyTorch records no Python of files whose names are not ASCII: of {own} nothing is said")
     if after_s > _LONG_S:
         session.notes.append(f"recording began with the first tensor, {after_s:.2g} s after torch was imported")
 
