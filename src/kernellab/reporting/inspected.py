@@ -86,11 +86,11 @@ def _table(found: list[Kernel], wide: int | None) -> Iterator[Table | Text]:
         left_out.append(_GIVE_WAY[len(left_out)])
         widths.pop(left_out[-1], None)
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title, width in widths.items():  # a name says enough when it is cut, nothing else does
-        least = None if title == "kernel" else width - 2
-        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True, min_width=least)
+    for title in widths:  # a name says enough when it is cut, nothing else does
+        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=title != "kernel")
     for row in rows:
-        table.add_row(*(Text(cell) for title, cell in zip(titles, row, strict=True) if title in widths))
+        cells = (cell for title, cell in zip(titles, row, strict=True) if title in widths)
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     yield table
     if left_out:
         yield Text(f" A wider terminal shows: {', '.join(title for title in titles if title in left_out)}", style="dim")
