@@ -37,6 +37,7 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
     parts = [
         _operators(document, SORTS[chosen], rows, fit),
         _kernels(document, rows, fit),
+        _became(document, rows, fit),
         _modules(document, rows, fit),
         _ranges(document, rows, fit),
         _waits(document, rows, fit),
@@ -137,6 +138,35 @@ def _kernels(document: Document, rows: int, fit: Fit) -> list[str]:
         for r in found[:rows]
     ]  # fmt: skip
     return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, fit, len(found))
+
+
+def _became(document: Document, rows: int, fit: Fit) -> list[str]:
+    """Operators by the shapes they were given, each with the kernel it led to, and through which operators."""
+    around = {
+        kernel["through"].split(" → ")[-1]: f"{one['name']} → {kernel['through']}"
+        for one in document["operators"]
+        for kernel in one["kernels"]
+        if kernel["through"]
+    }
+    known = {one["name"]: one for one in document["kernels"]}
+    found = []
+    for operator in sorted(document["operators"], key=lambda row: -float(row["self_gpu_us"])):
+        path = around.get(operator["name"], operator["name"])
+        for given in operator["shapes"]:
+            if given["kernels"]:
+                times = {name: runs * known[name]["mean_us"] for name, runs in given["kernels"].items()}
+                name = max(times, key=times.__getitem__)
+                shapes = ", ".join(_shape(one) for one in given["shapes"] if one)
+                each = words.duration(given["time_us"] / given["count"])
+                found.append([path, shapes, name, known[name]["family"], each])
+    return _table(
+        "What operators became", ["operator", "on", "kernel", "family", "each"], found[:rows], fit, len(found)
+    )
+
+
+def _shape(of: Sequence[Any]) -> str:
+    """`8192×8192`; of a list of tensors, how many."""
+    return "×".join(map(str, of)) if all(isinstance(size, int) for size in of) else f"{len(of)} tensors"
 
 
 def _started(row: Row) -> str:
