@@ -110,3 +110,72 @@ def test_time_between_operators_that_nothing_is_known_of_is_not_theirs():
     told = lines(analyse(run.trace()))
     assert told[0] == "CPU only: 20% of its time is aten::sort; all operators have 20%."
     assert "the rest was not recorded" in told[2]
+
+
+def test_marks_that_lie_across_pythons_calls_are_no_work_and_compiling_is_said():
+    run = Program()
+    with run.python("own.py(1): main"), run.python("torch/_dynamo/eval_frame.py(9): compile_wrapper"):
+        entered = run.python("<built-in method __enter__ of torch._C._profiler.RecordFunctionFast object at 0x1>")
+        entered.__enter__()
+        with run.operator("dynamo", us=1), run.operator("_compile.compile_inner (dynamo_timed)", us=1):
+            entered.__exit__(None, None, None)
+            for _ in range(4):
+                with run.python("torch/_dynamo/convert_frame.py(7): transform"), run.operator("aten::empty", us=50):
+                    run.host(150)
+        with run.python("own.py(5): f"), run.operator("aten::tanh", us=200):
+            pass
+    document = analyse(run.trace())
+    cpu = document["cpu"]
+    assert cpu["compiling_us"] == pytest.approx(800, abs=5)
+    assert cpu["operators_us"] == pytest.approx(200, abs=1)
+    parts = cpu["operators_us"] + cpu["python_us"] + cpu["compiling_us"]
+    assert parts == pytest.approx(cpu["whole_us"], abs=1)
+    told = lines(document)
+    assert told[0].startswith("CPU only: 80% of its time is compiling, for compile_wrapper() in main() (own.py:1)")
+    assert any("compiling 80 %" in line for line in told)
+
+
+def test_without_a_gpu_what_has_most_of_a_step_comes_before_the_loader():
+    found = _loading(heavy_us=8000)
+    assert [one["kind"] for one in found] == ["busy", "loader"]
+    assert "Python's in heavy() (own.py:6)" in found[0]["title"]
+    found = _loading(heavy_us=500)
+    assert [one["kind"] for one in found] == ["loader"]
+
+
+def _loading(heavy_us, **known):
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for number in range(4):
+            with run.range(f"step_{number}"):
+                with run.python("torch/utils/data/dataloader.py(700): __next__"):
+                    run.host(900)
+                with run.python("own.py(6): heavy"):
+                    run.host(heavy_us)
+    return analyse(run.trace(), **known)["findings"]
+
+
+PRODUCTS = """\
+def slow(a):
+    for _ in range(20):
+        a = a @ a
+    return a
+
+
+def fast(a):
+    return a @ a
+"""
+
+
+def test_an_operator_is_told_by_the_line_that_has_most_of_its_time_not_by_its_longest_call(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text(PRODUCTS)
+    run = Program(script=script)
+    for _ in range(3):
+        with run.python("own.py(1): slow"):
+            for _ in range(20):
+                with run.operator("aten::mm", us=100):
+                    pass
+        with run.python("own.py(7): fast"), run.operator("aten::mm", us=110):
+            pass
+    assert "for a = a @ a at own.py:3" in analyse(run.trace())["findings"][0]["title"]

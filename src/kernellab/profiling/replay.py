@@ -243,7 +243,7 @@ class Replay:
         if otherwise.free:
             nothing = [0.0] * len(self._rows)
             return nothing, nothing
-        left = self._host - _overlaps(otherwise.gone, self._before, self._begin)
+        left = self._host - overlaps(otherwise.gone, self._before, self._begin)
         share = np.divide(left, np.maximum(self._host, 1))
         spent = self._host + self._cost
         kept = watch.kept(spent, self._written) / np.maximum(spent, 1)
@@ -253,7 +253,7 @@ class Replay:
         if otherwise.free or not self._tail:
             return 0.0
         begin, end = np.array([self._tail_from]), np.array([self._tail_from + self._tail])
-        left = self._tail - int(_overlaps(otherwise.gone, begin, end)[0])
+        left = self._tail - int(overlaps(otherwise.gone, begin, end)[0])
         return float(watch.kept(end - begin, self.view.watched(begin, end))[0]) * left / self._tail
 
 
@@ -273,7 +273,7 @@ def _covers(gone: Sequence[Interval], at: Column) -> Mask:
     return np.asarray((where >= 0) & (at < picked(end, where)))
 
 
-def _overlaps(gone: Sequence[Interval], begin: Column, end: Column) -> Column:
+def overlaps(gone: Sequence[Interval], begin: Column, end: Column) -> Column:
     """How much of each stretch lies in the intervals."""
     if not gone:
         return np.zeros(len(begin), dtype=np.int64)

@@ -114,6 +114,8 @@ def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
         said += f", Python {words.percent(cpu['python_us'] / whole)}"
     elif share < _BUSY:
         said += ", the rest was not recorded"
+    if cpu["compiling_us"]:
+        said += f", compiling {words.percent(cpu['compiling_us'] / whole)}"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
     return [f"{said}; most of theirs: {shown(dearest['operator'], fit.name)}, {part}."]
 
