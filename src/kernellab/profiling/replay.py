@@ -64,7 +64,7 @@ class Replay:
         # What the profiler is charged, as little and as much as it may have cost.
         self.watch = self._slowed(watched.USUAL)
         self.cheapest, self.dearest = self._slowed(watched.CHEAPEST), self._slowed(watched.DEAREST)
-        if plain_step_us is not None and len(self._rows):
+        if plain_step_us is not None and (len(self._rows) or not len(view.gpu)):
             self.watch = self.cheapest = self.dearest = self._charge(plain_step_us * 1e3 * self.steps)
 
     def _choose_steps(self) -> None:
@@ -163,8 +163,10 @@ class Replay:
         """What makes the replay as long as the steps are without the profiler.
 
         Rows cost something. Where the program takes too long unwatched for that, what no profiler slows makes up the
-        rest; where it cannot, rows cost less than thought.
+        rest; where it cannot, rows cost less than thought. Without a GPU all is one stretch of the CPU's.
         """
+        if not len(self._rows):
+            return Watch(scale=wanted_ns / max(self._run(Otherwise(), Watch()), 1.0))
         cheapest = self._slowed(watched.CHEAPEST).row_ns
 
         def row_ns(low: float, high: float) -> Watch:
