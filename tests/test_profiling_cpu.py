@@ -135,6 +135,17 @@ def test_marks_that_lie_across_pythons_calls_are_no_work_and_compiling_is_said()
     assert any("compiling 80 %" in line for line in told)
 
 
+def test_without_pythons_calls_compiling_is_known_all_the_same():
+    run = Program()
+    with run.operator("_compile.compile_inner (dynamo_timed)", us=400), run.operator("aten::empty", us=500):
+        pass
+    with run.operator("Torch-Compiled Region: 0/0", us=100):
+        pass
+    told = lines(analyse(run.trace()))
+    assert told[0] == "CPU only: 90% of its time is compiling; operators have 10%."
+    assert told[3].startswith("Operators have 10 % of the CPU's time, compiling 90 %; most of theirs: Torch-Compiled")
+
+
 def _loading(heavy_us, **known):
     run = Program()
     with run.python("own.py(1): <module>"):

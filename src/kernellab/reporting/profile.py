@@ -115,10 +115,10 @@ def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
     said = f"Operators have {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
     if cpu["python_us"]:
         said += f", Python {words.percent(cpu['python_us'] / whole)}"
-    elif share < _BUSY:
-        said += ", the rest was not recorded"
     if cpu["compiling_us"]:
         said += f", compiling {words.percent(cpu['compiling_us'] / whole)}"
+    if not cpu["python_us"] and share + cpu["compiling_us"] / whole < _BUSY:
+        said += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
     return [f"{said}; most of theirs: {shown(dearest['operator'], fit.name)}, {part}."]
 
