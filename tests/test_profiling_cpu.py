@@ -135,6 +135,18 @@ def test_marks_that_lie_across_pythons_calls_are_no_work_and_compiling_is_said()
     assert any("compiling 80 %" in line for line in told)
 
 
+def test_compiling_is_told_by_its_longest_within_the_steps():
+    run = Program()
+    for function, us, step in (("early", 900, "warm_up"), ("short", 100, "step_0"), ("long", 400, "step_1")):
+        called = run.python(f"own.py(3): {function}")
+        with run.range(step), called, run.operator("_compile.compile_inner (dynamo_timed)", us=us):
+            pass
+    title = analyse(run.trace())["findings"][0]["title"]
+    assert title.startswith(
+        "CPU only: 100% of its time is compiling, for _compile.compile_inner (dynamo_timed)() in long()"
+    )
+
+
 def test_without_pythons_calls_compiling_is_known_all_the_same():
     run = Program()
     with run.operator("_compile.compile_inner (dynamo_timed)", us=400), run.operator("aten::empty", us=500):

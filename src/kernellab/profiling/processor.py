@@ -93,9 +93,11 @@ def _on_main(view: View, *kinds: Kind) -> Rows:
 
 
 def _compiling(view: View) -> Rows:
-    """Marks of torch.compile's on its own work; they lie in each other."""
+    """Marks of torch.compile's on its own work, the longest first; they lie in each other."""
     rows = _on_main(view, Kind.OPERATOR, Kind.RANGE)
-    return rows[view.named(_COMPILING)[view.trace.name[rows]]]
+    rows = rows[view.named(_COMPILING)[view.trace.name[rows]]]
+    inside = (view.end[rows] > view.steps.first_ns) & (view.trace.begin[rows] < view.steps.asked_ns)
+    return rows[inside][np.argsort(-view.trace.duration[rows[inside]], kind="stable")]
 
 
 def _operators(view: View) -> Rows:
