@@ -53,22 +53,25 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
 
 def _answer(document: Document, fit: Fit) -> list[str]:
     first, *others = document["findings"]
-    told = [_finding(first)]
+    # Beside a GPU rows are charged the usual, and a note says so.
+    scale = "" if document["summary"]["on_gpu"] or document["summary"]["plain_step_us"] else " as profiled"
+    told = [_finding(first, scale)]
     if first["do"]:
         told.append(f"  {first['do']}")
-    told += [f"Then: {_finding(one)}" for one in others[:_OTHERS]]
+    told += [f"Then: {_finding(one, scale)}" for one in others[:_OTHERS]]
     told.append(_steps(document["summary"], document["idle"]))
     told += _most(document, fit)
     told += [f"Note: {shown(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
     return told
 
 
-def _finding(one: Row) -> str:
+def _finding(one: Row, scale: str) -> str:
     said = shown(one["title"])
     if one["gain_us"]:
         took, left = words.duration(one["step_us"]), words.duration(max(one["step_without_us"], 0.0))
         what = "a step" if one["evidence"].get("stepping", True) else "it all"
-        said += f". Without it {what} takes about {left} instead of {took} ({words.percent(one['gain_share'])} less)"
+        less = words.percent(one["gain_share"])
+        said += f". Without it {what} takes about {left} instead of {took}{scale} ({less} less)"
     return said + "."
 
 
@@ -113,7 +116,9 @@ def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
     said = f"Operators have {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
     if cpu["python_us"]:
         said += f", Python {words.percent(cpu['python_us'] / whole)}"
-    elif share < _BUSY:
+    if cpu["compiling_us"]:
+        said += f", compiling {words.percent(cpu['compiling_us'] / whole)}"
+    if not cpu["python_us"] and share + cpu["compiling_us"] / whole < _BUSY:
         said += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
     return [f"{said}; most of theirs: {shown(dearest['operator'], fit.name)}, {part}."]
