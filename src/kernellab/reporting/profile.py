@@ -161,7 +161,7 @@ def _became(document: Document, rows: int, fit: Fit) -> list[str]:
             if given["kernels"]:
                 times = {name: runs * known[name]["mean_us"] for name, runs in given["kernels"].items()}
                 name = max(times, key=times.__getitem__)
-                shapes = ", ".join(_shape(one) for one in given["shapes"] if one)
+                shapes = ", ".join(_shape(one) for one in given["shapes"] if one and isinstance(one, list))
                 each = words.duration(given["time_us"] / given["count"])
                 found.append([path, shapes, name, known[name]["family"], each])
     return _table(
