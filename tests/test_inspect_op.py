@@ -59,6 +59,13 @@ def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
     assert wrong.code == 2
     assert "no such architecture: there are sm_80 and sm_100" in wrong.err
 
+    again = klab("inspect", "softmax", "--diff", "run:triton@sm_80", "triton@sm_80")
+    assert again.code == 0, again.err
+    assert "run:triton@sm_80 softmax_tile  triton@sm_80 softmax_tile" in again.out
+    twice = klab("inspect", "--diff", "run:triton@sm_80", "run/:triton@80")
+    assert (twice.code, twice.out) == (2, "")
+    assert "both are the same kernel" in twice.err
+
 
 def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
     impls = "triton-autograd,triton-looks,triton-dies,triton-too-much,triton-tuned,manual"
