@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.cli import inspect_diff, inspect_op
 from kernellab.errors import UserError
+from kernellab.launch.capture import capture
 from kernellab.reporting.inspected import _numbers, kernels
 from kernellab.running.record import load
 from kernellab.targets import load as load_ops
@@ -257,10 +260,35 @@ def test_ptx_of_what_has_none():
     for what, said in (
         (kl.ops.square, "has several ways"),
         (kl.ops.square["torch"], "launched no Triton kernel"),
+        (kl.ops.square["cpp"], "launched no Triton kernel"),
+        (kl.ops.square["compile"], "klab inspect square --impl compile --show ptx"),
         (len, "has no PTX"),
     ):
         with pytest.raises(UserError, match=said):
             kl.ptx(what)
+
+
+def test_ptx_in_several_threads_is_each_ones_own():
+    """The second thread begins while the first pretends to be a GPU, and the first ends before it."""
+    inside, goes_on = threading.Event(), threading.Event()
+    square = kl.ops.square["triton"]
+
+    def waits(x):
+        inside.set()
+        goes_on.wait(10)
+        return square.fn(x)
+
+    there = torch.cuda.is_available()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(capture, waits, [torch.empty(64, 64, device="meta")], arch="sm_80")
+        inside.wait()
+        second = pool.submit(kl.ptx, square)
+        done, _ = wait([second], timeout=0.5)
+        goes_on.set()
+        assert not done
+        assert ".target sm_80" in first.result()[0].code["ptx"]
+        assert there or ".target sm_90" in second.result()
+    assert torch.cuda.is_available() == there
 
 
 @pytest.mark.parametrize(
