@@ -153,7 +153,7 @@ def _unread(found: list[Kernel]) -> Iterator[Text]:
     for k in found:
         if k["refusal"]:
             which = configuration(k)
-            yield Text(f" {k['impl']} {k['name']} {which} on {k['arch']}: does not fit: {k['refusal']}", style="yellow")
+            yield Text(f" {k['impl']} {k['name']} {which} on {k['arch']}: {k['refusal']}", style="yellow")
         elif "registers" not in k:
             yield Text(f" {k['impl']}  {k['name']}, for this CPU: {', '.join(k['files'].values())}")
 
