@@ -1,5 +1,6 @@
 """Launches captured without a GPU: every manner of launching is seen, for the architecture asked for."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -104,6 +105,19 @@ def test_a_configuration_that_fails_says_how(double):
     assert re.match(r"does not compile: PTXASError: ptxas, line \d+; error +: Not a name .* 'frobnicate'", bad.refusal)
     with pytest.raises(PTXASError):
         capture(written[(1,)], [x, x], {"LARGEST": 64}, arch="sm_86")
+
+
+def test_code_names_the_file_it_was_captured_from(tmp_path):
+    """Though a copy was compiled before."""
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text(
+            "import triton\n\n\n@triton.jit\ndef nothing(x_ptr, n):\n    x_ptr + n\n    return\n"
+        )
+        spec = importlib.util.spec_from_file_location(name[:-3], tmp_path / name)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        (launch,) = capture(module.nothing[(1,)], [meta(4), 2], arch="sm_90")
+        assert re.findall(r'\.file\s+1 ".*?(\w+\.py)"', launch.code["ptx"]) == [name]
 
 
 def test_capturing_leaves_no_choice_behind(double):

@@ -16,6 +16,7 @@ import torch
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources, PTXASError
@@ -37,15 +38,16 @@ def standing_in(gpu: StandinGpu, note: Note) -> Iterator[None]:
     before = config._active  # asking for it would look for a GPU
     config.set_active(_Driver(gpu))
     _recorders.append(recorder)
-    tuned = Autotuner.run
+    tuned, hashed = Autotuner.run, ASTSource.hash
     Autotuner.run = functools.partialmethod(_every_config)
+    ASTSource.hash = functools.partialmethod(_by_file, hashed)
     heard = knobs.compilation.listener
     knobs.compilation.listener = functools.partial(_keep_code, heard)
     try:
         yield
     finally:
         knobs.compilation.listener = heard
-        Autotuner.run = tuned
+        Autotuner.run, ASTSource.hash = tuned, hashed
         _recorders.remove(recorder)
         config._active = before
 
@@ -160,6 +162,11 @@ def _keep_code(
     src.kernellab_seconds = 0.0 if cache_hit else times.total / 1e6
     if heard is not None:
         heard(src=src, metadata_group=metadata_group, times=times, cache_hit=cache_hit, **more)
+
+
+def _by_file(src: Any, hashed: Callable[[Any], str]) -> str:
+    """Triton's cache knows a kernel by its text alone, and would give one file's code, and names, to a copy of it."""
+    return "-".join([hashed(src), *sorted({source.file for source in sources_of(src)})])
 
 
 def _every_config(tuner: Any, *args: Any, **kwargs: Any) -> Any:
