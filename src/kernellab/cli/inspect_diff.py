@@ -86,8 +86,7 @@ def _listing(one: Side, kernel: Kernel, folder: Path) -> Listing:
 
 
 def _same(left: Found, right: Found) -> bool:
-    paths = [(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)]
-    return paths[0] == paths[1]
+    return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
 
 
 def _found(one: Side, fresh: tuple[dict[str, Any], Path] | None) -> list[Found]:
