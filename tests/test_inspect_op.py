@@ -178,8 +178,27 @@ def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
 def test_shared_memory_is_called_by_its_name():
     fits = {"blocks_per_sm": 4, "fraction": 0.5, "limiter": "shared", "limiters": ["shared"]}
     sizes = {"grid": [1, 1, 1], "cluster": [1, 1, 1], "block": [64, 1, 1], "registers": 9, "spill_bytes": 0}
-    kernel = {**sizes, "shared_bytes": 9, "occupancy": fits, "instructions": {}, "widest_global_bytes": 0}
+    kernel = {
+        **sizes,
+        "shared_bytes": 9,
+        "occupancy": fits,
+        "instructions": {},
+        "widest_global_bytes": 0,
+        "refusal": "",
+    }
     assert "50 %, shared memory" in list(_numbers({**kernel, "narrowest_global_bytes": 0}))
+
+
+def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
+    huge = ("--shape", "1000000x1000000x1000000", "--dtype", "float32", "--opt", "approximate=tanh")
+    seen = klab("inspect", "gelu", "--impl", "triton", *huge, "--pass", "forward,both", "--out", "run")
+    assert seen.code == 0, seen.err
+    forward, both = load(tmp_path / "run")["code"]
+    why = "a grid has at most 2147483647 blocks along x, not 1953125000000000: spread what runs along x"
+    assert forward["kernels"][0]["refusal"].startswith(why)
+    assert f"cannot launch: {why}" in seen.out
+    assert "100 %" not in seen.out
+    assert both["reason"].endswith("; --pass forward shows what it launches")
 
 
 def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
@@ -222,6 +241,7 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
         (("softmax", "--show", "sas"), "--show sas: did you mean sass"),
         (("softmax", "--impl", "tritn"), "no implementation 'tritn' of softmax: did you mean triton?"),
         (("softmax", "--diff", "triton"), "--diff compares two"),
+        (("softmax", "--timings", "run"), "name them, --diff triton cuda"),
         (("softmax", "gelu"), "one op at a time"),
         ((), "nothing to inspect"),
     ],

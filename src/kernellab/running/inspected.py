@@ -20,7 +20,7 @@ from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.standin import standin
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import Occupancy, occupancy
+from kernellab.explaining.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.inputs import make
 from kernellab.launch import cpp
 from kernellab.launch.capture import capturing
@@ -95,7 +95,8 @@ class Inspector:
                 if not found["kernels"]:
                     found |= {"status": "none", "reason": self._why_none(impl)}
             except NotDifferentiable as no:
-                found |= {"status": "skipped", "reason": f"no backward pass: {no}"}
+                instead = "; --pass forward shows what it launches" if of == "both" else ""
+                found |= {"status": "skipped", "reason": f"no backward pass: {no}{instead}"}
             except (_Outside, OutOfSight) as outside:
                 found |= {"status": "skipped", "reason": str(outside)}
             except Exception as error:
@@ -190,7 +191,9 @@ class Inspector:
             most_threads=math.prod(told.threads) if told.threads and launch.kind == "cuda" else None,
             exact=told.threads_required,
         )
+        misshapen, fold = grid_refusal(launch.grid, launch.block)
         entry |= {
+            "refusal": f"{misshapen}: {fold}" if misshapen else "",
             "facts": asdict(told),
             "sectors": _sectors(launch, _l1_share(launch, fits, self.gpu.sms)) if self.accounts else None,
             "conflicts": _conflicts(launch) if self.accounts else None,
