@@ -1,11 +1,14 @@
 """Launches captured without a GPU: every manner of launching is seen, for the architecture asked for."""
 
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 import torch
+import triton
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
@@ -82,8 +85,39 @@ def test_every_configuration_of_an_autotuned_kernel_is_there(double):
         assert [launch.tuned for launch in launches] == [(0, 3), (1, 3), (2, 3)]
         assert [launch.block[0] for launch in launches] == [64, 128, 128]
         assert [bool(launch.refusal) for launch in launches] == [False, False, True]
-        assert "too wide" in launches[2].refusal
+        assert launches[2].refusal == "does not compile: CompileTimeAssertionFailure: too wide"
         assert not launches[2].code
+
+
+def test_a_configuration_that_fails_says_how(double):
+    """Too large for the GPU, or not compiled; where none is left the kernel fails as one that is not tuned."""
+    from triton.runtime.errors import PTXASError
+
+    ways = double["triton"].fn.__globals__
+    x = meta(128, 128)
+    sizes = triton.autotune([triton.Config({"N": n}, num_warps=8) for n in (64, 128)], key=[])(ways["staged"])
+    fits, large = capture(sizes[(1,)], [x, x], arch="sm_86")
+    assert not fits.refusal
+    assert large.refusal.startswith("does not fit: out of resource: shared memory, Required: 131072")
+    written = triton.autotune([triton.Config({"BLOCK": n}) for n in (128, 256)], key=[])(ways["misspelled"])
+    good, bad = capture(written[(1,)], [x, x], {"LARGEST": 128}, arch="sm_86")
+    assert not good.refusal
+    assert re.match(r"does not compile: PTXASError: ptxas, line \d+; error +: Not a name .* 'frobnicate'", bad.refusal)
+    with pytest.raises(PTXASError):
+        capture(written[(1,)], [x, x], {"LARGEST": 64}, arch="sm_86")
+
+
+def test_code_names_the_file_it_was_captured_from(tmp_path):
+    """Though a copy was compiled before."""
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text(
+            "import triton\n\n\n@triton.jit\ndef nothing(x_ptr, n):\n    x_ptr + n\n    return\n"
+        )
+        spec = importlib.util.spec_from_file_location(name[:-3], tmp_path / name)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        (launch,) = capture(module.nothing[(1,)], [meta(4), 2], arch="sm_90")
+        assert re.findall(r'\.file\s+1 ".*?(\w+\.py)"', launch.code["ptx"]) == [name]
 
 
 def test_capturing_leaves_no_choice_behind(double):

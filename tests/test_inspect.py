@@ -1,15 +1,20 @@
 """`klab inspect` on files: what it prints, writes and refuses."""
 
+import dataclasses
 import html.parser
 import json
 import re
 
 import pytest
+from rich.console import Console
 
 from conftest import HERE
 from kernellab.machinecode.assemble import assemble
 from kernellab.machinecode.cubin import disassemble
+from kernellab.machinecode.facts import facts_of_sass
 from kernellab.machinecode.names import meant
+from kernellab.machinecode.sass import parse_sass
+from kernellab.reporting.code import show_facts
 
 TINY = HERE / "samples" / "tiny.ptx"
 
@@ -45,7 +50,21 @@ def test_cubins_and_disassemblies_are_read_too(klab, tmp_path):
     assert by_cubin["kernels"][0]["instructions"] == by_sass["kernels"][0]["instructions"]
     assert by_cubin["kernels"][0]["registers"] > 0
     assert by_sass["kernels"][0]["registers"] is None
+    assert by_sass["kernels"][0]["threads"] is None
     assert "/*0000*/" in klab("inspect", "tiny.cubin", "--show", "sass").out
+
+
+def test_of_several_kernels_each_remark_names_its_own(capsys):
+    module = parse_sass(disassemble(assemble(TINY.read_text(), "sm_75").cubin))
+    (tiny,) = facts_of_sass(module)
+    other = dataclasses.replace(tiny, name="other", loops=[], remarks=["too slow"])
+    show_facts([tiny, other], [], Console(width=200))
+    several = capsys.readouterr().out
+    assert re.search(r"threads per block +not known +not known", several)
+    assert re.search(r"^ tiny: .*loop at", several, re.MULTILINE)
+    assert " other: too slow" in several
+    show_facts([other], [], Console(width=200))
+    assert "\n too slow" in capsys.readouterr().out
 
 
 def test_ptx_is_explained_in_the_terminal(klab):

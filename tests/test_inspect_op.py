@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.cli import inspect_diff, inspect_op
 from kernellab.errors import UserError
+from kernellab.launch.capture import capture
 from kernellab.reporting.inspected import _numbers, _table, kernels
 from kernellab.running.record import load
 from kernellab.targets import load as load_ops
@@ -60,6 +63,13 @@ def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
     wrong = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_90")
     assert wrong.code == 2
     assert "no such architecture: there are sm_80 and sm_100" in wrong.err
+
+    again = klab("inspect", "softmax", "--diff", "run:triton@sm_80", "triton@sm_80")
+    assert again.code == 0, again.err
+    assert "run:triton@sm_80 softmax_tile  triton@sm_80 softmax_tile" in again.out
+    twice = klab("inspect", "--diff", "run:triton@sm_80", "run/:triton@80")
+    assert (twice.code, twice.out) == (2, "")
+    assert "both are the same kernel" in twice.err
 
 
 def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
@@ -170,8 +180,27 @@ def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
 def test_shared_memory_is_called_by_its_name():
     fits = {"blocks_per_sm": 4, "fraction": 0.5, "limiter": "shared", "limiters": ["shared"]}
     sizes = {"grid": [1, 1, 1], "cluster": [1, 1, 1], "block": [64, 1, 1], "registers": 9, "spill_bytes": 0}
-    kernel = {**sizes, "shared_bytes": 9, "occupancy": fits, "instructions": {}, "widest_global_bytes": 0}
+    kernel = {
+        **sizes,
+        "shared_bytes": 9,
+        "occupancy": fits,
+        "instructions": {},
+        "widest_global_bytes": 0,
+        "refusal": "",
+    }
     assert "50 %, shared memory" in list(_numbers({**kernel, "narrowest_global_bytes": 0}))
+
+
+def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
+    huge = ("--shape", "1000000x1000000x1000000", "--dtype", "float32", "--opt", "approximate=tanh")
+    seen = klab("inspect", "gelu", "--impl", "triton", *huge, "--pass", "forward,both", "--out", "run")
+    assert seen.code == 0, seen.err
+    forward, both = load(tmp_path / "run")["code"]
+    why = "a grid has at most 2147483647 blocks along x, not 1953125000000000: spread what runs along x"
+    assert forward["kernels"][0]["refusal"].startswith(why)
+    assert f"cannot launch: {why}" in seen.out
+    assert "100 %" not in seen.out
+    assert both["reason"].endswith("; --pass forward shows what it launches")
 
 
 def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
@@ -214,6 +243,7 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
         (("softmax", "--show", "sas"), "--show sas: did you mean sass"),
         (("softmax", "--impl", "tritn"), "no implementation 'tritn' of softmax: did you mean triton?"),
         (("softmax", "--diff", "triton"), "--diff compares two"),
+        (("softmax", "--timings", "run"), "name them, --diff triton cuda"),
         (("softmax", "gelu"), "one op at a time"),
         ((), "nothing to inspect"),
     ],
@@ -252,10 +282,35 @@ def test_ptx_of_what_has_none():
     for what, said in (
         (kl.ops.square, "has several ways"),
         (kl.ops.square["torch"], "launched no Triton kernel"),
+        (kl.ops.square["cpp"], "launched no Triton kernel"),
+        (kl.ops.square["compile"], "klab inspect square --impl compile --show ptx"),
         (len, "has no PTX"),
     ):
         with pytest.raises(UserError, match=said):
             kl.ptx(what)
+
+
+def test_ptx_in_several_threads_is_each_ones_own():
+    """The second thread begins while the first pretends to be a GPU, and the first ends before it."""
+    inside, goes_on = threading.Event(), threading.Event()
+    square = kl.ops.square["triton"]
+
+    def waits(x):
+        inside.set()
+        goes_on.wait(10)
+        return square.fn(x)
+
+    there = torch.cuda.is_available()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(capture, waits, [torch.empty(64, 64, device="meta")], arch="sm_80")
+        inside.wait()
+        second = pool.submit(kl.ptx, square)
+        done, _ = wait([second], timeout=0.5)
+        goes_on.set()
+        assert not done
+        assert ".target sm_80" in first.result()[0].code["ptx"]
+        assert there or ".target sm_90" in second.result()
+    assert torch.cuda.is_available() == there
 
 
 @pytest.mark.parametrize(
@@ -269,7 +324,14 @@ def test_compiling_for_an_export_is_given_more_time(args, seconds):
 
 @pytest.mark.parametrize("width", [50, 60, 80, 200])
 def test_a_narrow_terminal_leaves_columns_out_and_names_them(width):
-    facts = {"spill_bytes": 0, "shared_bytes": 0, "instructions": {"fp32": 118}, "tuned": None, "registers": 18}
+    facts = {
+        "spill_bytes": 0,
+        "shared_bytes": 0,
+        "instructions": {"fp32": 118},
+        "tuned": None,
+        "registers": 18,
+        "refusal": "",
+    }
     sizes = {"grid": [2048, 1, 1], "block": [128, 1, 1], "cluster": [1, 1, 1]}
     access = {"widest_global_bytes": 16, "narrowest_global_bytes": 4}
     fits = {"blocks_per_sm": 16, "fraction": 0.5, "limiter": "registers"}

@@ -8,6 +8,7 @@ import pytest
 import shipped_code
 from conftest import HERE
 from kernellab.errors import UserError
+from kernellab.launch import cuda
 from kernellab.machinecode import tools
 from kernellab.machinecode.assemble import assemble, spills
 from kernellab.machinecode.classes import classify
@@ -264,6 +265,27 @@ def test_an_array_in_local_memory_is_no_spill(monkeypatch):
 
 DOUBLE = """ld.global.f32 %f1, [%rd0]; cvt.f64.f32 %fd1, %f1; mul.f64 %fd2, %fd1, 0d3FE6A09E667F3BCD;
 cvt.rn.f32.f64 %f2, %fd2; add.f32 %f3, %f2, %f1; st.global.f32 [%rd0], %f3;"""
+
+
+SINE = """
+extern "C" __global__ void sine(float* x) { x[threadIdx.x] = sinf(x[threadIdx.x]); }
+extern "C" __global__ void both(float* x) { x[threadIdx.x] = sinf(x[threadIdx.x]) + cosf(2 * x[threadIdx.x]); }
+extern "C" __global__ void scaled(float* x) { x[threadIdx.x] = sinf(x[threadIdx.x]) * 0.7; }
+"""
+
+
+def test_what_comes_with_sines_is_told_from_the_authors_own(tmp_path):
+    """For large arguments they use doubles and a local array."""
+    (tmp_path / "sine.cu").write_text(SINE)
+    slow = "the slow path of sinf or cosf, which large arguments take"
+    built = cuda.kernel(tmp_path / "sine.cu", "sine").compile("sm_90")
+    told = {one.name: one.remarks for one in facts(built.code, built.ptx)}
+    for name in ("sine", "both"):
+        assert [r.rpartition(": ")[2] for r in told[name] if "fp64" in r] == [f"from {slow}"]
+    assert [r.rpartition(": ")[2] for r in told["both"] if r.startswith("local")] == [f"an array of {slow}"]
+    assert any("a double constant or a cast?" in r for r in told["scaled"])
+    (unknown,) = [r for r in facts(built.code, kernel="both")[0].remarks if "fp64" in r]
+    assert f"a double constant, a cast, or {slow}?" in unknown
 
 
 def test_doubles_in_a_float_kernel_are_pointed_out():

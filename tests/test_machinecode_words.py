@@ -80,6 +80,15 @@ def test_pointers_are_told_from_integers_even_where_undeclared(tiny):
     ]
 
 
+def test_what_a_scaled_index_is_added_to_is_a_pointer_and_the_index_is_not():
+    loads = "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [n]; ld.param.u32 %r1, [i];"
+    adds = "mad.wide.u32 %rd3, %r1, 4, %rd1; mad.lo.s64 %rd4, %rd2, 4, %rd3; ld.global.f32 %f1, [%rd4];"
+    entry = f".entry k(.param .u64 a, .param .u64 n, .param .u32 i) {{ {loads} {adds} }}"
+    said = [one.words for one in explain_ptx(parse_ptx(entry)) if one.words.startswith("parameter")]
+    assert said[0] == "parameter 0: a pointer (it is used as an address)"
+    assert "pointer" not in said[1]
+
+
 @pytest.mark.parametrize(
     ("symbol", "name"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 
@@ -14,10 +15,17 @@ _MOST_LINES, _MOST_FRAMES = 12, 12
 
 def first_line(error: BaseException) -> str:
     try:
-        text = str(error)
+        text = _message(error)
     except BaseException:  # an exception may have a __str__ of its own, with mistakes of its own
         text = "its message cannot be read"
     return _cut((text.strip().splitlines() or [type(error).__name__])[0])
+
+
+def _message(error: BaseException) -> str:
+    """Triton's errors begin with the kernel's text, or with a word for ptxas's log: what went wrong stands apart."""
+    text = str(getattr(error, "error_message", None) or error)
+    _, _, log = text.partition("`ptxas` stderr:\n")
+    return re.sub(r"^ptxas \S+, ", "ptxas, ", log) or text  # a temporary file, gone by now
 
 
 def explain(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
 from kernellab.launch.capture import capture
 from kernellab.launch.cuda import Kernel
+from kernellab.launch.pretend import alone
 
 
 def ptx(what: Any, *args: Any, arch: str | None = None, **options: Any) -> str:
@@ -29,6 +30,9 @@ def ptx(what: Any, *args: Any, arch: str | None = None, **options: Any) -> str:
         return what.compile(target).ptx
     if isinstance(what, Op):
         raise UserError(f"op {what.name} has several ways: name one, {what.name}[{next(iter(what.impls))!r}]")
+    if isinstance(what, Impl) and what.kind.name == "compile":  # inductor keeps to the first device it has seen
+        name = what.op.name
+        raise UserError(f"torch.compile needs a process of its own: klab inspect {name} --impl {what.name} --show ptx")
     if isinstance(what, Impl):
         launches = capture(what.fn, *_call(what, args, options), arch=target)
     else:
@@ -44,9 +48,10 @@ def ptx(what: Any, *args: Any, arch: str | None = None, **options: Any) -> str:
 
 
 def _here() -> str:
-    if not torch.cuda.is_available():
-        return "sm_90"
-    major, minor = torch.cuda.get_device_capability()
+    with alone:  # another thread may be pretending
+        if not torch.cuda.is_available():
+            return "sm_90"
+        major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}"
 
 

@@ -151,6 +151,16 @@ def staged(x_ptr, y_ptr, N: tl.constexpr):
     tl.store(y_ptr + at, tl.dot(x, x))
 
 
+@triton.jit
+def misspelled(x_ptr, y_ptr, LARGEST: tl.constexpr, BLOCK: tl.constexpr):
+    """Above a size an instruction that ptxas does not know."""
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    if BLOCK > LARGEST:
+        x = tl.inline_asm_elementwise("frobnicate.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+    tl.store(y_ptr + at, x)
+
+
 @double.impl("triton-dies")
 def _(x):
     import os

@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernellab.cli import inspect_files
 from kernellab.cli.inspect_op import listing_of
 from kernellab.errors import UserError
 from kernellab.machine.chips import chip
+
+if TYPE_CHECKING:
+    from kernellab.machinecode.files import Listing
 
 Inspect = Callable[[list[str], list[str]], tuple[dict[str, Any], Path]]
 Kernel = dict[str, Any]
@@ -59,9 +62,11 @@ def run(args: argparse.Namespace, inspect: Inspect) -> int:
         archs = list(dict.fromkeys(one.arch for one in now if one.arch))
         fresh = inspect(list(dict.fromkeys(one.impl for one in now)), archs)
     found = [_found(one, fresh) for one in sides]
-    pairs = _paired(sides, found)
-    for left, right in pairs:
-        inspect_files.compare(args, [listing_of(*left), listing_of(*right)])
+    pairs = [(left, right) for left, right in _paired(sides, found) if not _same(left, right)]
+    if not pairs:
+        raise UserError(f"--diff {sides[0].text} {sides[1].text}: both are the same kernel: nothing can differ")
+    for pair in pairs:
+        inspect_files.compare(args, [_listing(one, *kernel) for one, kernel in zip(sides, pair, strict=True)])
     timings = [args.timings, *(one.run for one in sides)]
     if not args.json:
         for line in dict.fromkeys(filter(None, (times(Path(t), pairs[0]) for t in timings if t))):
@@ -70,6 +75,18 @@ def run(args: argparse.Namespace, inspect: Inspect) -> int:
 
 
 Found = tuple[Kernel, Path]
+
+
+def _listing(one: Side, kernel: Kernel, folder: Path) -> Listing:
+    """Called after its run too: a kernel before and after an edit has one name."""
+    found = listing_of(kernel, folder)
+    if one.run is not None:
+        found.name = f"{one.run}:{found.name}"
+    return found
+
+
+def _same(left: Found, right: Found) -> bool:
+    return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
 
 
 def _found(one: Side, fresh: tuple[dict[str, Any], Path] | None) -> list[Found]:

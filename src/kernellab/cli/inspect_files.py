@@ -31,6 +31,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise UserError(f"--show {args.show}: {nearest(args.show, _SHOWN)}")
     listings = [_only(open_code(Path(target)), args.kernel) for target in args.target]
     if args.diff is not None:
+        if len({listing.name for listing in listings}) == 1:  # of one name, in different folders
+            for listing, target in zip(listings, args.target, strict=True):
+                listing.name = str(target)
         return compare(args, listings)
     if args.html:
         _write_page(listings, Path(args.html))
@@ -136,9 +139,8 @@ def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
         print()
         return 0
     out = terminal.console()
-    names = (left.name, right.name) if left.name != right.name else tuple(map(str, args.target))
     for one in found:
-        code.show_diff(one, (names[0], names[1]), kind, out)
+        code.show_diff(one, (left.name, right.name), kind, out)
     return 0
 
 

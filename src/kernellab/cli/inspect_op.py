@@ -47,6 +47,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         from kernellab.cli import inspect_diff
 
         return inspect_diff.run(args, lambda impls, archs: _inspected(args, _settings(args, rest, impls, archs)))
+    if args.timings is not None:
+        raise UserError("--timings tells how long two kernels took: name them, --diff triton cuda")
     record, folder = _inspected(args, _settings(args, rest))
     if args.kernel is not None:
         _keep(record, args.kernel)

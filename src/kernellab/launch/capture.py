@@ -1,6 +1,7 @@
 """An impl's own launches without a GPU: called on meta tensors, compiled for any architecture, run nowhere.
 
-Triton kernels and kernels of `kl.cuda.kernel` are seen. What PyTorch itself or a library would launch is not.
+Triton kernels and kernels of `kl.cuda.kernel` are seen. What PyTorch itself or a library would launch is not. Functions
+of `kl.cpp` are not called: a meta tensor has no memory they could read.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernellab.errors import UserError
-from kernellab.launch import cuda
+from kernellab.launch import cpp, cuda
 from kernellab.launch.launches import Dims, Launch, Parameter, Source
-from kernellab.launch.pretend import pretending
+from kernellab.launch.pretend import alone, pretending, replaced
 from kernellab.launch.sources import with_includes
 from kernellab.launch.standin_gpu import StandinGpu, standin_gpu
 from kernellab.machine.tools import has_module
@@ -51,6 +52,8 @@ def capturing(on: str | StandinGpu, heard: Callable[[Launch], None] = lambda lau
         launches.append(launch)
 
     with contextlib.ExitStack() as stack:
+        stack.enter_context(alone)
+        stack.enter_context(replaced(cpp, "interceptor", cpp.interceptor or (lambda function: None)))
         stack.enter_context(pretending(gpu))
         stack.enter_context(_cuda_launches(gpu, note))
         if has_module("triton"):

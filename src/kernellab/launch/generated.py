@@ -18,7 +18,7 @@ import torch
 from kernellab.errors import UserError
 from kernellab.launch.capture import verify
 from kernellab.launch.launches import Launch
-from kernellab.launch.pretend import Nothing, answers, replaced
+from kernellab.launch.pretend import Nothing, alone, answers, replaced
 from kernellab.launch.standin_gpu import StandinGpu
 
 _CPU, _GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -51,7 +51,7 @@ def generated(
         launches.append(launch)
         note(launch)
 
-    with _inductor_believes_in(gpu), standing_in(gpu, noted), FakeTensorMode(), torch.no_grad():
+    with alone, _inductor_believes_in(gpu), standing_in(gpu, noted), FakeTensorMode(), torch.no_grad():
         fakes = [_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
         source = written(fn, fakes, options)
     return Generated(source, launches)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,9 @@ from torch.overrides import TorchFunctionMode
 from kernellab.launch.standin_gpu import StandinGpu
 
 _META = torch.device("meta")
+
+# Torch and Triton are one for all threads: whoever puts something in their place has them alone until it is back.
+alone = threading.RLock()
 
 
 @contextlib.contextmanager

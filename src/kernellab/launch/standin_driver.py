@@ -16,10 +16,12 @@ import torch
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from kernellab.blame import explain
 from kernellab.launch.described import LEVELS, OPTIONS, launch_of, plain, sources_of
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import StandinGpu
@@ -36,15 +38,16 @@ def standing_in(gpu: StandinGpu, note: Note) -> Iterator[None]:
     before = config._active  # asking for it would look for a GPU
     config.set_active(_Driver(gpu))
     _recorders.append(recorder)
-    tuned = Autotuner.run
+    tuned, hashed = Autotuner.run, ASTSource.hash
     Autotuner.run = functools.partialmethod(_every_config)
+    ASTSource.hash = functools.partialmethod(_by_file, hashed)
     heard = knobs.compilation.listener
     knobs.compilation.listener = functools.partial(_keep_code, heard)
     try:
         yield
     finally:
         knobs.compilation.listener = heard
-        Autotuner.run = tuned
+        Autotuner.run, ASTSource.hash = tuned, hashed
         _recorders.remove(recorder)
         config._active = before
 
@@ -161,9 +164,15 @@ def _keep_code(
         heard(src=src, metadata_group=metadata_group, times=times, cache_hit=cache_hit, **more)
 
 
+def _by_file(src: Any, hashed: Callable[[Any], str]) -> str:
+    """Triton's cache knows a kernel by its text alone, and would give one file's code, and names, to a copy of it."""
+    return "-".join([hashed(src), *sorted({source.file for source in sources_of(src)})])
+
+
 def _every_config(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-    """In place of tuning. One that does not fit the GPU is noted with the reason, as a tuner passes over it."""
+    """In place of tuning. One that fails is noted with the reason, as a tuner passes over it, unless all do."""
     recorder, kernel = _recorders[-1], None
+    failed: list[Exception] = []
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
     for number, config in enumerate(configs):
@@ -176,14 +185,16 @@ def _every_config(tuner: Any, *args: Any, **kwargs: Any) -> Any:
                         hook(named)
                 kernel = tuner.fn.run(*args, **kwargs, **chosen)
             except (OutOfResources, CompileTimeAssertionFailure, PTXASError) as error:
-                if len(configs) == 1:
-                    raise
+                failed.append(error)
                 recorder.note(_refused(tuner, recorder, chosen, error))
     tuner.nargs = None
+    if failed and len(failed) == len(configs):
+        raise failed[0]
     return kernel
 
 
 def _refused(tuner: Any, recorder: _Recorder, chosen: dict[str, Any], error: Exception) -> Launch:
+    why = f"does not fit: {error}" if isinstance(error, OutOfResources) else f"does not compile: {explain(error)}"
     options = {name: chosen[name] for name in OPTIONS if chosen.get(name) is not None}
     constants = {name: plain(value) for name, value in chosen.items() if name not in options and value is not None}
     return Launch(
@@ -202,5 +213,5 @@ def _refused(tuner: Any, recorder: _Recorder, chosen: dict[str, Any], error: Exc
         code={},
         build_s=0.0,
         tuned=recorder.tuned,
-        refusal=str(error).strip().splitlines()[-1],
+        refusal=why,
     )

@@ -20,6 +20,7 @@ from kernellab.machinecode.instructions import Instruction, Line, instructions
 from kernellab.machinecode.ptx import Entry, PtxModule, parse_ptx
 from kernellab.machinecode.remarks import remarks
 from kernellab.machinecode.sass import SassModule, parse_sass
+from kernellab.machinecode.trigonometry import trigonometry
 
 _GLOBAL = ("global_load", "global_store", "async_copy")
 # What a kernel makes use of, by the opcodes that show it, in SASS and in PTX.
@@ -75,7 +76,7 @@ class Facts:
     stack_bytes: int | None
     shared_bytes: int | None  # static; a launch may add dynamic
     barriers: int | None
-    threads: tuple[int, ...]  # the block it must have, or the largest it may have
+    threads: tuple[int, ...] | None  # the block it must have, or the largest it may have; empty where it may be any
     threads_required: bool
     counted_in: str  # "SASS" or "PTX"
     instructions: dict[str, int]
@@ -116,7 +117,7 @@ def facts(
         if kernel in (None, one.name):
             body = bodies.get(one.name, [])
             spilled, known_by = _spilled(one, instructions(body), entries.get(one.name), module, spill_log)
-            found.append(_facts_of_kernel(read.arch, one, body, spilled, known_by))
+            found.append(_facts_of_kernel(read.arch, one, body, spilled, known_by, entries.get(one.name)))
     return found
 
 
@@ -130,6 +131,7 @@ def facts_of_sass(module: SassModule) -> list[Facts]:
     return [
         _filled(
             function.body,
+            None,
             name=function.name,
             arch=module.arch,
             registers=None,
@@ -138,7 +140,7 @@ def facts_of_sass(module: SassModule) -> list[Facts]:
             stack_bytes=None,
             shared_bytes=None,
             barriers=None,
-            threads=(),
+            threads=None,
             threads_required=False,
             counted_in="SASS",
         )
@@ -147,9 +149,12 @@ def facts_of_sass(module: SassModule) -> list[Facts]:
     ]
 
 
-def _facts_of_kernel(arch: str, one: CubinKernel, body: list[Line], spilled: int | None, known_by: str) -> Facts:
+def _facts_of_kernel(
+    arch: str, one: CubinKernel, body: list[Line], spilled: int | None, known_by: str, entry: Entry | None
+) -> Facts:
     return _filled(
         body,
+        entry,
         name=one.name,
         arch=arch,
         registers=one.registers,
@@ -169,6 +174,7 @@ def _facts_of_entry(module: PtxModule, entry: Entry) -> Facts:
     shared = [v for v in (*module.variables, *entry.variables) if v.space == "shared"]
     return _filled(
         entry.body,
+        entry,
         name=entry.name,
         arch=module.target,
         registers=None,
@@ -185,6 +191,7 @@ def _facts_of_entry(module: PtxModule, entry: Entry) -> Facts:
 
 def _filled(
     body: list[Line],
+    entry: Entry | None,
     *,
     name: str,
     arch: str,
@@ -194,11 +201,11 @@ def _filled(
     stack_bytes: int | None,
     shared_bytes: int | None,
     barriers: int | None,
-    threads: tuple[int, ...],
+    threads: tuple[int, ...] | None,
     threads_required: bool,
     counted_in: str,
 ) -> Facts:
-    """What is counted, the same way for SASS and for PTX."""
+    """What is counted, the same way for SASS and for PTX. `entry` is the kernel in PTX, where there is any."""
     code = [line for line in instructions(body) if line.base != "NOP"]  # padding
     kinds = [classify(line) for line in code]
     counts = Counter(kind.name for kind in kinds)
@@ -227,7 +234,7 @@ def _filled(
         predicated=sum(line.guard is not None for line in code),
         uses=_uses(code),
         loops=_loops(loops),
-        remarks=remarks(arch, code, mix, spill_bytes, registers),
+        remarks=remarks(arch, code, mix, spill_bytes, registers, trigonometry(entry) if entry else None),
     )
 
 

@@ -83,7 +83,7 @@ def _held(line: Instruction, known: Known) -> str:
 def _pointers(entry: Entry, code: list[Instruction]) -> set[str]:
     """64-bit parameters that reach an address by copies, conversions of address and additions alone.
 
-    An index is scaled on its way, by a shift or a multiplication; a pointer never is.
+    An index is scaled on its way, by a shift or a multiplication; a pointer never is, though it may be added to one.
     """
     wide = {param.name for param in entry.params if param.type in ("u64", "b64", "s64")}
     carries: dict[str, set[str]] = {}
@@ -92,6 +92,9 @@ def _pointers(entry: Entry, code: list[Instruction]) -> set[str]:
         if line.base == "ld" and line.has("param") and len(line.operands) == 2 and line.operands[1].name in wide:
             for name in results(line):
                 carries[name] = {line.operands[1].name}
+        elif line.base == "mad" and line.has("wide", "s64", "u64"):
+            for name in results(line):
+                carries[name] = carries.get(line.operands[-1].name, set())
         elif line.base in ("cvta", "mov", "add") and not line.has("f32", "f64", "s32", "u32"):
             carried: set[str] = set().union(*(carries.get(name, ()) for name in inputs(line)))
             if line.base == "cvta":

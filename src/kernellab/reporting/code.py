@@ -37,10 +37,11 @@ def show_facts(found: Sequence[Facts], notes: Iterable[str], out: Console) -> No
         table.add_row(Text(title, style="dim"), *map(Text, values))
     out.print(table)
     for one in found:
+        whose = f"{short_name(one.name)}: " if len(found) > 1 else ""
         for said in _loops(one.loops):
-            _say(f" {said}", out)
+            _say(f" {whose}{said}", out)
         for remark in one.remarks:
-            _say(f" {remark}", out, "yellow")
+            _say(f" {whose}{remark}", out, "yellow")
     for note in notes:
         _say(f" {note}", out, "dim")
 
@@ -71,7 +72,7 @@ def _or_unknown(value: Any) -> str:
 
 def threads(one: Facts) -> str:
     if not one.threads:
-        return "any"
+        return "any" if one.threads is not None else "not known"
     total = 1
     for side in one.threads:
         total *= side

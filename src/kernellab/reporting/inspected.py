@@ -102,8 +102,7 @@ def _numbers(k: Kernel) -> Iterator[str]:
     yield str(k["registers"])
     yield "" if not k["spill_bytes"] else words.memory(k["spill_bytes"])
     yield words.memory(k["shared_bytes"]) if k["shared_bytes"] else ""
-    fits = k["occupancy"]
-    yield _fits(fits)
+    yield "cannot launch" if k["refusal"] else _fits(k["occupancy"])
     yield str(sum(k["instructions"].values()))
     widest, narrowest = k["widest_global_bytes"], k["narrowest_global_bytes"]
     yield "" if not widest else f"{widest} B" if widest == narrowest else f"{narrowest}–{widest} B"
@@ -157,18 +156,19 @@ def _standing_out(found: list[Kernel]) -> Iterator[Text]:
 
 def _refused(found: list[Kernel]) -> Iterator[Text]:
     for k in found:
-        fits = k["occupancy"]
+        fits, why = k["occupancy"], k["refusal"]
         if not fits["blocks_per_sm"]:
             why = f"{fits['refusal']}: {fits['remedy']}" if fits.get("refusal") else fits["remedy"]
+        if why:
             yield Text(f" {k['impl']} {k['name']} on {k['arch']} cannot launch: {why}", style="bold red")
 
 
 def _unread(found: list[Kernel]) -> Iterator[Text]:
-    for k in found:
+    for k in (k for k in found if "registers" not in k):
         if k["refusal"]:
             which = configuration(k)
-            yield Text(f" {k['impl']} {k['name']} {which} on {k['arch']}: does not fit: {k['refusal']}", style="yellow")
-        elif "registers" not in k:
+            yield Text(f" {k['impl']} {k['name']} {which} on {k['arch']}: {k['refusal']}", style="yellow")
+        else:
             yield Text(f" {k['impl']}  {k['name']}, for this CPU: {', '.join(k['files'].values())}")
 
 

@@ -20,7 +20,7 @@ from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.standin import standin
 from kernellab.declare import Impl, Op
 from kernellab.errors import UserError
-from kernellab.explaining.occupancy import Occupancy, occupancy
+from kernellab.explaining.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.inputs import make
 from kernellab.launch import cpp
 from kernellab.launch.capture import capturing
@@ -95,7 +95,8 @@ class Inspector:
                 if not found["kernels"]:
                     found |= {"status": "none", "reason": self._why_none(impl)}
             except NotDifferentiable as no:
-                found |= {"status": "skipped", "reason": f"no backward pass: {no}"}
+                instead = "; --pass forward shows what it launches" if of == "both" else ""
+                found |= {"status": "skipped", "reason": f"no backward pass: {no}{instead}"}
             except (_Outside, OutOfSight) as outside:
                 found |= {"status": "skipped", "reason": str(outside)}
             except Exception as error:
@@ -119,12 +120,8 @@ class Inspector:
     def _account(self, impl: Impl, case: Case, kernels: list[Entry]) -> Entry:
         """Its cost, its operators' traffic and its lines; the kernels are compiled by now."""
         inputs = {name: _meta(self.op, name, case) for name in self.op.args}
-        cpp.interceptor = lambda f: None
-        try:
-            with capturing(self.gpu) as launches:
-                found = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
-        finally:
-            cpp.interceptor = None
+        with capturing(self.gpu) as launches:
+            found = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
         return {"cost": cost_of(self.op, case, inputs), **found}
 
     def _why_none(self, impl: Impl) -> str:
@@ -194,7 +191,9 @@ class Inspector:
             most_threads=math.prod(told.threads) if told.threads and launch.kind == "cuda" else None,
             exact=told.threads_required,
         )
+        misshapen, fold = grid_refusal(launch.grid, launch.block)
         entry |= {
+            "refusal": f"{misshapen}: {fold}" if misshapen else "",
             "facts": asdict(told),
             "sectors": _sectors(launch, _l1_share(launch, fits, self.gpu.sms)) if self.accounts else None,
             "conflicts": _conflicts(launch) if self.accounts else None,
