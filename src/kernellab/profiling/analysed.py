@@ -31,7 +31,7 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     return {
         "schema": SCHEMA,
         "summary": _summary(looked, plain_step_us),
-        "findings": findings.ranked(looked, causes.found(looked)),
+        "findings": findings.ranked(looked, [] if view.unseen.much else causes.found(looked)),
         "cpu": None if len(view.gpu) else processor.spent(view, places).document(),
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),
@@ -55,9 +55,7 @@ def _plain(trace: Trace) -> float | None:
 
 def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
     view, steps = looked.view, looked.view.steps
-    properties = view.trace.about.get("deviceProperties")
-    named = properties if isinstance(properties, list) else []
-    devices = [str(one.get("name")) for one in named if isinstance(one, dict) and one.get("name")]
+    replays = not view.unseen.much
     busy_us = sum(looked.idle.busy_ns.values()) / 1e3
     per_step_us = busy_us / max(len(looked.idle.devices), 1) / steps.count
     return {
@@ -67,14 +65,15 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "gpu_busy_us": round(busy_us, 3),
         "gpu_us": round(int(view.gpu_ns.sum()) / 1e3, 3),
         "on_gpu": bool(len(view.gpu)),
-        "devices": devices,
+        "gpu_rows_missing": view.unseen.much,
+        "devices": view.devices,
         "steps": steps.count,
         "steps_marked": steps.marked,
         "step_us": round(steps.took_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
-        "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us else None,
-        "replayed_step_us": round(looked.replay.step_ns / 1e3, 3),
-        "replayed_profiled_us": round(looked.replay.watched_step_ns / 1e3, 3),
+        "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us and replays else None,
+        "replayed_step_us": round(looked.replay.step_ns / 1e3, 3) if replays else None,
+        "replayed_profiled_us": round(looked.replay.watched_step_ns / 1e3, 3) if replays else None,
         "profiler_operator_ns": round(looked.replay.watch.row_ns, 1),
     }
 
@@ -89,6 +88,11 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
         notes.append(
             "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
         )
+    unseen = view.unseen
+    if unseen.much:
+        return notes
+    if unseen.missing:
+        notes.append(f"{unseen.missing} of {unseen.launches} launches have no row on the GPU.")
     if not len(view.gpu):
         notes.append("No GPU activity was recorded: times are the CPU's.")
         return notes

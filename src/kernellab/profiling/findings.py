@@ -22,6 +22,8 @@ _LIKELY = 1.5
 
 
 def ranked(looked: Looked, causes: Sequence[Cause]) -> list[dict[str, Any]]:
+    if looked.view.unseen.much:
+        return [_missing(looked)]
     worth = sorted((one for one in causes if one.share >= _WORTH), key=lambda one: (not one.leads, -one.gain_ns))
     return [_finding(cause) for cause in worth] or [_nothing(looked)]
 
@@ -158,6 +160,17 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
     "fusion": _fusion,
     "launch": _launch,
 }
+
+
+def _missing(looked: Looked) -> dict[str, Any]:
+    """A GPU that seems idle because its rows are not there: nothing is claimed of it."""
+    view, unseen = looked.view, looked.view.unseen
+    why = "the file breaks off before them"
+    if not unseen.cut:
+        why = f"of {unseen.launches} launches, {unseen.missing} have none"
+    title = f"The GPU's rows are missing: {why}, so that nothing is known of its time or of what a step could gain"
+    do = "Open the whole file, or record the program again."
+    return _document("missing", title, do, NOWHERE, view.steps.took_ns / view.steps.count / 1e3, 0.0, {})
 
 
 def _nothing(looked: Looked) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kernellab.profiling.nest import Mask, Nest, picked, sums
 from kernellab.profiling.steps import Steps, found
+from kernellab.profiling.unseen import Unseen, unseen
 from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Rows, Trace
 
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs
@@ -86,6 +87,17 @@ class View:
     def calls(self) -> Rows:
         """The call that started each of `gpu`."""
         return self.trace.starter[self.gpu]
+
+    @functools.cached_property
+    def unseen(self) -> Unseen:
+        return unseen(self.trace, had_gpu=bool(self.devices))
+
+    @functools.cached_property
+    def devices(self) -> list[str]:
+        """The GPUs there were, by name, whether or not they had anything to do."""
+        properties = self.trace.about.get("deviceProperties")
+        named = properties if isinstance(properties, list) else []
+        return [str(one.get("name")) for one in named if isinstance(one, dict) and one.get("name")]
 
     @functools.cached_property
     def gpu_operators(self) -> Rows:
