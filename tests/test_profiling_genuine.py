@@ -4,6 +4,7 @@ import pytest
 
 from conftest import HERE
 from kernellab.profiling.analysed import analyse
+from kernellab.reporting.profile import lines
 from kernellab.traces import kineto
 from traced import named
 
@@ -39,6 +40,22 @@ def test_a_real_trainings_kernels_all_find_their_operator_module_and_range(train
 def test_a_real_replay_takes_as_long_as_the_steps_did(training):
     summary = training["summary"]
     assert summary["replayed_profiled_us"] == pytest.approx(summary["step_us"], rel=0.02)
+
+
+@pytest.fixture(scope="module")
+def tiny_batches():
+    return analyse(kineto.read(SAMPLES / "slowed_tiny_batch_h200.json.gz"))
+
+
+def test_the_model_on_its_way_to_the_gpu_is_no_part_of_the_steps(tiny_batches):
+    assert tiny_batches["summary"]["tables_of"] == "steps"
+    assert not any("Memcpy" in kernel["name"] for kernel in tiny_batches["kernels"])
+    assert "aten::copy_" not in {one["name"] for one in tiny_batches["operators"]}
+    assert "cudaMemcpyAsync" not in {one["name"] for one in tiny_batches["calls"]}
+    assert sum(kernel["share"] for kernel in tiny_batches["kernels"]) == pytest.approx(1, abs=0.01)
+    assert named(tiny_batches["operators"], "aten::addmm")["count"] == 6 * 8
+    assert any(line.startswith("Most GPU time: aten::addmm, 18 %") for line in lines(tiny_batches))
+    assert any(note.startswith("Tables are of the steps; 58% of the GPU's time") for note in tiny_batches["notes"])
 
 
 def test_what_operators_really_became():

@@ -15,6 +15,7 @@ from kernellab.traces.trace import Trace
 
 SCHEMA = 1
 _EMPTY = "The trace holds no events."
+_OUTSIDE = 0.01  # of the GPU's time: less of it outside the steps is not said
 _OFF = 0.1  # a replay further from what was seen is not believed in silence
 
 
@@ -69,6 +70,7 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "devices": view.devices,
         "steps": steps.count,
         "steps_marked": steps.marked,
+        "tables_of": "steps" if view.of_steps else "all",
         "step_us": round(steps.took_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
         "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us and replays else None,
@@ -98,6 +100,11 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
         return notes
     if not len(view.pythons):
         notes.append("No Python calls were recorded (with_stack): waits are named by operator, not by line.")
+    outside_ns, whole_ns = int(view.gpu_ns[~view.gpu_told].sum()), int(view.gpu_ns.sum())
+    if outside_ns > _OUTSIDE * whole_ns:
+        notes.append(
+            f"Tables are of the steps; {outside_ns / whole_ns:.0%} of the GPU's time came before or after them."
+        )
     unstarted = int((view.calls < 0).sum())
     if unstarted:
         notes.append(f"{unstarted} of {len(view.gpu)} rows of the GPU have no call that started them.")

@@ -318,7 +318,7 @@ def _busiest_line(looked: Looked) -> Place:
 
 def _largest_product(view: View) -> list[Any]:
     """The shapes given to the operator the GPU spent most time on."""
-    known = view.gpu_operators >= 0
+    known = (view.gpu_operators >= 0) & view.gpu_told
     own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
     for position in np.argsort(-own, kind="stable")[:_LOOKED_AT].tolist():
         shapes = view.trace.more(int(view.operators.rows[position])).get("shapes")

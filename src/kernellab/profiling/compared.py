@@ -30,19 +30,18 @@ def compare(a: Trace, b: Trace) -> dict[str, Any]:
 
 def _operators(view: View, *, on_gpu: bool) -> Table:
     nest = view.operators
-    steps = view.steps
     if on_gpu:
         at = view.gpu_operators
-        mine = (at >= 0) & view.gpu_in_steps
+        mine = (at >= 0) & view.gpu_told
         own = sums(at[mine], view.gpu_ns[mine], len(nest))
     else:
         own = nest.self_time()
-    inside = (nest.begin >= steps.first_ns) & (nest.begin < steps.asked_ns)
+    inside = view.told(nest)
     return _table(view, nest.name[inside], own[inside])
 
 
 def _kernels(view: View) -> Table:
-    mine = view.gpu_in_steps
+    mine = view.gpu_told
     return _table(view, view.trace.name[view.gpu[mine]], view.gpu_ns[mine])
 
 

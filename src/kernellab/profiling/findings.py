@@ -190,7 +190,8 @@ def _step_ns(looked: Looked) -> float:
 def _busy(looked: Looked) -> tuple[str, Place]:
     view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
     share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
-    spent = view.by_name(view.trace.name[view.gpu], view.gpu_ns)
+    told = view.gpu_told
+    spent = view.by_name(view.trace.name[view.gpu[told]], view.gpu_ns[told])
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
     state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"

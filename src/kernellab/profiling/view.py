@@ -173,6 +173,25 @@ class View:
         until = np.where(called >= 0, self.steps.asked_ns, self.steps.last_ns)
         return (asked >= self.steps.first_ns) & (asked < until)
 
+    # What tables are of: the steps, where there are any with something in them. Loading a model is not training it.
+
+    @functools.cached_property
+    def of_steps(self) -> bool:
+        inside = self.gpu_in_steps if len(self.gpu) else self._begun_in_steps(self.operators)
+        return self.steps.marked and bool(inside.any())
+
+    @functools.cached_property
+    def gpu_told(self) -> Mask:
+        """Which of `gpu` are told of."""
+        return self.gpu_in_steps if self.of_steps else np.ones(len(self.gpu), dtype=np.bool_)
+
+    def told(self, nest: Nest) -> Mask:
+        """Which of a nest are."""
+        return self._begun_in_steps(nest) if self.of_steps else np.ones(len(nest), dtype=np.bool_)
+
+    def _begun_in_steps(self, nest: Nest) -> Mask:
+        return np.asarray((nest.begin >= self.steps.first_ns) & (nest.begin < self.steps.asked_ns))
+
     @functools.cached_property
     def _watched(self) -> tuple[Column, Column]:
         cost = np.zeros(len(Kind), dtype=np.int64)
