@@ -53,6 +53,18 @@ if __name__ == "__main__":
 '''
 
 
+def test_a_schedule_for_a_program_without_steps_says_what_is_missing(klab, tmp_path):
+    served = (
+        "import sys, torch\nmodel = torch.nn.Linear(2, 2)\nfor _ in range(20): model(torch.ones(2))\nsys.exit('bye')"
+    )
+    (tmp_path / "serve.py").write_text(served)
+    ran = klab("profile", "serve.py", "--schedule", "1,1,5,2")
+    assert ran.code == 1
+    assert "the program has none: no kl.step(), no optimizer" in ran.err
+    assert "leave --schedule out" in ran.err
+    assert "before anything was recorded" not in ran.err
+
+
 def test_a_script_runs_unchanged_and_its_trace_outlives_it(klab, tmp_path):
     (tmp_path / "train.py").write_text(TRAIN)
     ran = klab("profile", "train.py", "--out", "run", "--json", "--", "--Lr", "0.1", "--json")
