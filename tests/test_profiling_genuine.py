@@ -58,6 +58,14 @@ def test_the_model_on_its_way_to_the_gpu_is_no_part_of_the_steps(tiny_batches):
     assert any(note.startswith("Tables are of the steps; 58% of the GPU's time") for note in tiny_batches["notes"])
 
 
+def test_work_asked_for_is_the_kernels_own_time(tiny_batches):
+    found = tiny_batches["findings"][0]
+    # 3489.86 µs of kernels in six steps; with the pauses between them a step still takes longer than that.
+    assert found["evidence"]["gpu_us"] == pytest.approx(3489.86 / 6, rel=0.005)
+    assert "to ask for 582 µs of GPU work" in found["title"]
+    assert found["step_without_us"] > 700
+
+
 def test_what_operators_really_became():
     document = analyse(kineto.read(SAMPLES / "matmuls_h200.json.gz"))
     (kernel,) = named(document["operators"], "aten::square")["kernels"]

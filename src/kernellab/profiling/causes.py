@@ -288,7 +288,7 @@ def _launch(looked: Looked, mended: Otherwise) -> Iterator[Cause]:
         evidence = {
             "kernels": int(view.gpu_in_steps.sum()) / looked.steps,
             "cpu_us": cpu_ns / 1e3,
-            "gpu_us": gpu_ns / 1e3,
+            "gpu_us": replay.work_ns(mended) / 1e3,
             "sure": launches_hold_up(replay, mended, replay.dearest),
             "shapes": _largest_product(view),
         }
