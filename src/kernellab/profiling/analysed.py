@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernellab.profiling import causes, findings, fusion, memory, processor, ranges, tables, waits
+from kernellab.profiling import causes, findings, fusion, memory, processor, ranges, tables, waits, watched
 from kernellab.profiling.causes import Looked
 from kernellab.profiling.idle import Idle
 from kernellab.profiling.places import Places
@@ -22,7 +22,7 @@ _OFF = 0.1  # a replay further from what was seen is not believed in silence
 def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | None = None) -> dict[str, Any]:
     """Every question's answer. `plain_step_us` is a step's time without a profiler, `gbps` the memory's bandwidth."""
     view = View(trace)
-    plain_step_us = plain_step_us or _plain(trace)
+    plain_step_us = plain_step_us or watched.plain_step_us(trace)
     places = Places(view)
     blocking = Waits(view, places)
     idle = Idle(view, places, blocking.rows)
@@ -45,13 +45,6 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
         "calls": tables.calls(view),
         "notes": _notes(looked, plain_step_us),
     }
-
-
-def _plain(trace: Trace) -> float | None:
-    """Whoever collected the trace may have timed steps without it."""
-    about = trace.about.get("kernellab")
-    said = about.get("plain_step_us") if isinstance(about, dict) else None
-    return float(said) if isinstance(said, int | float) and said > 0 else None
 
 
 def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
