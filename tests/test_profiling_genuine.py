@@ -66,11 +66,24 @@ def test_work_asked_for_is_the_kernels_own_time(tiny_batches):
     assert found["step_without_us"] > 700
 
 
-def test_what_operators_really_became():
-    document = analyse(kineto.read(SAMPLES / "matmuls_h200.json.gz"))
-    (kernel,) = named(document["operators"], "aten::square")["kernels"]
+@pytest.fixture(scope="module")
+def products():
+    return analyse(kineto.read(SAMPLES / "matmuls_h200.json.gz"))
+
+
+def test_loading_a_kernel_for_the_first_time_is_not_launch_bound(products):
+    (found,) = products["findings"]
+    assert (found["kind"], found["evidence"]["operator"]) == ("setup", "aten::pow")
+    # Of `aten::pow`, 43.08 ms in its first call against some 0.06 ms, and of `aten::normal_`, 2.87 ms against 0.04 ms.
+    assert found["evidence"]["setup_us"] == pytest.approx(43_080 + 2_870, rel=0.01)
+    assert lines(products)[0].startswith("First-call set-up: 45.85 ms go to first calls, most of it to aten::pow.")
+    assert "Warm up before recording" in lines(products)[1]
+
+
+def test_what_operators_really_became(products):
+    (kernel,) = named(products["operators"], "aten::square")["kernels"]
     assert kernel["through"] == "aten::pow"
     assert "pow_tensor_scalar_kernel" in kernel["name"]
-    shapes = named(document["operators"], "aten::mm")["shapes"]
+    shapes = named(products["operators"], "aten::mm")["shapes"]
     assert [one["shapes"][0][0] for one in shapes] == [8192, 2048, 1024, 128]
     assert len({next(iter(one["kernels"])) for one in shapes}) == 4

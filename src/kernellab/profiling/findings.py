@@ -152,6 +152,15 @@ def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     )
 
 
+def _setup(cause: Cause, step_us: float) -> tuple[str, str]:
+    seen = cause.evidence
+    where = f" ({cause.place})" if cause.place.file else ""
+    title = (
+        f"First-call set-up: {_time(seen['setup_us'])} go to first calls, most of it to {seen['operator'][:60]}{where}"
+    )
+    return title, "Warm up before recording: libraries and kernels are loaded once, when they are first needed."
+
+
 _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
     "wait": _wait,
     "copy": _copy,
@@ -159,6 +168,7 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
     "host": _host,
     "fusion": _fusion,
     "launch": _launch,
+    "setup": _setup,
 }
 
 
