@@ -214,6 +214,8 @@ def _cpu_only(looked: Looked) -> tuple[str, Place]:
     view = looked.view
     spent = processor.spent(view, looked.places)
     if not spent.operator_ns and not spent.place_ns:
+        if len(view.ranges):
+            return "Only the program's own ranges were timed: no operators or kernels were recorded", NOWHERE
         return "Nothing ran that the trace could time", NOWHERE
     together = f"operators have {_part(spent.operators_ns, spent.whole_ns)}"
     if spent.place_ns > spent.operator_ns:
