@@ -139,9 +139,18 @@ def test_the_limits_of_an_architecture_fit_together(known):
         ("a100", "fp64", 19.5, None),
         ("a40", "bf16", 149.7, None),
         ("a40", "tf32", 74.8, None),
-        ("l40", "fp16", 362, None),
-        ("l40", "fp8", 724, None),
-        ("rtx 4090", "fp16", 330.3, None),
+        ("l40", "fp16", 181, None),
+        ("l40", "fp8", 362, None),
+        ("l40s", "fp16", 362, None),
+        ("rtx 2080 ti", "fp16", 53.8, None),  # products of floats added up in fp32, as everywhere here
+        ("rtx 3090", "bf16", 71.2, None),
+        ("rtx 3090", "tf32", 35.6, None),
+        ("rtx 3090", "int8", 284, None),
+        ("rtx 4090", "fp16", 165.2, None),
+        ("rtx 4090", "tf32", 82.6, None),
+        ("rtx 4090", "fp8", 330.3, None),
+        ("rtx 4090", "int8", 660.6, None),
+        ("rtx 5090", "bf16", 209.5, None),
         ("h100", "bf16", 989, 1830),  # stated at a lower clock than fp32
         ("h100", "fp8", 1979, 1830),
         ("h100 pcie", "bf16", 756, 1620),
@@ -159,3 +168,9 @@ def test_tensor_rates_come_to_what_the_vendor_states(name, dtype, stated, mhz):
 def test_there_is_no_rate_where_there_are_no_units():
     assert gpu("t4").tensor_tflops("bf16") is None
     assert gpu("a100").tensor_tflops("fp8") is None
+
+
+@pytest.mark.parametrize("name", ["H20", "RTX A400", "A3", "B2"])
+def test_a_name_is_not_taken_for_a_longer_number(name):
+    with pytest.raises(UserError, match="in the database"):
+        gpu(name)

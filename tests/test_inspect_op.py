@@ -1,6 +1,7 @@
 """`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
 
 import argparse
+import io
 import json
 import signal
 import socket
@@ -10,12 +11,13 @@ import sys
 import pytest
 import torch
 import triton
+from rich.console import Console
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.cli import inspect_diff, inspect_op
 from kernellab.errors import UserError
-from kernellab.reporting.inspected import _numbers, kernels
+from kernellab.reporting.inspected import _numbers, _table, kernels
 from kernellab.running.record import load
 from kernellab.targets import load as load_ops
 from kernellab.targets import resolve
@@ -263,3 +265,23 @@ def test_compiling_for_an_export_is_given_more_time(args, seconds):
     parser = argparse.ArgumentParser()
     inspect_op.arguments(parser)
     assert inspect_op._patience(parser.parse_args(args)) == seconds
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 200])
+def test_a_narrow_terminal_leaves_columns_out_and_names_them(width):
+    facts = {"spill_bytes": 0, "shared_bytes": 0, "instructions": {"fp32": 118}, "tuned": None, "registers": 18}
+    sizes = {"grid": [2048, 1, 1], "block": [128, 1, 1], "cluster": [1, 1, 1]}
+    access = {"widest_global_bytes": 16, "narrowest_global_bytes": 4}
+    fits = {"blocks_per_sm": 16, "fraction": 0.5, "limiter": "registers"}
+    found = [
+        {"impl": "triton", "name": "map_flat<GeluTanh, float, 4>", "arch": arch, "occupancy": fits}
+        | facts | sizes | access
+        for arch in ("sm_80", "sm_90")
+    ]  # fmt: skip
+    out = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
+    for part in _table(found, width):
+        out.print(part)
+    told = out.file.getvalue()
+    assert all(word in told for word in ("triton", "sm_80", "sm_90", "registers", "50 %, registers"))
+    assert max(map(len, told.splitlines())) <= width
+    assert ("A wider terminal shows" in told) == (width < 120)

@@ -222,6 +222,17 @@ def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monke
     assert "nothing was kept" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["wrong.py"], ["-m", "not_there"]])
+def test_of_what_python_cannot_begin_python_alone_says_why(tmp_path, monkeypatch, capfd, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(SRC))
+    (tmp_path / "wrong.py").write_text("def f(:\n")
+    assert cli.run(["profile", *words, "--out", "run"]) == 1
+    *pythons, ours = capfd.readouterr().err.splitlines()
+    assert "SyntaxError" in pythons[-1] or "No module named" in pythons[-1]
+    assert ours == "klab: nothing was recorded"
+
+
 def test_a_profiler_begun_among_the_imports_is_left_alone(tmp_path):
     asked = {"folder": str(tmp_path), "name": "x", "schedule": None, "seconds": 9.0, "memory_bytes": None, "how": {}}
     with torch.profiler.profile() as own:

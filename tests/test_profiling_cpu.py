@@ -110,3 +110,102 @@ def test_time_between_operators_that_nothing_is_known_of_is_not_theirs():
     told = lines(analyse(run.trace()))
     assert told[0] == "CPU only: 20% of its time is aten::sort; all operators have 20%."
     assert "the rest was not recorded" in told[2]
+
+
+def test_marks_that_lie_across_pythons_calls_are_no_work_and_compiling_is_said():
+    run = Program()
+    with run.python("own.py(1): main"), run.python("torch/_dynamo/eval_frame.py(9): compile_wrapper"):
+        entered = run.python("<built-in method __enter__ of torch._C._profiler.RecordFunctionFast object at 0x1>")
+        entered.__enter__()
+        with run.operator("dynamo", us=1), run.operator("_compile.compile_inner (dynamo_timed)", us=1):
+            entered.__exit__(None, None, None)
+            for _ in range(4):
+                with run.python("torch/_dynamo/convert_frame.py(7): transform"), run.operator("aten::empty", us=50):
+                    run.host(150)
+        with run.python("own.py(5): f"), run.operator("aten::tanh", us=200):
+            pass
+    document = analyse(run.trace())
+    cpu = document["cpu"]
+    assert cpu["compiling_us"] == pytest.approx(800, abs=5)
+    assert cpu["operators_us"] == pytest.approx(200, abs=1)
+    parts = cpu["operators_us"] + cpu["python_us"] + cpu["compiling_us"]
+    assert parts == pytest.approx(cpu["whole_us"], abs=1)
+    told = lines(document)
+    assert told[0].startswith("CPU only: 80% of its time is compiling, for compile_wrapper() in main() (own.py:1)")
+    assert any("compiling 80 %" in line for line in told)
+
+
+def test_compiling_is_told_by_its_longest_within_the_steps():
+    run = Program()
+    for function, us, step in (("early", 900, "warm_up"), ("short", 100, "step_0"), ("long", 400, "step_1")):
+        called = run.python(f"own.py(3): {function}")
+        with run.range(step), called, run.operator("_compile.compile_inner (dynamo_timed)", us=us):
+            pass
+    title = analyse(run.trace())["findings"][0]["title"]
+    assert title.startswith(
+        "CPU only: 100% of its time is compiling, for _compile.compile_inner (dynamo_timed)() in long()"
+    )
+
+
+def test_without_pythons_calls_compiling_is_known_all_the_same():
+    run = Program()
+    with run.operator("_compile.compile_inner (dynamo_timed)", us=400), run.operator("aten::empty", us=500):
+        pass
+    with run.operator("Torch-Compiled Region: 0/0", us=100):
+        pass
+    told = lines(analyse(run.trace()))
+    assert told[0] == "CPU only: 90% of its time is compiling; operators have 10%."
+    assert told[3].startswith("Operators have 10 % of the CPU's time, compiling 90 %; most of theirs: Torch-Compiled")
+
+
+def _loading(heavy_us, **known):
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for number in range(4):
+            with run.range(f"step_{number}"):
+                with run.python("torch/utils/data/dataloader.py(700): __next__"):
+                    run.host(900)
+                with run.python("own.py(6): heavy"):
+                    run.host(heavy_us)
+    return analyse(run.trace(), **known)
+
+
+def test_without_a_gpu_what_has_most_of_a_step_comes_before_the_loader():
+    first, second = _loading(heavy_us=8000)["findings"]
+    assert "Python's in heavy() (own.py:6)" in first["title"]
+    assert second["kind"] == "loader"
+    assert [one["kind"] for one in _loading(heavy_us=500)["findings"]] == ["loader"]
+
+
+def test_without_a_gpu_a_step_is_told_as_long_as_it_is_unwatched_where_that_is_known():
+    told = lines(_loading(heavy_us=300, plain_step_us=600.0))
+    assert "takes 450 µs a step. Without it a step takes about 150 µs instead of 600 µs (75 % less)." in told[0]
+    assert _loading(heavy_us=8000, plain_step_us=600.0)["findings"][0]["step_us"] == pytest.approx(600)
+    told = lines(_loading(heavy_us=300))
+    assert "takes 900 µs a step. Without it a step takes about 300 µs instead of 1.2 ms as profiled" in told[0]
+
+
+PRODUCTS = """\
+def slow(a):
+    for _ in range(20):
+        a = a @ a
+    return a
+
+
+def fast(a):
+    return a @ a
+"""
+
+
+def test_an_operator_is_told_by_the_line_that_has_most_of_its_time_not_by_its_longest_call(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text(PRODUCTS)
+    run = Program(script=script)
+    for _ in range(3):
+        with run.python("own.py(1): slow"):
+            for _ in range(20):
+                with run.operator("aten::mm", us=100):
+                    pass
+        with run.python("own.py(7): fast"), run.operator("aten::mm", us=110):
+            pass
+    assert "for a = a @ a at own.py:3" in analyse(run.trace())["findings"][0]["title"]

@@ -87,3 +87,18 @@ def test_what_operators_really_became(products):
     shapes = named(products["operators"], "aten::mm")["shapes"]
     assert [one["shapes"][0][0] for one in shapes] == [8192, 2048, 1024, 128]
     assert len({next(iter(one["kernels"])) for one in shapes}) == 4
+
+
+def test_what_operators_became_is_told_by_shape_with_the_library_of_each_kernel(training):
+    told = lines(analyse(kineto.read(SAMPLES / "matmuls_h200.json.gz")), rows=12)
+    became = told[told.index("What operators became") + 2 :][:12]
+    products = [line.split("  ") for line in became if line.startswith("aten::matmul → aten::mm")]
+    assert [row[-1].strip() for row in products] == ["21.44 ms", "343.4 µs", "56.64 µs", "4.768 µs"]
+    libraries = [next(word.strip() for word in row if word.strip() in ("cuBLAS", "CUTLASS")) for row in products]
+    assert libraries == ["cuBLAS", "CUTLASS", "cuBLAS", "cuBLAS"]
+    sizes = (8192, 2048, 1024, 128)
+    assert all(f"{size}×{size}, {size}×{size}" in line for line, size in zip(became, sizes, strict=False))
+    assert any(line.startswith("aten::square → aten::pow") and "elementwise" in line for line in became)
+    step = lines(training)
+    (linear,) = [line for line in step if line.startswith("aten::linear → aten::addmm")]
+    assert "Memset" not in linear  # the kernel that takes most of its time

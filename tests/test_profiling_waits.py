@@ -120,6 +120,16 @@ def test_arithmetic_of_a_loop_that_came_round_is_not_looked_for_after_it(tmp_pat
     assert function.statement([], ["relu"]) == 3
 
 
+def test_arithmetic_is_looked_for_where_its_operator_is_written(tmp_path):
+    setup = ["with open(path) as f: print(len(f.read()), min(f.read(), key=len))", "a = randn(500, 500)", "c = a @ a"]
+    loop = ["for _ in range(9):", "    c = c @ a", "    d = min(max(len(c), 3), 4) - c"]
+    (tmp_path / "own.py").write_text("\n".join([*setup, *loop]))
+    function = Sources([tmp_path]).function(Frame("own.py", 1, "<module>"))
+    assert function.statement([], [], "aten::matmul") == 5  # of two alike, the loop's
+    assert function.statement([], [], "aten::sub") == 6
+    assert function.statement([], [], "aten::unknown") == 1
+
+
 def test_calls_of_objects_are_found_in_the_loop_they_are_made_in(tmp_path):
     setup = ["config = Config(3)", "model = Model(config).to(device)"]
     train = ["for _ in range(9):", "    optimizer.zero_grad()", "    model(x).loss.backward()", "    optimizer.step()"]

@@ -40,12 +40,12 @@ def main() -> None:
     """The program's process: `sys.argv` holds what is asked, then the program's own command line."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
     words = sys.argv[2:]
-    if asked["module"]:
-        module, code = _module(words[0])
-        sys.argv = [module.__file__ or words[0], *words[1:]]
-    else:
-        module, code = _script(words[0])
-        sys.argv = words
+    try:
+        module, code = (_module if asked["module"] else _script)(words[0])
+    except SystemExit:  # it is not there, or not Python's, and has said so
+        _leave(asked, {**_no_trace(asked), "notes": ["nothing was recorded"]})
+        raise
+    sys.argv = [module.__file__ or words[0], *words[1:]] if asked["module"] else words
     sys.modules["__main__"] = module
     process = os.getpid()
     code_left = _run(asked, module, code)
@@ -166,8 +166,8 @@ class _Recording:
             if self._stop is not None:
                 self._stop(why)
             else:
-                nothing = {"name": self._asked["name"], "traces": [], "steps": [], "ended": why}
-                _leave(self._asked, {**nothing, "notes": [f"{self._nothing()}. Nothing was recorded"]})
+                notes = [f"{self._nothing()}. Nothing was recorded"]
+                _leave(self._asked, {**_no_trace(self._asked), "ended": why, "notes": notes})
 
 
 def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], None]:
@@ -193,6 +193,9 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
     except UserError:  # the program goes on all the same
         begun = False
         session.notes.append("the program has a profiler of its own, begun before it works: nothing was recorded")
+    own = Path(sys.modules["__main__"].__file__ or "").name
+    if not own.isascii():
+        session.notes.append(f"PyTorch records no Python of files whose names are not ASCII: of {own} nothing is said")
     if after_s > _LONG_S:
         session.notes.append(f"recording began with the first tensor, {after_s:.2g} s after torch was imported")
 
@@ -204,6 +207,10 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
         _leave(asked, {**session.to_json(), "ended": why})
 
     return stop
+
+
+def _no_trace(asked: dict[str, Any]) -> dict[str, Any]:
+    return {"name": asked["name"], "traces": [], "steps": []}
 
 
 def _leave(asked: dict[str, Any], session: dict[str, Any]) -> None:

@@ -140,7 +140,7 @@ _CHIPS = {
             shared_splits=_SMALL,
             fp32_per_clock=256,
             fp64_per_clock=4,
-            # A40: 84 × 1.74 GHz; 149.7 TFLOPS, 74.8, 299 TOPS. GeForce halves fp16 and bf16 that add up in fp32.
+            # A40: 84 × 1.74 GHz; 149.7 TFLOPS, 74.8, 299 TOPS.
             tensor_per_clock={"fp16": 1024, "bf16": 1024, "tf32": 512, "int8": 2048},
         ),
         Chip(
@@ -167,7 +167,7 @@ _CHIPS = {
             shared_splits=_SMALL,
             fp32_per_clock=256,
             fp64_per_clock=4,
-            # L40S: 142 × 2.52 GHz; 362 TFLOPS, 183, 733. GeForce halves fp16 and bf16 that add up in fp32.
+            # L40S: 142 × 2.52 GHz; 362 TFLOPS, 183, 733.
             tensor_per_clock={"fp16": 1024, "bf16": 1024, "tf32": 512, "int8": 2048, "fp8": 2048},
         ),
         Chip(
@@ -246,7 +246,7 @@ _CHIPS = {
                 shared_splits=_SMALL,
                 fp32_per_clock=256,
                 fp64_per_clock=4,
-                # RTX PRO 6000: 188 × 2.62 GHz; 504 TFLOPS, 252, 1007. GeForce halves those that add up in fp32.
+                # RTX PRO 6000: 188 × 2.62 GHz; 504 TFLOPS, 252, 1007.
                 tensor_per_clock={"fp16": 1024, "bf16": 1024, "tf32": 512, "int8": 2048, "fp8": 2048},
                 max_cluster=8,
                 barriers_per_sm=24,

@@ -9,12 +9,15 @@ import difflib
 import functools
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kernellab.errors import UserError
 from kernellab.machine.chips import Chip, chip
+
+# GeForce boards do these at half the rate of the architecture's other products.
+_SUMMED_IN_FP32 = ("fp16", "bf16", "tf32", "fp8")
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,17 @@ class Gpu:
     l2_bytes: int | None = None
     tdp_w: int | None = None
     note: str = ""
+    halved: tuple[str, ...] = ()  # dtypes whose tensor rate is half of the architecture's
     second: dict[str, Any] = field(default_factory=dict, hash=False)  # what another source says, by the names used here
     second_source: Source | None = None
 
     @property
     def chip(self) -> Chip:
-        return chip(self.arch)
+        """The architecture's, at this product's tensor rates."""
+        known = chip(self.arch)
+        half = {*self.halved, *(_SUMMED_IN_FP32 if self.name.startswith("GeForce") else ())}
+        rates = {dtype: rate // 2 if dtype in half else rate for dtype, rate in known.tensor_per_clock.items()}
+        return replace(known, tensor_per_clock=rates) if half else known
 
     @property
     def pin_gbps(self) -> float:
@@ -60,7 +68,10 @@ class Gpu:
         return self.sms * self.chip.fp32_per_clock * self.boost_mhz / 1e6
 
     def tensor_tflops(self, dtype: str) -> float | None:
-        """Dense products on the tensor cores at the boost clock; None where the architecture has none of the dtype."""
+        """Dense products on the tensor cores, added up as PyTorch does, floats in fp32, at the boost clock.
+
+        None where the architecture has none of the dtype.
+        """
         rate = self.chip.tensor_per_clock.get(dtype)
         return None if rate is None else self.sms * rate * self.boost_mhz / 1e6
 
@@ -77,7 +88,7 @@ def gpu(name: str) -> Gpu:
     for known in gpus():
         if wanted == _plain(known.family):
             return known
-    begins = [known for known in gpus() if wanted and _plain(known.name).startswith(wanted)]
+    begins = [known for known in gpus() if _begins(_plain(known.name), wanted)]
     if begins and len({known.family for known in begins}) == 1:
         return begins[0]
     names = {_plain(text): text for known in gpus() for text in (known.name, known.family)}
@@ -97,6 +108,12 @@ def variants(name: str) -> list[Gpu]:
     if _plain(name) in _names(found):
         return []
     return [other for other in gpus() if other.family == found.family and other.name != found.name]
+
+
+def _begins(name: str, wanted: str) -> bool:
+    """Whether a name begins so, and not in the middle of a number: an H20 is no H200, an A400 no A4000."""
+    rest = name[len(wanted) :]
+    return bool(wanted) and name.startswith(wanted) and not (wanted[-1:].isdigit() and rest[:1].isdigit())
 
 
 def _names(of: Gpu) -> set[str]:
@@ -120,7 +137,8 @@ def _gpu(entry: dict[str, Any], sources: dict[str, Source]) -> Gpu:
     origin = second.pop("source", None)
     l2_mb = entry.pop("l2_mb", None)
     entry["sources"] = tuple(sources[key] for key in entry["sources"])
-    entry["aliases"] = tuple(entry.get("aliases", ()))
+    for several in ("aliases", "halved"):
+        entry[several] = tuple(entry.get(several, ()))
     return Gpu(
         **entry,
         l2_bytes=None if l2_mb is None else int(l2_mb * 2**20),

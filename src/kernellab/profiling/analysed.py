@@ -29,11 +29,12 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     chains = fusion.chains(view, places, gbps)
     replay = Replay(view, blocking.rows, plain_step_us=plain_step_us)
     looked = Looked(view, places, blocking, idle, chains, replay)
+    cpu = None if len(view.gpu) else processor.spent(view, places)
     return {
         "schema": SCHEMA,
         "summary": _summary(looked, plain_step_us),
-        "findings": findings.ranked(looked, [] if view.unseen.much else causes.found(looked)),
-        "cpu": None if len(view.gpu) else processor.spent(view, places).document(),
+        "findings": findings.ranked(looked, [] if view.unseen.much else causes.found(looked), cpu),
+        "cpu": cpu.document() if cpu else None,
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),
         "modules": tables.modules(view),

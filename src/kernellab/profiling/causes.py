@@ -212,7 +212,7 @@ def _host(looked: Looked, quiet: dict[Line, list[tuple[int, Place]]]) -> Iterato
             {
                 "count": len(found),
                 "per_step": len(found) / looked.steps,
-                "cpu_us": _length(gone) / looked.steps / 1e3,
+                "cpu_us": _length(gone) * looked.replay.watch.scale / looked.steps / 1e3,
                 **({"workers": workers, "on_gpu": bool(len(looked.view.gpu))} if loads else {}),
             },
         )

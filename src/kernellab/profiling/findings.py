@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from kernellab.profiling import processor
 from kernellab.profiling.causes import Cause, Looked, launches_hold_up
 from kernellab.profiling.places import NOWHERE, Place
+from kernellab.profiling.processor import Spent
 from kernellab.profiling.replay import Otherwise
 
 _WORTH = 0.02  # of a step: less is not said
@@ -21,11 +19,16 @@ _BUSY = 0.9
 _LIKELY = 1.5
 
 
-def ranked(looked: Looked, causes: Sequence[Cause]) -> list[dict[str, Any]]:
+def ranked(looked: Looked, causes: Sequence[Cause], cpu: Spent | None) -> list[dict[str, Any]]:
+    """`cpu`: where the time goes without a GPU. What has most of it comes first then: work, or a line at fault."""
     if looked.view.unseen.much:
         return [_missing(looked)]
     worth = sorted((one for one in causes if one.share >= _WORTH), key=lambda one: (not one.leads, -one.gain_ns))
-    return [_finding(cause) for cause in worth] or [_nothing(looked)]
+    found = [_finding(cause) for cause in worth]
+    if cpu is None:
+        return found or [_busy(looked)]
+    larger = not worth or cpu.most_ns > worth[0].share * cpu.whole_ns
+    return [_cpu_only(looked, cpu), *found] if larger else found
 
 
 def _finding(cause: Cause) -> dict[str, Any]:
@@ -183,12 +186,6 @@ def _missing(looked: Looked) -> dict[str, Any]:
     return _document("missing", title, do, NOWHERE, view.steps.took_ns / view.steps.count / 1e3, 0.0, {})
 
 
-def _nothing(looked: Looked) -> dict[str, Any]:
-    """Nothing to gain by the program's shape: its time is its work."""
-    title, place = _busy(looked) if len(looked.view.gpu) else _cpu_only(looked)
-    return _document("busy", title, "", place, _step_ns(looked) / 1e3, 0.0, {})
-
-
 def _step_ns(looked: Looked) -> float:
     """As it runs, not as it is watched; without a call that started anything there is nothing to replay."""
     view = looked.view
@@ -197,7 +194,12 @@ def _step_ns(looked: Looked) -> float:
     return looked.replay.step_ns
 
 
-def _busy(looked: Looked) -> tuple[str, Place]:
+def _work(looked: Looked, title: str, do: str = "", place: Place = NOWHERE) -> dict[str, Any]:
+    """Nothing to gain by the program's shape: its time is its work."""
+    return _document("busy", title, do, place, _step_ns(looked) / 1e3, 0.0, {})
+
+
+def _busy(looked: Looked) -> dict[str, Any]:
     view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
     share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
     told = view.gpu_told
@@ -207,26 +209,27 @@ def _busy(looked: Looked) -> tuple[str, Place]:
     state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
     if launches_hold_up(replay, Otherwise(), replay.cheapest):
         state = "Perhaps launch-bound, which the profiler hides by slowing the CPU: the GPU is"
-    return f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}", NOWHERE
+    return _work(looked, f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}")
 
 
-def _cpu_only(looked: Looked) -> tuple[str, Place]:
-    view = looked.view
-    spent = processor.spent(view, looked.places)
-    if not spent.operator_ns and not spent.place_ns:
-        if len(view.ranges):
-            return "Only the program's own ranges were timed: no operators or kernels were recorded", NOWHERE
-        return "Nothing ran that the trace could time", NOWHERE
-    together = f"operators have {_part(spent.operators_ns, spent.whole_ns)}"
-    if spent.place_ns > spent.operator_ns:
-        said = f"CPU only: {_part(spent.place_ns, spent.whole_ns)} of its time is Python's in {spent.place}; {together}"
-        return said, spent.place
-    row = spent.operator_row
-    home = int(view.forward[np.searchsorted(view.operators.rows, row)])
-    place = looked.places.of(np.array([view.operators.rows[home] if home >= 0 else row]))[0]
-    where = f", for {place}" if place.file else ""
-    part = _part(spent.operator_ns, spent.whole_ns)
-    return f"CPU only: {part} of its time is {spent.operator[:60]}{where}; all {together}", place
+def _cpu_only(looked: Looked, cpu: Spent) -> dict[str, Any]:
+    if not cpu.most_ns and len(looked.view.ranges):
+        return _work(looked, "Only the program's own ranges were timed: no operators or kernels were recorded")
+    if not cpu.most_ns:
+        return _work(looked, "Nothing ran that the trace could time")
+    begin = f"CPU only: {_part(cpu.most_ns, cpu.whole_ns)} of its time is"
+    together = f"operators have {_part(cpu.operators_ns, cpu.whole_ns)}"
+    if cpu.most_ns == cpu.compiling_ns:
+        title = f"{begin} compiling{_for(cpu.compiling_place)}; {together}"
+        return _work(looked, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place)
+    if cpu.place_ns > cpu.operator_ns:
+        return _work(looked, f"{begin} Python's in {cpu.place}; {together}", place=cpu.place)
+    title = f"{begin} {cpu.operator[:60]}{_for(cpu.operator_place)}; all {together}"
+    return _work(looked, title, place=cpu.operator_place)
+
+
+def _for(place: Place) -> str:
+    return f", for {place}" if place.file else ""
 
 
 def _part(of: int, whole: int) -> str:

@@ -174,7 +174,7 @@ class Places:
             return Place(written.file, written.line, written.function, call)
         if not names:
             written_as = source.AS_WRITTEN.get(operator, ())
-            line = function.line(written_as, before, after) or function.statement(before, after)
+            line = function.line(written_as, before, after) or function.statement(before, after, operator)
         else:
             call = next((name for name in names if function.calls(name)), call)
             line = function.line((call,), before, after) or 0

@@ -64,7 +64,7 @@ class Replay:
         # What the profiler is charged, as little and as much as it may have cost.
         self.watch = self._slowed(watched.USUAL)
         self.cheapest, self.dearest = self._slowed(watched.CHEAPEST), self._slowed(watched.DEAREST)
-        if plain_step_us is not None and len(self._rows):
+        if plain_step_us is not None and (len(self._rows) or not len(view.gpu)):
             self.watch = self.cheapest = self.dearest = self._charge(plain_step_us * 1e3 * self.steps)
 
     def _choose_steps(self) -> None:
@@ -163,8 +163,10 @@ class Replay:
         """What makes the replay as long as the steps are without the profiler.
 
         Rows cost something. Where the program takes too long unwatched for that, what no profiler slows makes up the
-        rest; where it cannot, rows cost less than thought.
+        rest; where it cannot, rows cost less than thought. Without a GPU all is one stretch of the CPU's.
         """
+        if not len(self._rows):
+            return Watch(scale=wanted_ns / max(self._run(Otherwise(), Watch()), 1.0))
         cheapest = self._slowed(watched.CHEAPEST).row_ns
 
         def row_ns(low: float, high: float) -> Watch:
@@ -249,7 +251,7 @@ class Replay:
         if otherwise.free:
             nothing = [0.0] * len(self._rows)
             return nothing, nothing
-        left = self._host - _overlaps(otherwise.gone, self._before, self._begin)
+        left = self._host - overlaps(otherwise.gone, self._before, self._begin)
         share = np.divide(left, np.maximum(self._host, 1))
         spent = self._host + self._cost
         kept = watch.kept(spent, self._written) / np.maximum(spent, 1)
@@ -259,7 +261,7 @@ class Replay:
         if otherwise.free or not self._tail:
             return 0.0
         begin, end = np.array([self._tail_from]), np.array([self._tail_from + self._tail])
-        left = self._tail - int(_overlaps(otherwise.gone, begin, end)[0])
+        left = self._tail - int(overlaps(otherwise.gone, begin, end)[0])
         return float(watch.kept(end - begin, self.view.watched(begin, end))[0]) * left / self._tail
 
 
@@ -279,7 +281,7 @@ def _covers(gone: Sequence[Interval], at: Column) -> Mask:
     return np.asarray((where >= 0) & (at < picked(end, where)))
 
 
-def _overlaps(gone: Sequence[Interval], begin: Column, end: Column) -> Column:
+def overlaps(gone: Sequence[Interval], begin: Column, end: Column) -> Column:
     """How much of each stretch lies in the intervals."""
     if not gone:
         return np.zeros(len(begin), dtype=np.int64)

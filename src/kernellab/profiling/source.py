@@ -25,6 +25,14 @@ _WRITTEN = {"wrapper": "step", "inner": "", "__init__": "", "_wrapped_call_impl"
 _DECISION = "if"
 AS_WRITTEN = {"aten::item": ("float", "int", "bool", "complex"), "aten::is_nonzero": (_DECISION, "bool", "any", "all")}
 _ARITHMETIC = ("wrapped",)
+# What is written for an operator that no Python call made.
+_OPERATIONS = {
+    "aten::matmul": "MatMult", "aten::mm": "MatMult", "aten::bmm": "MatMult", "aten::mv": "MatMult",
+    "aten::mul": "Mult", "aten::mul_": "Mult", "aten::add": "Add", "aten::add_": "Add", "aten::sub": "Sub",
+    "aten::sub_": "Sub", "aten::rsub": "Sub", "aten::div": "Div", "aten::div_": "Div", "aten::pow": "Pow",
+    "aten::remainder": "Mod", "aten::neg": "USub", "aten::bitwise_not": "Invert",
+    "aten::select": "Subscript", "aten::slice": "Subscript", "aten::index": "Subscript",
+}  # fmt: skip
 DECORATORS = ("decorate_context", "decorate_autocast", "wrapper", "wrapped", "inner", "_fn", "__call__")
 _LOOKED_AT = 4096  # characters: a file may name a row by megabytes
 _LOOPS = ("__next__", "__iter__")
@@ -120,6 +128,21 @@ def _counts(iterated: ast.expr) -> bool:
     return isinstance(iterated, ast.Tuple | ast.List | ast.Set | ast.Constant)
 
 
+@dataclass(frozen=True)
+class _Statement:
+    line: int
+    weight: int  # how much it computes
+    operations: tuple[str, ...]  # what is written between its values, by the names of Python's grammar
+
+    @classmethod
+    def of(cls, node: ast.stmt) -> _Statement:
+        parts = list(ast.walk(node))
+        weight = sum(isinstance(one, ast.BinOp | ast.Call) for one in parts)
+        made = [type(one.op).__name__ for one in parts if isinstance(one, ast.BinOp | ast.AugAssign | ast.UnaryOp)]
+        made += [type(one).__name__ for one in parts if isinstance(one, ast.Subscript)]
+        return cls(node.lineno, weight + isinstance(node, ast.AugAssign), tuple(made))
+
+
 class Function:
     """A function's calls and statements, as they are written; those of functions in it are not its own."""
 
@@ -127,7 +150,7 @@ class Function:
         self._text = text
         self._first = int(getattr(node, "lineno", 1))
         self._calls: list[tuple[int, str]] = []
-        self._statements: list[tuple[int, int]] = []  # how much each computes, and its line
+        self._statements: list[_Statement] = []
         self._loops: list[tuple[int, int]] = []  # their first and last lines, inner ones before those around them
         self._visit(node)
         self._calls.sort(key=lambda call: call[0])
@@ -150,8 +173,7 @@ class Function:
             elif isinstance(child, ast.JoinedStr):
                 self._calls += [(child.lineno, text) for text in _TEXT]
             if isinstance(child, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr):
-                weight = sum(isinstance(one, ast.BinOp | ast.Call) for one in ast.walk(child))
-                self._statements.append((weight, child.lineno))
+                self._statements.append(_Statement.of(child))
 
     def calls(self, name: str) -> bool:
         return not name or bool(self._lines(name))
@@ -171,14 +193,20 @@ class Function:
             return within[-1]  # of loops in each other, the innermost is nearest to the calls after it
         return within[0] if within else candidates[0]
 
-    def statement(self, before: Sequence[str], after: Sequence[str]) -> int:
-        """The statement there that computes most: arithmetic makes no row of Python."""
-        near = {
-            line for part in self._between([line for _, line in self._statements], (), before, after) for line in part
-        }
-        weighed = [one for one in self._statements if one[1] in near] or self._statements
-        most, line = max(weighed, key=lambda one: (one[0], -one[1]), default=(0, 0))
-        return line if most else self._first
+    def statement(self, before: Sequence[str], after: Sequence[str], operator: str = "") -> int:
+        """The statement there that computes most, of those that have what is written for the operator."""
+        parts = self._between([one.line for one in self._statements], (), before, after)
+        near = {line for part in parts for line in part}
+        among = [one for one in self._statements if one.line in near] or self._statements
+        written = _OPERATIONS.get(operator, "")
+        among = [one for one in among if written in one.operations] or among
+        if not any(one.weight for one in among):
+            return self._first
+        return max(among, key=lambda one: self._weighed(one, written)).line
+
+    def _weighed(self, statement: _Statement, written: str) -> tuple[int, ...]:
+        loops = sum(first <= statement.line <= last for first, last in self._loops)
+        return statement.operations.count(written), statement.weight, loops, -statement.line
 
     def _between(
         self, lines: Sequence[int], names: Sequence[str], before: Sequence[str], after: Sequence[str]

@@ -45,11 +45,12 @@ class Watch:
 
     row_ns: float = 0.0  # for each operator written; other rows are counted in operators
     longer: float = 1.0  # times, of what the profiler cannot have slowed
+    scale: float = 1.0  # of all of it, where nothing tells what the profiler slowed from what it did not
 
     def kept(self, spent: Column, written: Times) -> Times:
         """The program's own time of stretches in which so much was written."""
         own = np.maximum(spent - self.row_ns * written, _LEAST * spent)
-        return np.asarray(own + (self.longer - 1) * np.maximum(spent - MOST_NS * written, 0))
+        return np.asarray(self.scale * (own + (self.longer - 1) * np.maximum(spent - MOST_NS * written, 0)))
 
 
 def row_ns(view: View, part: float, spent: Column, written: Times) -> float:

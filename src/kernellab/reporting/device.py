@@ -64,7 +64,7 @@ def _closing(described: Mapping[str, Any]) -> list[str]:
     power = f", {gpu['tdp_w']} W" if gpu["tdp_w"] else ""
     lines = [
         f"At most, at {gpu['boost_mhz']} MHz{power}: fp32 {words.digits(rates['fp32'])} TFLOP/s; "
-        f"tensor cores, dense: {tensor}.",
+        f"tensor cores, dense, floats added up in fp32: {tensor}.",
     ]
     if gpu["note"]:
         lines.append(gpu["note"])

@@ -24,6 +24,11 @@ _KEPT = (
 )
 
 
+# Columns of numbers; the ones to give way on a narrow terminal, the first first.
+_NUMBERS = ("grid", "block", "registers", "spilled", "shared", "occupancy", "instructions", "access")
+_GIVE_WAY = ("instructions", "spilled", "shared", "access", "grid", "block", "configuration")
+
+
 def kernels(record: Mapping[str, Any]) -> list[Kernel]:
     """Every kernel of a record's `code`, each with its way, its case and its facts on one level."""
     return [_flat(entry, kernel) for entry in record["code"] for kernel in entry["kernels"]]
@@ -56,7 +61,8 @@ def show(record: Mapping[str, Any], out: Console) -> None:
         out.print(Text(f"{found[0]['op']} · {case} · {of}", style="bold"))
         read = [k for k in found if "registers" in k]
         if read:
-            out.print(_table(read))
+            for part in _table(read, out.width if out.is_terminal else None):
+                out.print(part)
         for line in [*_refused(read), *_standing_out(read), *_unread(found)]:
             out.print(line, soft_wrap=not out.is_terminal)
         out.print()
@@ -64,22 +70,30 @@ def show(record: Mapping[str, Any], out: Console) -> None:
         out.print(line, soft_wrap=not out.is_terminal)
 
 
-def _table(found: list[Kernel]) -> Table:
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
+def _table(found: list[Kernel], wide: int | None) -> Iterator[Table | Text]:
+    """Of what does not fit a terminal, columns are left out and named: cut to a few letters they tell nothing."""
     tuned = any(k["tuned"] for k in found)
-    titles = ("way", "kernel", "arch", *(("configuration",) if tuned else ()))
-    for title in titles:
-        table.add_column(title, no_wrap=True)
-    for title in ("grid", "block", "registers", "spilled", "shared", "occupancy", "instructions", "access"):
-        table.add_column(title, justify="right", no_wrap=True)
-    rows: dict[tuple[str, ...], int] = {}
+    titles = ["way", "kernel", "arch", *(("configuration",) if tuned else ()), *_NUMBERS]
+    counted: dict[tuple[str, ...], int] = {}
     for k in found:
         chosen = (configuration(k),) if tuned else ()
         row = (k["impl"], k["name"], k["arch"], *chosen, *_numbers(k))
-        rows[row] = rows.get(row, 0) + k.get("times", 1)
-    for (impl, name, *more), times in rows.items():
-        table.add_row(*map(Text, (impl, f"{name} × {times}" if times > 1 else name, *more)))
-    return table
+        counted[row] = counted.get(row, 0) + k.get("times", 1)
+    rows = [(way, f"{name} × {n}" if n > 1 else name, *more) for (way, name, *more), n in counted.items()]
+    widths = {title: max(len(row[at]) for row in (titles, *rows)) + 2 for at, title in enumerate(titles)}
+    left_out: list[str] = []
+    while wide and sum(widths.values()) > wide and len(left_out) < len(_GIVE_WAY):
+        left_out.append(_GIVE_WAY[len(left_out)])
+        widths.pop(left_out[-1], None)
+    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
+    for title in widths:  # a name says enough when it is cut, nothing else does
+        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=title != "kernel")
+    for row in rows:
+        cells = (cell for title, cell in zip(titles, row, strict=True) if title in widths)
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
+    yield table
+    if left_out:
+        yield Text(f" A wider terminal shows: {', '.join(title for title in titles if title in left_out)}", style="dim")
 
 
 def _numbers(k: Kernel) -> Iterator[str]:

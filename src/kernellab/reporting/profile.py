@@ -37,6 +37,7 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
     parts = [
         _operators(document, SORTS[chosen], rows, fit),
         _kernels(document, rows, fit),
+        _became(document, rows, fit),
         _modules(document, rows, fit),
         _ranges(document, rows, fit),
         _waits(document, rows, fit),
@@ -52,22 +53,25 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
 
 def _answer(document: Document, fit: Fit) -> list[str]:
     first, *others = document["findings"]
-    told = [_finding(first)]
+    # Beside a GPU rows are charged the usual, and a note says so.
+    scale = "" if document["summary"]["on_gpu"] or document["summary"]["plain_step_us"] else " as profiled"
+    told = [_finding(first, scale)]
     if first["do"]:
         told.append(f"  {first['do']}")
-    told += [f"Then: {_finding(one)}" for one in others[:_OTHERS]]
+    told += [f"Then: {_finding(one, scale)}" for one in others[:_OTHERS]]
     told.append(_steps(document["summary"], document["idle"]))
     told += _most(document, fit)
     told += [f"Note: {shown(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
     return told
 
 
-def _finding(one: Row) -> str:
+def _finding(one: Row, scale: str) -> str:
     said = shown(one["title"])
     if one["gain_us"]:
         took, left = words.duration(one["step_us"]), words.duration(max(one["step_without_us"], 0.0))
         what = "a step" if one["evidence"].get("stepping", True) else "it all"
-        said += f". Without it {what} takes about {left} instead of {took} ({words.percent(one['gain_share'])} less)"
+        less = words.percent(one["gain_share"])
+        said += f". Without it {what} takes about {left} instead of {took}{scale} ({less} less)"
     return said + "."
 
 
@@ -118,7 +122,9 @@ def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
     said = f"Operators have {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
     if cpu["python_us"]:
         said += f", Python {words.percent(cpu['python_us'] / whole)}"
-    elif share < _BUSY:
+    if cpu["compiling_us"]:
+        said += f", compiling {words.percent(cpu['compiling_us'] / whole)}"
+    if not cpu["python_us"] and share + cpu["compiling_us"] / whole < _BUSY:
         said += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
     return [f"{said}; most of theirs: {shown(dearest['operator'], fit.name)}, {part}."]
@@ -143,6 +149,35 @@ def _kernels(document: Document, rows: int, fit: Fit) -> list[str]:
         for r in found[:rows]
     ]  # fmt: skip
     return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, fit, len(found))
+
+
+def _became(document: Document, rows: int, fit: Fit) -> list[str]:
+    """Operators by the shapes they were given, each with the kernel it led to, and through which operators."""
+    around = {
+        kernel["through"].split(" → ")[-1]: f"{one['name']} → {kernel['through']}"
+        for one in document["operators"]
+        for kernel in one["kernels"]
+        if kernel["through"]
+    }
+    known = {one["name"]: one for one in document["kernels"]}
+    found = []
+    for operator in sorted(document["operators"], key=lambda row: -float(row["self_gpu_us"])):
+        path = around.get(operator["name"], operator["name"])
+        for given in operator["shapes"]:
+            if given["kernels"]:
+                times = {name: runs * known[name]["mean_us"] for name, runs in given["kernels"].items()}
+                name = max(times, key=times.__getitem__)
+                shapes = ", ".join(_shape(one) for one in given["shapes"] if one and isinstance(one, list))
+                each = words.duration(given["time_us"] / given["count"])
+                found.append([path, shapes, name, known[name]["family"], each])
+    return _table(
+        "What operators became", ["operator", "on", "kernel", "family", "each"], found[:rows], fit, len(found)
+    )
+
+
+def _shape(of: Sequence[Any]) -> str:
+    """`8192×8192`; of a list of tensors, how many."""
+    return "×".join(map(str, of)) if all(isinstance(size, int) for size in of) else f"{len(of)} tensors"
 
 
 def _started(row: Row) -> str:

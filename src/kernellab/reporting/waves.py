@@ -173,7 +173,7 @@ def _variants(entry: Entry, out: Console) -> None:
 
 def _kernel(asked: Mapping[str, Any]) -> str:
     if asked["registers"] is None:
-        return f"a tile of {asked['tile']} whose sums fill the registers (--threads, --regs and --shared say otherwise)"
+        return f"tiles of {asked['tile']}, taken to be one to an SM (--threads, --regs and --shared say otherwise)"
     shared = f", {asked['shared_bytes']} bytes of shared memory" if asked["shared_bytes"] else ""
     return f"{asked['threads']} threads, {asked['registers']} registers each{shared}"
 
