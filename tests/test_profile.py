@@ -1,5 +1,6 @@
 """`klab profile` and `kl.profile`, on real small programs."""
 
+import gzip
 import importlib
 import json
 import signal
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from conftest import SRC
+from conftest import HERE, SRC
 from kernellab import cli
 from kernellab.collecting import script
 from kernellab.collecting.imported import once_imported
@@ -51,6 +52,18 @@ def main():
 if __name__ == "__main__":
     main()
 '''
+
+
+def test_a_schedule_for_a_program_without_steps_says_what_is_missing(klab, tmp_path):
+    served = (
+        "import sys, torch\nmodel = torch.nn.Linear(2, 2)\nfor _ in range(20): model(torch.ones(2))\nsys.exit('bye')"
+    )
+    (tmp_path / "serve.py").write_text(served)
+    ran = klab("profile", "serve.py", "--schedule", "1,1,5,2")
+    assert ran.code == 1
+    assert "the program has none: no kl.step(), no optimizer" in ran.err
+    assert "leave --schedule out" in ran.err
+    assert "before anything was recorded" not in ran.err
 
 
 def test_a_script_runs_unchanged_and_its_trace_outlives_it(klab, tmp_path):
@@ -389,6 +402,17 @@ def test_a_trace_is_opened_and_two_are_compared(capsys, tmp_path, monkeypatch):
     first = next(number for number, line in enumerate(told) if line.startswith("operators")) + 1
     assert told[first].split()[0] == "aten::mm"
     assert "+" in told[first]
+
+
+def test_an_export_of_ranges_alone_says_so_and_its_pictures_keep_its_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    packed = HERE / "samples" / "nsys-2022.4.sqlite.gz"
+    Path("ns2022.4.sqlite").write_bytes(gzip.decompress(packed.read_bytes()))
+    assert cli.run(["profile", "--open", "ns2022.4.sqlite", "--out", "drawn"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("Only the program's own ranges were timed: no operators or kernels were recorded.")
+    assert "layer 0" in told
+    assert Path("drawn/ns2022.4.html").exists()
 
 
 def test_without_nsight_systems_the_command_to_run_elsewhere_is_printed(capsys, tmp_path, monkeypatch):

@@ -143,3 +143,34 @@ def test_kernels_that_nothing_started_are_not_replayed():
     assert document["findings"][0]["step_us"] == 450
     assert not any("replay gives" in note for note in document["notes"])
     assert any("cannot be replayed" in note for note in document["notes"])
+
+
+@pytest.mark.parametrize(
+    ("first_us", "stepping", "kind"),
+    [(9000, False, "setup"), (200, False, "launch"), (9000, True, "launch")],
+    ids=["a long first call", "a short one", "a long one before steps"],
+)
+@pytest.mark.usefixtures("costs_nothing")
+def test_a_first_call_that_takes_most_of_a_trace_is_set_up(first_us, stepping, kind):
+    run = Program()
+    for call in range(20):
+        us = first_us if call == 0 else 50
+        with run.range(f"step_{call}" if stepping else f"batch {call}"), run.operator("aten::pow", us=us):
+            run.kernel(GEMM, 5)
+    assert analyse(run.trace())["findings"][0]["kind"] == kind
+
+
+@pytest.mark.usefixtures("costs_nothing")
+def test_what_is_loaded_in_the_only_call_of_an_operator_is_set_up():
+    run = Program()
+    with run.operator("aten::mm"):
+        run.kernel(GEMM, 5)
+    with run.operator("aten::fft"):
+        run.builder.add(
+            Kind.OTHER, run.builder.name("Lazy Function Loading"), run.builder.lane(Lane("profiler", "overhead")),
+            run.now, 2_000_000,
+        )  # fmt: skip
+        run.host(2000)
+        run.kernel(GEMM, 5)
+    found = analyse(run.trace())["findings"][0]
+    assert (found["kind"], found["evidence"]["setup_us"]) == ("setup", 2000)

@@ -245,6 +245,8 @@ def test_a_file_that_is_no_trace_is_refused_in_words(tmp_path):
         gzip.compress(b"no")[:10]: "is empty. The gzip packing breaks off",
         b"\x1f\x8b": "is empty",
         b"NVIDIA Tegra Profiler Report 2023": "nsys export --type sqlite",
+        gzip.compress(b"NVIDIA Tegra Profiler Report 2023"): "nsys export --type sqlite",
+        gzip.compress(b"SQLite format 3\0and more"): "packed by gzip. Unpack it: gunzip --keep",
     }
     for content, words in cases.items():
         path = tmp_path / "t.json"

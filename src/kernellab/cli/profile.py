@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kernellab.running.profiling import Collected
 
 TOOLS = ("nsys", "ncu")
+_ENDING = re.compile(r"(\.pt)?(\.trace)?\.(json|sqlite)(\.gz)?$")  # of a trace's name
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
@@ -243,7 +245,7 @@ def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
     from kernellab.reporting import pictures
 
     folder = folder_for(args.out)
-    names = [Path(name).name.split(".")[0] for name in args.target]
+    names = [_ENDING.sub("", Path(name).name) for name in args.target]
     unique = [name if names.count(name) == 1 else f"{name}-{at}" for at, name in enumerate(names)]
     return [
         str(path)

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from kernellab.collecting.first import FirstWork
 
 _WARM, _RECORDED = 3, 20  # steps, of a program that has them
+_NO_STEPS = (
+    "--schedule counts steps, and the program has none: no kl.step(), no optimizer. Nothing was recorded. End the "
+    "loop's body with kl.step(), or leave --schedule out"
+)
 _LONG_S = 2.0  # before recording begins: from there on it is said
 
 
@@ -183,10 +187,11 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
         yields=True,
         script=sys.modules["__main__"].__file__,
     )
-    followed = steps.Following()
+    followed, begun = steps.Following(), True
     try:
         session.start()
     except UserError:  # the program goes on all the same
+        begun = False
         session.notes.append("the program has a profiler of its own, begun before it works: nothing was recorded")
     own = Path(sys.modules["__main__"].__file__ or "").name
     if not own.isascii():
@@ -197,6 +202,8 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
     def stop(why: str | None) -> None:
         followed.remove()
         session.stop()
+        if begun and session.schedule and not session.traces and not steps.known(session):
+            session.notes.append(_NO_STEPS)
         _leave(asked, {**session.to_json(), "ended": why})
 
     return stop

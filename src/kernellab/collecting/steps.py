@@ -33,6 +33,11 @@ def _of(now: session.Session) -> _Told:
     return _told
 
 
+def known(of: session.Session) -> bool:
+    """Whether a step of it has ended, in whichever thread."""
+    return _told is not None and _told.of is of
+
+
 def step() -> None:
     """The end of a step of the program, for `klab profile`; does nothing where nobody profiles."""
     now = session.current()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernellab.profiling import causes, findings, fusion, memory, processor, ranges, tables, waits
+from kernellab.profiling import causes, findings, fusion, memory, processor, ranges, tables, waits, watched
 from kernellab.profiling.causes import Looked
 from kernellab.profiling.idle import Idle
 from kernellab.profiling.places import Places
@@ -15,13 +15,14 @@ from kernellab.traces.trace import Trace
 
 SCHEMA = 1
 _EMPTY = "The trace holds no events."
+_OUTSIDE = 0.01  # of the GPU's time: less of it outside the steps is not said
 _OFF = 0.1  # a replay further from what was seen is not believed in silence
 
 
 def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | None = None) -> dict[str, Any]:
     """Every question's answer. `plain_step_us` is a step's time without a profiler, `gbps` the memory's bandwidth."""
     view = View(trace)
-    plain_step_us = plain_step_us or _plain(trace)
+    plain_step_us = plain_step_us or watched.plain_step_us(trace)
     places = Places(view)
     blocking = Waits(view, places)
     idle = Idle(view, places, blocking.rows)
@@ -32,7 +33,7 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     return {
         "schema": SCHEMA,
         "summary": _summary(looked, plain_step_us),
-        "findings": findings.ranked(looked, causes.found(looked), cpu),
+        "findings": findings.ranked(looked, [] if view.unseen.much else causes.found(looked), cpu),
         "cpu": cpu.document() if cpu else None,
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),
@@ -47,18 +48,9 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     }
 
 
-def _plain(trace: Trace) -> float | None:
-    """Whoever collected the trace may have timed steps without it."""
-    about = trace.about.get("kernellab")
-    said = about.get("plain_step_us") if isinstance(about, dict) else None
-    return float(said) if isinstance(said, int | float) and said > 0 else None
-
-
 def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
     view, steps = looked.view, looked.view.steps
-    properties = view.trace.about.get("deviceProperties")
-    named = properties if isinstance(properties, list) else []
-    devices = [str(one.get("name")) for one in named if isinstance(one, dict) and one.get("name")]
+    replays = not view.unseen.much
     busy_us = sum(looked.idle.busy_ns.values()) / 1e3
     per_step_us = busy_us / max(len(looked.idle.devices), 1) / steps.count
     return {
@@ -68,14 +60,16 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "gpu_busy_us": round(busy_us, 3),
         "gpu_us": round(int(view.gpu_ns.sum()) / 1e3, 3),
         "on_gpu": bool(len(view.gpu)),
-        "devices": devices,
+        "gpu_rows_missing": view.unseen.much,
+        "devices": view.devices,
         "steps": steps.count,
         "steps_marked": steps.marked,
+        "tables_of": "steps" if view.of_steps else "all",
         "step_us": round(steps.took_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
-        "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us else None,
-        "replayed_step_us": round(looked.replay.step_ns / 1e3, 3),
-        "replayed_profiled_us": round(looked.replay.watched_step_ns / 1e3, 3),
+        "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us and replays else None,
+        "replayed_step_us": round(looked.replay.step_ns / 1e3, 3) if replays else None,
+        "replayed_profiled_us": round(looked.replay.watched_step_ns / 1e3, 3) if replays else None,
         "profiler_operator_ns": round(looked.replay.watch.row_ns, 1),
     }
 
@@ -90,11 +84,21 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
         notes.append(
             "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
         )
+    unseen = view.unseen
+    if unseen.much:
+        return notes
+    if unseen.missing:
+        notes.append(f"{unseen.missing} of {unseen.launches} launches have no row on the GPU.")
     if not len(view.gpu):
         notes.append("No GPU activity was recorded: times are the CPU's.")
         return notes
     if not len(view.pythons):
         notes.append("No Python calls were recorded (with_stack): waits are named by operator, not by line.")
+    outside_ns, whole_ns = int(view.gpu_ns[~view.gpu_told].sum()), int(view.gpu_ns.sum())
+    if outside_ns > _OUTSIDE * whole_ns:
+        notes.append(
+            f"Tables are of the steps; {outside_ns / whole_ns:.0%} of the GPU's time came before or after them."
+        )
     unstarted = int((view.calls < 0).sum())
     if unstarted:
         notes.append(f"{unstarted} of {len(view.gpu)} rows of the GPU have no call that started them.")

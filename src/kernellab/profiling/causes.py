@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.profiling.firstcalls import first_calls
 from kernellab.profiling.fusion import Chain
 from kernellab.profiling.idle import LOADERS, Idle
 from kernellab.profiling.nest import picked
@@ -27,6 +28,7 @@ _SITES = 12  # lines of each kind, the dearest, for which steps are replayed
 _LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
 _ALSO = 0.005  # of a step: less is not said of what a line does besides
 _SLOWER = 1.1  # times the GPU's time: nearer than that, neither waits for the other
+_MOST = 0.5  # of the CPU's time, that first calls take
 _LOOKED_AT = 400  # operators, the dearest, until one has shapes
 _BESIDE = 4  # times a wait's own: more work on its line than that is not there for the wait
 _HOST_CALLS = 4000  # the longest, whose lines are looked for
@@ -39,7 +41,8 @@ _WORKERS = r"_MultiProcessingDataLoaderIter|utils/data/dataloader\.py\(\d+\): _(
 
 @dataclass(frozen=True)
 class Cause:
-    """`kind`: wait, copy, loader, host, fusion, launch. A step of `step_ns` would be `gain_ns` shorter `otherwise`."""
+    """`kind`: wait, copy, loader, host, fusion, launch or setup. A step of `step_ns` would be `gain_ns` shorter
+    `otherwise`."""
 
     kind: str
     place: Place
@@ -284,11 +287,20 @@ def _launch(looked: Looked, mended: Otherwise) -> Iterator[Cause]:
     otherwise = mended.also(Otherwise(free=True))
     cpu_ns = replay.step_with(mended.also(Otherwise(instant=True)))
     gpu_ns, step_ns = replay.step_with(otherwise), replay.step_with(mended)
-    if launches_hold_up(replay, mended, replay.watch):
+    if not launches_hold_up(replay, mended, replay.watch):
+        return
+    first = None if view.steps.marked else first_calls(view, looked.waits.rows)
+    if first and first.setup_ns > _MOST * cpu_ns:
+        row = int(view.operators.rows[first.dearest])
+        evidence = {"cpu_us": cpu_ns / 1e3, "setup_us": first.setup_ns / 1e3, "operator": view.trace.text(row)}
+        gain_ns = min(first.setup_ns, max(step_ns - gpu_ns, 0.0))
+        place = looked.places.of(np.array([row]))[0]
+        yield Cause("setup", place, otherwise, step_ns, gain_ns, evidence, stepping=False)
+    else:
         evidence = {
             "kernels": int(view.gpu_in_steps.sum()) / looked.steps,
             "cpu_us": cpu_ns / 1e3,
-            "gpu_us": gpu_ns / 1e3,
+            "gpu_us": replay.work_ns(mended) / 1e3,
             "sure": launches_hold_up(replay, mended, replay.dearest),
             "shapes": _largest_product(view),
         }
@@ -318,7 +330,7 @@ def _busiest_line(looked: Looked) -> Place:
 
 def _largest_product(view: View) -> list[Any]:
     """The shapes given to the operator the GPU spent most time on."""
-    known = view.gpu_operators >= 0
+    known = (view.gpu_operators >= 0) & view.gpu_told
     own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
     for position in np.argsort(-own, kind="stable")[:_LOOKED_AT].tolist():
         shapes = view.trace.more(int(view.operators.rows[position])).get("shapes")

@@ -1,4 +1,8 @@
-"""Two traces compared: what got slower, by operator and by kernel. Times are of a step."""
+"""Two traces compared: what got slower, by operator and by kernel. Times are of a step.
+
+A step's own time is the one without the profiler where both traces tell it, so that a program is not blamed for being
+watched; operators and kernels are as they were recorded.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.profiling import watched
 from kernellab.profiling.nest import sums
 from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Trace
@@ -17,11 +22,19 @@ def compare(a: Trace, b: Trace) -> dict[str, Any]:
     """`b` against `a`: what changed most first, slower before faster."""
     views = View(a), View(b)
     on_gpu = all(len(view.gpu) for view in views)
-    steps = [view.steps.took_ns / view.steps.count / 1e3 for view in views]
+    plain = [watched.plain_step_us(trace) for trace in (a, b)]
+    seen = [view.steps.took_ns / view.steps.count / 1e3 for view in views]
+    known = [us for us in plain if us]
+    before, after = known if len(known) == len(plain) else seen
     notes = [] if on_gpu else ["Not both traces hold GPU activity: operators are compared by CPU time."]
     return {
         "by": "gpu" if on_gpu else "cpu",
-        "step_us": {"a": round(steps[0], 3), "b": round(steps[1], 3), "ratio": _ratio(*steps)},
+        "step_us": {
+            "a": round(before, 3),
+            "b": round(after, 3),
+            "ratio": _ratio(before, after),
+            "as_profiled": len(known) < len(plain),
+        },
         "operators": _changes(*(_operators(view, on_gpu=on_gpu) for view in views)),
         "kernels": _changes(*(_kernels(view) for view in views)) if on_gpu else [],
         "notes": notes,
@@ -30,19 +43,18 @@ def compare(a: Trace, b: Trace) -> dict[str, Any]:
 
 def _operators(view: View, *, on_gpu: bool) -> Table:
     nest = view.operators
-    steps = view.steps
     if on_gpu:
         at = view.gpu_operators
-        mine = (at >= 0) & view.gpu_in_steps
+        mine = (at >= 0) & view.gpu_told
         own = sums(at[mine], view.gpu_ns[mine], len(nest))
     else:
         own = nest.self_time()
-    inside = (nest.begin >= steps.first_ns) & (nest.begin < steps.asked_ns)
+    inside = view.told(nest)
     return _table(view, nest.name[inside], own[inside])
 
 
 def _kernels(view: View) -> Table:
-    mine = view.gpu_in_steps
+    mine = view.gpu_told
     return _table(view, view.trace.name[view.gpu[mine]], view.gpu_ns[mine])
 
 

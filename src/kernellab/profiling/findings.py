@@ -21,6 +21,8 @@ _LIKELY = 1.5
 
 def ranked(looked: Looked, causes: Sequence[Cause], cpu: Spent | None) -> list[dict[str, Any]]:
     """`cpu`: where the time goes without a GPU. What has most of it comes first then: work, or a line at fault."""
+    if looked.view.unseen.much:
+        return [_missing(looked)]
     worth = sorted((one for one in causes if one.share >= _WORTH), key=lambda one: (not one.leads, -one.gain_ns))
     found = [_finding(cause) for cause in worth]
     if cpu is None:
@@ -153,6 +155,15 @@ def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     )
 
 
+def _setup(cause: Cause, step_us: float) -> tuple[str, str]:
+    seen = cause.evidence
+    where = f" ({cause.place})" if cause.place.file else ""
+    title = (
+        f"First-call set-up: {_time(seen['setup_us'])} go to first calls, most of it to {seen['operator'][:60]}{where}"
+    )
+    return title, "Warm up before recording: libraries and kernels are loaded once, when they are first needed."
+
+
 _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
     "wait": _wait,
     "copy": _copy,
@@ -160,7 +171,19 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
     "host": _host,
     "fusion": _fusion,
     "launch": _launch,
+    "setup": _setup,
 }
+
+
+def _missing(looked: Looked) -> dict[str, Any]:
+    """A GPU that seems idle because its rows are not there: nothing is claimed of it."""
+    view, unseen = looked.view, looked.view.unseen
+    why = "the file breaks off before them"
+    if not unseen.cut:
+        why = f"of {unseen.launches} launches, {unseen.missing} have none"
+    title = f"The GPU's rows are missing: {why}, so that nothing is known of its time or of what a step could gain"
+    do = "Open the whole file, or record the program again."
+    return _document("missing", title, do, NOWHERE, view.steps.took_ns / view.steps.count / 1e3, 0.0, {})
 
 
 def _step_ns(looked: Looked) -> float:
@@ -179,7 +202,8 @@ def _work(looked: Looked, title: str, do: str = "", place: Place = NOWHERE) -> d
 def _busy(looked: Looked) -> dict[str, Any]:
     view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
     share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
-    spent = view.by_name(view.trace.name[view.gpu], view.gpu_ns)
+    told = view.gpu_told
+    spent = view.by_name(view.trace.name[view.gpu[told]], view.gpu_ns[told])
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
     state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
@@ -189,6 +213,8 @@ def _busy(looked: Looked) -> dict[str, Any]:
 
 
 def _cpu_only(looked: Looked, cpu: Spent) -> dict[str, Any]:
+    if not cpu.most_ns and len(looked.view.ranges):
+        return _work(looked, "Only the program's own ranges were timed: no operators or kernels were recorded")
     if not cpu.most_ns:
         return _work(looked, "Nothing ran that the trace could time")
     begin = f"CPU only: {_part(cpu.most_ns, cpu.whole_ns)} of its time is"

@@ -54,7 +54,9 @@ class Idle:
         lanes = view.trace.lanes
         of_lane = np.array([NONE if lane.device is None else lane.device for lane in lanes], dtype=np.int64)
         self.device = of_lane[view.trace.lane[view.gpu]] if len(view.gpu) else view.gpu
-        self.devices = np.unique(self.device[view.gpu_in_steps]).tolist() if len(view.gpu) else []
+        # A GPU whose rows are missing only seems to idle.
+        known = len(view.gpu) and not view.unseen.much
+        self.devices = np.unique(self.device[view.gpu_in_steps]).tolist() if known else []
 
     @functools.cached_property
     def busy_ns(self) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Where the time went: by operator, by kernel, by module.
+"""Where the time went: by operator, by kernel, by module; in the steps, where there are any.
 
 An operator's own GPU time is of the kernels it started itself, its total with those of the operators it called. Without
 a GPU the same is said of CPU time.
@@ -25,17 +25,17 @@ _NOT_STARTED = "(no operator)"
 def operators(view: View) -> list[dict[str, Any]]:
     """By operator, the one with most GPU (else CPU) time of its own first."""
     nest, names = view.operators, view.trace.names
-    known = view.gpu_operators >= 0
+    known, told = (view.gpu_operators >= 0) & view.gpu_told, view.told(nest)
     own_gpu = sums(view.gpu_operators[known], view.gpu_ns[known], len(nest))
-    counted = nest.first_of_name()
+    counted = nest.first_of_name() & told
     total_gpu = nest.totals(own_gpu)
     columns = {
-        "self_cpu_us": view.by_name(nest.name, nest.self_time()),
+        "self_cpu_us": view.by_name(nest.name[told], nest.self_time()[told]),
         "total_cpu_us": view.by_name(nest.name[counted], nest.duration[counted]),
-        "self_gpu_us": view.by_name(nest.name, own_gpu),
+        "self_gpu_us": view.by_name(nest.name[told], own_gpu[told]),
         "total_gpu_us": view.by_name(nest.name[counted], total_gpu[counted]),
     }
-    count = view.by_name(nest.name, np.ones(len(nest), dtype=np.int64))
+    count = np.bincount(nest.name[told], minlength=len(names))
     became, shapes = _became(view), _shapes(view, own_gpu)
     rows = [
         {
@@ -78,7 +78,7 @@ def _by_time(kernels: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
 
 def _shapes(view: View, own_gpu: Column) -> dict[int, list[dict[str, Any]]]:
     """An operator by the shapes it was given, each with its kernels: products of other sizes run other kernels."""
-    nest = view.operators
+    nest, told = view.operators, view.told(view.operators)
     detail = view.trace.detail[nest.rows]
     spent = np.where(own_gpu.any(), own_gpu, nest.self_time())
     kernels: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
@@ -88,8 +88,8 @@ def _shapes(view: View, own_gpu: Column) -> dict[int, list[dict[str, Any]]]:
     ):
         if op >= 0:
             kernels[op, given][view.trace.names[kernel]] = count
-    pairs, which = distinct(nest.name, detail)
-    counts, times = np.bincount(which), sums(which, spent, len(pairs))
+    pairs, which = distinct(nest.name[told], detail[told])
+    counts, times = np.bincount(which), sums(which, spent[told], len(pairs))
     found: dict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
     for (op, shape), count, took in zip(pairs, counts.tolist(), times.tolist(), strict=True):
         shapes = view.trace.details[shape].get("shapes")
@@ -106,7 +106,7 @@ def _shapes(view: View, own_gpu: Column) -> dict[int, list[dict[str, Any]]]:
 
 def kernels(view: View) -> list[dict[str, Any]]:
     """By kernel, copies and fills included, with the operators that started it."""
-    trace, total = view.trace, max(int(view.gpu_ns.sum()), 1)
+    trace, total = view.trace, max(int(view.gpu_ns[view.gpu_told].sum()), 1)
     starters: dict[int, list[dict[str, Any]]] = defaultdict(list)
     operator = picked(view.operators.name, view.gpu_operators)
     for (kernel, op), count, took in _grouped(view, trace.name[view.gpu], operator):
@@ -114,7 +114,7 @@ def kernels(view: View) -> list[dict[str, Any]]:
             {"name": trace.names[op] if op >= 0 else _NOT_STARTED, "count": count, "gpu_us": _us(took)}
         )
     rows = []
-    longest = view.gpu[np.argsort(-view.gpu_ns, kind="stable")]
+    longest = view.gpu[view.gpu_told][np.argsort(-view.gpu_ns[view.gpu_told], kind="stable")]
     _, first = np.unique(trace.name[longest], return_index=True)
     for row in longest[first].tolist():
         name, text = int(trace.name[row]), trace.text(row)
@@ -144,7 +144,7 @@ def modules(view: View) -> list[dict[str, Any]]:
         return []
     paths, known = nest.paths(nest.name)
     forward = picked(view.in_backward, view.gpu_operators) < 0
-    found = view.gpu_modules >= 0
+    found, told = (view.gpu_modules >= 0) & view.gpu_told, view.told(nest)
     own = sums(view.gpu_modules[found], view.gpu_ns[found], len(nest))
     back = sums(view.gpu_modules[found & ~forward], view.gpu_ns[found & ~forward], len(nest))
     columns = {
@@ -155,8 +155,8 @@ def modules(view: View) -> list[dict[str, Any]]:
         "total_cpu_us": nest.duration,
         "backward_cpu_us": nest.totals(_backward_cpu(view)),
     }
-    summed = {key: sums(paths, column, len(known)) for key, column in columns.items()}
-    count = np.bincount(paths, minlength=len(known))
+    summed = {key: sums(paths[told], column[told], len(known)) for key, column in columns.items()}
+    count = np.bincount(paths[told], minlength=len(known))
     rows = [
         {
             "path": [view.trace.names[name] for name in path],
@@ -165,6 +165,7 @@ def modules(view: View) -> list[dict[str, Any]]:
             **{key: _us(column[number]) for key, column in summed.items()},
         }
         for number, path in enumerate(known)
+        if count[number]
     ]
     return sorted(rows, key=lambda row: (-row["total_gpu_us"], -row["total_cpu_us"] - row["backward_cpu_us"]))
 
@@ -181,8 +182,9 @@ def _backward_cpu(view: View) -> Column:
 def calls(view: View) -> list[dict[str, Any]]:
     """Calls of CUDA's runtime and driver: the rows people meet, in words."""
     nest = Nest(view.trace, view.trace.rows(Kind.CALL))
-    count = np.bincount(nest.name, minlength=len(view.trace.names))
-    spent = view.by_name(nest.name, nest.duration)
+    told = view.told(nest)
+    count = np.bincount(nest.name[told], minlength=len(view.trace.names))
+    spent = view.by_name(nest.name[told], nest.duration[told])
     rows = [
         {
             "name": view.trace.names[name],
@@ -196,11 +198,13 @@ def calls(view: View) -> list[dict[str, Any]]:
 
 
 def _grouped(view: View, *keys: Column) -> Sequence[tuple[tuple[int, ...], int, int]]:
-    """The GPU's rows by equal keys: each with how many and how long."""
-    if not len(view.gpu):
+    """The GPU's rows that are told of by equal keys: each with how many and how long."""
+    told = view.gpu_told
+    if not told.any():
         return []
-    found, which = distinct(*keys)
-    return list(zip(found, np.bincount(which).tolist(), sums(which, view.gpu_ns, len(found)).tolist(), strict=True))
+    found, which = distinct(*(key[told] for key in keys))
+    spent = sums(which, view.gpu_ns[told], len(found))
+    return list(zip(found, np.bincount(which).tolist(), spent.tolist(), strict=True))
 
 
 def _us(ns: float) -> float:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kernellab.profiling.nest import Mask, Nest, picked, sums
 from kernellab.profiling.steps import Steps, found
+from kernellab.profiling.unseen import Unseen, unseen
 from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Rows, Trace
 
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs
@@ -88,6 +89,17 @@ class View:
         return self.trace.starter[self.gpu]
 
     @functools.cached_property
+    def unseen(self) -> Unseen:
+        return unseen(self.trace, had_gpu=bool(self.devices))
+
+    @functools.cached_property
+    def devices(self) -> list[str]:
+        """The GPUs there were, by name, whether or not they had anything to do."""
+        properties = self.trace.about.get("deviceProperties")
+        named = properties if isinstance(properties, list) else []
+        return [str(one.get("name")) for one in named if isinstance(one, dict) and one.get("name")]
+
+    @functools.cached_property
     def gpu_operators(self) -> Rows:
         """The innermost operator that started each of `gpu`, as a position in `operators`."""
         return self.at_calls(self.operators)
@@ -160,6 +172,25 @@ class View:
         asked = np.where(called >= 0, called, self.trace.begin[self.gpu])
         until = np.where(called >= 0, self.steps.asked_ns, self.steps.last_ns)
         return (asked >= self.steps.first_ns) & (asked < until)
+
+    # What tables are of: the steps, where there are any with something in them. Loading a model is not training it.
+
+    @functools.cached_property
+    def of_steps(self) -> bool:
+        inside = self.gpu_in_steps if len(self.gpu) else self._begun_in_steps(self.operators)
+        return self.steps.marked and bool(inside.any())
+
+    @functools.cached_property
+    def gpu_told(self) -> Mask:
+        """Which of `gpu` are told of."""
+        return self.gpu_in_steps if self.of_steps else np.ones(len(self.gpu), dtype=np.bool_)
+
+    def told(self, nest: Nest) -> Mask:
+        """Which of a nest are."""
+        return self._begun_in_steps(nest) if self.of_steps else np.ones(len(nest), dtype=np.bool_)
+
+    def _begun_in_steps(self, nest: Nest) -> Mask:
+        return np.asarray((nest.begin >= self.steps.first_ns) & (nest.begin < self.steps.asked_ns))
 
     @functools.cached_property
     def _watched(self) -> tuple[Column, Column]:

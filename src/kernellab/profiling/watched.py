@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernellab.profiling.view import View
-from kernellab.traces.trace import Column
+from kernellab.traces.trace import Column, Trace
 
 Times = npt.NDArray[np.float64]
 
@@ -30,6 +30,13 @@ _SLOWED = (1.5, 1.8, 2.4)
 CHEAPEST, USUAL, DEAREST = 0.5, 1.0, 1.5  # parts of that: other machines, other versions
 _LAUNCHES = 4  # times the usual per row: what a stretch takes beyond is something else
 _SHAPES_IN = 1000  # operators looked at
+
+
+def plain_step_us(trace: Trace) -> float | None:
+    """A step's time without the profiler: whoever collected the trace may have taken it."""
+    about = trace.about.get("kernellab")
+    said = about.get("plain_step_us") if isinstance(about, dict) else None
+    return float(said) if isinstance(said, int | float) and said > 0 else None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from kernellab.traces.texts import shown
 
 def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:
     step, fit = document["step_us"], Fit(name_width)
-    answer = f"{_answer(step['a'], step['b'])}{_mover(document, fit)}"
+    answer = f"{_answer(step)}{_mover(document, fit)}"
     found = fit.sentences([answer, *(f"Note: {shown(note)}" for note in document["notes"])])
     for what in ("operators", "kernels"):
         changed = [one for one in document[what] if one["change_us"]]
@@ -21,12 +21,14 @@ def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) 
     return found
 
 
-def _answer(before: float, after: float) -> str:
+def _answer(step: Mapping[str, Any]) -> str:
+    before, after = step["a"], step["b"]
     times = f"a step takes {words.duration(after)}, it took {words.duration(before)}"
     if not before or not after:
         return f"One of the traces has no steps to compare: {times}."
     ratio = after / before
-    return f"{words.times(ratio)} the time: {times}."
+    how = "both as profiled" if step["as_profiled"] else "without the profiler"
+    return f"{words.times(ratio)} the time: {times}, {how}."
 
 
 def _mover(document: Mapping[str, Any], fit: Fit) -> str:

@@ -81,9 +81,13 @@ def _steps(summary: Row, idle: Row) -> str:
         many = f"{words.duration(summary['step_us'])} in all" if summary["step_us"] else "Nothing took any time"
     if summary["plain_step_us"]:
         many += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
-    if idle["busy_fraction"] is None:
-        return f"{many}." if summary["on_gpu"] else f"{many}; no GPU was seen."
     on = f" {summary['devices'][0]}" if summary["devices"] else ""
+    if summary["gpu_rows_missing"]:
+        return f"{many}; rows of the GPU{shown(on)} are missing."
+    if not summary["on_gpu"]:
+        return f"{many}; nothing was recorded of the GPU{shown(on)}." if on else f"{many}; no GPU was seen."
+    if idle["busy_fraction"] is None:
+        return f"{many}."
     busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
     causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
     why = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
@@ -96,6 +100,8 @@ def _most(document: Document, fit: Fit) -> list[str]:
         return []
     if not document["summary"]["on_gpu"]:
         return _of_the_cpu(document["cpu"], fit)
+    if document["summary"]["gpu_rows_missing"]:
+        return []
     whole = sum(row["self_gpu_us"] for row in document["operators"])
     first = max(document["operators"], key=lambda row: float(row["self_gpu_us"]))
     if not first["self_gpu_us"]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from kernellab.errors import UserError
 from kernellab.traces import kineto, nsys
+from kernellab.traces.pieces import GZIP
 from kernellab.traces.trace import Trace
+
+_HEAD = 4096  # bytes, to tell a file's kind by
 
 
 def read(path: Path | str) -> Trace:
@@ -21,12 +25,23 @@ def read(path: Path | str) -> Trace:
         if not path.is_file():  # a pipe or a device may never end
             raise UserError(f"{path} is not a file on disk.")
         with path.open("rb") as file:
-            begins = file.read(16)
+            head = file.read(_HEAD)
+        packed = head.startswith(GZIP)
+        begins = (_unpacked(head) if packed else head)[:16]
         if begins == nsys.REPORT:
             raise UserError(f"{path} is Nsight Systems' own report. Export it: nsys export --type sqlite {path}")
+        if begins == nsys.MAGIC and packed:  # SQLite reads here and there in a file, not from its beginning
+            raise UserError(f"{path} is an SQLite file packed by gzip. Unpack it: gunzip --keep {path}")
         return nsys.read(path) if begins == nsys.MAGIC else kineto.read(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def _unpacked(head: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+    except zlib.error:
+        return b""
 
 
 def read_all(paths: Iterable[Path | str]) -> list[Trace]:

@@ -80,6 +80,7 @@ def read(path: Path) -> Trace:
     except NotEvents as error:
         raise UserError(" ".join([f"{path} {error}.", *notes])) from None
     notes += events.notes
+    rows.builder.whole = not notes
     if not len(rows.builder) and notes:
         raise UserError(f"Nothing can be read from {path}: {' '.join(notes)}")
     return rows.trace(events.top, notes)

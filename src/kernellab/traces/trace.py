@@ -103,6 +103,7 @@ class Trace:
     zero_ns: int = 0  # of the clock on the wall, where known: several traces are laid beside each other by it
     about: Mapping[str, Any] = field(default_factory=dict)  # GPUs, rank, versions: what the file says of itself
     notes: list[str] = field(default_factory=list)  # what is missing or damaged, in words
+    whole: bool = True  # or the file breaks off, or could not be read in places
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -153,6 +154,7 @@ class Builder:
         self.notes: list[str] = []
         self.missed: Counter[str] = Counter()  # what is left out, and how often
         self.zero_ns = 0
+        self.whole = True
         self._rows = array("q")  # of eight numbers each
         self._memory = array("q")  # of six
         self._names: dict[str, int] = {}
@@ -253,7 +255,7 @@ class Builder:
             parent=_parents(kind, lane, begin, begin + duration),
             names=list(self._names), lanes=self._lanes, details=self._known,
             memory=Memory(*(np.ascontiguousarray(column) for column in memory.T)),
-            source=self.source, zero_ns=self.zero_ns + first, about=self.about,
+            source=self.source, zero_ns=self.zero_ns + first, about=self.about, whole=self.whole,
             notes=self.notes + [f"Left out: {what} ({times:,} ×)." for what, times in self.missed.items()],
         )  # fmt: skip
 
