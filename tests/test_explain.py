@@ -61,8 +61,41 @@ def test_without_a_gpu_cpu_ways_are_explained_by_their_times_and_kernels_by_a_mo
     assert (ways["triton-strided"]["kernel_lines"], ways["triton-strided"]["launcher_lines"]) == (4, 4)
     again = klab("explain", "run", "--plot", "roof.svg")
     assert "plus manual: 3 operators move 6 tensors where 2 would do" in again.out
-    assert "not timed: a model of H100" in again.out  # the run's own; --gpu names another
+    assert "not timed: a model of H200 SXM 141GB" in again.out  # the run's own; --gpu names another
     assert (tmp_path / "roof.svg").read_text().count("</svg>") == 1
+
+
+ASKS = """
+import torch, triton, triton.language as tl
+import kernellab as kl
+
+@kl.op(cases=kl.cases(shape=[(1 << 24,)], dtype=["float32"]))
+def f(x):
+    return x + 1
+
+@triton.jit
+def add(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    for at in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        tl.store(y_ptr + at + tl.arange(0, BLOCK), tl.load(x_ptr + at + tl.arange(0, BLOCK)) + 1)
+
+@f.impl("triton")
+def _(x):
+    told = torch.cuda.get_device_properties(x.device)
+    assert (told.name, told.L2_cache_size, told.total_memory) == ("GeForce RTX 4060", 24 << 20, 8 << 30)
+    assert torch.cuda.get_device_capability() == (8, 9)
+    y = torch.empty_like(x)
+    add[(told.multi_processor_count,)](x, y, x.numel(), 1024)
+    return y
+"""
+
+
+def test_launches_are_those_of_the_gpu_named_and_a_run_remembers_it(klab, tmp_path):
+    (tmp_path / "asks.py").write_text(ASKS)
+    done = klab("explain", "asks.py", "--impl", "triton", "--static", "--gpu", "4060", "--out", "run")
+    assert done.code == 0, done.out + done.err
+    assert "add: 24 blocks of 128 threads" in done.out
+    assert "a model of GeForce RTX 4060" in done.out
+    assert "a model of GeForce RTX 4060" in klab("explain", "run").out
 
 
 CUDA = """

@@ -72,10 +72,21 @@ def test_what_was_compiled_and_not_timed_is_a_subject_of_the_gpu_named():
     assert asked.gbps > there.gbps
     with pytest.raises(UserError, match="A100 SXM4 80GB is sm_80, and the kernels of this run are compiled for sm_90"):
         subjects(record(code=[compiled]), "a100")
-    timed = record(result("triton", 510.0), code=[compiled])
+    assert [s.measured for s in subjects(record(result("triton", 510.0), code=[compiled]))] == [True, False]
+    timed = record(result("triton", 510.0), code=[{**compiled, "gpu": GPU["name"]}])
     assert [s.measured for s in subjects(timed)] == [True]
     elsewhere = record(result("triton", 510.0), code=[{**compiled, "arch": "sm_80", "gpu": "A100 SXM4 80GB"}])
     assert [s.measured for s in subjects(elsewhere)] == [True, False]
+
+
+def test_a_timed_way_has_the_launches_of_the_gpu_it_was_timed_on():
+    compiled = {"op": "f", "impl": "triton", "kind": "triton", "case": CASE, "arch": "sm_90", "pass": "forward"}
+    compiled |= {"status": "ok", "cost": COST, "traffic": []}
+    there = {**compiled, "gpu": "H100 PCIe 80GB", "kernels": [{**compiled_kernel(), "grid": [114, 1, 1]}]}
+    here = {**compiled, "gpu": GPU["name"], "kernels": [{**compiled_kernel(), "grid": [132, 1, 1]}]}
+    timed, modelled = subjects(record(result("triton", 510.0), code=[there, here]))
+    assert (timed.measured, timed.kernels[0].blocks) == (True, 132)
+    assert (modelled.measured, modelled.kernels[0].blocks) == (False, 114)
 
 
 def test_a_wrong_way_is_not_explained():

@@ -6,7 +6,7 @@ import pytest
 
 from kernellab.errors import UserError
 from kernellab.machine.chips import chip, chips
-from kernellab.machine.gpus import gpu, gpus, variants
+from kernellab.machine.gpus import gpu, gpus, same_product, variants
 
 ALL = gpus()
 
@@ -159,3 +159,10 @@ def test_tensor_rates_come_to_what_the_vendor_states(name, dtype, stated, mhz):
 def test_there_is_no_rate_where_there_are_no_units():
     assert gpu("t4").tensor_tflops("bf16") is None
     assert gpu("a100").tensor_tflops("fp8") is None
+
+
+def test_a_drivers_name_means_the_same_product_as_a_users():
+    assert same_product("NVIDIA H200", "h200")
+    assert not same_product("NVIDIA H100 80GB HBM3", "h200")
+    assert same_product("Voodoo2", "Voodoo2")  # nobody knows it, and it is itself all the same
+    assert not same_product("Voodoo2", "h200")

@@ -135,6 +135,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:
         request={**request.to_json(), "quick": not (request.shapes or request.dims)},
         impls=[part.strip() for part in args.impl.split(",")] if args.impl else [],
         archs=[gpu(name).arch] if name else [],
+        gpu=name if name and args.gpu else "",  # an architecture is also that of the GPU here
         device=device_in(args.device),
         seconds=positive("--seconds", args.seconds) if args.seconds is not None else None,
         timeout_s=positive("--timeout", args.timeout),

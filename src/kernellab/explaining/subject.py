@@ -164,11 +164,11 @@ def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Sub
     """
     timed = [r for r in record["results"] if _main(r) is not None]
     found = [subject(record, result) for result in timed]
-    here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
-    known = {(r["op"], r["impl"], str(r["case"]), here) for r in timed}
+    known = {(r["op"], r["impl"], str(r["case"])) for r in timed}
     for entry in _compiled(record, gpu_name):
         explained = entry.get("pass") == "forward" and entry["case"] and entry["status"] in ("ok", "none")
-        if explained and (entry["op"], entry["impl"], str(entry["case"]), entry["arch"]) not in known:
+        told = _for_here(record, entry) and (entry["op"], entry["impl"], str(entry["case"])) in known
+        if explained and not told:
             one = _unmeasured(entry, gpu_name)
             if one is not None:
                 found.append(one)
@@ -300,13 +300,18 @@ def _others(record: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tu
 
 def _code(record: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What the way compiled to at this case for the GPU it was timed on."""
-    here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
     for entry in record.get("code", ()):
         same = all(entry[k] == result[k] for k in ("op", "impl", "case")) and entry["pass"] == "forward"
-        if same and entry["arch"] == here:
+        if same and _for_here(record, entry):
             found: Mapping[str, Any] = entry
             return found
     return None
+
+
+def _for_here(record: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    """Whether it was compiled for the GPU that was timed: another one of its architecture may get other launches."""
+    here = (record.get("machine") or {}).get("gpu") or {}
+    return (entry["arch"], entry["gpu"]) == (here.get("arch"), here.get("name"))
 
 
 def _kernels(entry: Mapping[str, Any] | None) -> list[Kernel]:
