@@ -172,6 +172,53 @@ def test_what_the_machine_code_shows_of_kernels_in_cuda(klab, tmp_path):
     assert "NVRTC compiles it at first use" in again.out
 
 
+FAILING = """
+import torch, triton, triton.language as tl
+import kernellab as kl
+
+@kl.op(args=dict(x=kl.tensor("M N")), cases=kl.cases(shape=[(256, 256)], dtype=["float32"]))
+def f(x):
+    return x.T.contiguous()
+
+@triton.jit
+def turn(x_ptr, y_ptr):
+    a, b = tl.arange(0, 256)[:, None], tl.arange(0, 256)[None, :]
+    tl.store(y_ptr + a * 256 + b, tl.trans(tl.load(x_ptr + a * 256 + b)))
+
+@f.impl("triton")
+def _(x):
+    y = torch.empty_like(x)
+    turn[(1,)](x, y, num_warps=32)
+    return y
+
+@f.impl("triton-raises")
+def _(x):
+    raise ValueError("not today")
+
+kernel = kl.cuda.kernel("f.cu", "f")
+
+@f.impl("cuda")
+def _(x):
+    kernel(1, 32, x)
+    return x
+"""
+
+
+def test_ways_that_fail_are_named_with_their_reasons(klab, tmp_path):
+    (tmp_path / "f.cu").write_text('extern "C" __global__ void f(float* x) { x[0] = nonsense; }')
+    (tmp_path / "f.py").write_text(FAILING)
+    done = klab("explain", "f.py", "--static", "--gpu", "h200", "--out", "run")
+    assert done.code == 1, done.err
+    for again in (done, klab("explain", "run")):
+        assert "f manual: " in again.out
+        assert "triton (sm_90)  error: OutOfResources: out of resource: shared memory" in again.out
+        assert "triton-raises (sm_90)  error: ValueError: not today" in again.out
+        assert "cuda (sm_90)  error: f.cu does not compile for sm_90" in again.out
+        assert "compile  skipped: left out, as compiling takes long" in again.out
+    others = json.loads(klab("explain", "run", "--json").out)["others"]
+    assert [one["impl"] for one in others if one["status"] == "error"] == ["triton", "triton-raises", "cuda"]
+
+
 def test_a_run_of_machine_code_alone_says_which_command_makes_one_to_explain(klab, tmp_path):
     (tmp_path / "f.cu").write_text(CUDA)
     (tmp_path / "f.py").write_text(CUDA_OP)
@@ -231,6 +278,17 @@ def test_a_record_is_explained_without_running_anything(klab, tmp_path):
     assert "torch.compile is enough here: within 1 % of the fastest, triton, with no kernel to write." in lines
     assert "who does what" not in done.out
     assert "coalescing" in klab("explain", run, "--verbose").out
+
+
+def test_a_way_that_was_wrong_is_named_with_its_reason(klab, tmp_path):
+    run = recorded(tmp_path, {"manual": 5251.0, "liar": 10.0})
+    record = json.loads(run.read_text())
+    liar = next(r for r in record["results"] if r["impl"] == "liar")
+    liar["check"] |= {"status": "wrong", "reason": "3 of 9 elements differ"}
+    run.write_text(json.dumps(record))
+    done = klab("explain", run)
+    assert done.code == 1
+    assert "liar (cuda)  wrong: 3 of 9 elements differ" in done.out
 
 
 def test_findings_are_among_a_records_verdicts(tmp_path):
