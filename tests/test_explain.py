@@ -274,7 +274,7 @@ def test_a_record_is_explained_without_running_anything(klab, tmp_path):
     lines = [line.strip() for line in done.out.splitlines()]
     assert "gelu triton: at the limit, nothing left: 99 % of measured bandwidth" in lines
     # What the H200 gave: 5251 / 506.6 = 10.37.
-    assert "gelu manual: 9 kernels move 21 tensors where 2 would do: fusing gains about 10.4×" in lines
+    assert "gelu manual: 9 kernels move 21 tensors where 2 would do: fusing gains about 10.4×, as triton shows" in lines
     assert "torch.compile is enough here: within 1 % of the fastest, triton, with no kernel to write." in lines
     assert "who does what" not in done.out
     assert "coalescing" in klab("explain", run, "--verbose").out

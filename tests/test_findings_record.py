@@ -61,6 +61,13 @@ def test_a_record_tells_subjects_with_their_times_and_the_ways_beside_them():
     assert first(fast).rule == "at-the-limit"
 
 
+def test_the_ways_beside_are_fused_where_torch_sees_no_chain():
+    one = [{"op": "aten::gelu", "read_bytes": GB, "write_bytes": GB, "kernels": [0]}]
+    beside = [result("torch", 600.0, traffic=one), result("compile", 700.0), result("cpp", 800.0, traffic=[])]
+    others = [result("manual-2", 900.0, traffic=CHAIN), result("python", 900.0)]  # the last: nobody knows
+    assert subjects(record(result("manual", 2250.0), *beside, *others))[0].fused == ["torch", "compile", "cpp"]
+
+
 def test_what_was_compiled_and_not_timed_is_a_subject_of_the_gpu_named():
     compiled = {"op": "f", "impl": "triton", "kind": "triton", "case": CASE, "arch": "sm_90", "pass": "forward"}
     compiled |= {"gpu": "H100 SXM5 80GB", "status": "none", "kernels": [], "cost": COST, "traffic": CHAIN}

@@ -116,6 +116,7 @@ class Subject:
     launched: Sequence[Mapping[str, Any]] = ()  # what a profiler saw on the GPU, in order
     traffic: Sequence[Mapping[str, Any]] | None = None
     others: Mapping[str, float] = field(default_factory=dict)  # the other right ways' times at this case
+    fused: Sequence[str] = ()  # which of these are no chain of operators
 
     @property
     def dtype(self) -> str:
@@ -218,7 +219,8 @@ def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:
         kernels=_kernels(_code(record, result)),
         launched=result.get("kernels") or (),
         traffic=result.get("traffic"),
-        others=dict(_others(record, result)),
+        others={other["impl"]: time for other, time in _others(record, result)},
+        fused=[other["impl"] for other, _ in _others(record, result) if _is_fused(other)],
     )
 
 
@@ -290,12 +292,18 @@ def _main(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((e for e in _forward(result) if e["timer"] != "launch"), None)
 
 
-def _others(record: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _others(record: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
     for other in record["results"]:
         same = other["op"] == result["op"] and other["case"] == result["case"] and other is not result
         entry = _main(other) if same else None
         if entry is not None:
-            yield other["impl"], statistics.median(entry["samples_us"])
+            yield other, statistics.median(entry["samples_us"])
+
+
+def _is_fused(result: Mapping[str, Any]) -> bool:
+    """Torch's dispatcher sees one operator at most; what it never saw is a compiler's or somebody's own kernel."""
+    traffic = result.get("traffic")
+    return result.get("kind") in ("compile", "triton", "cuda", "cpp") if traffic is None else len(traffic) < 2
 
 
 def _code(record: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
