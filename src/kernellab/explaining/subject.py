@@ -54,7 +54,9 @@ class Kernel:
     times: int
     blocks: int
     threads: int
+    kind: str = ""  # triton or cuda: who shares a tile out over threads, a compiler or the author
     registers: int | None = None
+    maxnreg: int | None = None  # the most its author lets a thread have, in Triton
     shared_bytes: int | None = None
     spill_bytes: int | None = None
     flight_bytes: int = 0  # what a thread asks of memory before it waits; 0: not known
@@ -344,7 +346,9 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         times=k["times"],
         blocks=_product(k["grid"]),
         threads=_product(k["block"]),
+        kind=k.get("kind") or "",
         registers=facts["registers"],
+        maxnreg=(k.get("config") or {}).get("maxnreg"),
         shared_bytes=k["shared_total_bytes"],
         spill_bytes=facts["spill_bytes"],
         flight_bytes=facts.get("flight_bytes") or 0,
