@@ -31,7 +31,7 @@ def test_what_to_do_about_spills_is_for_who_shares_the_tile_out():
     assert do(kind="triton").startswith("take more warps (num_warps) or a smaller block")
     assert do(kind="triton", registers=255).startswith("take more warps (num_warps) or a smaller block")
     assert do(kind="triton", threads=1024).startswith("take a smaller block")  # no block has more warps
-    assert do(kind="triton", maxnreg=20).startswith("lift maxnreg=20, or take more warps")
+    assert do(kind="triton", config={"maxnreg": 20}).startswith("lift maxnreg=20, or take more warps")
 
 
 def test_fp64_by_accident():

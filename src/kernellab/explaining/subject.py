@@ -55,8 +55,9 @@ class Kernel:
     blocks: int
     threads: int
     kind: str = ""  # triton or cuda: who shares a tile out over threads, a compiler or the author
+    config: Mapping[str, Any] = field(default_factory=dict)  # what the author or a tuner chose
+    tuned: Sequence[int] | None = None  # which of a tuner's configurations it is, from 0, and of how many
     registers: int | None = None
-    maxnreg: int | None = None  # the most its author lets a thread have, in Triton
     shared_bytes: int | None = None
     spill_bytes: int | None = None
     flight_bytes: int = 0  # what a thread asks of memory before it waits; 0: not known
@@ -170,12 +171,20 @@ def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Sub
     known = {(r["op"], r["impl"], str(r["case"])) for r in timed}
     for entry in _compiled(record, gpu_name):
         explained = entry.get("pass") == "forward" and entry["case"] and entry["status"] in ("ok", "none")
+        explained = explained and not refusals(entry)
         told = _for_here(record, entry) and (entry["op"], entry["impl"], str(entry["case"])) in known
         if explained and not told:
             one = _unmeasured(entry, gpu_name)
             if one is not None:
                 found.append(one)
     return found
+
+
+def refusals(entry: Mapping[str, Any]) -> list[str]:
+    """Autotuned kernels of which no configuration fits, and why."""
+    fit = {k["name"] for k in entry["kernels"] if not k.get("refusal")}
+    found = [f"{k['name']} does not fit: {k['refusal']}" for k in entry["kernels"] if k["name"] not in fit]
+    return list(dict.fromkeys(found))
 
 
 def _compiled(record: Mapping[str, Any], gpu_name: str | None) -> list[Mapping[str, Any]]:
@@ -218,7 +227,7 @@ def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:
         host_us=inside.get("host_us"),
         gpu_us=inside.get("device_us"),
         warm_us=series.get((entry["timer"], "warm")) if entry["cache"] == "cold" else None,
-        kernels=_kernels(_code(record, result)),
+        kernels=_kernels(_code(record, result), (result.get("built") or {}).get("tuned") or ()),
         launched=result.get("kernels") or (),
         traffic=result.get("traffic"),
         others={other["impl"]: time for other, time in _others(record, result)},
@@ -324,12 +333,18 @@ def _for_here(record: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     return (entry["arch"], entry["gpu"]) == (here.get("arch"), here.get("name"))
 
 
-def _kernels(entry: Mapping[str, Any] | None) -> list[Kernel]:
-    """Of an autotuned kernel the first configuration: which one wins only a GPU can say."""
-    if entry is None:
-        return []
-    read = [k for k in entry["kernels"] if k.get("facts") and not (k.get("tuned") and k["tuned"][0])]
-    return [_kernel(k) for k in read]
+def _kernels(entry: Mapping[str, Any] | None, choices: Sequence[Mapping[str, Any]] = ()) -> list[Kernel]:
+    """Of an autotuned kernel what its tuner chose, or every configuration where that is not known."""
+    read = [k for k in entry["kernels"] if k.get("facts")] if entry else []
+    settled = {k["name"] for k in read if k.get("tuned") and _is_chosen(k, choices)}
+    return [_kernel(k) for k in read if k["name"] not in settled or _is_chosen(k, choices)]
+
+
+def _is_chosen(k: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> bool:
+    config = k.get("config") or {}
+    flat = {**config, **config.get("constexprs", {})}
+    chosen = [choice["config"] for choice in choices if choice["kernel"] == k["name"]]
+    return any(all(flat.get(name) == value for name, value in one.items()) for one in chosen)
 
 
 def _kernel(k: Mapping[str, Any]) -> Kernel:
@@ -347,8 +362,9 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         blocks=_product(k["grid"]),
         threads=_product(k["block"]),
         kind=k.get("kind") or "",
+        config=k.get("config") or {},
+        tuned=k.get("tuned"),
         registers=facts["registers"],
-        maxnreg=(k.get("config") or {}).get("maxnreg"),
         shared_bytes=k["shared_total_bytes"],
         spill_bytes=facts["spill_bytes"],
         flight_bytes=facts.get("flight_bytes") or 0,

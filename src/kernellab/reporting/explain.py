@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.text import Text
 from kernellab import verdict
 from kernellab.explaining.advice import WHO_DOES_WHAT, Choice, advice, choices, untimed_choices
 from kernellab.explaining.explained import explained
+from kernellab.explaining.subject import refusals
 from kernellab.reporting import inspected, words
 
 _ITEMS = {
@@ -60,8 +61,15 @@ def _others(record: Mapping[str, Any], results: Sequence[Explained]) -> list[dic
     ]
     # A way the CPU skips is explained by its machine code, and one not compiled by its time.
     known = {(r["op"], r["impl"]) for r in results}
-    unread = [*failed, *inspected.others(record)]
+    unread = [*failed, *inspected.others(record), *_refused(record)]
     return [one for one in unread if one["status"] in verdict.BAD or (one["op"], one["impl"]) not in known]
+
+
+def _refused(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    names = ("op", "impl", "arch", "case", "pass")
+    for entry in record["code"]:
+        if why := refusals(entry):
+            yield {**{name: entry[name] for name in names}, "status": "refused", "reason": "; ".join(why)}
 
 
 def _table(op: str, case: Mapping[str, Any], rows: Sequence[Choice]) -> dict[str, Any]:
@@ -174,8 +182,18 @@ def _facts(one: Explained) -> list[str]:
         times = f", {k['times']} times" if k["times"] > 1 else ""
         fits = f", {words.percent(k['occupancy'])} occupancy" if k["occupancy"] else ""
         blocks = f"{words.count(k['blocks'], 'block')} of {words.count(k['threads'], 'thread')}"
-        lines.append(f"{k['name']}: {blocks}{times}, {words.count(k['registers'], 'register')}{fits}")
+        which = _configuration(k, one["measured"])
+        lines.append(f"{k['name']}: {blocks}{times}, {words.count(k['registers'], 'register')}{fits}{which}")
     return lines
+
+
+def _configuration(kernel: Mapping[str, Any], measured: bool) -> str:
+    """Of an autotuned kernel: the others were not judged."""
+    if not kernel["tuned"]:
+        return ""
+    number, count = kernel["tuned"]
+    why = "" if measured else ", the fastest by the model"
+    return f"; configuration {number + 1} of {count}{why}: {inspected.configuration(dict(kernel))}"
 
 
 # Which to choose ---------------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ def _do(subject: Subject, kernel: Kernel) -> str:
         # The compiler shares the block out: over more warps each thread holds less of it.
         room = chip is None or kernel.threads < chip.threads_per_block
         less = f"take {'more warps (num_warps) or ' if room else ''}a smaller block: each thread holds less then"
-        return f"lift maxnreg={kernel.maxnreg}, or {less}" if kernel.maxnreg and not most else less
+        held = kernel.config.get("maxnreg")
+        return f"lift maxnreg={held}, or {less}" if held and not most else less
     fewer = "smaller tiles, less unrolling"
     if most:
         return f"a thread cannot have more registers, so let it need fewer: the tile over more threads, {fewer}"
