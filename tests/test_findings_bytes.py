@@ -28,6 +28,7 @@ def test_fusing_promises_no_more_than_a_fused_way_beside_it_shows():
     found = first(way(traffic=CHAIN, time_us=4.5 * ROOF_US, **beside))
     assert (found.rule, found.sure, found.gain) == ("unfused-chain", "measured", pytest.approx(3.0))
     assert found.title.endswith("fusing gains about 3×, as cpp shows")
+    assert ("gain, predicted", pytest.approx(4.5)) in [(one.what, one.value) for one in found.evidence]
     slow = first(way(traffic=CHAIN, time_us=4.5 * ROOF_US, others={"cpp": 5 * ROOF_US}, fused=["cpp"]))
     assert (slow.gain, slow.title.partition("do")[2]) == (None, ", but cpp, which is fused, gains nothing")
     fast = first(way(traffic=CHAIN, time_us=4.5 * ROOF_US, others={"cpp": 0.9 * ROOF_US}, fused=["cpp"]))

@@ -48,6 +48,7 @@ def look(subject: Subject) -> Finding | None:
             Evidence("fewest", found.fewest_bytes, "bytes", "declaration"),
             Evidence("chain, predicted", found.chain_us, "µs", "model"),
             Evidence("fused, predicted", found.fused_us, "µs", "model"),
+            Evidence("gain, predicted", settled(found.gain, subject.headroom), "times as fast", "model"),
             *([Evidence("intermediates", "fit into L2", "", "model")] if found.resident else []),
             *_beside(subject),
         ],
