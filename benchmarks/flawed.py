@@ -84,7 +84,7 @@ def row(name: str, document: dict, expected: str) -> dict:
     first = next(iter(flawed.get("findings", ())), {})
     times = [one.get("time_us") for one in (flawed, fixed)]
     measured = times[0] / times[1] if all(times) else None
-    predicted = first.get("gain")
+    predicted = by_model(first)
     ratio = predicted / measured if predicted and measured else None
     still = next(iter(fixed.get("findings", ())), {})
     return {
@@ -101,6 +101,12 @@ def row(name: str, document: dict, expected: str) -> dict:
         "fixed_first": still.get("rule", "nothing"),
         "also": " ".join(f"{f['rule']}:{f['gain']:.2f}" for f in flawed.get("findings", ())[1:] if f["gain"]),
     }
+
+
+def by_model(finding: dict) -> float | None:
+    """What was predicted, where the fixed way beside it has shown it to be less: nobody is held against himself."""
+    told = (one["value"] for one in finding.get("evidence", ()) if one["what"] == "gain, predicted")
+    return next(told, finding.get("gain"))
 
 
 def write(args: argparse.Namespace, rows: list[dict], document: dict, took_s: float) -> None:

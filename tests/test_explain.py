@@ -61,8 +61,41 @@ def test_without_a_gpu_cpu_ways_are_explained_by_their_times_and_kernels_by_a_mo
     assert (ways["triton-strided"]["kernel_lines"], ways["triton-strided"]["launcher_lines"]) == (4, 4)
     again = klab("explain", "run", "--plot", "roof.svg")
     assert "plus manual: 3 operators move 6 tensors where 2 would do" in again.out
-    assert "not timed: a model of H100" in again.out  # the run's own; --gpu names another
+    assert "not timed: a model of H200 SXM 141GB" in again.out  # the run's own; --gpu names another
     assert (tmp_path / "roof.svg").read_text().count("</svg>") == 1
+
+
+ASKS = """
+import torch, triton, triton.language as tl
+import kernellab as kl
+
+@kl.op(cases=kl.cases(shape=[(1 << 24,)], dtype=["float32"]))
+def f(x):
+    return x + 1
+
+@triton.jit
+def add(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    for at in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        tl.store(y_ptr + at + tl.arange(0, BLOCK), tl.load(x_ptr + at + tl.arange(0, BLOCK)) + 1)
+
+@f.impl("triton")
+def _(x):
+    told = torch.cuda.get_device_properties(x.device)
+    assert (told.name, told.L2_cache_size, told.total_memory) == ("GeForce RTX 4060", 24 << 20, 8 << 30)
+    assert torch.cuda.get_device_capability() == (8, 9)
+    y = torch.empty_like(x)
+    add[(told.multi_processor_count,)](x, y, x.numel(), 1024)
+    return y
+"""
+
+
+def test_launches_are_those_of_the_gpu_named_and_a_run_remembers_it(klab, tmp_path):
+    (tmp_path / "asks.py").write_text(ASKS)
+    done = klab("explain", "asks.py", "--impl", "triton", "--static", "--gpu", "4060", "--out", "run")
+    assert done.code == 0, done.out + done.err
+    assert "add: 24 blocks of 128 threads" in done.out
+    assert "a model of GeForce RTX 4060" in done.out
+    assert "a model of GeForce RTX 4060" in klab("explain", "run").out
 
 
 CUDA = """
@@ -139,6 +172,53 @@ def test_what_the_machine_code_shows_of_kernels_in_cuda(klab, tmp_path):
     assert "NVRTC compiles it at first use" in again.out
 
 
+FAILING = """
+import torch, triton, triton.language as tl
+import kernellab as kl
+
+@kl.op(args=dict(x=kl.tensor("M N")), cases=kl.cases(shape=[(256, 256)], dtype=["float32"]))
+def f(x):
+    return x.T.contiguous()
+
+@triton.jit
+def turn(x_ptr, y_ptr):
+    a, b = tl.arange(0, 256)[:, None], tl.arange(0, 256)[None, :]
+    tl.store(y_ptr + a * 256 + b, tl.trans(tl.load(x_ptr + a * 256 + b)))
+
+@f.impl("triton")
+def _(x):
+    y = torch.empty_like(x)
+    turn[(1,)](x, y, num_warps=32)
+    return y
+
+@f.impl("triton-raises")
+def _(x):
+    raise ValueError("not today")
+
+kernel = kl.cuda.kernel("f.cu", "f")
+
+@f.impl("cuda")
+def _(x):
+    kernel(1, 32, x)
+    return x
+"""
+
+
+def test_ways_that_fail_are_named_with_their_reasons(klab, tmp_path):
+    (tmp_path / "f.cu").write_text('extern "C" __global__ void f(float* x) { x[0] = nonsense; }')
+    (tmp_path / "f.py").write_text(FAILING)
+    done = klab("explain", "f.py", "--static", "--gpu", "h200", "--out", "run")
+    assert done.code == 1, done.err
+    for again in (done, klab("explain", "run")):
+        assert "f manual: " in again.out
+        assert "triton (sm_90)  error: OutOfResources: out of resource: shared memory" in again.out
+        assert "triton-raises (sm_90)  error: ValueError: not today" in again.out
+        assert "cuda (sm_90)  error: f.cu does not compile for sm_90" in again.out
+        assert "compile  skipped: left out, as compiling takes long" in again.out
+    others = json.loads(klab("explain", "run", "--json").out)["others"]
+    assert [one["impl"] for one in others if one["status"] == "error"] == ["triton", "triton-raises", "cuda"]
+
+
 def test_a_run_of_machine_code_alone_says_which_command_makes_one_to_explain(klab, tmp_path):
     (tmp_path / "f.cu").write_text(CUDA)
     (tmp_path / "f.py").write_text(CUDA_OP)
@@ -194,10 +274,21 @@ def test_a_record_is_explained_without_running_anything(klab, tmp_path):
     lines = [line.strip() for line in done.out.splitlines()]
     assert "gelu triton: at the limit, nothing left: 99 % of measured bandwidth" in lines
     # What the H200 gave: 5251 / 506.6 = 10.37.
-    assert "gelu manual: 9 kernels move 21 tensors where 2 would do: fusing gains about 10.4×" in lines
+    assert "gelu manual: 9 kernels move 21 tensors where 2 would do: fusing gains about 10.4×, as triton shows" in lines
     assert "torch.compile is enough here: within 1 % of the fastest, triton, with no kernel to write." in lines
     assert "who does what" not in done.out
     assert "coalescing" in klab("explain", run, "--verbose").out
+
+
+def test_a_way_that_was_wrong_is_named_with_its_reason(klab, tmp_path):
+    run = recorded(tmp_path, {"manual": 5251.0, "liar": 10.0})
+    record = json.loads(run.read_text())
+    liar = next(r for r in record["results"] if r["impl"] == "liar")
+    liar["check"] |= {"status": "wrong", "reason": "3 of 9 elements differ"}
+    run.write_text(json.dumps(record))
+    done = klab("explain", run)
+    assert done.code == 1
+    assert "liar (cuda)  wrong: 3 of 9 elements differ" in done.out
 
 
 def test_findings_are_among_a_records_verdicts(tmp_path):

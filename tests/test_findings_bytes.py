@@ -23,6 +23,18 @@ def test_an_unfused_chain_promises_no_more_than_there_is_to_gain():
     assert first(way(traffic=CHAIN, time_us=3 * ROOF_US)).gain == pytest.approx(3.0)
 
 
+def test_fusing_promises_no_more_than_a_fused_way_beside_it_shows():
+    beside = {"others": {"cpp": 1.5 * ROOF_US, "compile": 2 * ROOF_US, "chain": ROOF_US}, "fused": ["cpp", "compile"]}
+    found = first(way(traffic=CHAIN, time_us=4.5 * ROOF_US, **beside))
+    assert (found.rule, found.sure, found.gain) == ("unfused-chain", "measured", pytest.approx(3.0))
+    assert found.title.endswith("fusing gains about 3×, as cpp shows")
+    assert ("gain, predicted", pytest.approx(4.5)) in [(one.what, one.value) for one in found.evidence]
+    slow = first(way(traffic=CHAIN, time_us=4.5 * ROOF_US, others={"cpp": 5 * ROOF_US}, fused=["cpp"]))
+    assert (slow.gain, slow.title.partition("do")[2]) == (None, ", but cpp, which is fused, gains nothing")
+    fast = first(way(traffic=CHAIN, time_us=4.5 * ROOF_US, others={"cpp": 0.9 * ROOF_US}, fused=["cpp"]))
+    assert (fast.sure, fast.gain) == ("computed", pytest.approx(4.5))
+
+
 def test_narrow_access():
     halves = but(flight_bytes=2, load_bytes=2.0, widest_bytes=2, threads=256, blocks=2 * 10**6, blocks_per_sm=8)
     found = first(way(halves, dtype="bfloat16"))

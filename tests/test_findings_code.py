@@ -17,8 +17,21 @@ def test_spills():
     priced = prices(way(spilling), spilling)
     assert alone.gain == pytest.approx((priced.without(local=0.0) + priced.local) / ROOF_US, rel=0.05)
     assert first(way(spilling, time_us=5 * ROOF_US)).gain == pytest.approx(5.0)
-    assert alone.do.startswith("let it have more registers")
-    assert "cannot have more registers" in first(way(dataclasses.replace(spilling, registers=255))).do
+
+
+def test_what_to_do_about_spills_is_for_who_shares_the_tile_out():
+    code = {**GOOD.instructions, "local_load": 100, "local_store": 100}
+    spilling = but(spill_bytes=800, stack_bytes=400, instructions=code)
+
+    def do(**changed):
+        return first(way(dataclasses.replace(spilling, **changed))).do
+
+    assert do(kind="cuda").startswith("let it have more registers (looser __launch_bounds__")
+    assert do(kind="cuda", registers=255).startswith("a thread cannot have more registers, so let it need fewer")
+    assert do(kind="triton").startswith("take more warps (num_warps) or a smaller block")
+    assert do(kind="triton", registers=255).startswith("take more warps (num_warps) or a smaller block")
+    assert do(kind="triton", threads=1024).startswith("take a smaller block")  # no block has more warps
+    assert do(kind="triton", config={"maxnreg": 20}).startswith("lift maxnreg=20, or take more warps")
 
 
 def test_fp64_by_accident():

@@ -6,7 +6,8 @@ from described import CASE, CEILINGS, CHAIN, COST, GB, GOOD, but, first, way
 from kernellab.errors import UserError
 from kernellab.explaining.explained import of
 from kernellab.explaining.subject import _loading_loops, _once_loops, subjects
-from kernellab.reporting.explain import headline
+from kernellab.reporting.explain import _facts, headline
+from kernellab.reporting.explain import document as report
 
 
 def test_loops_of_the_same_lines_are_one():
@@ -61,6 +62,13 @@ def test_a_record_tells_subjects_with_their_times_and_the_ways_beside_them():
     assert first(fast).rule == "at-the-limit"
 
 
+def test_the_ways_beside_are_fused_where_torch_sees_no_chain():
+    one = [{"op": "aten::gelu", "read_bytes": GB, "write_bytes": GB, "kernels": [0]}]
+    beside = [result("torch", 600.0, traffic=one), result("compile", 700.0), result("cpp", 800.0, traffic=[])]
+    others = [result("manual-2", 900.0, traffic=CHAIN), result("python", 900.0)]  # the last: nobody knows
+    assert subjects(record(result("manual", 2250.0), *beside, *others))[0].fused == ["torch", "compile", "cpp"]
+
+
 def test_what_was_compiled_and_not_timed_is_a_subject_of_the_gpu_named():
     compiled = {"op": "f", "impl": "triton", "kind": "triton", "case": CASE, "arch": "sm_90", "pass": "forward"}
     compiled |= {"gpu": "H100 SXM5 80GB", "status": "none", "kernels": [], "cost": COST, "traffic": CHAIN}
@@ -72,10 +80,21 @@ def test_what_was_compiled_and_not_timed_is_a_subject_of_the_gpu_named():
     assert asked.gbps > there.gbps
     with pytest.raises(UserError, match="A100 SXM4 80GB is sm_80, and the kernels of this run are compiled for sm_90"):
         subjects(record(code=[compiled]), "a100")
-    timed = record(result("triton", 510.0), code=[compiled])
+    assert [s.measured for s in subjects(record(result("triton", 510.0), code=[compiled]))] == [True, False]
+    timed = record(result("triton", 510.0), code=[{**compiled, "gpu": GPU["name"]}])
     assert [s.measured for s in subjects(timed)] == [True]
     elsewhere = record(result("triton", 510.0), code=[{**compiled, "arch": "sm_80", "gpu": "A100 SXM4 80GB"}])
     assert [s.measured for s in subjects(elsewhere)] == [True, False]
+
+
+def test_a_timed_way_has_the_launches_of_the_gpu_it_was_timed_on():
+    compiled = {"op": "f", "impl": "triton", "kind": "triton", "case": CASE, "arch": "sm_90", "pass": "forward"}
+    compiled |= {"status": "ok", "cost": COST, "traffic": []}
+    there = {**compiled, "gpu": "H100 PCIe 80GB", "kernels": [{**compiled_kernel(), "grid": [114, 1, 1]}]}
+    here = {**compiled, "gpu": GPU["name"], "kernels": [{**compiled_kernel(), "grid": [132, 1, 1]}]}
+    timed, modelled = subjects(record(result("triton", 510.0), code=[there, here]))
+    assert (timed.measured, timed.kernels[0].blocks) == (True, 132)
+    assert (modelled.measured, modelled.kernels[0].blocks) == (False, 114)
 
 
 def test_a_wrong_way_is_not_explained():
@@ -137,3 +156,51 @@ def test_a_model_says_which_loops_it_counts_once():
     assert told["predicted"]["loops_counted_once"] == 1
     assert "1 loop counted once, as the code does not say how often" in headline(told)
     assert "counted once" not in headline(of(way(GOOD)))
+
+
+def tuned_entry(*kernels, **more):
+    """An autotuned kernel's configurations as a record's `code` has them, by the bytes a thread asks for at once."""
+    entry = {"op": "f", "impl": "triton", "kind": "triton", "case": CASE, "arch": "sm_90", "pass": "forward"}
+    entry |= {"gpu": GPU["name"], "status": "ok", "reason": "", "cost": COST, "traffic": []}
+    offered = [
+        {
+            **(compiled_kernel(flight_bytes=flight) if flight else {"name": "k", "facts": None, "occupancy": None}),
+            **{"kind": "triton", "tuned": [number, len(kernels)], "refusal": "" if flight else "out of shared memory"},
+            "config": {"num_warps": 4, "constexprs": {"BLOCK": 64 * (number + 1)}},
+        }
+        for number, flight in enumerate(kernels)
+    ]
+    return {**entry, "kernels": offered, **more}
+
+
+def lines_of(one):
+    return [line for line in _facts(one) if line.startswith("k: ")]
+
+
+def test_of_an_autotuned_kernel_the_configuration_the_model_finds_fastest_is_judged_and_named():
+    (slow_first,) = map(of, subjects(record(code=[tuned_entry(2, 16, 4)])))
+    said = "configuration 2 of 3, the fastest by the model: BLOCK=128 num_warps=4"
+    assert [line.partition("; ")[2] for line in lines_of(slow_first)] == [said]
+    assert slow_first["predicted"]["time_us"] == of(subjects(record(code=[tuned_entry(16)]))[0])["predicted"]["time_us"]
+    (fast_first,) = map(of, subjects(record(code=[tuned_entry(16, 2)])))
+    assert "configuration 1 of 2, the fastest" in lines_of(fast_first)[0]
+
+
+def test_a_configuration_that_does_not_fit_is_not_judged():
+    (one,) = map(of, subjects(record(code=[tuned_entry(None, 2)])))
+    assert "configuration 2 of 2" in lines_of(one)[0]
+    none = record(code=[tuned_entry(None, None)])
+    assert subjects(none) == []
+    document = report(none | {"schema": 2, "command": []})
+    assert [(one["impl"], one["reason"]) for one in document["others"]] == [
+        ("triton", "k does not fit: out of shared memory")
+    ]
+    assert document["choices"] == []
+
+
+def test_where_the_tuner_has_chosen_its_choice_is_judged():
+    chose = {"kernel": "k", "config": {"BLOCK": 64, "num_warps": 4}}
+    timed = result("triton", 510.0, built={"seconds": 1.0, "tuned": [chose]})
+    (one,) = map(of, subjects(record(timed, code=[tuned_entry(2, 16)])))
+    assert [line.partition("; ")[2] for line in lines_of(one)] == ["configuration 1 of 2: BLOCK=64 num_warps=4"]
+    assert one["kernels"][0]["kind"] == "triton"

@@ -57,6 +57,16 @@ NCU = "\n".join(
 )
 
 
+def test_a_prediction_is_not_held_against_the_measurement_that_corrected_it():
+    told = {"what": "gain, predicted", "value": 9.0}
+    finding = {"rule": "unfused-chain", "gain": 4.0, "sure": "measured", "evidence": [told]}
+    flawed = {"impl": "flawed", "time_us": 40.0, "findings": [finding]}
+    found = script("flawed").row(
+        "f", {"results": [flawed, {"impl": "fixed", "time_us": 10.0, "findings": []}]}, "unfused-chain"
+    )
+    assert (found["predicted_gain"], found["measured_gain"], found["within"]) == (9.0, 4.0, False)
+
+
 def test_what_nsight_compute_prints_is_read_and_a_difference_found():
     case = {"dims": {"...": [8192], "N": 8192}, "dtype": "float32", "options": {}}
     ours = {"name": "map_flat", "case": case, "grid": [524288, 1, 1], "block": [128, 1, 1], "registers": 18}

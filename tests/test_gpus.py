@@ -6,7 +6,7 @@ import pytest
 
 from kernellab.errors import UserError
 from kernellab.machine.chips import chip, chips
-from kernellab.machine.gpus import gpu, gpus, variants
+from kernellab.machine.gpus import gpu, gpus, same_product, variants
 
 ALL = gpus()
 
@@ -174,3 +174,10 @@ def test_there_is_no_rate_where_there_are_no_units():
 def test_a_name_is_not_taken_for_a_longer_number(name):
     with pytest.raises(UserError, match="in the database"):
         gpu(name)
+
+
+def test_a_drivers_name_means_the_same_product_as_a_users():
+    assert same_product("NVIDIA H200", "h200")
+    assert not same_product("NVIDIA H100 80GB HBM3", "h200")
+    assert same_product("Voodoo2", "Voodoo2")  # nobody knows it, and it is itself all the same
+    assert not same_product("Voodoo2", "h200")

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     derived = verdict.derive(record)
     document = report.document(derived, gpu_name)
     if not document["results"]:
-        raise UserError(_nothing(derived, args.target))
+        raise UserError(_nothing(document["others"], args.target))
     if args.json:
         json.dump({**document, "folder": shown(folder)}, sys.stdout, indent=1, allow_nan=False)
         print()
@@ -66,9 +66,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     return 1 if bad else verdict.exit_code(derived) if record["results"] else 0
 
 
-def _nothing(record: dict[str, Any], target: str) -> str:
-    reasons = {f"{r['impl']}: {r['derived']['reason']}" for r in record["results"] if r["derived"]["reason"]}
-    reasons |= {f"{e['impl']}: {e['reason']}" for e in record["code"] if e["reason"]}
+def _nothing(others: list[dict[str, Any]], target: str) -> str:
+    reasons = {f"{one['impl']}: {one['reason']}" for one in others if one["reason"]}
     return f"nothing of {target} was timed or compiled{': ' + '; '.join(sorted(reasons)) if reasons else ''}"
 
 
@@ -135,6 +134,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:
         request={**request.to_json(), "quick": not (request.shapes or request.dims)},
         impls=[part.strip() for part in args.impl.split(",")] if args.impl else [],
         archs=[gpu(name).arch] if name else [],
+        gpu=name if name and args.gpu else "",  # an architecture is also that of the GPU here
         device=device_in(args.device),
         seconds=positive("--seconds", args.seconds) if args.seconds is not None else None,
         timeout_s=positive("--timeout", args.timeout),

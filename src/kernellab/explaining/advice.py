@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernellab.explaining.subject import refusals
+
 _ENOUGH = 1.10  # within this of the fastest nobody should write a kernel for the rest
 
 # Who does what: in CUDA C++, in Triton.
@@ -53,7 +55,8 @@ def choices(group: Sequence[Mapping[str, Any]], code: Sequence[Mapping[str, Any]
 
 def untimed_choices(code: Sequence[Mapping[str, Any]]) -> list[Choice]:
     """The ways of one op and case that were compiled where nothing was timed."""
-    entries = {entry["impl"]: entry for entry in reversed(code) if entry["status"] in ("ok", "none")}
+    made = [entry for entry in code if entry["status"] in ("ok", "none") and not refusals(entry)]
+    entries = {entry["impl"]: entry for entry in reversed(made)}
     return [_choice(impl, entry["kind"], entries, {}) for impl, entry in reversed(entries.items())]
 
 

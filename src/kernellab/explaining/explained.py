@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from kernellab.explaining.configurations import judged
 from kernellab.explaining.findings import findings
 from kernellab.explaining.fusion import Fusion
 from kernellab.explaining.prices import main_kernel, prices
@@ -23,6 +24,7 @@ def explained(record: Mapping[str, Any], gpu_name: str | None = None) -> list[di
 
 
 def of(subject: Subject) -> dict[str, Any]:
+    subject = judged(subject)
     found = chain(subject)
     device = subject.device
     own = [k.name for k in subject.kernels]

@@ -12,6 +12,7 @@ import pkgutil
 from collections.abc import Callable
 
 from kernellab.explaining import rules
+from kernellab.explaining.configurations import judged
 from kernellab.explaining.finding import Finding
 from kernellab.explaining.subject import Subject
 
@@ -29,6 +30,7 @@ def all_rules() -> dict[str, Rule]:
 
 def findings(subject: Subject) -> list[Finding]:
     """What was found, the most promising first; findings without a gain come last."""
+    subject = judged(subject)
     found = [one for look in all_rules().values() if (one := look(subject)) is not None]
     refused = [one for one in found if one.rule == "cannot-launch"]
     if refused:

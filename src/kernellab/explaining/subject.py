@@ -54,6 +54,9 @@ class Kernel:
     times: int
     blocks: int
     threads: int
+    kind: str = ""  # triton or cuda: who shares a tile out over threads, a compiler or the author
+    config: Mapping[str, Any] = field(default_factory=dict)  # what the author or a tuner chose
+    tuned: Sequence[int] | None = None  # which of a tuner's configurations it is, from 0, and of how many
     registers: int | None = None
     shared_bytes: int | None = None
     spill_bytes: int | None = None
@@ -116,6 +119,7 @@ class Subject:
     launched: Sequence[Mapping[str, Any]] = ()  # what a profiler saw on the GPU, in order
     traffic: Sequence[Mapping[str, Any]] | None = None
     others: Mapping[str, float] = field(default_factory=dict)  # the other right ways' times at this case
+    fused: Sequence[str] = ()  # which of these are no chain of operators
 
     @property
     def dtype(self) -> str:
@@ -164,15 +168,23 @@ def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Sub
     """
     timed = [r for r in record["results"] if _main(r) is not None]
     found = [subject(record, result) for result in timed]
-    here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
-    known = {(r["op"], r["impl"], str(r["case"]), here) for r in timed}
+    known = {(r["op"], r["impl"], str(r["case"])) for r in timed}
     for entry in _compiled(record, gpu_name):
         explained = entry.get("pass") == "forward" and entry["case"] and entry["status"] in ("ok", "none")
-        if explained and (entry["op"], entry["impl"], str(entry["case"]), entry["arch"]) not in known:
+        explained = explained and not refusals(entry)
+        told = _for_here(record, entry) and (entry["op"], entry["impl"], str(entry["case"])) in known
+        if explained and not told:
             one = _unmeasured(entry, gpu_name)
             if one is not None:
                 found.append(one)
     return found
+
+
+def refusals(entry: Mapping[str, Any]) -> list[str]:
+    """Autotuned kernels of which no configuration fits, and why."""
+    fit = {k["name"] for k in entry["kernels"] if not k.get("refusal")}
+    found = [f"{k['name']} does not fit: {k['refusal']}" for k in entry["kernels"] if k["name"] not in fit]
+    return list(dict.fromkeys(found))
 
 
 def _compiled(record: Mapping[str, Any], gpu_name: str | None) -> list[Mapping[str, Any]]:
@@ -215,10 +227,11 @@ def subject(record: Mapping[str, Any], result: Mapping[str, Any]) -> Subject:
         host_us=inside.get("host_us"),
         gpu_us=inside.get("device_us"),
         warm_us=series.get((entry["timer"], "warm")) if entry["cache"] == "cold" else None,
-        kernels=_kernels(_code(record, result)),
+        kernels=_kernels(_code(record, result), (result.get("built") or {}).get("tuned") or ()),
         launched=result.get("kernels") or (),
         traffic=result.get("traffic"),
-        others=dict(_others(record, result)),
+        others={other["impl"]: time for other, time in _others(record, result)},
+        fused=[other["impl"] for other, _ in _others(record, result) if _is_fused(other)],
     )
 
 
@@ -290,31 +303,48 @@ def _main(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((e for e in _forward(result) if e["timer"] != "launch"), None)
 
 
-def _others(record: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _others(record: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
     for other in record["results"]:
         same = other["op"] == result["op"] and other["case"] == result["case"] and other is not result
         entry = _main(other) if same else None
         if entry is not None:
-            yield other["impl"], statistics.median(entry["samples_us"])
+            yield other, statistics.median(entry["samples_us"])
+
+
+def _is_fused(result: Mapping[str, Any]) -> bool:
+    """Torch's dispatcher sees one operator at most; what it never saw is a compiler's or somebody's own kernel."""
+    traffic = result.get("traffic")
+    return result.get("kind") in ("compile", "triton", "cuda", "cpp") if traffic is None else len(traffic) < 2
 
 
 def _code(record: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What the way compiled to at this case for the GPU it was timed on."""
-    here = ((record.get("machine") or {}).get("gpu") or {}).get("arch")
     for entry in record.get("code", ()):
         same = all(entry[k] == result[k] for k in ("op", "impl", "case")) and entry["pass"] == "forward"
-        if same and entry["arch"] == here:
+        if same and _for_here(record, entry):
             found: Mapping[str, Any] = entry
             return found
     return None
 
 
-def _kernels(entry: Mapping[str, Any] | None) -> list[Kernel]:
-    """Of an autotuned kernel the first configuration: which one wins only a GPU can say."""
-    if entry is None:
-        return []
-    read = [k for k in entry["kernels"] if k.get("facts") and not (k.get("tuned") and k["tuned"][0])]
-    return [_kernel(k) for k in read]
+def _for_here(record: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    """Whether it was compiled for the GPU that was timed: another one of its architecture may get other launches."""
+    here = (record.get("machine") or {}).get("gpu") or {}
+    return (entry["arch"], entry["gpu"]) == (here.get("arch"), here.get("name"))
+
+
+def _kernels(entry: Mapping[str, Any] | None, choices: Sequence[Mapping[str, Any]] = ()) -> list[Kernel]:
+    """Of an autotuned kernel what its tuner chose, or every configuration where that is not known."""
+    read = [k for k in entry["kernels"] if k.get("facts")] if entry else []
+    settled = {k["name"] for k in read if k.get("tuned") and _is_chosen(k, choices)}
+    return [_kernel(k) for k in read if k["name"] not in settled or _is_chosen(k, choices)]
+
+
+def _is_chosen(k: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> bool:
+    config = k.get("config") or {}
+    flat = {**config, **config.get("constexprs", {})}
+    chosen = [choice["config"] for choice in choices if choice["kernel"] == k["name"]]
+    return any(all(flat.get(name) == value for name, value in one.items()) for one in chosen)
 
 
 def _kernel(k: Mapping[str, Any]) -> Kernel:
@@ -331,6 +361,9 @@ def _kernel(k: Mapping[str, Any]) -> Kernel:
         times=k["times"],
         blocks=_product(k["grid"]),
         threads=_product(k["block"]),
+        kind=k.get("kind") or "",
+        config=k.get("config") or {},
+        tuned=k.get("tuned"),
         registers=facts["registers"],
         shared_bytes=k["shared_total_bytes"],
         spill_bytes=facts["spill_bytes"],

@@ -97,6 +97,14 @@ def gpu(name: str) -> Gpu:
     raise UserError(f"no GPU {name!r} in the database: {hint}")
 
 
+def same_product(name: str, other: str) -> bool:
+    """Whether two names, a driver's among them perhaps, mean one product; a name that is not known means itself."""
+    try:
+        return gpu(name) == gpu(other)
+    except UserError:
+        return name == other
+
+
 def gpus() -> list[Gpu]:
     """Every product known, oldest architecture first."""
     return list(_database())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,8 @@ from rich.text import Text
 from kernellab import verdict
 from kernellab.explaining.advice import WHO_DOES_WHAT, Choice, advice, choices, untimed_choices
 from kernellab.explaining.explained import explained
-from kernellab.reporting import words
+from kernellab.explaining.subject import refusals
+from kernellab.reporting import inspected, words
 
 _ITEMS = {
     "memory": "the bytes it must move",
@@ -36,7 +37,7 @@ _SURE = {
 
 
 def document(record: Mapping[str, Any], gpu_name: str | None = None) -> dict[str, Any]:
-    """Explanations of a record with its verdicts, as plain data: `results`, and `choices` of each op and case."""
+    """Explanations of a record with its verdicts, as plain data: `results`, `others` and `choices` per op and case."""
     if record["results"]:
         groups = verdict.groups(record)
         tables = [_table(g[0]["op"], g[0]["case"], choices(g, record["code"])) for g in groups]
@@ -44,7 +45,31 @@ def document(record: Mapping[str, Any], gpu_name: str | None = None) -> dict[str
         code = [entry for entry in record["code"] if entry["case"] and entry["case"]["device"] == "cuda"]
         tables = [_table(code[0]["op"], code[0]["case"], untimed_choices(code))] if code else []
     head = {key: record[key] for key in ("schema", "command", "machine")}
-    return {**head, "results": explained(record, gpu_name), "choices": [table for table in tables if table["ways"]]}
+    results = explained(record, gpu_name)
+    found = {"results": results, "others": _others(record, results)}
+    return {**head, **found, "choices": [table for table in tables if table["ways"]]}
+
+
+def _others(record: Mapping[str, Any], results: Sequence[Explained]) -> list[dict[str, Any]]:
+    """Ways that failed, and those of which there is nothing to explain, each with its reason."""
+    timed = [(r["op"], r["impl"], r["case"]) for r in results if r["measured"]]
+    failed = [
+        {"arch": r["case"]["device"], "pass": "forward", **{name: r[name] for name in ("op", "impl", "case")}}
+        | {name: r["derived"][name] for name in ("status", "reason")}
+        for r in record["results"]
+        if (r["op"], r["impl"], r["case"]) not in timed
+    ]
+    # A way the CPU skips is explained by its machine code, and one not compiled by its time.
+    known = {(r["op"], r["impl"]) for r in results}
+    unread = [*failed, *inspected.others(record), *_refused(record)]
+    return [one for one in unread if one["status"] in verdict.BAD or (one["op"], one["impl"]) not in known]
+
+
+def _refused(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    names = ("op", "impl", "arch", "case", "pass")
+    for entry in record["code"]:
+        if why := refusals(entry):
+            yield {**{name: entry[name] for name in names}, "status": "refused", "reason": "; ".join(why)}
 
 
 def _table(op: str, case: Mapping[str, Any], rows: Sequence[Choice]) -> dict[str, Any]:
@@ -59,6 +84,10 @@ def show(document: Mapping[str, Any], record: Mapping[str, Any], out: Console, *
         _heading(op, case, found[0], measured, record, out)
         for one in sorted(found, key=lambda e: e["time_us"] or 0.0):
             _show_one(one, out, verbose=verbose)
+        out.print()
+    for line in inspected.reasons(document["others"]):
+        out.print(line, soft_wrap=not out.is_terminal)
+    if document["others"]:
         out.print()
     for table in document["choices"]:
         _show_choices(table, out)
@@ -153,8 +182,18 @@ def _facts(one: Explained) -> list[str]:
         times = f", {k['times']} times" if k["times"] > 1 else ""
         fits = f", {words.percent(k['occupancy'])} occupancy" if k["occupancy"] else ""
         blocks = f"{words.count(k['blocks'], 'block')} of {words.count(k['threads'], 'thread')}"
-        lines.append(f"{k['name']}: {blocks}{times}, {words.count(k['registers'], 'register')}{fits}")
+        which = _configuration(k, one["measured"])
+        lines.append(f"{k['name']}: {blocks}{times}, {words.count(k['registers'], 'register')}{fits}{which}")
     return lines
+
+
+def _configuration(kernel: Mapping[str, Any], measured: bool) -> str:
+    """Of an autotuned kernel: the others were not judged."""
+    if not kernel["tuned"]:
+        return ""
+    number, count = kernel["tuned"]
+    why = "" if measured else ", the fastest by the model"
+    return f"; configuration {number + 1} of {count}{why}: {inspected.configuration(dict(kernel))}"
 
 
 # Which to choose ---------------------------------------------------------------------------------------

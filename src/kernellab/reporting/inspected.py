@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -66,7 +66,7 @@ def show(record: Mapping[str, Any], out: Console) -> None:
         for line in [*_refused(read), *_standing_out(read), *_unread(found)]:
             out.print(line, soft_wrap=not out.is_terminal)
         out.print()
-    for line in _reasons(record):
+    for line in reasons(others(record)):
         out.print(line, soft_wrap=not out.is_terminal)
 
 
@@ -172,10 +172,10 @@ def _unread(found: list[Kernel]) -> Iterator[Text]:
             yield Text(f" {k['impl']}  {k['name']}, for this CPU: {', '.join(k['files'].values())}")
 
 
-def _reasons(record: Mapping[str, Any]) -> Iterator[Text]:
-    """The same reason for every architecture is told once."""
+def reasons(found: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
+    """A line for each of `others`; the same reason for every architecture is told once."""
     said: dict[tuple[str, str, str], list[str]] = {}
-    for one in others(record):
+    for one in found:
         said.setdefault((one["impl"], one["status"], one["reason"]), []).append(one["arch"])
     for (impl, status, reason), archs in said.items():
         bad = status not in ("none", "skipped")

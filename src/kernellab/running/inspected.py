@@ -28,9 +28,10 @@ from kernellab.launch.cuda import OutOfSight
 from kernellab.launch.exported import exported
 from kernellab.launch.generated import Generated, generated, generated_here, written
 from kernellab.launch.launches import Launch
-from kernellab.launch.standin_gpu import StandinGpu, standin_gpu
+from kernellab.launch.standin_gpu import StandinGpu, standin_gpu, standin_product
 from kernellab.launch.written import c_lines, python_lines
 from kernellab.machine.chips import chip
+from kernellab.machine.gpus import same_product
 from kernellab.machine.paths import file_name
 from kernellab.machinecode.banks import conflicts
 from kernellab.machinecode.coalescing import spread
@@ -52,8 +53,9 @@ Entry = dict[str, Any]
 
 
 class Inspector:
-    """`arch` empty is the GPU present, or sm_90 where there is none. `cpu`: code for the CPU is read too.
+    """`arch` empty is the GPU present, or sm_90 where there is none; `gpu` is the product of it that is asked for.
 
+    `cpu`: code for the CPU is read too.
     `accounts`: the bytes each way's operators move, how its accesses lie and its lines of source are told besides.
     """
 
@@ -63,6 +65,7 @@ class Inspector:
         op: Op,
         device: torch.device,
         arch: str,
+        gpu: str,
         folder: Path,
         *,
         cpu: bool,
@@ -71,8 +74,11 @@ class Inspector:
         self.channel, self.op, self.device, self.folder, self.cpu = channel, op, device, folder, cpu
         self.accounts = accounts
         here = _present(device) if device.type == "cuda" else None
-        self.present = here is not None and arch in ("", here.arch)
-        self.gpu = here if here is not None and self.present else standin_gpu(arch or "sm_90")
+        self.present = here is not None and (same_product(here.name, gpu) if gpu else arch in ("", here.arch))
+        if here is not None and self.present:
+            self.gpu = here
+        else:
+            self.gpu = standin_product(gpu) if gpu else standin_gpu(arch or "sm_90")
 
     def run(self, names: list[str], request: dict[str, Any], passes: list[str]) -> None:
         asked = CaseRequest(**request)

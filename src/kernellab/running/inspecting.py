@@ -77,6 +77,7 @@ class Inspection:
                 request=self.settings.request,
                 work=[{"arch": archs[n], "impls": names, "cpu": n == 0} for n, names in todo.items()],
                 passes=self.settings.passes,
+                gpu=self.settings.gpu,
                 folder=str(self.journal.folder.resolve()),
                 apart=len(todo) > 1,
                 accounts="explain" in self.settings.stages,

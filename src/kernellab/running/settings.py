@@ -46,6 +46,7 @@ class Settings:
     cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
     sanitizers: list[str] = field(default_factory=list)  # tools of compute-sanitizer
     archs: list[str] = field(default_factory=list)  # to read the machine code for
+    gpu: str = ""  # the product of these that is meant; empty: any
     only_times: bool = False  # neither the machine's ceilings nor what a profiler knows
 
     def to_json(self) -> dict[str, Any]:

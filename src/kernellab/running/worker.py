@@ -239,6 +239,7 @@ class Worker:
         request: dict[str, Any],
         work: list[dict[str, Any]],
         passes: list[str],
+        gpu: str,
         folder: str,
         apart: bool,
         accounts: bool,
@@ -251,7 +252,7 @@ class Worker:
         from kernellab.running.inspected import Inspector
 
         for one in work:
-            where = (self.device, one["arch"], Path(folder))
+            where = (self.device, one["arch"], gpu, Path(folder))
             inspector = Inspector(self.channel, self.ops[op], *where, cpu=one["cpu"], accounts=accounts)
             do = functools.partial(inspector.run, one["impls"], request, passes)
             self.channel.send("architecture", arch=one["arch"])

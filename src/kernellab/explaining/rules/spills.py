@@ -43,9 +43,15 @@ def look(subject: Subject) -> Finding | None:
 
 
 def _do(subject: Subject, kernel: Kernel) -> str:
+    chip = subject.device.chip if subject.device else None
+    most = chip is not None and (kernel.registers or 0) >= chip.registers_per_thread
+    if kernel.kind == "triton":
+        # The compiler shares the block out: over more warps each thread holds less of it.
+        room = chip is None or kernel.threads < chip.threads_per_block
+        less = f"take {'more warps (num_warps) or ' if room else ''}a smaller block: each thread holds less then"
+        held = kernel.config.get("maxnreg")
+        return f"lift maxnreg={held}, or {less}" if held and not most else less
     fewer = "smaller tiles, less unrolling"
-    if subject.device and (kernel.registers or 0) >= subject.device.chip.registers_per_thread:
-        return f"a thread cannot have more registers, so let it need fewer: the tile over more threads (warps), {fewer}"
-    return (
-        f"let it have more registers (a larger maxnreg, looser __launch_bounds__, fewer warps) or need fewer: {fewer}"
-    )
+    if most:
+        return f"a thread cannot have more registers, so let it need fewer: the tile over more threads, {fewer}"
+    return f"let it have more registers (looser __launch_bounds__, a larger maxrregcount) or need fewer: {fewer}"

@@ -3,8 +3,11 @@
     gain = Σ max(bytes of an operator / bandwidth, launch floor) / (fewest bytes / bandwidth)
 
 The bytes are counted as torch dispatches each operator, see `fusion`. Where the chain was timed, its time takes the
-place of the sum: what an operator lost beside its bytes is gone after fusing as well. Where starting the kernels takes
-most of that time it is rather `launch_bound`; where a kernel of the way's own is among them, `excess_bytes`.
+place of the sum: what an operator lost beside its bytes is gone after fusing as well. Where fused ways were timed too,
+the gain is no more than the fastest of them shows: a model that promises more leaves something out.
+
+Where starting the kernels takes most of that time it is rather `launch_bound`; where a kernel of the way's own is among
+them, `excess_bytes`.
 """
 
 from __future__ import annotations
@@ -32,23 +35,36 @@ def look(subject: Subject) -> Finding | None:
         return None
     many = f"{len(found.steps)} operators" if subject.device is None else f"{found.kernels} kernels"
     tensors, fewest = _in_tensors(subject, found)
-    gain = settled(found.gain, subject.headroom)
+    gain, told, shown = _gain(subject, found)
     return Finding(
         rule="unfused-chain",
-        title=f"{many} move {tensors} where {fewest} would do: fusing gains about {gain:.3g}×",
+        title=f"{many} move {tensors} where {fewest} would do{told}",
         gain=gain,
         do="compute it in one kernel: torch.compile does that for chains like this one, Triton and CUDA C++ by hand",
         # On a CPU an operator may be bound by its arithmetic: then fusing saves less than the bytes say.
-        sure="likely" if found.resident or subject.device is None else "computed",
+        sure="measured" if shown else "likely" if found.resident or subject.device is None else "computed",
         evidence=[
             Evidence("moved by the chain", found.moved_bytes, "bytes", "torch's dispatcher"),
             Evidence("fewest", found.fewest_bytes, "bytes", "declaration"),
             Evidence("chain, predicted", found.chain_us, "µs", "model"),
             Evidence("fused, predicted", found.fused_us, "µs", "model"),
+            Evidence("gain, predicted", settled(found.gain, subject.headroom), "times as fast", "model"),
             *([Evidence("intermediates", "fit into L2", "", "model")] if found.resident else []),
             *_beside(subject),
         ],
     )
+
+
+def _gain(subject: Subject, found: Fusion) -> tuple[float | None, str, bool]:
+    """With the words for it, and whether a fused way beside it shows it."""
+    gain = settled(found.gain, subject.headroom)
+    best = min(subject.fused, key=lambda way: subject.others[way], default=None)
+    if best is None or subject.time_us is None or subject.time_us / subject.others[best] >= gain:
+        return gain, f": fusing gains about {gain:.3g}×", False
+    shown = subject.time_us / subject.others[best]
+    if shown < _LEAST:
+        return None, f", but {best}, which is fused, gains nothing", True
+    return shown, f": fusing gains about {shown:.3g}×, as {best} shows", True
 
 
 def _beside(subject: Subject) -> list[Evidence]:
