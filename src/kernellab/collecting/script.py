@@ -176,6 +176,7 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
     from kernellab.collecting.session import How, Session
 
     folder, rank = Path(asked["folder"]), os.environ.get("RANK")
+    own = getattr(sys.modules["__main__"], "__file__", None)
     session = Session(
         folder,
         asked["name"] + (f"-rank{rank}" if rank else ""),
@@ -185,7 +186,7 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
         memory_bytes=asked["memory_bytes"],
         how=How(**asked["how"]),
         yields=True,
-        script=sys.modules["__main__"].__file__,
+        script=own,
     )
     followed, begun = steps.Following(), True
     try:
@@ -193,9 +194,9 @@ def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], No
     except UserError:  # the program goes on all the same
         begun = False
         session.notes.append("the program has a profiler of its own, begun before it works: nothing was recorded")
-    own = Path(sys.modules["__main__"].__file__ or "").name
-    if not own.isascii():
-        session.notes.append(f"PyTorch records no Python of files whose names are not ASCII: of {own} nothing is said")
+    name = Path(own or "").name
+    if not name.isascii():
+        session.notes.append(f"PyTorch records no Python of files whose names are not ASCII: of {name} nothing is said")
     if after_s > _LONG_S:
         session.notes.append(f"recording began with the first tensor, {after_s:.2g} s after torch was imported")
 

@@ -182,7 +182,8 @@ def subjects(record: Mapping[str, Any], gpu_name: str | None = None) -> list[Sub
 
 def refusals(entry: Mapping[str, Any]) -> list[str]:
     """Autotuned kernels of which no configuration fits, and why."""
-    fit = {k["name"] for k in entry["kernels"] if not k.get("refusal")}
+    # What CUDA would not launch was compiled all the same, and is explained.
+    fit = {k["name"] for k in entry["kernels"] if not k.get("refusal") or k.get("facts")}
     found = [f"{k['name']} does not fit: {k['refusal']}" for k in entry["kernels"] if k["name"] not in fit]
     return list(dict.fromkeys(found))
 
