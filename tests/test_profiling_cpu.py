@@ -131,7 +131,7 @@ def test_marks_that_lie_across_pythons_calls_are_no_work_and_compiling_is_said()
     parts = cpu["operators_us"] + cpu["python_us"] + cpu["compiling_us"]
     assert parts == pytest.approx(cpu["whole_us"], abs=1)
     told = lines(document)
-    assert told[0].startswith("CPU only: 80% of its time is compiling, for compile_wrapper() in main() (own.py:1)")
+    assert told[0].startswith("CPU only: 80% of its time is compiling, for main() (own.py:1)")
     assert any("compiling 80 %" in line for line in told)
 
 

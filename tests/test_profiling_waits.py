@@ -140,6 +140,9 @@ def test_calls_of_objects_are_found_in_the_loop_they_are_made_in(tmp_path):
     assert training.line([""], ["step", "backward", ""], ["", "backward", "step"]) == 4
     serving = Sources([tmp_path]).function(Frame("serve.py", 1, "<module>"))
     assert serving.line([""], [], ["", "", ""]) == 4
+    (tmp_path / "short.py").write_text("x = torch.randn(3)\nfor _ in range(9): y = f(x)")
+    assert Sources([tmp_path]).function(Frame("short.py", 1, "<module>")).line([""], [], ["", "", "sum"]) == 2
+    assert called("torch/_dynamo/eval_frame.py(1213): compile_wrapper") == ""  # of whatever was compiled
 
 
 def test_a_script_named_like_a_module_of_python_is_the_users_all_the_same(tmp_path):

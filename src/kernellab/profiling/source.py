@@ -20,7 +20,8 @@ from pathlib import Path
 _FRAME = re.compile(r"^(?P<file>.+\.py|<.+?>)\((?P<line>\d+)\): (?P<function>.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (?P<name>\w*)")
 # Functions of torch that stand for another in a profile: what calls them is written otherwise.
-_WRITTEN = {"wrapper": "step", "inner": "", "__init__": "", "_wrapped_call_impl": "", "_call_impl": ""}
+_NAMELESS = ("inner", "compile_wrapper", "__init__", "_wrapped_call_impl", "_call_impl")
+_WRITTEN = {"wrapper": "step", **dict.fromkeys(_NAMELESS, "")}
 # What an operator that no Python call made may be written as.
 _DECISION = "if"
 AS_WRITTEN = {"aten::item": ("float", "int", "bool", "complex"), "aten::is_nonzero": (_DECISION, "bool", "any", "all")}
@@ -233,7 +234,7 @@ class Function:
         candidates = [line for line, name in self._calls if name not in known and not name[:1].isupper()]
         left = [line for part in self._between(candidates, (), before, after) for line in part]
         if "" in (*before, *after):  # one like it was made before or after: a loop's
-            left = [line for line in left if any(first < line <= last for first, last in self._loops)] or left
+            left = [line for line in left if any(first <= line <= last for first, last in self._loops)] or left
         next_known = next((at for at, one in enumerate(after) if self._is_once(one)), None)
         if next_known is None:
             return left[0] if left else None
