@@ -105,6 +105,7 @@ def far(ways: list[dict]) -> list[str]:
 
 def write(out: Path, grids: list[dict], ways: list[dict], problems: list[str], took_s: float) -> None:
     import torch
+    import triton
 
     launches = [
         {"op": way["op"], "size": way["size"], **row}
@@ -124,7 +125,7 @@ def write(out: Path, grids: list[dict], ways: list[dict], problems: list[str], t
         "",
         f"machine: {torch.cuda.get_device_name()}  ",
         f"date: {time.strftime('%Y-%m-%d')}  ",
-        f"versions: torch {torch.__version__}  ",
+        f"versions: torch {torch.__version__}, triton {triton.__version__}  ",
         "script: benchmarks/counters.py",
         "",
         "## Square by grids",

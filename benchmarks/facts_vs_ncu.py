@@ -209,6 +209,7 @@ def differing(rows: list[dict]) -> str:
 
 def write(out: Path, rows: list[dict], took_s: float) -> int:
     import torch
+    import triton
 
     with (out / "facts_vs_ncu.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -223,7 +224,7 @@ def write(out: Path, rows: list[dict], took_s: float) -> int:
         "",
         f"machine: {torch.cuda.get_device_name()}  ",
         f"date: {time.strftime('%Y-%m-%d')}  ",
-        f"versions: torch {torch.__version__}  ",
+        f"versions: torch {torch.__version__}, triton {triton.__version__}  ",
         "script: benchmarks/facts_vs_ncu.py",
         "",
         "| kernel | equal | where not: ours, ncu's |",
