@@ -3,8 +3,9 @@
     python benchmarks/fusion.py OUT [--shape 16384x16384]
 
 Each op's manual way is timed beside its fused ones. Predicted is a fused kernel that moves the fewest bytes at the
-measured copy bandwidth, against the chain as it was timed: what klab explain promises. By bytes alone, as without a
-GPU, it is the bytes the chain's operators move against the fewest. The gain measured is over the fastest fused way.
+measured copy bandwidth, against the chain as it was timed: what klab explain promises where no fused way beside the
+chain has shown less. By bytes alone, as without a GPU, it is the bytes the chain's operators move against the fewest.
+The gain measured is over the fastest fused way.
 Writes fusion.csv and fusion.md to OUT, where runs are kept and read instead of run again. Promised: each within 25 %;
 exit code 0 when all are.
 """
