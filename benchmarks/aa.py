@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine.environment import gpus
 from kernellab.reporting import validation
 from kernellab.reporting.terminal import console

@@ -26,7 +26,7 @@ READ = """
 import re, sys, time
 sys.path.insert(0, sys.argv[2])
 from kernellab import traces
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 began = time.perf_counter()
 try:
     trace = traces.read(sys.argv[1])

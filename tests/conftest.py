@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from kernellab.base.paths import cache_dir, file_name
 from kernellab.machine.environment import device_identity, environment
-from kernellab.machine.paths import cache_dir, file_name
 
 HERE = Path(__file__).parent
 OPFILES = HERE / "opfiles"

@@ -12,7 +12,7 @@ import triton
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.launch import cuda
 from kernellab.launch.capture import capture, capturing
 from kernellab.machinecode.cubin import read_cubin

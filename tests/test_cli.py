@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conftest import OPFILES, klab_command, klab_env
+from kernellab.base.errors import UserError
 from kernellab.case import CaseRequest
-from kernellab.errors import UserError
 from kernellab.targets import load, resolve
 
 

@@ -14,6 +14,7 @@ import torch
 from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
 
 import kernellab as kl
+from kernellab.base.errors import UserError
 from kernellab.collecting import first as first_work
 from kernellab.collecting import watch
 from kernellab.collecting.first import FirstWork
@@ -21,7 +22,6 @@ from kernellab.collecting.leaving import held
 from kernellab.collecting.schedule import Schedule, parse
 from kernellab.collecting.session import How, Session
 from kernellab.collecting.steps import Following
-from kernellab.errors import UserError
 from kernellab.traces import kineto
 from kernellab.workloads.mlp import train
 from kernellab.workloads.setup import Setup

@@ -14,7 +14,7 @@ import torch
 import kernellab as kl
 from conftest import SRC, klab_env
 from kernellab import cli
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.profiling import counters
 from kernellab.reporting import counters as words
 from kernellab.running import counted_op, ncu

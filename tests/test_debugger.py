@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from conftest import OPFILES, SRC, klab_command, klab_env
+from kernellab.base.errors import UserError
 from kernellab.case import CaseRequest
-from kernellab.errors import UserError
 from kernellab.running.debug import _case, _op, _way
 
 PROMPT = "(klab) "
@@ -257,7 +257,7 @@ REFUSALS = """
 import sys
 from kernellab.checking.interpreter import prepare
 prepare()
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.running.debug import _case, _op, _session, CaseRequest
 op = _op([sys.argv[1]])
 for shape, file, line, program in eval(sys.argv[2]):

@@ -6,8 +6,8 @@ import torch
 import kernellab as kl
 from conftest import OPFILES
 from kernellab import inputs
+from kernellab.base.errors import UserError
 from kernellab.case import Case, CaseRequest
-from kernellab.errors import UserError
 from kernellab.targets import Target, load
 
 

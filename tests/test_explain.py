@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kernellab.base.paths import file_name
 from kernellab.machine.environment import device_identity, environment
-from kernellab.machine.paths import file_name
 from kernellab.running.record import fold
 
 OP = """

@@ -3,7 +3,7 @@
 import pytest
 
 from described import CASE, CEILINGS, CHAIN, COST, GB, GOOD, but, first, way
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.explaining.explained import of
 from kernellab.explaining.subject import _loading_loops, _once_loops, subjects
 from kernellab.reporting.explain import _facts, headline

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine.chips import chip, chips
 from kernellab.machine.gpus import gpu, gpus, same_product, variants
 

@@ -9,7 +9,7 @@ import torch
 
 import kernellab as kl
 from conftest import klab_env
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 
 def test_benchmark_reads_as_mean_milliseconds_and_keeps_every_trial():

@@ -17,8 +17,8 @@ from rich.console import Console
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
+from kernellab.base.errors import UserError
 from kernellab.cli import inspect_diff, inspect_op
-from kernellab.errors import UserError
 from kernellab.launch.capture import capture
 from kernellab.reporting.inspected import _numbers, _table, kernels
 from kernellab.running.record import load

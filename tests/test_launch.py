@@ -10,7 +10,7 @@ import torch
 
 import kernellab as kl
 from conftest import klab_env
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.launch.sources import fingerprint, with_includes
 
 ADD = """#include <cstdint>

@@ -7,7 +7,7 @@ import pytest
 
 import shipped_code
 from conftest import HERE
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machinecode import tools
 from kernellab.machinecode.assemble import assemble
 from kernellab.machinecode.cubin import disassemble, read_cubin

@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.reporting import words
 from kernellab.running.merge import merge
 from kernellab.running.record import Journal, load, read_journal

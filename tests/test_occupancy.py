@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.explaining.occupancy import grid_refusal, in_words, occupancy, shared_for
 from kernellab.launch.cuda import include_folders
 from kernellab.machine import tools

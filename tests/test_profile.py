@@ -16,9 +16,9 @@ import torch
 import kernellab as kl
 from conftest import HERE, SRC
 from kernellab import cli
+from kernellab.base.errors import UserError
 from kernellab.collecting import script
 from kernellab.collecting.imported import once_imported
-from kernellab.errors import UserError
 from kernellab.machine import tools
 from kernellab.reporting import collected, scaled
 from kernellab.running import profiled_op, profiling

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.profiling.analysed import analyse
 from kernellab.profiling.compared import compare
 from kernellab.reporting import collected

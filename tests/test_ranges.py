@@ -8,8 +8,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import kernellab as kl
+from kernellab.base.errors import UserError
 from kernellab.collecting import ranges
-from kernellab.errors import UserError
 
 
 def names_of(run):

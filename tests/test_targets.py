@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from conftest import SRC
+from kernellab.base.errors import UserError
 from kernellab.catalogue import parse
-from kernellab.errors import UserError
 from kernellab.targets import Target, load, resolve, shipped_names, source_hash
 
 

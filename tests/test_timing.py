@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from conftest import OPFILES
-from kernellab.blame import PACKAGE
+from kernellab.base.user_code import PACKAGE
 from kernellab.intervals import FIRST_LOOK, LOOKS, by_round, level, median_interval, share
 from kernellab.launch.cuda import kernel
 from kernellab.timing.rounds import Plan, Rounds, calls_per_window

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import HERE
 from kernellab import traces
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.traces.trace import NONE, Builder, Kind, Lane
 
 ON_THREAD = {"pid": 10, "tid": 11}

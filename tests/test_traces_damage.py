@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kernellab import traces
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.text import shown
 from kernellab.traces import events as events_module
 from kernellab.traces import kineto
-from kernellab.traces.texts import shown
 from kernellab.traces.trace import Kind
 from test_traces import ON_STREAM, a_step, event, named, written
 

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import HERE
 from kernellab import traces
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.traces.trace import NONE, Kind
 from test_traces import named
 from test_traces_damage import usable

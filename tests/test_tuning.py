@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.timing import tuning
 from kernellab.timing.watch import Watch
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import SRC
+from kernellab.base.errors import UserError
 from kernellab.cli import run
-from kernellab.errors import UserError
 from kernellab.explaining.occupancy import occupancy
 from kernellab.explaining.waves import BOUNDS, Tiling, sweep, waves
 from kernellab.launch.cuda import kernel

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernellab.base.errors import UserError
 from kernellab.case import ELLIPSIS
-from kernellab.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernellab.errors import UserError, nearest
+from kernellab.base.errors import UserError, nearest
 
 ELLIPSIS = "..."
 DTYPES = ("float32", "float16", "bfloat16", "float64")

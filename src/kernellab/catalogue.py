@@ -7,9 +7,9 @@ import importlib.util
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernellab.blame import PACKAGE
+from kernellab.base.errors import UserError
+from kernellab.base.user_code import PACKAGE
 from kernellab.declare import Kind, kind_of
-from kernellab.errors import UserError
 from kernellab.targets import offered, shipped_names
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kernellab.arguments import Arg
+from kernellab.base.errors import UserError, nearest
 from kernellab.case import ELLIPSIS, parse_dtype
-from kernellab.errors import UserError, nearest
 
 
 def name_of(name: Any, reference: Any) -> str:

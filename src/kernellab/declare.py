@@ -19,6 +19,7 @@ from typing import Any
 
 from kernellab import declarable
 from kernellab.arguments import Arg, Cost, index, optional, tensor
+from kernellab.base.errors import UserError, nearest
 from kernellab.case import (
     ELLIPSIS,
     Case,
@@ -31,7 +32,6 @@ from kernellab.case import (
     parse_dtype,
     parse_option,
 )
-from kernellab.errors import UserError, nearest
 
 _MOST_COMBINATIONS = 4096  # of option values
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 _LONGEST_NAME = 200  # bytes; file systems take 255, with what stands before and after it
 

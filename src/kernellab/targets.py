@@ -13,9 +13,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernellab.blame import PACKAGE, user_frames
+from kernellab.base.errors import UserError, nearest
+from kernellab.base.user_code import PACKAGE, user_frames
 from kernellab.declare import Op, collecting
-from kernellab.errors import UserError, nearest
 
 GROUP = "kernellab.ops"
 _SOURCES = {".py", ".cu", ".cuh", ".cpp", ".hpp", ".h"}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.timing import tuning
 from kernellab.timing.inside import inside, sentences
 from kernellab.timing.watch import Watch

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.autograd.gradcheck import GradcheckError
 
-from kernellab.blame import explain
+from kernellab.base.user_code import explain
 from kernellab.case import Case
 from kernellab.checking import layouts, registered
 from kernellab.checking.fences import LARGE, MINUS_LARGE, Fence

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from triton.runtime import interpreter
 
-from kernellab.blame import PACKAGE
+from kernellab.base.errors import UserError
+from kernellab.base.user_code import PACKAGE
 from kernellab.checking.blocks import ALL, FEW, shown
-from kernellab.errors import UserError
 
 _HELP = "p x: a value   v: all of them   n: next line   s: into a helper   c: go on   q: leave   h: more"
 _LINE = 8  # elements of a block, where each has a line

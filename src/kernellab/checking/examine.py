@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernellab.blame import PACKAGE, explain, user_frames
+from kernellab.base.user_code import PACKAGE, explain, user_frames
 from kernellab.checking import calls, compiled
 from kernellab.checking.fences import Fence, Fenced
 from kernellab.checking.judge import HELD_TO_MANUAL, judge_values

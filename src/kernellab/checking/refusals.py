@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kernellab.blame import first_line
+from kernellab.base.user_code import first_line
 
 # As torch says it for an op without a formula, a derivative or a graph, and as people say it.
 _SAID = re.compile(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernellab.blame import PACKAGE
+from kernellab.base.user_code import PACKAGE
 from kernellab.checking import plain
 from kernellab.checking.shown import Words
 from kernellab.checking.spelled import Names, literal, looked_up, spell

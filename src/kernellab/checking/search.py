@@ -18,6 +18,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies
 
+from kernellab.base.paths import cache_dir
 from kernellab.case import ELLIPSIS, Case, Size
 from kernellab.checking.battery import defined
 from kernellab.checking.layouts import CHANNELS_LAST, LAYOUTS, fits
@@ -27,7 +28,6 @@ from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
 from kernellab.checking.values import INDICES, VALUES
 from kernellab.declare import Op
-from kernellab.machine.paths import cache_dir
 
 MOST = 1 << 16  # elements of an input
 _WORK = 1 << 20  # every size times every other: a result may be larger than all inputs

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernellab import inputs as make_inputs
-from kernellab.blame import explain
+from kernellab.base.user_code import explain
 from kernellab.checking import material, sensitivity
 from kernellab.checking.fences import Fence
 from kernellab.checking.nearby import Nearby, roundings

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import NoReturn
 
 from kernellab import __version__
+from kernellab.base.errors import UserError
 from kernellab.cli.options import split_dims, split_words
-from kernellab.errors import UserError
 
 VERBS = {
     "run": "check every way of an op, time the right ones, say which to use",

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernellab.base.errors import UserError
 from kernellab.cli.options import project_defaults
-from kernellab.errors import UserError
 
 if TYPE_CHECKING:
     from kernellab.running.record import Journal

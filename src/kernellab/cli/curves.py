@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 
 def arguments(sub: argparse.ArgumentParser) -> None:

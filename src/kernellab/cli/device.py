@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:

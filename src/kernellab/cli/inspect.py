@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from kernellab.base.errors import UserError
 from kernellab.cli import inspect_files, inspect_op
-from kernellab.errors import UserError
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:

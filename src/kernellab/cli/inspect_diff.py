@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernellab.base.errors import UserError
 from kernellab.cli import inspect_files
 from kernellab.cli.inspect_op import listing_of
-from kernellab.errors import UserError
 from kernellab.machine.chips import chip
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernellab.errors import UserError, nearest
+from kernellab.base.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from kernellab.machinecode.files import Listing

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernellab.base.errors import UserError, nearest
 from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_arguments, case_request, positive
-from kernellab.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from kernellab.machinecode.files import Listing

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kernellab.base.errors import UserError, nearest
 from kernellab.case import CaseRequest
 from kernellab.cli import debug, sanitize
 from kernellab.cli.begin import absolute, begun, progress_bar, refuse_unknown_targets, shown
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
-from kernellab.errors import UserError, nearest
 
 _STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}
 

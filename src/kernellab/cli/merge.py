@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:

@@ -7,8 +7,8 @@ import importlib.util
 import keyword
 from pathlib import Path
 
-from kernellab.blame import PACKAGE
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.user_code import PACKAGE
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:

@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from kernellab.base.errors import UserError, nearest
 from kernellab.case import CaseRequest, parse_dtype, parse_shapes, parse_sizes
-from kernellab.errors import UserError, nearest
 
 # Option name in [tool.kernellab] → the type it must have there.
 _DEFAULTS: dict[str, type | tuple[type, ...]] = {

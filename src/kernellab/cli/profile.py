@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernellab.base.errors import UserError, nearest
 from kernellab.cli import profile_counters as counters
 from kernellab.cli import profile_programs as programs
 from kernellab.cli.begin import begun, folder_for, shown
 from kernellab.cli.options import positive
-from kernellab.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from kernellab.running.profiling import Collected

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernellab.base.errors import UserError
+from kernellab.base.paths import file_name
 from kernellab.case import parse_sizes
 from kernellab.cli import profile_programs as programs
 from kernellab.cli.begin import absolute, begun, folder_for, shown
-from kernellab.errors import UserError
-from kernellab.machine.paths import file_name
 
 if TYPE_CHECKING:
     from kernellab.running.ncu import Counted

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernellab.base.errors import UserError, nearest
 from kernellab.case import parse_sizes
 from kernellab.cli.begin import absolute
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
-from kernellab.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from kernellab.running.profiling import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kernellab.errors import UserError, nearest
+from kernellab.base.errors import UserError, nearest
 from kernellab.machine import tools
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 if TYPE_CHECKING:
     from kernellab.explaining.occupancy import Occupancy

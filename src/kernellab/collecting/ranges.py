@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch.autograd import profiler as torch_profiler
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 # NVIDIA's tools set one of these in the programs they start. KERNELLAB_NVTX asks for NVTX by hand.
 _TOOLS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 COLLECTED = ".collected"  # how the name of a file ends that says what a process has recorded; no trace's does
 WAIT, WARMUP, ACTIVE, OVER = "wait", "warm-up", "active", "over"

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kernellab.collecting.watch  # noqa: F401  here, so that it costs the program no time once it runs
+from kernellab.base.errors import UserError
 from kernellab.collecting.imported import once_imported
 from kernellab.collecting.leaving import Terminated, held
 from kernellab.collecting.schedule import COLLECTED, Schedule
-from kernellab.errors import UserError
 
 if TYPE_CHECKING:
     from kernellab.collecting.first import FirstWork

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine.chips import Chip
 
 # In the order in which they are named when several hold at once: what can be changed without changing the block first.

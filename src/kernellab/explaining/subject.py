@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.explaining.occupancy import grid_refusal, in_words
 from kernellab.explaining.roofline import Roofline, roofline
 from kernellab.machine.chips import Chip, chip

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.explaining.occupancy import Occupancy
 from kernellab.machine.chips import Chip
 

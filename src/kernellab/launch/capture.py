@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.launch import cpp, cuda
 from kernellab.launch.launches import Dims, Launch, Parameter, Source
 from kernellab.launch.pretend import alone, pretending, replaced

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.paths import cache_dir
 from kernellab.launch.sources import building, fingerprint, locate
 from kernellab.machine import tools
-from kernellab.machine.paths import cache_dir
 
 # Nobody reads errno or the floating-point exception flags here; keeping them turns each ?: into a branch.
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")

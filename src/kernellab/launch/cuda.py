@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.paths import cache_dir, replace_file
 from kernellab.launch.sources import building, fingerprint, locate
 from kernellab.machine import tools
-from kernellab.machine.paths import cache_dir, replace_file
 
 if TYPE_CHECKING:
     import torch

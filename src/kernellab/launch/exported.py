@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kernellab.base.errors import UserError
 from kernellab.case import ELLIPSIS, Case
 from kernellab.declare import Op
-from kernellab.errors import UserError
 from kernellab.launch.generated import Generated
 from kernellab.launch.launches import Launch
 

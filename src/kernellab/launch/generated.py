@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.launch.capture import verify
 from kernellab.launch.launches import Launch
 from kernellab.launch.pretend import Nothing, alone, answers, replaced

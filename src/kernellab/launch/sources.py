@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 # Entered, with a name, around every build: a timed region must not contain one unseen.
 observers: list[Callable[[str], AbstractContextManager[Any]]] = []

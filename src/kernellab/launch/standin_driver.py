@@ -21,7 +21,7 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from kernellab.blame import explain
+from kernellab.base.user_code import explain
 from kernellab.launch.described import LEVELS, OPTIONS, launch_of, plain, sources_of
 from kernellab.launch.launches import Launch
 from kernellab.launch.standin_gpu import StandinGpu

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 _KB = 1024
 

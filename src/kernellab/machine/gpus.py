@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine.chips import Chip, chip
 
 # GeForce boards do these at half the rate of the architecture's other products.

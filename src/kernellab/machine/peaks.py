@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine.chips import chip
 from kernellab.machine.nvml import Nvml
 

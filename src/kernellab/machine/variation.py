@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernellab.machine.paths import cache_dir, file_name, replace_file
+from kernellab.base.paths import cache_dir, file_name, replace_file
 
 
 def remember(machine: str, versions: Mapping[str, Any], runs: int, cases: Sequence[Mapping[str, Any]]) -> Path:

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machinecode import tools
 
 _SECONDS = 300.0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machinecode import tools
 from kernellab.machinecode.elf import Elf, read_elf
 

@@ -6,7 +6,7 @@ import functools
 import struct
 from dataclasses import dataclass
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 CUDA_MACHINE = 190  # e_machine of NVIDIA's GPUs
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kernellab.errors import UserError, nearest
+from kernellab.base.errors import UserError, nearest
 from kernellab.machinecode import tools
 from kernellab.machinecode.assemble import assemble, spills
 from kernellab.machinecode.classes import CLASSES, classify

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machinecode.assemble import assemble
 from kernellab.machinecode.cubin import disassemble
 from kernellab.machinecode.facts import Facts, facts, facts_of_ptx, facts_of_sass

@@ -7,7 +7,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine.tools import of_the_toolkit
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernellab.base.text import shown
 from kernellab.reporting import words
 from kernellab.reporting.fitting import Fit
-from kernellab.traces.texts import shown
 
 
 def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:

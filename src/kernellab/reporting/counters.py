@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernellab.base.text import shown
 from kernellab.profiling.counters import BUSY
 from kernellab.reporting.words import count, duration, memory, percent, ratio
-from kernellab.traces.texts import shown
 
 _KINDS = {"OPT": "could gain", "WRN": "warns", "INF": "says"}
 _SAME = 0.10  # counted bytes this near the declared ones are those

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab import scaling
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.reporting import sweep as report
 from kernellab.reporting.series import Sweep, find
 

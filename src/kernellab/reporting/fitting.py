@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kernellab.base.text import shown
 from kernellab.reporting.terminal import console
-from kernellab.traces.texts import shown
 
 _BETWEEN = 2  # spaces between columns
 _NARROWEST, _NARROWEST_NAME = 12, 20  # what still tells something; figures are never cut

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernellab.errors import UserError, nearest
+from kernellab.base.errors import UserError, nearest
+from kernellab.base.text import shown
 from kernellab.reporting import words
 from kernellab.reporting.fitting import Fit
-from kernellab.traces.texts import shown
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.reporting import words
 
 _MARKERS = "os^vDPX*<>"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kernellab.traces.texts import shown
+from kernellab.base.text import shown
 
 LONGEST = 4000  # characters of a name or a detail
 _PAGE = Path(__file__).with_name("page")

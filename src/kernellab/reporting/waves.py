@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.explaining.occupancy import in_words
 from kernellab.reporting import chart, curves, words
 

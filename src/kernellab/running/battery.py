@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernellab.blame import explain
+from kernellab.base.user_code import explain
 from kernellab.case import Case
 from kernellab.checking.battery import Battery, defined, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT

@@ -12,9 +12,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kernellab.blame import explain
-from kernellab.errors import UserError
-from kernellab.machine.paths import cache_dir
+from kernellab.base.errors import UserError
+from kernellab.base.paths import cache_dir
+from kernellab.base.user_code import explain
 
 
 class GpuGone(Exception):

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kernellab.blame import PACKAGE
+from kernellab.base.user_code import PACKAGE
 from kernellab.running import compilecache
 
 _KILL_GRACE_S = 5.0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from kernellab.machine.paths import cache_dir
+from kernellab.base.paths import cache_dir
 
 
 def folder() -> Path:

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernellab.blame import explain
+from kernellab.base.errors import UserError, nearest
+from kernellab.base.user_code import explain
 from kernellab.case import Case, CaseRequest
 from kernellab.declare import Impl, Op, matching
-from kernellab.errors import UserError, nearest
 from kernellab.machine.tools import has_module
 from kernellab.running.settings import Settings
 from kernellab.targets import load, resolve

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from kernellab.base.errors import UserError
 from kernellab.case import CaseRequest
 from kernellab.declare import Op
-from kernellab.errors import UserError
 from kernellab.targets import source_hash
 
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
-from kernellab.blame import explain
+from kernellab.base.errors import UserError
+from kernellab.base.paths import file_name
+from kernellab.base.user_code import explain
 from kernellab.case import Case, CaseRequest
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.standin import standin
 from kernellab.declare import Impl, Op
-from kernellab.errors import UserError
 from kernellab.explaining.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.inputs import make
 from kernellab.launch import cpp
@@ -32,7 +33,6 @@ from kernellab.launch.standin_gpu import StandinGpu, standin_gpu, standin_produc
 from kernellab.launch.written import c_lines, python_lines
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
-from kernellab.machine.paths import file_name
 from kernellab.machinecode.banks import conflicts
 from kernellab.machinecode.coalescing import spread
 from kernellab.machinecode.cubin import disassemble, read_cubin

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from kernellab.blame import PACKAGE
+from kernellab.base.user_code import PACKAGE
 
 _GRACE_S = 5.0
 

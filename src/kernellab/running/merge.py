@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.running.record import JOURNAL, SCHEMA, Journal, Record, fold, read_journal
 from kernellab.tried import gravity, sanitized
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine import tools
 from kernellab.profiling.counters import METRICS
 from kernellab.running.client import environment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.running.client import Died, Silent, WorkerClient
 from kernellab.running.settings import Settings
 from kernellab.targets import Target, resolve

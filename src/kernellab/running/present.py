@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.machine import gpus, tools
 from kernellab.machine.environment import cpu
 from kernellab.machine.environment import gpus as gpus_here

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernellab.blame import explain
+from kernellab.base.user_code import explain
 from kernellab.checking import compiled
 from kernellab.inputs import Inputs, clone
 from kernellab.passes import FORWARD, Pass, pass_of

@@ -18,9 +18,9 @@ from typing import Any
 
 import psutil
 
-from kernellab.blame import PACKAGE
+from kernellab.base.errors import UserError
+from kernellab.base.user_code import PACKAGE
 from kernellab.collecting.schedule import COLLECTED, Schedule, parse
-from kernellab.errors import UserError
 from kernellab.intervals import median_interval
 from kernellab.machine import tools
 from kernellab.running.client import environment

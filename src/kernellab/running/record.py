@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.paths import replace_file
 from kernellab.machine.environment import environment
-from kernellab.machine.paths import replace_file
 
 SCHEMA = 3
 SERIES = ("pass", "timer", "cache")

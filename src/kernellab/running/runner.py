@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from kernellab.base.errors import UserError, nearest
+from kernellab.base.paths import cache_dir, file_name, replace_file
 from kernellab.declare import matching
-from kernellab.errors import UserError, nearest
 from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
-from kernellab.machine.paths import cache_dir, file_name, replace_file
 from kernellab.running.failures import Failures
 from kernellab.running.groups import Groups
 from kernellab.running.known import Group

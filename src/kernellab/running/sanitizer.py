@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernellab.base.paths import file_name
 from kernellab.checking.sanitized import MARK, Read, command, read
-from kernellab.machine.paths import file_name
 from kernellab.running import compilecache
 from kernellab.running.client import environment
 from kernellab.running.leash import Leashed, program

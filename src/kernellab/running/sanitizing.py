@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernellab.blame import explain
+from kernellab.base.user_code import explain
 from kernellab.checking import compiled, material
 from kernellab.checking.battery import COMPILED, Battery
 from kernellab.checking.refusals import refuses_gradients

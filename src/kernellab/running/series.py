@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernellab.blame import explain, user_frames
+from kernellab.base.user_code import explain, user_frames
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
 from kernellab.inputs import Inputs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from kernellab.errors import UserError, nearest
+from kernellab.base.errors import UserError, nearest
 from kernellab.intervals import PRECISION
 
 Series = dict[str, str]  # what is timed together: a `pass`, by a `timer`, with the `cache` in a state

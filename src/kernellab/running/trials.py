@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernellab.machine.paths import file_name
+from kernellab.base.paths import file_name
 from kernellab.running.failures import FAILED, Failures
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import Journal

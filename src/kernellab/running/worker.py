@@ -18,9 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernellab.blame import explain
+from kernellab.base.errors import UserError
+from kernellab.base.user_code import explain
 from kernellab.case import CaseRequest
-from kernellab.errors import UserError
 from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
 from kernellab.running.settings import needed_checks
 from kernellab.targets import Target

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernellab.blame import explain
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.user_code import explain
 from kernellab.intervals import quantile
 from kernellab.timing.watch import Event, Watch
 

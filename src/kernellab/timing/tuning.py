@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.timing.watch import Watch
 
 Choice = dict[str, Any]

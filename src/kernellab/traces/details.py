@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernellab.traces.texts import shown
+from kernellab.base.text import shown
 
 _LONGEST_TEXT = 4000  # characters
 _INT64 = 2**63

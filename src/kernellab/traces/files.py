@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.traces import kineto, nsys
 from kernellab.traces.pieces import GZIP
 from kernellab.traces.trace import Trace

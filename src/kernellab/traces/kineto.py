@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.text import shown
 from kernellab.traces.details import showable, sound
 from kernellab.traces.events import Events, NotEvents
 from kernellab.traces.pieces import pieces
-from kernellab.traces.texts import shown
 from kernellab.traces.trace import Builder, Kind, Lane, Trace
 
 _KINDS = {

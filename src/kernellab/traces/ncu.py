@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernellab.errors import UserError
-from kernellab.traces.texts import shown
+from kernellab.base.errors import UserError
+from kernellab.base.text import shown
 
 Dims = tuple[int, int, int]
 _KERNEL, _SECTION = "Kernel Name", "Section Name"

@@ -15,9 +15,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.text import shown
 from kernellab.traces.details import sound
-from kernellab.traces.texts import shown
 from kernellab.traces.trace import Builder, Kind, Lane, Trace
 
 MAGIC = b"SQLite format 3\0"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernellab.traces.texts import shown
+from kernellab.base.text import shown
 
 Column = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]  # positions in the table

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kernellab import verdict
-from kernellab.blame import PACKAGE
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
+from kernellab.base.user_code import PACKAGE
 from kernellab.running.record import load
 
 OP = "kernellab.validation.aa:aa"

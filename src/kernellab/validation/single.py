@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 from kernellab.running.record import begin
 from kernellab.running.runner import Runner
 from kernellab.running.settings import Settings

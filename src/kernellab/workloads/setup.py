@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 FIRST_CAPTURED = 11  # the steps before it compile, tune and allocate
 SIZES = {"dim": 1024, "layers": 8, "batch": 128, "steps": 100}

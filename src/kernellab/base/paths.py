@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 
 def cache_dir(*parts: str) -> Path:

@@ -6,7 +6,7 @@ import re
 import traceback
 from pathlib import Path
 
-from kernellab.errors import UserError
+from kernellab.base.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parent
 _LONGEST = 300  # characters of a line: a message may hold a whole tensor

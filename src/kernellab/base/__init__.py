@@ -1,0 +1,1 @@
+"""What every package may use: the user's mistakes as one exception, whose code raised, cache folders, safe text."""
