@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kernellab.scaling import fit, t_quantile
+from kernellab.stats.growth import fit, t_quantile
 
 SIZES = [2.0**k for k in range(6, 15)]
 

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernellab import trust
 from kernellab.machine import telemetry
 from kernellab.machine.telemetry import Family, own_pids, telemetry_for
+from kernellab.stats import trust
 
 pytestmark = pytest.mark.clocked
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from conftest import klab_env
-from kernellab.trust import implausible, is_steady, reasons, word
+from kernellab.stats.trust import implausible, is_steady, reasons, word
 from kernellab.verdict import median_interval
 
 H200 = {
@@ -213,5 +213,5 @@ def test_nobody_is_accused_without_numbers():
 
 
 def test_trust_needs_no_torch():
-    code = "import sys, kernellab.trust; assert not {'torch', 'numpy'} & set(sys.modules)"
+    code = "import sys, kernellab.stats.trust; assert not {'torch', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())

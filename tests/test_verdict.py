@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from kernellab import intervals, verdict
-from kernellab.intervals import compare_ratio, median_interval
+from kernellab import verdict
+from kernellab.stats import intervals
+from kernellab.stats.intervals import compare_ratio, median_interval
 from kernellab.verdict import derive, exit_code
 
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernellab import tried, trust
+from kernellab import tried
 from kernellab.explaining.findings import findings
 from kernellab.explaining.roofline import roofline
 from kernellab.explaining.subject import subject
-from kernellab.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
+from kernellab.stats import trust
+from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 
 RULES = 4
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernellab import scaling
 from kernellab.base.errors import UserError
 from kernellab.reporting import sweep as report
 from kernellab.reporting.series import Sweep, find
+from kernellab.stats import growth as scaling
 
 _DRAWING = ("matplotlib", "plotext")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernellab import scaling
 from kernellab.reporting import words
+from kernellab.stats import growth as scaling
 
 _NARROW = 0.3  # an exponent's interval, for "linear" to mean something
 

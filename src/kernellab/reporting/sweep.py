@@ -11,9 +11,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from kernellab import scaling
 from kernellab.reporting import words
 from kernellab.reporting.series import Result, Sweep
+from kernellab.stats import growth as scaling
 
 COMPACT = 6  # a sweep of more sizes than this is shown as one table
 _DOUBT = " ?"  # behind a number that is not to be trusted

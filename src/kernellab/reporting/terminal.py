@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab import verdict
-from kernellab.intervals import FEWEST
 from kernellab.reporting import battery, chart, curves, details, panel, sanitized, series, sweep, words
+from kernellab.stats.intervals import FEWEST
 
 _PIPED_WIDTH = 160
 _BAD = verdict.BAD | {"unknown"}

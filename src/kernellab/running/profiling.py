@@ -21,9 +21,9 @@ import psutil
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
 from kernellab.collecting.schedule import COLLECTED, Schedule, parse
-from kernellab.intervals import median_interval
 from kernellab.machine import tools
 from kernellab.running.client import environment
+from kernellab.stats.intervals import median_interval
 from kernellab.workloads import setup as mlp
 
 _PATIENCE_S = 60.0  # of the first rank with the others

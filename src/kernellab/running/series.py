@@ -14,7 +14,6 @@ from kernellab.base.user_code import explain, user_frames
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
 from kernellab.inputs import Inputs
-from kernellab.intervals import quantile
 from kernellab.machine.telemetry import Telemetry
 from kernellab.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.passes import pass_of
@@ -22,6 +21,7 @@ from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded, settings_guarded
 from kernellab.running.task import Task
 from kernellab.running.witness import Witness
+from kernellab.stats.intervals import quantile
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
 from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import NotApplicable, Timer, timer_for

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.intervals import PRECISION
+from kernellab.stats.intervals import PRECISION
 
 Series = dict[str, str]  # what is timed together: a `pass`, by a `timer`, with the `cache` in a state
 

@@ -151,7 +151,7 @@ class Worker:
 
     def _watched(self, measure: Callable[[], Any]) -> tuple[Any, dict[str, list[Any]], list[str]]:
         """What was measured, alone on the device; what the machine did meanwhile; what speaks against it."""
-        from kernellab import trust
+        from kernellab.stats import trust
 
         with timing_lock(self.channel, self.device):
             began = self.telemetry.now

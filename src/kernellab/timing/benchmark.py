@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import explain
-from kernellab.intervals import quantile
+from kernellab.stats.intervals import quantile
 from kernellab.timing.watch import Event, Watch
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
 
-from kernellab.intervals import FIRST_LOOK, LOOKS, PRECISION, level, median_interval, paired_ratios, verdict_on
+from kernellab.stats.intervals import FIRST_LOOK, LOOKS, PRECISION, level, median_interval, paired_ratios, verdict_on
+from kernellab.stats.trust import is_steady
 from kernellab.timing.timers import After, Burst, Timer
 from kernellab.timing.work import Work
-from kernellab.trust import is_steady
 
 Running = Callable[[str], AbstractContextManager[None]]
 

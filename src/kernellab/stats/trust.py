@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernellab.intervals import median_interval, quantile
+from kernellab.stats.intervals import median_interval, quantile
 
 Reason = dict[str, str]
 
