@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from kernellab.case import CaseRequest
-from kernellab.inputs import make
+from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.inputs import make
 from kernellab.validation.aa import aa
 
 DEVICE = os.environ["AA_DEVICE"]

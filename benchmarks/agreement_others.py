@@ -15,8 +15,8 @@ import torch
 from triton.testing import do_bench
 
 import kernellab as kl
-from kernellab.case import Case
-from kernellab.inputs import call, make
+from kernellab.declaration.case import Case
+from kernellab.declaration.inputs import call, make
 from kernellab.timing.cache import Flush
 from kernellab.timing.hold import Hold
 

@@ -20,8 +20,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from kernellab.declaration.targets import shipped_names
 from kernellab.running.record import load
-from kernellab.targets import shipped_names
 from kernellab.verdict import derive, exit_code
 
 _SANITIZE = ["--declared", "--sanitize"]  # the cases it runs are its own, whatever else is checked

@@ -62,7 +62,7 @@ def main() -> int:
 
 def known(op: str) -> list[str]:
     """Of the fused ways, those the op has."""
-    from kernellab.catalogue import catalogue
+    from kernellab.declaration.catalogue import catalogue
 
     entry = next(entry for entry in catalogue() if entry.name == op)
     return [way for way in FUSED if way in entry.ways]

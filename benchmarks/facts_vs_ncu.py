@@ -79,9 +79,9 @@ METRICS = {
 # Runs a way once for every case, between cudaProfilerStart and cudaProfilerStop; everything is compiled before.
 DRIVER = """
 import json, sys, torch
-from kernellab.case import CaseRequest
-from kernellab.passes import pass_of
-from kernellab.targets import load, resolve
+from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.passes import pass_of
+from kernellab.declaration.targets import load, resolve
 target, way, shapes, dtypes, options = json.loads(sys.argv[1])
 (op,) = load(resolve(target)).values()
 forward, device = pass_of("forward"), torch.device("cuda")

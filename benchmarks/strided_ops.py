@@ -7,7 +7,7 @@ column.
 import torch
 
 import kernellab as kl
-from kernellab.declare import Op
+from kernellab.declaration.op import Op
 from kernellab.ops.gelu import gelu
 from kernellab.ops.softmax import softmax
 from kernellab.ops.square import square

@@ -10,7 +10,6 @@ from rich.console import Console
 import kernellab as kl
 from kernellab import cli
 from kernellab.base.errors import UserError
-from kernellab.case import ELLIPSIS, Case
 from kernellab.checking import layouts, material
 from kernellab.checking.battery import Battery, for_compile, pairwise
 from kernellab.checking.examine import Examiner
@@ -21,7 +20,8 @@ from kernellab.checking.trial import KINDS, Trial
 from kernellab.checking.truth import CannotCheck, Wrong
 from kernellab.checking.values import VALUES
 from kernellab.cli import measure
-from kernellab.passes import NotDifferentiable
+from kernellab.declaration.case import ELLIPSIS, Case
+from kernellab.declaration.passes import NotDifferentiable
 from kernellab.reporting.terminal import show
 
 CPU = torch.device("cpu")

@@ -13,10 +13,10 @@ import triton
 import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.base.errors import UserError
+from kernellab.declaration.targets import load, resolve
 from kernellab.launch import cuda
 from kernellab.launch.capture import capture, capturing
 from kernellab.machinecode.cubin import read_cubin
-from kernellab.targets import load, resolve
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ from kernellab.launch.capture import capture
 from kernellab.launch.exported import exported
 from kernellab.launch.generated import generated, written
 from kernellab.launch.standin_gpu import standin_gpu
-from kernellab.targets import load, resolve
+from kernellab.declaration.targets import load, resolve
 
 square = kl.ops.square
 case = square.case({"dims": {"...": [64], "N": 256}, "dtype": "float32", "options": {}, "layout": "contiguous",

@@ -3,7 +3,7 @@
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.case import Case, bind_shape, parse_dtype, parse_option, parse_shapes, parse_sizes
+from kernellab.declaration.case import Case, bind_shape, parse_dtype, parse_option, parse_shapes, parse_sizes
 
 
 def test_shapes_are_sizes_joined_by_x():

@@ -10,14 +10,14 @@ import torch
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
-from kernellab import inputs
-from kernellab.case import Case, CaseRequest
 from kernellab.checking.check import Checker
 from kernellab.checking.examine import Examiner
 from kernellab.checking.interpreter import to_bfloat16_bits
 from kernellab.checking.standin import largest, standin
 from kernellab.checking.trial import Trial
-from kernellab.targets import Target, load
+from kernellab.declaration import inputs
+from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.targets import Target, load
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ import pytest
 
 from conftest import OPFILES, klab_command, klab_env
 from kernellab.base.errors import UserError
-from kernellab.case import CaseRequest
-from kernellab.targets import load, resolve
+from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.targets import load, resolve
 
 
 @pytest.mark.clocked

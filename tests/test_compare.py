@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab import inputs
-from kernellab.case import CaseRequest
 from kernellab.compare import measure, passes, special
-from kernellab.targets import shipped_names
+from kernellab.declaration import inputs
+from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.targets import shipped_names
 
 DTYPES = ["float32", "float16", "bfloat16"]
 

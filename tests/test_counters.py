@@ -15,10 +15,10 @@ import kernellab as kl
 from conftest import SRC, klab_env
 from kernellab import cli
 from kernellab.base.errors import UserError
+from kernellab.declaration.targets import resolve
 from kernellab.profiling import counters
 from kernellab.reporting import counters as words
 from kernellab.running import counted_op, ncu
-from kernellab.targets import resolve
 from kernellab.traces import ncu as pages
 
 GENUINE = Path(__file__).parent / "samples" / "ncu-raw-softmax.csv"

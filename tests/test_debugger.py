@@ -17,7 +17,7 @@ import torch
 
 from conftest import OPFILES, SRC, klab_command, klab_env
 from kernellab.base.errors import UserError
-from kernellab.case import CaseRequest
+from kernellab.declaration.case import CaseRequest
 from kernellab.running.debug import _case, _op, _way
 
 PROMPT = "(klab) "

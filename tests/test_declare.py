@@ -5,10 +5,10 @@ import torch
 
 import kernellab as kl
 from conftest import OPFILES
-from kernellab import inputs
 from kernellab.base.errors import UserError
-from kernellab.case import Case, CaseRequest
-from kernellab.targets import Target, load
+from kernellab.declaration import inputs
+from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.targets import Target, load
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 import torch
 
+from kernellab.declaration.targets import load, resolve
 from kernellab.explaining.findings import all_rules
-from kernellab.targets import load, resolve
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 FILES = sorted(path.stem for path in (BENCHMARKS / "flawed").glob("*.py"))

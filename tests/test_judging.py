@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.case import Case
 from kernellab.checking import examine
 from kernellab.checking.examine import GUARDS, Examiner, room_needed
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
+from kernellab.declaration.case import Case
 
 CPU = torch.device("cpu")
 softplus = torch.nn.functional.softplus

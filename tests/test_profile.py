@@ -19,10 +19,10 @@ from kernellab import cli
 from kernellab.base.errors import UserError
 from kernellab.collecting import script
 from kernellab.collecting.imported import once_imported
+from kernellab.declaration.targets import resolve
 from kernellab.machine import tools
 from kernellab.reporting import collected, scaled
 from kernellab.running import profiled_op, profiling
-from kernellab.targets import resolve
 from kernellab.workloads import program
 
 TRAIN = '''

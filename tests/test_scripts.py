@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.case import Case
 from kernellab.checking import fences, layouts, material, plain
 from kernellab.checking.examine import Examiner
 from kernellab.checking.reproduce import script
@@ -14,7 +13,8 @@ from kernellab.checking.shown import Words
 from kernellab.checking.spelled import Names, literal
 from kernellab.checking.trial import Trial
 from kernellab.checking.values import INDICES, VALUES
-from kernellab.targets import Target, load
+from kernellab.declaration.case import Case
+from kernellab.declaration.targets import Target, load
 
 CPU = torch.device("cpu")
 NOTHING = {"status": "wrong", "reason": "values:"}

@@ -12,14 +12,14 @@ import torch
 
 import kernellab as kl
 from conftest import HERE, OPFILES
-from kernellab.case import Case
 from kernellab.checking.examine import Examiner
 from kernellab.checking.reproduce import script
 from kernellab.checking.search import find
 from kernellab.checking.standin import largest
 from kernellab.checking.trial import Trial
+from kernellab.declaration.case import Case
+from kernellab.declaration.targets import Target, load
 from kernellab.running.failures import KEPT, Failures
-from kernellab.targets import Target, load
 
 
 @pytest.fixture(autouse=True)

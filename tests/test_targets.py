@@ -9,8 +9,8 @@ import pytest
 
 from conftest import SRC
 from kernellab.base.errors import UserError
-from kernellab.catalogue import parse
-from kernellab.targets import Target, load, resolve, shipped_names, source_hash
+from kernellab.declaration.catalogue import parse
+from kernellab.declaration.targets import Target, load, resolve, shipped_names, source_hash
 
 
 def test_the_three_kinds_of_target(tmp_path):
@@ -102,7 +102,7 @@ def test_other_packages_offer_ops_through_the_entry_point_group(offering, klab):
 
 
 def test_an_offered_name_that_is_taken_is_refused(monkeypatch):
-    monkeypatch.setattr("kernellab.targets.offered", lambda: {"gelu": "other.pkg:gelu"})
+    monkeypatch.setattr("kernellab.declaration.targets.offered", lambda: {"gelu": "other.pkg:gelu"})
     with pytest.raises(UserError, match=r"two ops are named gelu.*other\.pkg:gelu"):
         resolve("gelu")
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from kernellab.collecting.ranges import range_pop as range_pop
     from kernellab.collecting.ranges import range_push as range_push
     from kernellab.collecting.steps import step as step
-    from kernellab.declare import Cost as Cost
-    from kernellab.declare import cases as cases
-    from kernellab.declare import index as index
-    from kernellab.declare import op as op
-    from kernellab.declare import optional as optional
-    from kernellab.declare import tensor as tensor
+    from kernellab.declaration.op import Cost as Cost
+    from kernellab.declaration.op import cases as cases
+    from kernellab.declaration.op import index as index
+    from kernellab.declaration.op import op as op
+    from kernellab.declaration.op import optional as optional
+    from kernellab.declaration.op import tensor as tensor
     from kernellab.helpers import check_equal as check_equal
     from kernellab.helpers import get_device as get_device
     from kernellab.helpers import run_operation1 as run_operation1
@@ -37,12 +37,12 @@ __version__ = "0.1.0"
 
 _FUNCTIONS = {
     # declaring
-    "op": "kernellab.declare",
-    "tensor": "kernellab.declare",
-    "index": "kernellab.declare",
-    "optional": "kernellab.declare",
-    "cases": "kernellab.declare",
-    "Cost": "kernellab.declare",
+    "op": "kernellab.declaration.op",
+    "tensor": "kernellab.declaration.op",
+    "index": "kernellab.declaration.op",
+    "optional": "kernellab.declaration.op",
+    "cases": "kernellab.declaration.op",
+    "Cost": "kernellab.declaration.op",
     # one-call helpers
     "benchmark": "kernellab.timing.benchmark",
     "check": "kernellab.verify",

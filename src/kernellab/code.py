@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.case import CaseRequest
-from kernellab.declare import Impl, Op
+from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.op import Impl, Op
 from kernellab.launch.capture import capture
 from kernellab.launch.cuda import Kernel
 from kernellab.launch.pretend import alone

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from kernellab import declarable, tried
+from kernellab import tried
 from kernellab.base.errors import UserError, nearest
 from kernellab.checking.battery import Battery, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import GUARDS, Examiner
 from kernellab.checking.sure import surely
-from kernellab.declare import Impl, Op, declared, matching
+from kernellab.declaration import mistakes as declarable
+from kernellab.declaration.op import Impl, Op, declared, matching
 
 Trials = list[dict[str, Any]]
 

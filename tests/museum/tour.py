@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernellab.case import ELLIPSIS, CaseRequest, jsonable
+from kernellab.declaration.case import ELLIPSIS, CaseRequest, jsonable
 
 HERE = Path(__file__).resolve().parent
 
@@ -36,7 +36,7 @@ def main() -> None:
     import torch
 
     from kernellab.checking.examine import GUARDS
-    from kernellab.targets import load, resolve
+    from kernellab.declaration.targets import load, resolve
     from kernellab.verify import run
 
     device = torch.device(args.device)

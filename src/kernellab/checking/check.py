@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from kernellab.case import Case
 from kernellab.checking.examine import GUARDS, Examiner
 from kernellab.checking.standin import standin
 from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import Running, Truth
-from kernellab.declare import Impl, Op
-from kernellab.passes import FORWARD, Pass
+from kernellab.declaration.case import Case
+from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.passes import FORWARD, Pass
 
 INTERPRETER_LIMIT = 65_536
 VARIANT_LIMIT = 1 << 20  # option values other than the timed ones are tried on at most this many elements

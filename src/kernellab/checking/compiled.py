@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-from kernellab.declare import Compiled, Op
+from kernellab.declaration.op import Compiled, Op
 
 
 def forget(op: Op) -> None:

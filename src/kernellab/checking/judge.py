@@ -8,7 +8,7 @@ import torch
 
 from kernellab.checking.truth import Outputs, Truth, Wrong
 from kernellab.compare import FACTOR, NO_ERROR, SLACK, Errors, measure, passes, special, torch_passes
-from kernellab.declare import Impl, Op
+from kernellab.declaration.op import Impl, Op
 
 # PyTorch's own op is held to the manual way; the manual way, being the definition, to itself.
 HELD_TO_MANUAL = ("torch", "manual")

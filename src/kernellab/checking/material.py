@@ -9,9 +9,9 @@ import torch
 from kernellab.checking import layouts, values
 from kernellab.checking.fences import Fence
 from kernellab.checking.trial import Trial
-from kernellab.declare import Op
-from kernellab.inputs import Inputs, generator_for, normal
-from kernellab.passes import is_upstream, pass_of
+from kernellab.declaration.inputs import Inputs, generator_for, normal
+from kernellab.declaration.op import Op
+from kernellab.declaration.passes import is_upstream, pass_of
 
 
 class Pointless(Exception):

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import torch
 
-from kernellab.case import Case
-from kernellab.declare import Op
-from kernellab.inputs import Inputs, generator_for
+from kernellab.declaration.case import Case
+from kernellab.declaration.inputs import Inputs, generator_for
+from kernellab.declaration.op import Op
 
 _DRAWS = 8
 _ROUNDINGS = 4.0  # times √n: rounding errors add up like a random walk, Higham and Mary (2019), and few go further

@@ -12,9 +12,9 @@ from kernellab.checking import material, transcript
 from kernellab.checking.shown import Scene, Words, shown
 from kernellab.checking.trial import Trial
 from kernellab.checking.values import INDICES, VALUES
-from kernellab.declare import Op
-from kernellab.inputs import generator_for
-from kernellab.passes import is_upstream
+from kernellab.declaration.inputs import generator_for
+from kernellab.declaration.op import Op
+from kernellab.declaration.passes import is_upstream
 
 BAND = 8192  # elements: as wide as kernellab's bands are for the narrowest dtype
 _VAST = 1 << 30  # elements from one to the next: memory so wide is left as it is

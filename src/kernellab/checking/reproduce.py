@@ -18,7 +18,7 @@ from kernellab.checking import plain
 from kernellab.checking.shown import Words
 from kernellab.checking.spelled import Names, literal, looked_up, spell
 from kernellab.checking.trial import Trial
-from kernellab.declare import Compiled, Impl, Op
+from kernellab.declaration.op import Compiled, Impl, Op
 
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
@@ -78,7 +78,7 @@ def _loaded(op: Op, impl: Impl) -> list[str]:
     return [
         "import torch",
         "",
-        "from kernellab.targets import Target, load",
+        "from kernellab.declaration.targets import Target, load",
         "",
         f"op = load({target})[{op.name!r}]",
         f"op[{impl.name!r}], op.reference",

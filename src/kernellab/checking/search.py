@@ -19,7 +19,6 @@ import hypothesis
 from hypothesis import strategies
 
 from kernellab.base.paths import cache_dir
-from kernellab.case import ELLIPSIS, Case, Size
 from kernellab.checking.battery import defined
 from kernellab.checking.layouts import CHANNELS_LAST, LAYOUTS, fits
 from kernellab.checking.material import UPSTREAM
@@ -27,7 +26,8 @@ from kernellab.checking.standin import largest
 from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
 from kernellab.checking.values import INDICES, VALUES
-from kernellab.declare import Op
+from kernellab.declaration.case import ELLIPSIS, Case, Size
+from kernellab.declaration.op import Op
 
 MOST = 1 << 16  # elements of an input
 _WORK = 1 << 20  # every size times every other: a result may be larger than all inputs

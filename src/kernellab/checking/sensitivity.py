@@ -11,8 +11,8 @@ import torch
 
 from kernellab.checking.nearby import moved
 from kernellab.compare import measure
-from kernellab.inputs import Inputs
-from kernellab.passes import NotDifferentiable, is_upstream
+from kernellab.declaration.inputs import Inputs
+from kernellab.declaration.passes import NotDifferentiable, is_upstream
 
 Gradients = tuple[torch.Tensor, ...]
 

@@ -10,9 +10,9 @@ import torch
 
 from kernellab.checking.spelled import Names
 from kernellab.checking.trial import Trial
-from kernellab.declare import Op
-from kernellab.inputs import Inputs
-from kernellab.passes import is_upstream
+from kernellab.declaration.inputs import Inputs
+from kernellab.declaration.op import Op
+from kernellab.declaration.passes import is_upstream
 
 _FORMS = ("shape", "dtype", "device", "strides")
 # Seen from outside the call only.

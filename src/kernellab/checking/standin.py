@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernellab.case import ELLIPSIS, Case, Size
-from kernellab.declare import Op
+from kernellab.declaration.case import ELLIPSIS, Case, Size
+from kernellab.declaration.op import Op
 
 _FEW_ROWS = 3
 

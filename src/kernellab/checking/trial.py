@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kernellab.case import Case
-from kernellab.declare import Op
+from kernellab.declaration.case import Case
+from kernellab.declaration.op import Op
 
 # What a trial is about; a failure is told, and a battery counted, by these.
 KINDS = (

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from kernellab import inputs as make_inputs
 from kernellab.base.user_code import explain
 from kernellab.checking import material, sensitivity
 from kernellab.checking.fences import Fence
@@ -19,9 +18,10 @@ from kernellab.checking.nearby import Nearby, roundings
 from kernellab.checking.standin import standin
 from kernellab.checking.trial import Trial
 from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
-from kernellab.declare import Op
+from kernellab.declaration import inputs as make_inputs
+from kernellab.declaration.op import Op
+from kernellab.declaration.passes import BOTH, NotDifferentiable, Pass, is_upstream, pass_of
 from kernellab.memory import is_memory_error, out_of_memory
-from kernellab.passes import BOTH, NotDifferentiable, Pass, is_upstream, pass_of
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing

@@ -23,7 +23,7 @@ def absolute(target: str) -> str:
 
 
 def refuse_unknown_targets(targets: list[str]) -> None:
-    from kernellab.targets import resolve
+    from kernellab.declaration.targets import resolve
 
     for target in targets:
         resolve(target)

@@ -13,9 +13,9 @@ from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_arguments, case_request, device_in, positive
 
 if TYPE_CHECKING:
+    from kernellab.declaration.targets import Target
     from kernellab.running.record import Journal
     from kernellab.running.settings import Settings
-    from kernellab.targets import Target
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
@@ -119,9 +119,9 @@ def _explainable(record: dict[str, Any], target: str) -> None:
 
 
 def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:
+    from kernellab.declaration.targets import resolve
     from kernellab.machine.gpus import gpu
     from kernellab.running.settings import Settings
-    from kernellab.targets import resolve
 
     _one_op(resolve(args.target))
     args.quick = False
@@ -143,7 +143,7 @@ def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:
 
 def _one_op(target: Target) -> None:
     """Before anything is measured: explaining is for one op at a time."""
-    from kernellab.catalogue import parse
+    from kernellab.declaration.catalogue import parse
 
     if target.file and not target.op:
         names = [entry.name for entry in parse(Path(target.file)).values()]

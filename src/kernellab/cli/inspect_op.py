@@ -90,8 +90,8 @@ def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[dict[str, 
 def _settings(
     args: argparse.Namespace, rest: list[str], impls: list[str] | None = None, archs: list[str] | None = None
 ) -> Settings:
+    from kernellab.declaration.targets import resolve
     from kernellab.running.settings import Settings
-    from kernellab.targets import resolve
 
     if not args.target:
         raise UserError("no op named: klab inspect gelu --diff triton cuda")

@@ -6,8 +6,8 @@ import argparse
 import json
 from collections.abc import Callable
 
-from kernellab.catalogue import Entry, catalogue
-from kernellab.declare import Kind
+from kernellab.declaration.catalogue import Entry, catalogue
+from kernellab.declaration.op import Kind
 from kernellab.machine import tools
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.case import CaseRequest
 from kernellab.cli import debug, sanitize
 from kernellab.cli.begin import absolute, begun, progress_bar, refuse_unknown_targets, shown
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
+from kernellab.declaration.case import CaseRequest
 
 _STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}
 

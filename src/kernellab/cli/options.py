@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.case import CaseRequest, parse_dtype, parse_shapes, parse_sizes
+from kernellab.declaration.case import CaseRequest, parse_dtype, parse_shapes, parse_sizes
 
 # Option name in [tool.kernellab] → the type it must have there.
 _DEFAULTS: dict[str, type | tuple[type, ...]] = {

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
-from kernellab.case import parse_sizes
 from kernellab.cli import profile_programs as programs
 from kernellab.cli.begin import absolute, begun, folder_for, shown
+from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.running.ncu import Counted

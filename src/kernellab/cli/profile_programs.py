@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.case import parse_sizes
 from kernellab.cli.begin import absolute
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
+from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.running.profiling import Program
@@ -77,7 +77,7 @@ def made(args: argparse.Namespace, rest: list[str]) -> Made | Study:
 
 def is_script(target: str) -> bool:
     """A file that declares no op: read, not executed."""
-    from kernellab.catalogue import parse
+    from kernellab.declaration.catalogue import parse
 
     path = Path(target)
     if path.suffix in _TRACES:
@@ -227,8 +227,8 @@ def _one(name: str, value: str | None, known: tuple[str, ...]) -> str:
 
 def op_asked(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
     """What the process is asked that runs an op's ways, but for the folder."""
+    from kernellab.declaration.targets import resolve
     from kernellab.running.profiling import DEFAULT
-    from kernellab.targets import resolve
 
     _unasked(args, (*_OF_MLP, "ranks"), "the MLP")
     _unasked(args, ("seconds", "memory"), "scripts")

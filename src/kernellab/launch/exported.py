@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.case import ELLIPSIS, Case
-from kernellab.declare import Op
+from kernellab.declaration.case import ELLIPSIS, Case
+from kernellab.declaration.op import Op
 from kernellab.launch.generated import Generated
 from kernellab.launch.launches import Launch
 

@@ -6,7 +6,7 @@ Adding an op is adding a folder whose `__init__.py` declares an op of the folder
 import importlib
 import pkgutil
 
-from kernellab.declare import Op
+from kernellab.declaration.op import Op
 
 for _info in pkgutil.iter_modules(__path__):
     if _info.ispkg:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kernellab.case import Case
+from kernellab.declaration.case import Case
 
 # torch's type, and what CUDA C++ calls it
 CUDA_NAMES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernellab.case import Case
+from kernellab.declaration.case import Case
 
 _TOO_FAST = 1.1
 

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.case import Case
 from kernellab.checking.battery import Battery, defined, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import Examiner
 from kernellab.checking.sure import surely
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import YardstickDied, gpu_is_dead
-from kernellab.declare import Op
+from kernellab.declaration.case import Case
+from kernellab.declaration.op import Op
 from kernellab.running.channel import Channel, GpuGone
 from kernellab.running.globalstate import guarded
 

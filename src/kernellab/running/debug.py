@@ -15,11 +15,11 @@ from typing import Any
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.user_code import explain
-from kernellab.case import Case, CaseRequest
-from kernellab.declare import Impl, Op, matching
+from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.op import Impl, Op, matching
+from kernellab.declaration.targets import load, resolve
 from kernellab.machine.tools import has_module
 from kernellab.running.settings import Settings
-from kernellab.targets import load, resolve
 
 _FEW = (64, 1024, 65_536)  # elements of the largest input: as few as the way takes
 

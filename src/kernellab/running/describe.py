@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.case import CaseRequest
-from kernellab.declare import Op
-from kernellab.targets import source_hash
+from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.op import Op
+from kernellab.declaration.targets import source_hash
 
 
 def choose_device(asked: str) -> torch.device:

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from kernellab import inputs as make_inputs
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled
 from kernellab.checking.check import Checker
 from kernellab.checking.spot import Spot
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
-from kernellab.declare import Cost
+from kernellab.declaration import inputs as make_inputs
+from kernellab.declaration.op import Cost
+from kernellab.declaration.passes import Pass, pass_of
 from kernellab.machine.telemetry import Telemetry
-from kernellab.passes import Pass, pass_of
 from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded
 from kernellab.running.series import SeriesWork

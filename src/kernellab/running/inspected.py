@@ -17,12 +17,13 @@ import torch
 from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
-from kernellab.case import Case, CaseRequest
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.standin import standin
-from kernellab.declare import Impl, Op
+from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.inputs import make
+from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.explaining.occupancy import Occupancy, grid_refusal, occupancy
-from kernellab.inputs import make
 from kernellab.launch import cpp
 from kernellab.launch.capture import capturing
 from kernellab.launch.cuda import OutOfSight
@@ -40,7 +41,6 @@ from kernellab.machinecode.facts import facts
 from kernellab.machinecode.products import products
 from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
-from kernellab.passes import NotDifferentiable, gradients, pass_of
 from kernellab.running.accounts import account, cost_of
 from kernellab.running.channel import Channel
 

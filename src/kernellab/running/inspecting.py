@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.declare import matching
+from kernellab.declaration.op import matching
 from kernellab.machine import tools
 from kernellab.running.post import Event, Lost, Post
 from kernellab.running.record import Journal

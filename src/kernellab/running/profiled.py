@@ -12,8 +12,8 @@ import torch
 
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled
-from kernellab.inputs import Inputs, clone
-from kernellab.passes import FORWARD, Pass, pass_of
+from kernellab.declaration.inputs import Inputs, clone
+from kernellab.declaration.passes import FORWARD, Pass, pass_of
 from kernellab.running.task import Task
 from kernellab.timing.cache import Flush
 from kernellab.timing.inside import inside, sentences

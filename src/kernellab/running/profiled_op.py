@@ -12,16 +12,16 @@ import torch
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
-from kernellab.case import Case, CaseRequest
 from kernellab.checking.truth import gpu_is_dead, synchronise
 from kernellab.collecting.ranges import range as named_range
 from kernellab.collecting.schedule import COLLECTED, Schedule
 from kernellab.collecting.session import How, Session
-from kernellab.declare import Impl, Op, matching
-from kernellab.inputs import Inputs, call, clone
-from kernellab.passes import NotDifferentiable, pass_of
+from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.inputs import Inputs, call, clone
+from kernellab.declaration.op import Impl, Op, matching
+from kernellab.declaration.passes import NotDifferentiable, pass_of
+from kernellab.declaration.targets import Target, load
 from kernellab.running.describe import choose_device
-from kernellab.targets import Target, load
 
 _WARM_CALLS = 3
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import cache_dir, file_name, replace_file
-from kernellab.declare import matching
+from kernellab.declaration.op import matching
 from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.running.failures import Failures

@@ -23,11 +23,11 @@ from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.sanitized import MARK, MOST, subset
 from kernellab.checking.trial import Trial
 from kernellab.checking.truth import gpu_is_dead, synchronise
-from kernellab.declare import Impl, Op
-from kernellab.inputs import Inputs
-from kernellab.passes import NotDifferentiable, pass_of
+from kernellab.declaration.inputs import Inputs
+from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.passes import NotDifferentiable, pass_of
+from kernellab.declaration.targets import Target, load
 from kernellab.running.describe import choose_device
-from kernellab.targets import Target, load
 
 
 def main() -> None:

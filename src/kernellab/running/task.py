@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from kernellab.case import Case
-from kernellab.declare import Op
+from kernellab.declaration.case import Case
+from kernellab.declaration.op import Op
 from kernellab.running.channel import Channel
 
 

@@ -12,7 +12,7 @@ import torch
 from kernellab.checking.examine import not_an_input
 from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Outputs, Wrong, tensors_of
-from kernellab.declare import Op
+from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.globalstate import Functions, drew_random_numbers
 from kernellab.timing.timers import After, Burst

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import explain
-from kernellab.case import CaseRequest
+from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.targets import Target
 from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
 from kernellab.running.settings import needed_checks
-from kernellab.targets import Target
 
 if TYPE_CHECKING:
     from kernellab.running.battery import BatteryWork
@@ -106,9 +106,9 @@ class Worker:
         self, target: dict[str, str], request: dict[str, Any], impls: list[str], pins: list[dict[str, Any]]
     ) -> None:
         """Execute the target and describe its ops: what the parent needs to plan."""
+        from kernellab.declaration.targets import load
         from kernellab.running.describe import describe
         from kernellab.running.group import limit_recompiling
-        from kernellab.targets import load
         from kernellab.timing.tuning import pin
         from kernellab.timing.watch import Watch
 

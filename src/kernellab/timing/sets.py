@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch.autograd.graph import increment_version  # bound here: a way may replace it
 
-from kernellab.inputs import Inputs, clone
+from kernellab.declaration.inputs import Inputs, clone
 from kernellab.memory import free_bytes
 
 _PIECE = 64  # words

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from kernellab.inputs import Inputs
+from kernellab.declaration.inputs import Inputs
 from kernellab.timing.sets import InputSets
 
 Call = Callable[[], Any]

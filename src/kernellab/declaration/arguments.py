@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.case import ELLIPSIS
+from kernellab.declaration.case import ELLIPSIS
 
 
 @dataclass(frozen=True)

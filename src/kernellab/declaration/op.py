@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernellab import declarable
-from kernellab.arguments import Arg, Cost, index, optional, tensor
 from kernellab.base.errors import UserError, nearest
-from kernellab.case import (
+from kernellab.declaration import mistakes as declarable
+from kernellab.declaration.arguments import Arg, Cost, index, optional, tensor
+from kernellab.declaration.case import (
     ELLIPSIS,
     Case,
     CaseRequest,

@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from kernellab.arguments import Arg
 from kernellab.base.errors import UserError, nearest
-from kernellab.case import ELLIPSIS, parse_dtype
+from kernellab.declaration.arguments import Arg
+from kernellab.declaration.case import ELLIPSIS, parse_dtype
 
 
 def name_of(name: Any, reference: Any) -> str:

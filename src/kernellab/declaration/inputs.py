@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from kernellab.case import Case
-from kernellab.declare import Arg, Op
+from kernellab.declaration.case import Case
+from kernellab.declaration.op import Arg, Op
 
 Inputs = dict[str, "torch.Tensor | None"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.user_code import PACKAGE, user_frames
-from kernellab.declare import Op, collecting
+from kernellab.declaration.op import Op, collecting
 
 GROUP = "kernellab.ops"
 _SOURCES = {".py", ".cu", ".cuh", ".cpp", ".hpp", ".h"}

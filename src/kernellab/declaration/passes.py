@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from kernellab import inputs as make_inputs
 from kernellab.base.errors import UserError, nearest
-from kernellab.case import Case
-from kernellab.declare import Op
+from kernellab.declaration import inputs as make_inputs
+from kernellab.declaration.case import Case
+from kernellab.declaration.op import Op
 
 _UPSTREAM = "upstream gradient"
 _RAISING = ("torch::autograd::Error", "DelayedError")  # what once_differentiable leaves in the graph

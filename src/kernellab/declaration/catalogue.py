@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
-from kernellab.declare import Kind, kind_of
-from kernellab.targets import offered, shipped_names
+from kernellab.declaration.op import Kind, kind_of
+from kernellab.declaration.targets import offered, shipped_names
 
 
 @dataclass
