@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kernellab.machine import tools
-from kernellab.machine.caches import caches
+from kernellab.machine.cpu_caches import caches
 
 no_gpu = pytest.mark.skipif(tools.has_gpu(), reason="this machine has a GPU")
 

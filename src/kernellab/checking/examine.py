@@ -38,7 +38,7 @@ from kernellab.checking.truth import (
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
-from kernellab.memory import free_bytes, is_memory_error, out_of_memory
+from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
 
 # What is watched beyond the values themselves. Each can be left out, to see what it is good for.
 GUARDS = frozenset({"form", "special", "unchanged", "alias", "poison", "bands", "compiled"})

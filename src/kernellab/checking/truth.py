@@ -21,7 +21,7 @@ from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import BOTH, NotDifferentiable, Pass, is_upstream, pass_of
-from kernellab.memory import is_memory_error, out_of_memory
+from kernellab.machine.memory import is_memory_error, out_of_memory
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing

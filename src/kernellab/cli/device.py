@@ -70,8 +70,8 @@ def _from_database(name: str) -> dict[str, Any]:
 
 def _present() -> dict[str, Any]:
     from kernellab.explaining.hierarchy import cpu_rows, gpu_rows
-    from kernellab.machine.caches import caches
     from kernellab.machine.chips import chip
+    from kernellab.machine.cpu_caches import caches
     from kernellab.machine.environment import cpu
     from kernellab.running.present import present
 

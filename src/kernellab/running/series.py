@@ -15,8 +15,8 @@ from kernellab.checking.spot import Spot
 from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import pass_of
+from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.machine.telemetry import Telemetry
-from kernellab.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded, settings_guarded
 from kernellab.running.task import Task

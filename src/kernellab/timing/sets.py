@@ -12,7 +12,7 @@ import torch
 from torch.autograd.graph import increment_version  # bound here: a way may replace it
 
 from kernellab.declaration.inputs import Inputs, clone
-from kernellab.memory import free_bytes
+from kernellab.machine.memory import free_bytes
 
 _PIECE = 64  # words
 
