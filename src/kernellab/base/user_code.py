@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parent.parent
 _LONGEST = 300  # characters of a line: a message may hold a whole tensor
 _MOST_LINES, _MOST_FRAMES = 12, 12
 
