@@ -83,7 +83,7 @@ def _triton_call(name: str, pointer: str):
 @functools.cache
 def cuda_kernel(name: str, dtype: str, arch: int) -> Compiled:
     """By NVRTC: the cubin as an op builds it, the PTX as NVRTC gives it for the same architecture."""
-    from kernellab.launch.cuda import kernel
+    from kernellab.build.cuda import kernel
 
     op = {"G": kl.ops.gelu, "S": kl.ops.square, "s": kl.ops.softmax}[name[0]]
     width, c_name = (4 if dtype == "fp32" else 8), _C_NAMES[dtype]
@@ -102,7 +102,7 @@ def cuda_kernel(name: str, dtype: str, arch: int) -> Compiled:
 def _nvrtc_ptx(path, name: str, arch: int) -> str:
     from cuda.bindings import nvrtc
 
-    from kernellab.launch.cuda import include_folders
+    from kernellab.build.cuda import include_folders
 
     _, program = nvrtc.nvrtcCreateProgram(path.read_bytes(), str(path).encode(), 0, [], [])
     nvrtc.nvrtcAddNameExpression(program, name.encode())

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kernellab.capture.line_count import c_lines, functions_called, lines_of_functions, python_lines
 from kernellab.explaining.advice import Choice, advice
 from kernellab.kernelnames import became, family, in_words
-from kernellab.launch.written import c_lines, functions_called, lines_of_functions, python_lines
 
 
 def test_lines_are_those_somebody_had_to_write():

@@ -13,9 +13,9 @@ import triton
 import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.base.errors import UserError
+from kernellab.build import cuda
+from kernellab.capture.recorder import capture, capturing
 from kernellab.declaration.targets import load, resolve
-from kernellab.launch import cuda
-from kernellab.launch.capture import capture, capturing
 from kernellab.machinecode.cubin import read_cubin
 
 
@@ -188,10 +188,10 @@ GENERATED = """
 import json, sys, torch
 from pathlib import Path
 import kernellab as kl
-from kernellab.launch.capture import capture
-from kernellab.launch.exported import exported
-from kernellab.launch.generated import generated, written
-from kernellab.launch.standin_gpu import standin_gpu
+from kernellab.capture.recorder import capture
+from kernellab.capture.op_file import exported
+from kernellab.capture.inductor import generated, written
+from kernellab.capture.standin_gpu import standin_gpu
 from kernellab.declaration.targets import load, resolve
 
 square = kl.ops.square

@@ -18,10 +18,10 @@ from rich.console import Console
 import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.base.errors import UserError
+from kernellab.capture.recorder import capture
 from kernellab.cli import inspect_diff, inspect_op
 from kernellab.declaration.targets import load as load_ops
 from kernellab.declaration.targets import resolve
-from kernellab.launch.capture import capture
 from kernellab.reporting.inspected import _numbers, _table, kernels
 from kernellab.running.record import load
 from test_verdict import record, result

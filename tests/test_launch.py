@@ -11,7 +11,7 @@ import torch
 import kernellab as kl
 from conftest import klab_env
 from kernellab.base.errors import UserError
-from kernellab.launch.sources import fingerprint, with_includes
+from kernellab.build.sources import fingerprint, with_includes
 
 ADD = """#include <cstdint>
 #include "by.hpp"
@@ -37,7 +37,7 @@ def test_a_cpp_function_is_built_and_called(source):
 @pytest.mark.clocked
 def test_a_shipped_cpp_function_builds_in_a_fraction_of_a_second(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path))
-    from kernellab.launch.cpp import build
+    from kernellab.build.cpp import build
 
     began = time.perf_counter()
     build(kl.ops.square.file.parent / "cpp.cpp")

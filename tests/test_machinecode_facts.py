@@ -8,7 +8,7 @@ import pytest
 import shipped_code
 from conftest import HERE
 from kernellab.base.errors import UserError
-from kernellab.launch import cuda
+from kernellab.build import cuda
 from kernellab.machinecode import tools
 from kernellab.machinecode.assemble import assemble, spills
 from kernellab.machinecode.classes import classify

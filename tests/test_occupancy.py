@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernellab.base.errors import UserError
+from kernellab.build.cuda import include_folders
 from kernellab.explaining.occupancy import grid_refusal, in_words, occupancy, shared_for
-from kernellab.launch.cuda import include_folders
 from kernellab.machine import tools
 from kernellab.machine.chips import chip, chips
 

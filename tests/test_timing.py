@@ -11,7 +11,7 @@ import torch
 
 from conftest import OPFILES
 from kernellab.base.user_code import PACKAGE
-from kernellab.launch.cuda import kernel
+from kernellab.build.cuda import kernel
 from kernellab.stats.intervals import FIRST_LOOK, LOOKS, by_round, level, median_interval, share
 from kernellab.timing.rounds import Plan, Rounds, calls_per_window
 from kernellab.timing.sets import InputSets

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from conftest import klab_env
-from kernellab.launch import cpp
+from kernellab.build import cpp
 from kernellab.timing.watch import Event, Watch
 
 

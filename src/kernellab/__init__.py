@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernellab import ops as ops
+    from kernellab.build import cpp as cpp
+    from kernellab.build import cuda as cuda
     from kernellab.code import ptx as ptx
     from kernellab.collecting.ranges import auto_ranges as auto_ranges
     from kernellab.collecting.ranges import range as range
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from kernellab.helpers import get_device as get_device
     from kernellab.helpers import run_operation1 as run_operation1
     from kernellab.helpers import run_operation2 as run_operation2
-    from kernellab.launch import cpp as cpp
-    from kernellab.launch import cuda as cuda
     from kernellab.profiled import profile as profile
     from kernellab.timing.benchmark import benchmark as benchmark
     from kernellab.verify import check as check
@@ -62,8 +62,8 @@ _FUNCTIONS = {
 }
 _MODULES = {
     "ops": "kernellab.ops",  # the shipped ops
-    "cuda": "kernellab.launch.cuda",  # building hand-written code
-    "cpp": "kernellab.launch.cpp",
+    "cuda": "kernellab.build.cuda",  # building hand-written code
+    "cpp": "kernellab.build.cpp",
 }
 
 __all__ = ["__version__", *_FUNCTIONS, *_MODULES]

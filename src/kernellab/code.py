@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
+from kernellab.build.cuda import Kernel
+from kernellab.capture.recorder import capture
+from kernellab.capture.torch_device import alone
 from kernellab.declaration.case import CaseRequest
 from kernellab.declaration.op import Impl, Op
-from kernellab.launch.capture import capture
-from kernellab.launch.cuda import Kernel
-from kernellab.launch.pretend import alone
 
 
 def ptx(what: Any, *args: Any, arch: str | None = None, **options: Any) -> str:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.launch.capture import capture
+from kernellab.capture.recorder import capture
 from kernellab.machinecode.cubin import read_cubin
 
 pytestmark = pytest.mark.gpu

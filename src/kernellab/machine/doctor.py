@@ -89,7 +89,7 @@ def _nvrtc() -> Finding:
     try:
         from cuda.core import Program, ProgramOptions
 
-        from kernellab.launch.cuda import include_folders
+        from kernellab.build.cuda import include_folders
 
         options = ProgramOptions(arch="sm_90", include_path=list(include_folders()))
         Program(_PROBE_KERNEL, "c++", options).compile("cubin")

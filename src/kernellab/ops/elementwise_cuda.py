@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from kernellab.launch.cuda import Kernel
+from kernellab.build.cuda import Kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.layout import elementwise
 

@@ -17,6 +17,14 @@ import torch
 from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
+from kernellab.build import cpp
+from kernellab.build.cuda import OutOfSight
+from kernellab.capture.inductor import Generated, generated, generated_here, written
+from kernellab.capture.launches import Launch
+from kernellab.capture.line_count import c_lines, python_lines
+from kernellab.capture.op_file import exported
+from kernellab.capture.recorder import capturing
+from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.standin import standin
 from kernellab.declaration.case import Case, CaseRequest
@@ -24,14 +32,6 @@ from kernellab.declaration.inputs import make
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.explaining.occupancy import Occupancy, grid_refusal, occupancy
-from kernellab.launch import cpp
-from kernellab.launch.capture import capturing
-from kernellab.launch.cuda import OutOfSight
-from kernellab.launch.exported import exported
-from kernellab.launch.generated import Generated, generated, generated_here, written
-from kernellab.launch.launches import Launch
-from kernellab.launch.standin_gpu import StandinGpu, standin_gpu, standin_product
-from kernellab.launch.written import c_lines, python_lines
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
 from kernellab.machinecode.banks import conflicts

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernellab.launch.cuda import kernel
+from kernellab.build.cuda import kernel
 
 _BLOCK_MS = 1.0  # long against what a launch costs, and what starting a block costs
 _REFERENCE = 16  # blocks per SM of the grid that says what a block takes: it has no tail

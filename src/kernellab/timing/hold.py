@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from kernellab.launch.cuda import kernel
+from kernellab.build.cuda import kernel
 
 DEADLINE_S = 0.02  # queueing a window takes a few ms; a hold that lasts longer is in somebody's way
 _HOLD, _NOTHING = kernel("hold.cu", "hold"), kernel("hold.cu", "nothing")

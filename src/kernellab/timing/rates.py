@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.launch.cuda import kernel
+from kernellab.build.cuda import kernel
 from kernellab.timing.cache import last_level_cache_bytes
 from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import Timer, timer_for

@@ -23,7 +23,7 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any, ClassVar
 
-from kernellab.launch import sources
+from kernellab.build import sources
 
 
 @dataclass(frozen=True)

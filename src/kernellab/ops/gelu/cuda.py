@@ -4,8 +4,8 @@ import functools
 
 import torch
 
-from kernellab.launch.cuda import Kernel
-from kernellab.launch.cuda import kernel as cuda_kernel
+from kernellab.build.cuda import Kernel
+from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.elementwise_cuda import map_cuda
 
 FORMS = {"tanh": "GeluTanh", "none": "GeluErf"}

@@ -4,8 +4,8 @@ import functools
 
 import torch
 
-from kernellab.launch.cuda import Kernel
-from kernellab.launch.cuda import kernel as cuda_kernel
+from kernellab.build.cuda import Kernel
+from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.layout import last_dim
 

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernellab.launch.cuda import same_device
+from kernellab.build.cuda import same_device
 from kernellab.ops.floats import require_float, vector_width
 from kernellab.ops.layout import last_dim
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernellab.launch.cuda import inline
+from kernellab.build.cuda import inline
 from kernellab.ops.floats import require_float
 
 CPP = "torch::Tensor square(torch::Tensor x);"  # what Python may call

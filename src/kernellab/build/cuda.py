@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import cache_dir, replace_file
-from kernellab.launch.sources import building, fingerprint, locate
+from kernellab.build.sources import building, fingerprint, locate
 from kernellab.machine import tools
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import cache_dir
-from kernellab.launch.sources import building, fingerprint, locate
+from kernellab.build.sources import building, fingerprint, locate
 from kernellab.machine import tools
 
 # Nobody reads errno or the floating-point exception flags here; keeping them turns each ?: into a branch.

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.launch.capture import verify
-from kernellab.launch.launches import Launch
-from kernellab.launch.pretend import Nothing, alone, answers, replaced
-from kernellab.launch.standin_gpu import StandinGpu
+from kernellab.capture.launches import Launch
+from kernellab.capture.recorder import verify
+from kernellab.capture.standin_gpu import StandinGpu
+from kernellab.capture.torch_device import Nothing, alone, answers, replaced
 
 _CPU, _GPU = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -42,7 +42,7 @@ def generated(
     """What a compiled function becomes on a GPU that is not there; tensors among `args` are on meta."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from kernellab.launch.standin_driver import standing_in
+    from kernellab.capture.triton_driver import standing_in
 
     launches: list[Launch] = []
 
@@ -145,7 +145,7 @@ def _forget_devices() -> None:
 
 def _every_config(tuner: Any, *args: Any, stream: Any, **kwargs: Any) -> None:
     """In place of tuning: each of inductor's configurations is launched once, on nothing."""
-    from kernellab.launch.standin_driver import configuration
+    from kernellab.capture.triton_driver import configuration
 
     if not tuner.launchers:
         tuner.precompile()
@@ -169,7 +169,7 @@ def _plain_launchers() -> Iterator[None]:
 
 def _ran(tuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Launch]:
     """The launch a tuner has settled for. Its launcher is called again with a stand-in for the launch itself."""
-    from kernellab.launch.described import launch_of
+    from kernellab.capture.triton_launch import launch_of
 
     if len(tuner.launchers) != 1:
         return

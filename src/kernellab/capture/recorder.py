@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.launch import cpp, cuda
-from kernellab.launch.launches import Dims, Launch, Parameter, Source
-from kernellab.launch.pretend import alone, pretending, replaced
-from kernellab.launch.sources import with_includes
-from kernellab.launch.standin_gpu import StandinGpu, standin_gpu
+from kernellab.build import cpp, cuda
+from kernellab.build.sources import with_includes
+from kernellab.capture.launches import Dims, Launch, Parameter, Source
+from kernellab.capture.standin_gpu import StandinGpu, standin_gpu
+from kernellab.capture.torch_device import alone, pretending, replaced
 from kernellab.machine.tools import has_module
 from kernellab.machinecode.cubin import read_cubin
 
@@ -57,7 +57,7 @@ def capturing(on: str | StandinGpu, heard: Callable[[Launch], None] = lambda lau
         stack.enter_context(pretending(gpu))
         stack.enter_context(_cuda_launches(gpu, note))
         if has_module("triton"):
-            from kernellab.launch.standin_driver import standing_in
+            from kernellab.capture.triton_driver import standing_in
 
             stack.enter_context(standing_in(gpu, note))
         yield launches
@@ -129,7 +129,7 @@ def _three(dim: cuda.Dim) -> Dims:
 def _parameter(at: int, value: Any) -> Parameter:
     import torch
 
-    from kernellab.launch.pointers import pointer, size_bytes
+    from kernellab.capture.pointers import pointer, size_bytes
 
     if isinstance(value, torch.Tensor):
         return Parameter(f"argument {at}", "pointer", pointer(value), bytes=size_bytes(value))

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernellab.base.errors import UserError
+from kernellab.capture.inductor import Generated
+from kernellab.capture.launches import Launch
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.op import Op
-from kernellab.launch.generated import Generated
-from kernellab.launch.launches import Launch
 
 _HELPERS = {
     "triton_helpers": "from torch._inductor.runtime import triton_helpers",

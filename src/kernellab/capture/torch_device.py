@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kernellab.launch.standin_gpu import StandinGpu
+from kernellab.capture.standin_gpu import StandinGpu
 
 _META = torch.device("meta")
 

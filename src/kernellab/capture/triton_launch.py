@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from triton.runtime.jit import JITFunction
 
-from kernellab.launch.launches import Dims, Launch, Parameter, Source
-from kernellab.launch.pointers import pointer, size_bytes
+from kernellab.capture.launches import Dims, Launch, Parameter, Source
+from kernellab.capture.pointers import pointer, size_bytes
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "cubin")

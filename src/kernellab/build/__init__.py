@@ -1,0 +1,1 @@
+"""Building hand-written code: CUDA C++ by NVRTC or nvcc, C++ by the system's compiler."""

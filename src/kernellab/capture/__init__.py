@@ -1,0 +1,1 @@
+"""An implementation's own launches without a GPU."""
