@@ -10,19 +10,20 @@ from rich.console import Console
 import kernellab as kl
 from kernellab import cli
 from kernellab.base.errors import UserError
-from kernellab.checking import layouts, material
-from kernellab.checking.battery import Battery, for_compile, pairwise
 from kernellab.checking.examine import Examiner
-from kernellab.checking.fences import Fence, Fenced
 from kernellab.checking.judge import judge_values
-from kernellab.checking.layouts import FAR, LAYOUTS
-from kernellab.checking.trial import KINDS, Trial
 from kernellab.checking.truth import CannotCheck, Wrong
-from kernellab.checking.values import VALUES
 from kernellab.cli import measure
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.reporting.terminal import show
+from kernellab.trials import layouts
+from kernellab.trials import tensors as material
+from kernellab.trials.battery import Battery, for_compile, pairwise
+from kernellab.trials.guard_bands import Fence, Fenced
+from kernellab.trials.layouts import FAR, LAYOUTS
+from kernellab.trials.trial import KINDS, Trial
+from kernellab.trials.values import VALUES
 
 CPU = torch.device("cpu")
 SHIPPED = ("gelu", "softmax", "square", "add", "matmul")

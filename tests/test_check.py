@@ -13,11 +13,11 @@ from conftest import OPFILES, klab_env
 from kernellab.checking.check import Checker
 from kernellab.checking.examine import Examiner
 from kernellab.checking.interpreter import to_bfloat16_bits
-from kernellab.checking.standin import largest, standin
-from kernellab.checking.trial import Trial
 from kernellab.declaration import inputs
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.targets import Target, load
+from kernellab.trials.small_cases import largest, standin
+from kernellab.trials.trial import Trial
 
 CPU = torch.device("cpu")
 

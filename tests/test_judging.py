@@ -11,9 +11,9 @@ import kernellab as kl
 from kernellab.checking import examine
 from kernellab.checking.examine import GUARDS, Examiner, room_needed
 from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.sure import surely
-from kernellab.checking.trial import Trial
 from kernellab.declaration.case import Case
+from kernellab.trials.confirmation import surely
+from kernellab.trials.trial import Trial
 
 CPU = torch.device("cpu")
 softplus = torch.nn.functional.softplus

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking import values
-from kernellab.checking.battery import Battery
 from kernellab.checking.examine import Examiner
-from kernellab.checking.trial import Trial
+from kernellab.trials import values
+from kernellab.trials.battery import Battery
+from kernellab.trials.trial import Trial
 from kernellab.verify import run
 
 CPU = torch.device("cpu")

@@ -12,7 +12,6 @@ import pytest
 
 from conftest import HERE, OPFILES, klab_env
 from kernellab import verdict
-from kernellab.checking.battery import Battery
 from kernellab.checking.sanitized import MARK, MOST, command, is_own, read, subset
 from kernellab.declaration.targets import load as load_target
 from kernellab.declaration.targets import resolve, shipped_names
@@ -22,6 +21,7 @@ from kernellab.reporting.terminal import console
 from kernellab.running.record import Journal, load
 from kernellab.running.sanitizer import Sanitizer, ways
 from kernellab.running.settings import Settings
+from kernellab.trials.battery import Battery
 from kernellab.tried import finding, sanitized, short
 
 SAMPLES = HERE / "samples"

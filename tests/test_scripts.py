@@ -6,15 +6,18 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking import fences, layouts, material, plain
+from kernellab.checking import plain
 from kernellab.checking.examine import Examiner
 from kernellab.checking.reproduce import script
 from kernellab.checking.shown import Words
 from kernellab.checking.spelled import Names, literal
-from kernellab.checking.trial import Trial
-from kernellab.checking.values import INDICES, VALUES
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
+from kernellab.trials import guard_bands as fences
+from kernellab.trials import layouts
+from kernellab.trials import tensors as material
+from kernellab.trials.trial import Trial
+from kernellab.trials.values import INDICES, VALUES
 
 CPU = torch.device("cpu")
 NOTHING = {"status": "wrong", "reason": "values:"}

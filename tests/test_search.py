@@ -14,12 +14,12 @@ import kernellab as kl
 from conftest import HERE, OPFILES
 from kernellab.checking.examine import Examiner
 from kernellab.checking.reproduce import script
-from kernellab.checking.search import find
-from kernellab.checking.standin import largest
-from kernellab.checking.trial import Trial
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
 from kernellab.running.failures import KEPT, Failures
+from kernellab.trials.search import find
+from kernellab.trials.small_cases import largest
+from kernellab.trials.trial import Trial
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,12 @@ import torch
 
 from kernellab import tried
 from kernellab.base.errors import UserError, nearest
-from kernellab.checking.battery import Battery, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import GUARDS, Examiner
-from kernellab.checking.sure import surely
 from kernellab.declaration import mistakes as declarable
 from kernellab.declaration.op import Impl, Op, declared, matching
+from kernellab.trials.battery import Battery, for_ways
+from kernellab.trials.confirmation import surely
 
 Trials = list[dict[str, Any]]
 

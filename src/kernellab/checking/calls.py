@@ -13,13 +13,14 @@ import torch
 from torch.autograd.gradcheck import GradcheckError
 
 from kernellab.base.user_code import explain
-from kernellab.checking import layouts, registered
-from kernellab.checking.fences import LARGE, MINUS_LARGE, Fence
+from kernellab.checking import registered
 from kernellab.checking.truth import Outputs, Wrong, judged_in, same_bits, synchronise, tensors_of
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import gradients, pass_of, present
+from kernellab.trials import layouts
+from kernellab.trials.guard_bands import LARGE, MINUS_LARGE, Fence
 
 _SLEEP_CYCLES = 20_000_000  # about 10 ms: longer than a launch takes, on any stream
 

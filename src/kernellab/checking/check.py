@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from kernellab.checking.examine import GUARDS, Examiner
-from kernellab.checking.standin import standin
-from kernellab.checking.sure import surely
-from kernellab.checking.trial import Trial
 from kernellab.checking.truth import Running, Truth
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import FORWARD, Pass
+from kernellab.trials.confirmation import surely
+from kernellab.trials.small_cases import standin
+from kernellab.trials.trial import Trial
 
 INTERPRETER_LIMIT = 65_536
 VARIANT_LIMIT = 1 << 20  # option values other than the timed ones are tried on at most this many elements

@@ -17,12 +17,8 @@ import torch
 
 from kernellab.base.user_code import PACKAGE, explain, user_frames
 from kernellab.checking import calls, compiled
-from kernellab.checking.fences import Fence, Fenced
 from kernellab.checking.judge import HELD_TO_MANUAL, judge_values
-from kernellab.checking.layouts import far_elements
-from kernellab.checking.material import Pointless
 from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.trial import Trial
 from kernellab.checking.truth import (
     CannotCheck,
     Outputs,
@@ -39,6 +35,10 @@ from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
+from kernellab.trials.guard_bands import Fence, Fenced
+from kernellab.trials.layouts import far_elements
+from kernellab.trials.tensors import Pointless
+from kernellab.trials.trial import Trial
 
 # What is watched beyond the values themselves. Each can be left out, to see what it is good for.
 GUARDS = frozenset({"form", "special", "unchanged", "alias", "poison", "bands", "compiled"})

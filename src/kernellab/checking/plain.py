@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from kernellab.checking import material, transcript
+from kernellab.checking import transcript
 from kernellab.checking.shown import Scene, Words, shown
-from kernellab.checking.trial import Trial
-from kernellab.checking.values import INDICES, VALUES
 from kernellab.declaration.inputs import generator_for
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream
+from kernellab.trials import tensors as material
+from kernellab.trials.trial import Trial
+from kernellab.trials.values import INDICES, VALUES
 
 BAND = 8192  # elements: as wide as kernellab's bands are for the narrowest dtype
 _VAST = 1 << 30  # elements from one to the next: memory so wide is left as it is

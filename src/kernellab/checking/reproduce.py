@@ -17,8 +17,8 @@ from kernellab.base.user_code import PACKAGE
 from kernellab.checking import plain
 from kernellab.checking.shown import Words
 from kernellab.checking.spelled import Names, literal, looked_up, spell
-from kernellab.checking.trial import Trial
 from kernellab.declaration.op import Compiled, Impl, Op
+from kernellab.trials.trial import Trial
 
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 

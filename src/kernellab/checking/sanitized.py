@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernellab.checking.trial import Trial
 from kernellab.declaration.case import Case
+from kernellab.trials.trial import Trial
 
 MARK = "kernellab sanitize: "  # begins the lines by which the process under a tool says what it is at
 

@@ -12,16 +12,17 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.checking import material, sensitivity
-from kernellab.checking.fences import Fence
+from kernellab.checking import sensitivity
 from kernellab.checking.nearby import Nearby, roundings
-from kernellab.checking.standin import standin
-from kernellab.checking.trial import Trial
 from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import BOTH, NotDifferentiable, Pass, is_upstream, pass_of
 from kernellab.machine.memory import is_memory_error, out_of_memory
+from kernellab.trials import tensors as material
+from kernellab.trials.guard_bands import Fence
+from kernellab.trials.small_cases import standin
+from kernellab.trials.trial import Trial
 
 _SLICE_TRIAL = 4096
 WORST_YARDSTICK = 0.25  # a yardstick that is off by a quarter of the scale measures nothing

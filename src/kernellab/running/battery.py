@@ -12,16 +12,16 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.checking.battery import Battery, defined, for_ways
 from kernellab.checking.check import INTERPRETER_LIMIT
 from kernellab.checking.examine import Examiner
-from kernellab.checking.sure import surely
-from kernellab.checking.trial import Trial
 from kernellab.checking.truth import YardstickDied, gpu_is_dead
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
 from kernellab.running.channel import Channel, GpuGone
 from kernellab.running.globalstate import guarded
+from kernellab.trials.battery import Battery, defined, for_ways
+from kernellab.trials.confirmation import surely
+from kernellab.trials.trial import Trial
 
 _TOLD = ("status", "reason", "errors", "peer", "notes", "traceback")
 
@@ -100,7 +100,7 @@ class BatteryWork:
     def search(self, name: str, *, number: int, seconds: float, seed: int, dtypes: Sequence[str]) -> None:
         """Draw trials for a way until one fails or time is up; numbers go on from `number`."""
         from kernellab.checking.reproduce import script
-        from kernellab.checking.search import INTERPRETED, find
+        from kernellab.trials.search import INTERPRETED, find
 
         numbers = itertools.count(number)
         found = find(

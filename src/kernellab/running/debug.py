@@ -79,7 +79,7 @@ def _way(op: Op, asked: list[str]) -> Impl:
 
 def _case(op: Op, impl: Impl, request: CaseRequest) -> Case:
     """The first case asked for; where no size is, as small a one as the way takes."""
-    from kernellab.checking.standin import standin
+    from kernellab.trials.small_cases import standin
 
     first = op.expand(request, "cpu")[0]
     cases = [first] if request.shapes or request.dims else [standin(op, first, limit) for limit in _FEW]
@@ -99,7 +99,7 @@ def _session(op: Op, impl: Impl, case: Case, seed: int, stop: dict[str, Any]) ->
 
     from kernellab.checking.debugger import Debugger, Stop, root
     from kernellab.checking.examine import GUARDS, Examiner
-    from kernellab.checking.trial import Trial
+    from kernellab.trials.trial import Trial
 
     debugger = Debugger(Stop(**stop), f"{op.name} · {impl.name} · {case.label} · in Triton's interpreter")
     watched = dataclasses.replace(impl, fn=functools.partial(debugger.call, impl.fn))

@@ -15,7 +15,6 @@ from kernellab.base.user_code import explain
 from kernellab.checking import compiled
 from kernellab.checking.check import Checker
 from kernellab.checking.spot import Spot
-from kernellab.checking.trial import Trial
 from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.op import Cost
@@ -28,6 +27,7 @@ from kernellab.running.task import Task
 from kernellab.timing.sets import InputSets
 from kernellab.timing.tuning import recording
 from kernellab.timing.watch import Watch
+from kernellab.trials.trial import Trial
 
 RECOMPILE_LIMIT = 64  # a check goes through every option value; a way that recompiles per call still hits it
 _OTHER_CONTENT = 1_000_003  # added to the seed for the second content of the inputs

@@ -26,7 +26,6 @@ from kernellab.capture.op_file import exported
 from kernellab.capture.recorder import capturing
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
 from kernellab.checking.check import INTERPRETER_LIMIT
-from kernellab.checking.standin import standin
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.inputs import make
 from kernellab.declaration.op import Impl, Op
@@ -43,6 +42,7 @@ from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.running.accounts import account, cost_of
 from kernellab.running.channel import Channel
+from kernellab.trials.small_cases import standin
 
 _UNARMED = {
     "manual": "calls PyTorch's own kernels: nothing of its own is compiled",

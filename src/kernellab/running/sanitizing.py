@@ -17,17 +17,18 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.checking import compiled, material
-from kernellab.checking.battery import COMPILED, Battery
+from kernellab.checking import compiled
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.sanitized import MARK, MOST, subset
-from kernellab.checking.trial import Trial
 from kernellab.checking.truth import gpu_is_dead, synchronise
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
 from kernellab.running.describe import choose_device
+from kernellab.trials import tensors as material
+from kernellab.trials.battery import COMPILED, Battery
+from kernellab.trials.trial import Trial
 
 
 def main() -> None:

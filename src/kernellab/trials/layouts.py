@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from kernellab.checking.fences import Fence
+from kernellab.trials.guard_bands import Fence
 
 Lay = Callable[[torch.Tensor, Fence], torch.Tensor]
 

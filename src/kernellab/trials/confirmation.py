@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from kernellab.checking.trial import Trial
+from kernellab.trials.trial import Trial
 
 _CLEAR = 8.0  # times the limit: nobody is that unlucky
 _AGAIN = 3

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
-from kernellab.checking import layouts, values
-from kernellab.checking.fences import Fence
-from kernellab.checking.trial import Trial
 from kernellab.declaration.inputs import Inputs, generator_for, normal
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream, pass_of
+from kernellab.trials import layouts, values
+from kernellab.trials.guard_bands import Fence
+from kernellab.trials.trial import Trial
 
 
 class Pointless(Exception):

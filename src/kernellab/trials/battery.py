@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.checking.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS, fits
-from kernellab.checking.material import UPSTREAM
-from kernellab.checking.standin import largest, standin
-from kernellab.checking.trial import Trial
-from kernellab.checking.values import INDICES, VALUES
 from kernellab.declaration.case import ELLIPSIS, Case, CaseRequest, Size
 from kernellab.declaration.op import Impl, Op
+from kernellab.trials.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS, fits
+from kernellab.trials.small_cases import largest, standin
+from kernellab.trials.tensors import UPSTREAM
+from kernellab.trials.trial import Trial
+from kernellab.trials.values import INDICES, VALUES
 
 _BASE, _SLOW_BASE = 1 << 14, 1 << 10  # elements of the base's largest input, at most; where each program takes long
 _SIZED = 1 << 16  # of a trial of sizes, where the other dims can be made smaller

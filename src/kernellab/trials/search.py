@@ -19,15 +19,15 @@ import hypothesis
 from hypothesis import strategies
 
 from kernellab.base.paths import cache_dir
-from kernellab.checking.battery import defined
-from kernellab.checking.layouts import CHANNELS_LAST, LAYOUTS, fits
-from kernellab.checking.material import UPSTREAM
-from kernellab.checking.standin import largest
-from kernellab.checking.sure import surely
-from kernellab.checking.trial import Trial
-from kernellab.checking.values import INDICES, VALUES
 from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.declaration.op import Op
+from kernellab.trials.battery import defined
+from kernellab.trials.confirmation import surely
+from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS, fits
+from kernellab.trials.small_cases import largest
+from kernellab.trials.tensors import UPSTREAM
+from kernellab.trials.trial import Trial
+from kernellab.trials.values import INDICES, VALUES
 
 MOST = 1 << 16  # elements of an input
 _WORK = 1 << 20  # every size times every other: a result may be larger than all inputs

@@ -1,0 +1,1 @@
+"""What an implementation is tried with."""
