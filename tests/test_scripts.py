@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking import plain
 from kernellab.checking.examine import Examiner
-from kernellab.checking.reproduce import script
-from kernellab.checking.shown import Words
-from kernellab.checking.spelled import Names, literal
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
+from kernellab.reproduction import inputs as plain
+from kernellab.reproduction.call import Words
+from kernellab.reproduction.literals import Names, literal
+from kernellab.reproduction.script import script
 from kernellab.trials import guard_bands as fences
 from kernellab.trials import layouts
 from kernellab.trials import tensors as material

@@ -13,9 +13,9 @@ import torch
 import kernellab as kl
 from conftest import HERE, OPFILES
 from kernellab.checking.examine import Examiner
-from kernellab.checking.reproduce import script
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
+from kernellab.reproduction.script import script
 from kernellab.running.failures import KEPT, Failures
 from kernellab.trials.search import find
 from kernellab.trials.small_cases import largest

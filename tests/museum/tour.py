@@ -88,7 +88,7 @@ def _rank(dims: Mapping[str, Any]) -> int:
 
 def scripts(op: Any, way: Any, failures: list[dict], interpreted: bool) -> list[dict]:
     """What reproduces a failure of each sort without kernellab."""
-    from kernellab.checking.reproduce import script
+    from kernellab.reproduction.script import script
     from kernellab.trials.trial import Trial
 
     sorts = {}

@@ -99,7 +99,7 @@ class BatteryWork:
 
     def search(self, name: str, *, number: int, seconds: float, seed: int, dtypes: Sequence[str]) -> None:
         """Draw trials for a way until one fails or time is up; numbers go on from `number`."""
-        from kernellab.checking.reproduce import script
+        from kernellab.reproduction.script import script
         from kernellab.trials.search import INTERPRETED, find
 
         numbers = itertools.count(number)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.base.user_code import PACKAGE
-from kernellab.checking import plain
-from kernellab.checking.shown import Words
-from kernellab.checking.spelled import Names, literal, looked_up, spell
 from kernellab.declaration.op import Compiled, Impl, Op
+from kernellab.reproduction import inputs as plain
+from kernellab.reproduction.call import Words
+from kernellab.reproduction.literals import Names, literal, looked_up, spell
 from kernellab.trials.trial import Trial
 
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from kernellab.checking.spelled import Names
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream
+from kernellab.reproduction.literals import Names
 from kernellab.trials.trial import Trial
 
 _FORMS = ("shape", "dtype", "device", "strides")

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from kernellab.checking import transcript
-from kernellab.checking.shown import Scene, Words, shown
 from kernellab.declaration.inputs import generator_for
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream
+from kernellab.reproduction import functions as transcript
+from kernellab.reproduction.call import Scene, Words, shown
 from kernellab.trials import tensors as material
 from kernellab.trials.trial import Trial
 from kernellab.trials.values import INDICES, VALUES

@@ -1,0 +1,1 @@
+"""A failing trial as a script that needs torch alone."""
