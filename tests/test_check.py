@@ -12,10 +12,10 @@ import kernellab as kl
 from conftest import OPFILES, klab_env
 from kernellab.checking.check import Checker
 from kernellab.checking.examine import Examiner
-from kernellab.checking.interpreter import to_bfloat16_bits
 from kernellab.declaration import inputs
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.targets import Target, load
+from kernellab.interpreter.emulation import to_bfloat16_bits
 from kernellab.trials.small_cases import largest, standin
 from kernellab.trials.trial import Trial
 
@@ -173,7 +173,7 @@ def test_the_interpreter_computes_with_bfloat16_as_a_gpu_does(tmp_path):
 IN_BFLOAT16 = """
 import inspect
 
-from kernellab.checking.interpreter import prepare
+from kernellab.interpreter.emulation import prepare
 
 prepare()
 import torch

@@ -255,7 +255,7 @@ def test_the_case_is_the_smallest_the_way_takes_unless_a_size_is_given():
 # What only a launch can show; all in one process, since each costs seconds.
 REFUSALS = """
 import sys
-from kernellab.checking.interpreter import prepare
+from kernellab.interpreter.emulation import prepare
 prepare()
 from kernellab.base.errors import UserError
 from kernellab.running.debug import _case, _op, _session, CaseRequest
@@ -320,7 +320,7 @@ class Fake:
 
 
 def test_blocks_read_as_numbers_and_pointers_as_places():
-    from kernellab.checking.blocks import shown
+    from kernellab.interpreter.block_values import shown
 
     tensors = {"x_ptr": torch.zeros(4), "y_ptr": torch.zeros(2, 8)[:, ::2]}
     y = tensors["y_ptr"].data_ptr()

@@ -107,7 +107,7 @@ def test_layouts_are_merged_as_far_as_they_go():
 
 INTERPRETED = """
 import math, sys, torch
-from kernellab.checking.interpreter import prepare
+from kernellab.interpreter.emulation import prepare
 prepare()
 sys.path.insert(0, sys.argv[1])
 import kernellab as kl

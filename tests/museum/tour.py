@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--scripts", action="store_true", help="with what reproduces a failure of each sort")
     args = parser.parse_args()
     if args.interpreter:
-        from kernellab.checking.interpreter import prepare
+        from kernellab.interpreter.emulation import prepare
 
         prepare()
     import torch

@@ -30,7 +30,7 @@ def debug(settings: Settings, *, file: str, line: int | None, program: tuple[int
         raise UserError("--break needs the package triton: klab doctor says how to get it")
     if "triton" in sys.modules:
         raise UserError("--break: this process has imported triton already; Triton's interpreter needs a fresh one")
-    from kernellab.checking.interpreter import prepare
+    from kernellab.interpreter.emulation import prepare
 
     # A wild pointer is a real one in the interpreter: say on which line of which kernel it was used.
     faulthandler.enable()
@@ -97,8 +97,8 @@ def _case(op: Op, impl: Impl, request: CaseRequest) -> Case:
 def _session(op: Op, impl: Impl, case: Case, seed: int, stop: dict[str, Any]) -> int:
     import torch
 
-    from kernellab.checking.debugger import Debugger, Stop, root
     from kernellab.checking.examine import GUARDS, Examiner
+    from kernellab.interpreter.debugger import Debugger, Stop, root
     from kernellab.trials.trial import Trial
 
     debugger = Debugger(Stop(**stop), f"{op.name} · {impl.name} · {case.label} · in Triton's interpreter")

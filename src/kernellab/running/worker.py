@@ -270,7 +270,7 @@ def main() -> None:
     die_with_parent(parent, lifeline, fd)
     sys.path.append(str(Path.cwd()))  # last, so that nothing beside the user's files hides an installed module
     if kind == "interpreter":
-        from kernellab.checking.interpreter import prepare
+        from kernellab.interpreter.emulation import prepare
 
         prepare()
     Worker(Channel(fd)).serve()

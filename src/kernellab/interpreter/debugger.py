@@ -26,7 +26,7 @@ from triton.runtime import interpreter
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
-from kernellab.checking.blocks import ALL, FEW, shown
+from kernellab.interpreter.block_values import ALL, FEW, shown
 
 _HELP = "p x: a value   v: all of them   n: next line   s: into a helper   c: go on   q: leave   h: more"
 _LINE = 8  # elements of a block, where each has a line

@@ -1,0 +1,1 @@
+"""Triton's interpreter: made to compute like a GPU, and with breakpoints."""
