@@ -10,9 +10,9 @@ from rich.console import Console
 import kernellab as kl
 from kernellab import cli
 from kernellab.base.errors import UserError
-from kernellab.checking.examine import Examiner
+from kernellab.checking.examiner import Examiner
 from kernellab.checking.judge import judge_values
-from kernellab.checking.truth import CannotCheck, Wrong
+from kernellab.checking.oracle import CannotCheck, Wrong
 from kernellab.cli import measure
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.passes import NotDifferentiable

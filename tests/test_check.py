@@ -10,8 +10,8 @@ import torch
 
 import kernellab as kl
 from conftest import OPFILES, klab_env
-from kernellab.checking.check import Checker
-from kernellab.checking.examine import Examiner
+from kernellab.checking.declared_case import Checker
+from kernellab.checking.examiner import Examiner
 from kernellab.declaration import inputs
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.targets import Target, load

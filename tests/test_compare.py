@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.compare import measure, passes, special
+from kernellab.checking.accuracy import measure, passes, special
 from kernellab.declaration import inputs
 from kernellab.declaration.case import CaseRequest
 from kernellab.declaration.targets import shipped_names

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking import examine
-from kernellab.checking.examine import GUARDS, Examiner, room_needed
+from kernellab.checking import examiner as examine
+from kernellab.checking.examiner import GUARDS, Examiner, room_needed
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.declaration.case import Case
 from kernellab.trials.confirmation import surely

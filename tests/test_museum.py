@@ -174,7 +174,7 @@ def test_each_guard_switched_off_loses_an_exhibit():
 
 
 def test_the_guards_are_all_there_are():
-    from kernellab.checking.examine import GUARDS
+    from kernellab.checking.examiner import GUARDS
 
     assert set(LOST) == GUARDS
 

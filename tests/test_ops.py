@@ -10,7 +10,7 @@ import torch
 
 import kernellab as kl
 from conftest import SRC
-from kernellab.compare import measure, passes, special
+from kernellab.checking.accuracy import measure, passes, special
 from kernellab.ops.layout import elementwise, last_dim
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]

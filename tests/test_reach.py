@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking.examine import Examiner
+from kernellab.checking.examiner import Examiner
 from kernellab.trials import values
 from kernellab.trials.battery import Battery
 from kernellab.trials.trial import Trial

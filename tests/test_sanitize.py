@@ -12,7 +12,7 @@ import pytest
 
 from conftest import HERE, OPFILES, klab_env
 from kernellab import verdict
-from kernellab.checking.sanitized import MARK, MOST, command, is_own, read, subset
+from kernellab.checking.sanitizer_report import MARK, MOST, command, is_own, read, subset
 from kernellab.declaration.targets import load as load_target
 from kernellab.declaration.targets import resolve, shipped_names
 from kernellab.machine import tools

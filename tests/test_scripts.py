@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking.examine import Examiner
+from kernellab.checking.examiner import Examiner
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
 from kernellab.reproduction import inputs as plain

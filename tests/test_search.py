@@ -12,7 +12,7 @@ import torch
 
 import kernellab as kl
 from conftest import HERE, OPFILES
-from kernellab.checking.examine import Examiner
+from kernellab.checking.examiner import Examiner
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
 from kernellab.reproduction.script import script

@@ -14,8 +14,8 @@ import torch
 
 from kernellab import tried
 from kernellab.base.errors import UserError, nearest
-from kernellab.checking.check import INTERPRETER_LIMIT
-from kernellab.checking.examine import GUARDS, Examiner
+from kernellab.checking.declared_case import INTERPRETER_LIMIT
+from kernellab.checking.examiner import GUARDS, Examiner
 from kernellab.declaration import mistakes as declarable
 from kernellab.declaration.op import Impl, Op, declared, matching
 from kernellab.trials.battery import Battery, for_ways

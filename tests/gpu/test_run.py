@@ -85,7 +85,7 @@ def test_studies_of_launch_parameters_are_timed_and_the_exhibit_is_not(klab):
 
 
 def test_an_output_nobody_wrote_is_wrong_whatever_was_in_its_memory():
-    from kernellab.checking.check import Checker
+    from kernellab.checking.declared_case import Checker
     from kernellab.declaration.case import Case
 
     @kl.op

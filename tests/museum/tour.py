@@ -35,7 +35,7 @@ def main() -> None:
         prepare()
     import torch
 
-    from kernellab.checking.examine import GUARDS
+    from kernellab.checking.examiner import GUARDS
     from kernellab.declaration.targets import load, resolve
     from kernellab.verify import run
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.checking.check import INTERPRETER_LIMIT
-from kernellab.checking.examine import Examiner
-from kernellab.checking.truth import YardstickDied, gpu_is_dead
+from kernellab.checking.declared_case import INTERPRETER_LIMIT
+from kernellab.checking.examiner import Examiner
+from kernellab.checking.oracle import YardstickDied, gpu_is_dead
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
 from kernellab.running.channel import Channel, GpuGone

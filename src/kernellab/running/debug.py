@@ -97,7 +97,7 @@ def _case(op: Op, impl: Impl, request: CaseRequest) -> Case:
 def _session(op: Op, impl: Impl, case: Case, seed: int, stop: dict[str, Any]) -> int:
     import torch
 
-    from kernellab.checking.examine import GUARDS, Examiner
+    from kernellab.checking.examiner import GUARDS, Examiner
     from kernellab.interpreter.debugger import Debugger, Stop, root
     from kernellab.trials.trial import Trial
 

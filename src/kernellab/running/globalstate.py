@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from kernellab.checking.spot import Spot
+from kernellab.checking.spot_check import Spot
 from kernellab.timing import sets, timers
 
 
@@ -93,7 +93,7 @@ _NAMESPACES: dict[str, Any] = {
     "kernellab.timing.timers": timers,
     "kernellab.timing.sets": sets,
     "kernellab.timing.sets.InputSets": sets.InputSets,
-    "kernellab.checking.spot.Spot": Spot,
+    "kernellab.checking.spot_check.Spot": Spot,
 }
 _UNREADABLE = object()
 

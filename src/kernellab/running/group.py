@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.checking import compiled
-from kernellab.checking.check import Checker
-from kernellab.checking.spot import Spot
-from kernellab.checking.truth import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
+from kernellab.checking import compiled_impls as compiled
+from kernellab.checking.declared_case import Checker
+from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
+from kernellab.checking.spot_check import Spot
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.op import Cost
 from kernellab.declaration.passes import Pass, pass_of

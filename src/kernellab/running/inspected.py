@@ -25,7 +25,7 @@ from kernellab.capture.line_count import c_lines, python_lines
 from kernellab.capture.op_file import exported
 from kernellab.capture.recorder import capturing
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
-from kernellab.checking.check import INTERPRETER_LIMIT
+from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.inputs import make
 from kernellab.declaration.op import Impl, Op

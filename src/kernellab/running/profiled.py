@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.checking import compiled
+from kernellab.checking import compiled_impls as compiled
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.passes import FORWARD, Pass, pass_of
 from kernellab.running.task import Task

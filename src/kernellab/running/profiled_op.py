@@ -12,7 +12,7 @@ import torch
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
-from kernellab.checking.truth import gpu_is_dead, synchronise
+from kernellab.checking.oracle import gpu_is_dead, synchronise
 from kernellab.collecting.ranges import range as named_range
 from kernellab.collecting.schedule import COLLECTED, Schedule
 from kernellab.collecting.session import How, Session

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.paths import file_name
-from kernellab.checking.sanitized import MARK, Read, command, read
+from kernellab.checking.sanitizer_report import MARK, Read, command, read
 from kernellab.declaration.targets import Target
 from kernellab.running import compilecache
 from kernellab.running.client import environment

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain
-from kernellab.checking import compiled
+from kernellab.checking import compiled_impls as compiled
+from kernellab.checking.oracle import gpu_is_dead, synchronise
 from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.sanitized import MARK, MOST, subset
-from kernellab.checking.truth import gpu_is_dead, synchronise
+from kernellab.checking.sanitizer_report import MARK, MOST, subset
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, pass_of

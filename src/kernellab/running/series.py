@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import explain, user_frames
-from kernellab.checking.spot import Spot
-from kernellab.checking.truth import Wrong, gpu_is_dead, synchronise
+from kernellab.checking.oracle import Wrong, gpu_is_dead, synchronise
+from kernellab.checking.spot_check import Spot
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import pass_of
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from kernellab.checking.examine import not_an_input
-from kernellab.checking.spot import Spot
-from kernellab.checking.truth import Outputs, Wrong, tensors_of
+from kernellab.checking.examiner import not_an_input
+from kernellab.checking.oracle import Outputs, Wrong, tensors_of
+from kernellab.checking.spot_check import Spot
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.globalstate import Functions, drew_random_numbers

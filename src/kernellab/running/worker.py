@@ -75,7 +75,7 @@ class Worker:
         """Choose the device everything else here runs on."""
         import torch
 
-        from kernellab.compare import load_kernels
+        from kernellab.checking.accuracy import load_kernels
         from kernellab.machine.peaks import peaks
         from kernellab.machine.telemetry import telemetry_for
         from kernellab.running.describe import choose_device

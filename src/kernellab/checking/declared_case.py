@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from kernellab.checking.examine import GUARDS, Examiner
-from kernellab.checking.truth import Running, Truth
+from kernellab.checking.examiner import GUARDS, Examiner
+from kernellab.checking.oracle import Running, Truth
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import FORWARD, Pass

@@ -13,8 +13,8 @@ import torch
 
 from kernellab.base.user_code import explain
 from kernellab.checking import sensitivity
-from kernellab.checking.nearby import Nearby, roundings
-from kernellab.compare import NO_ERROR, Errors, chunk, measure, torch_passes
+from kernellab.checking.accuracy import NO_ERROR, Errors, chunk, measure, torch_passes
+from kernellab.checking.rounding import Nearby, roundings
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import BOTH, NotDifferentiable, Pass, is_upstream, pass_of

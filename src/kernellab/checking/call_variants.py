@@ -13,8 +13,8 @@ import torch
 from torch.autograd.gradcheck import GradcheckError
 
 from kernellab.base.user_code import explain
-from kernellab.checking import registered
-from kernellab.checking.truth import Outputs, Wrong, judged_in, same_bits, synchronise, tensors_of
+from kernellab.checking import registered_ops as registered
+from kernellab.checking.oracle import Outputs, Wrong, judged_in, same_bits, synchronise, tensors_of
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.op import Impl, Op

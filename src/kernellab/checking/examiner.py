@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from kernellab.base.user_code import PACKAGE, explain, user_frames
-from kernellab.checking import calls, compiled
+from kernellab.checking import call_variants as calls
+from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.judge import HELD_TO_MANUAL, judge_values
-from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.truth import (
+from kernellab.checking.oracle import (
     CannotCheck,
     Outputs,
     Running,
@@ -31,6 +31,7 @@ from kernellab.checking.truth import (
     shared_inputs,
     synchronise,
 )
+from kernellab.checking.refusals import refuses_gradients
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
