@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from conftest import HERE, klab_env
-from kernellab.timing import inside as module
-from kernellab.timing.inside import inside, sentences
+from kernellab.activity import call as module
+from kernellab.activity.call import inside, sentences
 from kernellab.traces import kineto
 
 CPU = torch.device("cpu")
@@ -77,7 +77,7 @@ def test_a_compiled_call_is_counted_too():
 
 def test_the_profiler_does_not_announce_itself():
     code = (
-        "import torch\nfrom kernellab.timing.inside import inside\n"
+        "import torch\nfrom kernellab.activity.call import inside\n"
         "inside(lambda: torch.ones(3) + 1, torch.device('cpu'))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, env=klab_env(), capture_output=True, text=True)

@@ -13,8 +13,8 @@ from conftest import OPFILES
 from kernellab.base.user_code import PACKAGE
 from kernellab.build.cuda import kernel
 from kernellab.stats.intervals import FIRST_LOOK, LOOKS, by_round, level, median_interval, share
+from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import Plan, Rounds, calls_per_window
-from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import Burst, ClockTimer, HostTimer, NotApplicable, timer_for
 from kernellab.timing.work import Work
 

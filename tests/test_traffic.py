@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernellab.timing.traffic import traffic, with_kernels
+from kernellab.activity.traffic import traffic, with_kernels
 
 X = torch.empty(64, 128, device="meta")
 

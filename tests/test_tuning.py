@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
+from kernellab.activity import autotuning as tuning
+from kernellab.activity.compilation import Watch
 from kernellab.base.errors import UserError
-from kernellab.timing import tuning
-from kernellab.timing.watch import Watch
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

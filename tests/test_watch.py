@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from conftest import klab_env
+from kernellab.activity.compilation import Event, Watch
 from kernellab.build import cpp
-from kernellab.timing.watch import Event, Watch
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def seen(watch, mark):
 
 def test_every_hook_finds_its_place_in_these_versions_of_torch_and_triton():
     code = (
-        "from kernellab.timing.watch import _HOOKS, Watch\n"
+        "from kernellab.activity.compilation import _HOOKS, Watch\n"
         "import importlib, sys\n"
         "watch = Watch.installed()\n"
         "assert not {'torch', 'triton'} & set(sys.modules), 'watching imports no compiler'\n"
@@ -181,7 +181,7 @@ def test_extensions_of_torch_are_seen(watch, monkeypatch, tmp_path):
 
 def test_triton_is_seen_and_a_listener_that_was_there_still_hears(monkeypatch):
     knobs = pytest.importorskip("triton.knobs")
-    from kernellab.timing.watch import _hook_triton
+    from kernellab.activity.compilation import _hook_triton
 
     heard = []
     monkeypatch.setattr(knobs.compilation, "listener", lambda **what: heard.append(what))

@@ -7,7 +7,7 @@ import torch
 
 from kernellab.explaining.occupancy import occupancy
 from kernellab.machine.chips import chip
-from kernellab.timing.filling import _BUSY
+from kernellab.timing.grids import _BUSY
 
 pytestmark = pytest.mark.gpu
 

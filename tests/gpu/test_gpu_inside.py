@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import kernellab as kl
+from kernellab.activity import autotuning as tuning
+from kernellab.activity.call import inside, sentences
+from kernellab.activity.compilation import Watch
 from kernellab.base.errors import UserError
-from kernellab.timing import tuning
-from kernellab.timing.inside import inside, sentences
-from kernellab.timing.watch import Watch
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

@@ -9,11 +9,11 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernellab.activity.traffic import traffic
 from kernellab.capture.line_count import functions_called, lines_of_functions
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import call
 from kernellab.declaration.op import Compiled, Cost, Impl, Op
-from kernellab.timing.traffic import traffic
 
 Account = dict[str, Any]
 

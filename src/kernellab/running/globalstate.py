@@ -20,7 +20,8 @@ from typing import Any
 import torch
 
 from kernellab.checking.spot_check import Spot
-from kernellab.timing import sets, timers
+from kernellab.timing import input_sets as sets
+from kernellab.timing import timers
 
 
 def _affinity() -> frozenset[int] | None:
@@ -91,8 +92,8 @@ _NAMESPACES: dict[str, Any] = {
     "builtins": builtins,
     # And what watches them:
     "kernellab.timing.timers": timers,
-    "kernellab.timing.sets": sets,
-    "kernellab.timing.sets.InputSets": sets.InputSets,
+    "kernellab.timing.input_sets": sets,
+    "kernellab.timing.input_sets.InputSets": sets.InputSets,
     "kernellab.checking.spot_check.Spot": Spot,
 }
 _UNREADABLE = object()

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from kernellab.activity.autotuning import recording
+from kernellab.activity.compilation import Watch
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.declared_case import Checker
@@ -24,9 +26,7 @@ from kernellab.running.channel import GpuGone
 from kernellab.running.globalstate import guarded
 from kernellab.running.series import SeriesWork
 from kernellab.running.task import Task
-from kernellab.timing.sets import InputSets
-from kernellab.timing.tuning import recording
-from kernellab.timing.watch import Watch
+from kernellab.timing.input_sets import InputSets
 from kernellab.trials.trial import Trial
 
 RECOMPILE_LIMIT = 64  # a check goes through every option value; a way that recompiles per call still hits it

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
+from kernellab.activity.call import inside, sentences
+from kernellab.activity.traffic import traffic, with_kernels
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.passes import FORWARD, Pass, pass_of
 from kernellab.running.task import Task
 from kernellab.timing.cache import Flush
-from kernellab.timing.inside import inside, sentences
+from kernellab.timing.input_sets import InputSets
 from kernellab.timing.kernel_times import kernel_times
 from kernellab.timing.rounds import calls_per_window
-from kernellab.timing.sets import InputSets
-from kernellab.timing.traffic import traffic, with_kernels
 from kernellab.timing.work import Call, Work
 
 _LEAD_IN = 3  # the first calls a profiler sees are slow

@@ -22,8 +22,8 @@ from kernellab.running.globalstate import guarded, settings_guarded
 from kernellab.running.task import Task
 from kernellab.running.witness import Witness
 from kernellab.stats.intervals import quantile
+from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
-from kernellab.timing.sets import InputSets
 from kernellab.timing.timers import NotApplicable, Timer, timer_for
 from kernellab.timing.work import Work
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from kernellab.activity.compilation import Watch
 from kernellab.checking.examiner import not_an_input
 from kernellab.checking.oracle import Outputs, Wrong, tensors_of
 from kernellab.checking.spot_check import Spot
@@ -16,7 +17,6 @@ from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.globalstate import Functions, drew_random_numbers
 from kernellab.timing.timers import After, Burst
-from kernellab.timing.watch import Watch
 from kernellab.timing.work import Work
 
 _TAIL_US = 100.0  # waiting for an idle device takes about 15 µs

@@ -106,11 +106,11 @@ class Worker:
         self, target: dict[str, str], request: dict[str, Any], impls: list[str], pins: list[dict[str, Any]]
     ) -> None:
         """Execute the target and describe its ops: what the parent needs to plan."""
+        from kernellab.activity.autotuning import pin
+        from kernellab.activity.compilation import Watch
         from kernellab.declaration.targets import load
         from kernellab.running.describe import describe
         from kernellab.running.group import limit_recompiling
-        from kernellab.timing.tuning import pin
-        from kernellab.timing.watch import Watch
 
         # Dynamo takes as long to import as torch itself, and many runs do without.
         Watch.installed().when_imported("torch._dynamo.config", limit_recompiling)
@@ -137,7 +137,7 @@ class Worker:
 
     def do_fill(self, grids: list[int], threads: int, shared_bytes: int, rounds: int) -> None:
         """How long grids of equal blocks take."""
-        from kernellab.timing import filling
+        from kernellab.timing import grids as filling
 
         measured, _, doubts = self._watched(
             lambda: filling.measure(

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernellab.activity.compilation import Event, Watch
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import explain
 from kernellab.stats.intervals import quantile
-from kernellab.timing.watch import Event, Watch
 
 if TYPE_CHECKING:
     import torch
@@ -118,7 +118,7 @@ def _compiling(events: list[Event]) -> list[str]:
 
 
 def _count(run: Callable[[], Any], device: torch.device) -> tuple[dict[str, Any], list[str]]:
-    from kernellab.timing.inside import inside, sentences
+    from kernellab.activity.call import inside, sentences
 
     try:
         found = inside(run, device, calls=1)

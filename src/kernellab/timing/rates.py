@@ -17,7 +17,7 @@ import torch
 from kernellab.base.errors import UserError
 from kernellab.build.cuda import kernel
 from kernellab.timing.cache import last_level_cache_bytes
-from kernellab.timing.sets import InputSets
+from kernellab.timing.input_sets import InputSets
 from kernellab.timing.timers import Timer, timer_for
 from kernellab.timing.work import Work
 

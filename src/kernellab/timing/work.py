@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernellab.declaration.inputs import Inputs
-from kernellab.timing.sets import InputSets
+from kernellab.timing.input_sets import InputSets
 
 Call = Callable[[], Any]
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernellab.activity.compilation import Watch
 from kernellab.base.errors import UserError
-from kernellab.timing.watch import Watch
 
 Choice = dict[str, Any]
 Key = tuple[Any, ...]

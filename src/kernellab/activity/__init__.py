@@ -1,0 +1,1 @@
+"""What a call does besides computing: what it compiles and tunes, allocates, copies and moves."""
