@@ -136,9 +136,9 @@ def every() -> Iterator[tuple[str, Compiled]]:
 
 
 def _main() -> int:
-    from kernellab.machinecode.facts import facts
+    from kernellab.codeanalysis.facts import facts
     from kernellab.machinecode.ptx import parse_ptx
-    from kernellab.machinecode.words import explain_ptx
+    from kernellab.ptxwords.explain import explain_ptx
 
     kernels = lines = 0
     wrong: list[str] = []

@@ -4,7 +4,7 @@ import pytest
 
 from kernellab.capture.line_count import c_lines, functions_called, lines_of_functions, python_lines
 from kernellab.explaining.advice import Choice, advice
-from kernellab.kernelnames import became, family, in_words
+from kernellab.machinecode.kernel_origin import became, family, in_words
 
 
 def test_lines_are_those_somebody_had_to_write():

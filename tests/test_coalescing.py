@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kernellab.machinecode.coalescing import spread
-from kernellab.machinecode.flight import flight_bytes
+from kernellab.codeanalysis.coalescing import spread
+from kernellab.codeanalysis.loads_in_flight import flight_bytes
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.machinecode.sass import parse_sass
 

@@ -114,7 +114,7 @@ def test_the_parent_imports_neither_torch_nor_ops():
         "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.present\n"
         "import kernellab.reporting.device, kernellab.reporting.waves\n"
         "import kernellab.cli.explain, kernellab.reporting.explain, kernellab.reporting.roofline_plot\n"
-        "import kernellab.cli.inspect, kernellab.machinecode.files, kernellab.machinecode.words\n"
+        "import kernellab.cli.inspect, kernellab.codeanalysis.files, kernellab.ptxwords.explain\n"
         "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.inspecting\n"
         "import kernellab.cli.profile, kernellab.cli.profile_programs, kernellab.running.profiling\n"
         "import kernellab.profiling.analysed, kernellab.profiling.ranks, kernellab.reporting.pictures\n"

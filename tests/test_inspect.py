@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from conftest import HERE
+from kernellab.codeanalysis.facts import facts_of_sass
 from kernellab.machinecode.assemble import assemble
 from kernellab.machinecode.cubin import disassemble
-from kernellab.machinecode.facts import facts_of_sass
 from kernellab.machinecode.names import meant
 from kernellab.machinecode.sass import parse_sass
 from kernellab.reporting.code import show_facts

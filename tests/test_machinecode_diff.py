@@ -3,8 +3,8 @@
 import re
 
 from conftest import HERE
-from kernellab.machinecode.diff import align, diff
-from kernellab.machinecode.facts import facts_of_ptx
+from kernellab.codeanalysis.diff import align, diff
+from kernellab.codeanalysis.facts import facts_of_ptx
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx
 

@@ -9,11 +9,11 @@ import shipped_code
 from conftest import HERE
 from kernellab.base.errors import UserError
 from kernellab.build import cuda
+from kernellab.codeanalysis.facts import facts, facts_of_ptx
+from kernellab.codeanalysis.graph import find_loops, hottest
 from kernellab.machinecode import tools
 from kernellab.machinecode.assemble import assemble, spills
 from kernellab.machinecode.classes import classify
-from kernellab.machinecode.facts import facts, facts_of_ptx
-from kernellab.machinecode.graph import find_loops, hottest
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.machinecode.sass import parse_sass

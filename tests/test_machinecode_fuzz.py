@@ -8,14 +8,14 @@ import pytest
 import shipped_code
 from conftest import HERE
 from kernellab.base.errors import UserError
+from kernellab.codeanalysis.diff import align
+from kernellab.codeanalysis.facts import facts_of_ptx, facts_of_sass
 from kernellab.machinecode.assemble import assemble
 from kernellab.machinecode.cubin import disassemble, read_cubin
-from kernellab.machinecode.diff import align
-from kernellab.machinecode.facts import facts_of_ptx, facts_of_sass
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.machinecode.sass import parse_sass
-from kernellab.machinecode.words import WORDS, explain_ptx
+from kernellab.ptxwords.explain import WORDS, explain_ptx
 
 MUTANTS = 10_000
 PARTS = {"ptx": 0.4, "sass": 0.3, "cubin": 0.3}

@@ -3,11 +3,11 @@
 import pytest
 
 import shipped_code
+from kernellab.codeanalysis.facts import facts
 from kernellab.machinecode.classes import CLASSES
-from kernellab.machinecode.facts import facts
 from kernellab.machinecode.ptx import parse_ptx
-from kernellab.machinecode.stages import STAGES
-from kernellab.machinecode.words import explain_ptx
+from kernellab.ptxwords.explain import explain_ptx
+from kernellab.ptxwords.stages import STAGES
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from conftest import HERE
 from kernellab.machinecode.names import short_name
 from kernellab.machinecode.ptx import parse_ptx
-from kernellab.machinecode.words import explain_ptx
+from kernellab.ptxwords.explain import explain_ptx
 
 TINY = (HERE / "samples" / "tiny.ptx").read_text()
 

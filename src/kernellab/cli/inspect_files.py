@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kernellab.base.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from kernellab.machinecode.files import Listing
+    from kernellab.codeanalysis.files import Listing
 
 _SHOWN = ("facts", "explain", "source", "sass")
 _OF_OPS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "timings")
@@ -20,7 +20,7 @@ _OF_OPS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
-    from kernellab.machinecode.files import open_code
+    from kernellab.codeanalysis.files import open_code
 
     dims_in(rest)
     for option in _OF_OPS:
@@ -85,7 +85,7 @@ def problems(listing: Listing) -> list[str]:
 
 
 def explained(listing: Listing) -> list[Any]:
-    from kernellab.machinecode.words import explain_ptx
+    from kernellab.ptxwords.explain import explain_ptx
 
     if listing.ptx is None:
         raise UserError(
@@ -123,7 +123,7 @@ def _write_page(listings: list[Listing], path: Path) -> None:
 
 def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     """Two listings kernel by kernel, as PTX where both have it."""
-    from kernellab.machinecode.diff import diff
+    from kernellab.codeanalysis.diff import diff
     from kernellab.reporting import code, terminal
 
     if len(listings) != 2:

@@ -13,7 +13,7 @@ from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_arguments, case_request, positive
 
 if TYPE_CHECKING:
-    from kernellab.machinecode.files import Listing
+    from kernellab.codeanalysis.files import Listing
     from kernellab.running.settings import Settings
 
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
@@ -167,7 +167,7 @@ def _print_facts(record: dict[str, Any], folder: Path) -> None:
 
 def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
-    from kernellab.machinecode.files import listing_of_cubin
+    from kernellab.codeanalysis.files import listing_of_cubin
     from kernellab.reporting.inspected import configuration
 
     if "cubin" not in kernel["files"]:

@@ -15,7 +15,7 @@ from kernellab.explaining.fusion import Fusion
 from kernellab.explaining.prices import main_kernel, prices
 from kernellab.explaining.rules.unfused_chain import chain
 from kernellab.explaining.subject import Subject, subjects
-from kernellab.kernelnames import became
+from kernellab.machinecode.kernel_origin import became
 
 
 def explained(record: Mapping[str, Any], gpu_name: str | None = None) -> list[dict[str, Any]]:

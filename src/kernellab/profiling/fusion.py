@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kernellab import kernelnames
+from kernellab.machinecode import kernel_origin as kernelnames
 from kernellab.profiling.nest import distinct, picked
 from kernellab.profiling.places import Place, Places
 from kernellab.profiling.view import View

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernellab import kernelnames
+from kernellab.machinecode import kernel_origin as kernelnames
 from kernellab.profiling.nest import Nest, distinct, picked, sums
 from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Kind

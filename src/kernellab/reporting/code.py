@@ -12,12 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kernellab.codeanalysis.diff import CountPair, Diff, Row
+from kernellab.codeanalysis.facts import Facts, LoopFacts
 from kernellab.machinecode.classes import CLASSES
-from kernellab.machinecode.diff import CountPair, Diff, Row
-from kernellab.machinecode.facts import Facts, LoopFacts
 from kernellab.machinecode.names import short_name
-from kernellab.machinecode.stages import STAGES
-from kernellab.machinecode.words import Explained
+from kernellab.ptxwords.explain import Explained
+from kernellab.ptxwords.stages import STAGES
 from kernellab.reporting.words import count
 
 _CONTEXT = 2  # lines of equal code shown around a difference

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from kernellab.machinecode.facts import Facts
+from kernellab.codeanalysis.facts import Facts
 from kernellab.machinecode.names import short_name
-from kernellab.machinecode.stages import STAGES
-from kernellab.machinecode.words import Explained
+from kernellab.ptxwords.explain import Explained
+from kernellab.ptxwords.stages import STAGES
 from kernellab.reporting.code import folded, shortened, threads
 from kernellab.reporting.words import count
 

@@ -26,6 +26,10 @@ from kernellab.capture.op_file import exported
 from kernellab.capture.recorder import capturing
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
+from kernellab.codeanalysis.banks import conflicts
+from kernellab.codeanalysis.coalescing import spread
+from kernellab.codeanalysis.facts import facts
+from kernellab.codeanalysis.products import products
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.inputs import make
 from kernellab.declaration.op import Impl, Op
@@ -33,11 +37,7 @@ from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.explaining.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
-from kernellab.machinecode.banks import conflicts
-from kernellab.machinecode.coalescing import spread
 from kernellab.machinecode.cubin import disassemble, read_cubin
-from kernellab.machinecode.facts import facts
-from kernellab.machinecode.products import products
 from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.running.accounts import account, cost_of

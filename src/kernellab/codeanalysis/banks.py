@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kernellab.codeanalysis.warp import Warp
 from kernellab.machinecode.classes import classify
 from kernellab.machinecode.ptx import Entry
-from kernellab.machinecode.warp import Warp
 
 _BANKS, _WORD_BYTES, _WARP = 32, 4, 32
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kernellab.machinecode.classes import classify
 from kernellab.machinecode.instructions import Instruction
-from kernellab.machinecode.known import inputs, results
-from kernellab.machinecode.phrases import SPECIAL
+from kernellab.ptxwords.phrases import SPECIAL
+from kernellab.ptxwords.registers import inputs, results
 
 STAGES = {
     "entry": "entry and parameters",

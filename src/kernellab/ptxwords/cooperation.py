@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from kernellab.machinecode.instructions import Instruction
-from kernellab.machinecode.known import Known
-from kernellab.machinecode.phrases import count, groups_left, place, show, type_words, types
-from kernellab.machinecode.words_arithmetic import Words
+from kernellab.ptxwords.arithmetic import Words
+from kernellab.ptxwords.phrases import count, groups_left, place, show, type_words, types
+from kernellab.ptxwords.registers import Known
 
 _SHUFFLES = {
     "bfly": "the thread whose index in the warp differs by exclusive or with {b}",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from kernellab.machinecode.instructions import Instruction, Operand
-from kernellab.machinecode.known import Known
+from kernellab.ptxwords.registers import Known
 
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _TYPES = {

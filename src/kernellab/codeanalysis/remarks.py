@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from kernellab.codeanalysis.doubles import doubles
+from kernellab.codeanalysis.trigonometry import Trigonometry
 from kernellab.machinecode.classes import classify
-from kernellab.machinecode.doubles import doubles
 from kernellab.machinecode.instructions import Instruction
-from kernellab.machinecode.trigonometry import Trigonometry
 
 _SLOW = "the slow path of sinf or cosf, which large arguments take"
 _LOCAL = ("local_store", "local_load")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kernellab.codeanalysis.lane_arithmetic import LANES, Lanes, computed, packed, unpacked
 from kernellab.machinecode.instructions import Instruction, Label, Line, Operand
-from kernellab.machinecode.lane_arithmetic import LANES, Lanes, computed, packed, unpacked
 from kernellab.machinecode.ptx import Entry
 
 _APART = 1 << 44  # between the addresses pointers are given: no tensor reaches from one to the next

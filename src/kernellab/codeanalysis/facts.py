@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernellab.base.errors import UserError, nearest
+from kernellab.codeanalysis.graph import Loop, executed, find_loops, hottest
+from kernellab.codeanalysis.loads_in_flight import flight_bytes
+from kernellab.codeanalysis.remarks import remarks
+from kernellab.codeanalysis.trigonometry import trigonometry
 from kernellab.machinecode import tools
 from kernellab.machinecode.assemble import assemble, spills
 from kernellab.machinecode.classes import CLASSES, classify
 from kernellab.machinecode.cubin import CubinKernel, disassemble, read_cubin
-from kernellab.machinecode.flight import flight_bytes
-from kernellab.machinecode.graph import Loop, executed, find_loops, hottest
 from kernellab.machinecode.instructions import Instruction, Line, instructions
 from kernellab.machinecode.ptx import Entry, PtxModule, parse_ptx
-from kernellab.machinecode.remarks import remarks
 from kernellab.machinecode.sass import SassModule, parse_sass
-from kernellab.machinecode.trigonometry import trigonometry
 
 _GLOBAL = ("global_load", "global_store", "async_copy")
 # What a kernel makes use of, by the opcodes that show it, in SASS and in PTX.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from kernellab.machinecode.facts import Facts
+from kernellab.codeanalysis.facts import Facts
 from kernellab.machinecode.instructions import Instruction, Operand
 
 _SIDE_BY_SIDE = (

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kernellab.codeanalysis.warp import Warp
 from kernellab.machinecode.classes import classify
 from kernellab.machinecode.ptx import Entry
-from kernellab.machinecode.warp import Warp
 
 SECTOR_BYTES = 32
 _FEWEST_LANES = 16  # that must differ: a value all lanes share is one sector, and nobody's fault

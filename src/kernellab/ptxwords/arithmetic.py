@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kernellab.machinecode.instructions import Instruction, Operand
-from kernellab.machinecode.known import Known
-from kernellab.machinecode.phrases import (
+from kernellab.ptxwords.phrases import (
     FLOATS,
     ROUNDING,
     SPECIAL,
@@ -17,6 +16,7 @@ from kernellab.machinecode.phrases import (
     type_words,
     types,
 )
+from kernellab.ptxwords.registers import Known
 
 Words = Callable[[Instruction, Known], str]
 _COMPARED = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kernellab.machinecode.classes import classify
 from kernellab.machinecode.instructions import Instruction
-from kernellab.machinecode.known import Known
-from kernellab.machinecode.phrases import bits, count, groups_left, listed, place, show, type_words, types
-from kernellab.machinecode.words_arithmetic import Words
+from kernellab.ptxwords.arithmetic import Words
+from kernellab.ptxwords.phrases import bits, count, groups_left, listed, place, show, type_words, types
+from kernellab.ptxwords.registers import Known
 
 _SPACES = {
     "global": "global memory",

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kernellab.machinecode import words_arithmetic, words_memory, words_together
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Source, instructions
-from kernellab.machinecode.known import Known, know
 from kernellab.machinecode.names import of_library, short_name
-from kernellab.machinecode.phrases import listed, type_words
 from kernellab.machinecode.ptx import Entry, Param, PtxModule, Registers, Variable
-from kernellab.machinecode.stages import stages
+from kernellab.ptxwords import arithmetic as words_arithmetic
+from kernellab.ptxwords import cooperation as words_together
+from kernellab.ptxwords import memory as words_memory
+from kernellab.ptxwords.phrases import listed, type_words
+from kernellab.ptxwords.registers import Known, know
+from kernellab.ptxwords.stages import stages
 
 WORDS = words_arithmetic.WORDS | words_memory.WORDS | words_together.WORDS
 _WARP = 32

@@ -1,0 +1,1 @@
+"""What a kernel's code does: loops, lanes, facts."""

@@ -1,0 +1,1 @@
+"""PTX explained line by line."""
