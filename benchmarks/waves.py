@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 
-from kernellab.explaining.occupancy import occupancy, shared_for
-from kernellab.explaining.waves import waves
+from kernellab.gpumodel.occupancy import occupancy, shared_for
+from kernellab.gpumodel.waves import waves
 from kernellab.machine.chips import chip
 from kernellab.machine.environment import gpus, version
 from kernellab.running.present import fill, present

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from kernellab.explaining.findings import findings
-from kernellab.explaining.roofline import roofline
-from kernellab.explaining.subject import Device, Kernel, Subject
+from kernellab.explaining.ranking import findings
+from kernellab.gpumodel.roofline import roofline
+from kernellab.gpumodel.subject import Device, Kernel, Subject
 from kernellab.machine.chips import chip
 
 GB = 10**9

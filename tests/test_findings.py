@@ -3,8 +3,8 @@
 import importlib
 
 from described import CHAIN, GB, GOOD, ROOF_US, but, first, way
-from kernellab.explaining.finding import SURE, settled
-from kernellab.explaining.findings import all_rules, findings
+from kernellab.explaining.ranking import all_rules, findings
+from kernellab.findings.finding import SURE, settled
 
 
 def test_every_rule_is_collected_by_being_a_file_and_states_its_formula_or_its_threshold():

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from described import CHAIN, GB, GOOD, ROOF_US, but, first, way
-from kernellab.explaining.findings import findings
+from kernellab.explaining.ranking import findings
 
 
 def test_unfused_chain():

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from described import COST, GOOD, ROOF_US, but, first, way
-from kernellab.explaining.findings import findings
-from kernellab.explaining.prices import prices
+from kernellab.explaining.ranking import findings
+from kernellab.gpumodel.prices import prices
 
 
 def test_spills():

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from described import COST, GOOD, H200, ROOF_US, TINY, but, first, way
-from kernellab.explaining.findings import findings
-from kernellab.explaining.prices import needed_bytes, prices
+from kernellab.explaining.ranking import findings
+from kernellab.gpumodel.prices import needed_bytes, prices
 
 SLICE = dict(times=64, blocks=64, pointer_bytes=250_000)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from described import PRODUCT, but, first, way
-from kernellab.explaining.findings import findings
-from kernellab.explaining.prices import prices
+from kernellab.explaining.ranking import findings
+from kernellab.gpumodel.prices import prices
 
 
 def test_a_product_done_by_an_operator_is_not_its_neighbours():

@@ -4,8 +4,8 @@ import pytest
 
 from described import CASE, CEILINGS, CHAIN, COST, GB, GOOD, but, first, way
 from kernellab.base.errors import UserError
-from kernellab.explaining.explained import of
-from kernellab.explaining.subject import _loading_loops, _once_loops, subjects
+from kernellab.explaining.explanation import of
+from kernellab.gpumodel.subject import _loading_loops, _once_loops, subjects
 from kernellab.reporting.explain import _facts, headline
 from kernellab.reporting.explain import document as report
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kernellab.declaration.targets import load, resolve
-from kernellab.explaining.findings import all_rules
+from kernellab.explaining.ranking import all_rules
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 FILES = sorted(path.stem for path in (BENCHMARKS / "flawed").glob("*.py"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.explaining.fusion import L2_OVER_MEMORY, fusion
+from kernellab.gpumodel.fusion import L2_OVER_MEMORY, fusion
 
 MB = 1 << 20
 GBPS = 1000.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.explaining.roofline import roofline
+from kernellab.gpumodel.roofline import roofline
 
 CEILINGS = {"copy_gbps": 4000.0, "matmul_tflops": {"bfloat16": 800.0}}
 GELU = {"bytes_read": 1_000_000_000, "bytes_written": 1_000_000_000, "flops": {}}

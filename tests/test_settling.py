@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.explaining.finding import capped, gained
+from kernellab.findings.finding import capped, gained
 
 LEAST = 1.15
 

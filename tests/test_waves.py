@@ -10,8 +10,8 @@ from conftest import SRC
 from kernellab.base.errors import UserError
 from kernellab.build.cuda import kernel
 from kernellab.cli import run
-from kernellab.explaining.occupancy import occupancy
-from kernellab.explaining.waves import BOUNDS, Tiling, sweep, waves
+from kernellab.gpumodel.occupancy import occupancy
+from kernellab.gpumodel.waves import BOUNDS, Tiling, sweep, waves
 from kernellab.machine.chips import chip
 
 AMPERE = chip("sm_80")

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from kernellab import tried
-from kernellab.explaining.findings import findings
-from kernellab.explaining.roofline import roofline
-from kernellab.explaining.subject import subject
+from kernellab.explaining.ranking import findings
+from kernellab.gpumodel.roofline import roofline
+from kernellab.gpumodel.subject import subject
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 

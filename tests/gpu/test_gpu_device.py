@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from kernellab.explaining.occupancy import occupancy
+from kernellab.gpumodel.occupancy import occupancy
 from kernellab.machine.chips import chip
 from kernellab.timing.grids import _BUSY
 

@@ -47,7 +47,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _from_database(name: str) -> dict[str, Any]:
-    from kernellab.explaining.hierarchy import gpu_rows
+    from kernellab.gpumodel.hierarchy import gpu_rows
     from kernellab.machine import gpus
 
     found = gpus.gpu(name)
@@ -69,7 +69,7 @@ def _from_database(name: str) -> dict[str, Any]:
 
 
 def _present() -> dict[str, Any]:
-    from kernellab.explaining.hierarchy import cpu_rows, gpu_rows
+    from kernellab.gpumodel.hierarchy import cpu_rows, gpu_rows
     from kernellab.machine.chips import chip
     from kernellab.machine.cpu_caches import caches
     from kernellab.machine.environment import cpu

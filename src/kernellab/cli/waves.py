@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kernellab.base.errors import UserError
 
 if TYPE_CHECKING:
-    from kernellab.explaining.occupancy import Occupancy
-    from kernellab.explaining.waves import Tiling
+    from kernellab.gpumodel.occupancy import Occupancy
+    from kernellab.gpumodel.waves import Tiling
     from kernellab.machine.chips import Chip
 
 _THREADS, _REGISTERS = 256, 32
@@ -77,7 +77,7 @@ def _asked(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _held(asked: dict[str, Any], chip: Chip, cluster: int) -> Occupancy:
-    from kernellab.explaining.occupancy import occupancy
+    from kernellab.gpumodel.occupancy import occupancy
 
     registers = chip.registers_per_thread if asked["registers"] is None else asked["registers"]
     return occupancy(chip, asked["threads"], registers, asked["shared_bytes"], cluster)
@@ -85,7 +85,7 @@ def _held(asked: dict[str, Any], chip: Chip, cluster: int) -> Occupancy:
 
 def _grids(args: argparse.Namespace) -> list[int | Tiling]:
     from kernellab.declaration.case import parse_sizes
-    from kernellab.explaining.waves import Tiling
+    from kernellab.gpumodel.waves import Tiling
 
     if (args.blocks is None) == (args.matmul is None):
         raise UserError("which grid? --blocks 120, --blocks 64:1024:4, or --matmul 4096x4096 --tile 128x256")
@@ -132,7 +132,7 @@ def _known(name: str) -> dict[str, Any]:
 
 
 def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int, cluster: int) -> dict[str, Any]:
-    from kernellab.explaining.waves import BOUNDS, waves
+    from kernellab.gpumodel.waves import BOUNDS, waves
 
     blocks = grid if isinstance(grid, int) else grid.blocks
     how: dict[str, Any] = {"ilp": ilp, "cluster": cluster}
@@ -144,7 +144,7 @@ def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int, cl
 
 def _measure(grids: list[dict[str, Any]], threads: int, gpu: dict[str, Any], held: Occupancy) -> list[str]:
     """Adds `measured` to each grid: compute-bound blocks of which as many fit. Returns what speaks against it."""
-    from kernellab.explaining.occupancy import shared_for
+    from kernellab.gpumodel.occupancy import shared_for
     from kernellab.running.present import fill
 
     # The kernel that is timed has few registers: shared memory is asked for so that as many of its blocks fit.

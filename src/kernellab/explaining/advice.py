@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernellab.explaining.subject import refusals
+from kernellab.gpumodel.subject import refusals
 
 _ENOUGH = 1.10  # within this of the fastest nobody should write a kernel for the rest
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernellab.explaining.roofline import roofline
+from kernellab.gpumodel.roofline import roofline
 from kernellab.traces.ncu import Launch, Rule
 
 _TIME = "gpu__time_duration.sum"

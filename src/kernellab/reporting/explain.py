@@ -12,8 +12,8 @@ from rich.text import Text
 
 from kernellab import verdict
 from kernellab.explaining.advice import WHO_DOES_WHAT, Choice, advice, choices, untimed_choices
-from kernellab.explaining.explained import explained
-from kernellab.explaining.subject import refusals
+from kernellab.explaining.explanation import explained
+from kernellab.gpumodel.subject import refusals
 from kernellab.reporting import inspected, words
 
 _ITEMS = {

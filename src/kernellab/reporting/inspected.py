@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernellab.explaining.occupancy import in_words
+from kernellab.gpumodel.occupancy import in_words
 from kernellab.reporting import words
 
 Kernel = dict[str, Any]

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.base.errors import UserError
-from kernellab.explaining.occupancy import in_words
+from kernellab.gpumodel.occupancy import in_words
 from kernellab.reporting import chart, curves, words
 
 Entry = Mapping[str, Any]

@@ -34,7 +34,7 @@ from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.inputs import make
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
-from kernellab.explaining.occupancy import Occupancy, grid_refusal, occupancy
+from kernellab.gpumodel.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
 from kernellab.machinecode.cubin import disassemble, read_cubin

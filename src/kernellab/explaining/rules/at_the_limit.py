@@ -8,8 +8,8 @@ From `NEAR` of it on there is no gain left worth the work: two kernels that both
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.subject import Subject
 
 NEAR = 0.9
 

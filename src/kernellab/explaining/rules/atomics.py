@@ -8,9 +8,9 @@ was timed, takes far longer than everything else accounts for, and has atomics o
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, capped
-from kernellab.explaining.prices import UNEXPLAINED, main_kernel
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, capped
+from kernellab.gpumodel.prices import UNEXPLAINED, main_kernel
+from kernellab.gpumodel.subject import Subject
 
 
 def look(subject: Subject) -> Finding | None:

@@ -8,8 +8,8 @@ have: see `occupancy`. Not said of a way that was timed: it was launched.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
-from kernellab.explaining.subject import Kernel, Subject
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.subject import Kernel, Subject
 
 
 def look(subject: Subject) -> Finding | None:

@@ -14,8 +14,8 @@ reads one tensor twice does not: see `reads_again`.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, capped
-from kernellab.explaining.subject import Subject, is_product
+from kernellab.findings.finding import Evidence, Finding, capped
+from kernellab.gpumodel.subject import Subject, is_product
 
 _LEAST = 1.2
 

@@ -13,9 +13,9 @@ The rates are the architecture's: one fp64 result for two in fp32 on data-centre
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import UNEXPLAINED, double_share, main_kernel
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, settled
+from kernellab.gpumodel.prices import UNEXPLAINED, double_share, main_kernel
+from kernellab.gpumodel.subject import Subject
 
 _LEAST = 1.05
 

@@ -6,8 +6,8 @@ op decides which of the two it meets. Nothing to gain: a warning about the numbe
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.subject import Subject
 
 _RESIDENT = 0.8
 

@@ -16,8 +16,8 @@ call, which is slower, only makes it possible.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.subject import Subject
 
 _TWICE, _WORTH = 2.0, 1.3
 _TINY = 5.0  # floors that a tiny kernel takes at most

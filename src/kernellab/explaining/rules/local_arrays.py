@@ -11,9 +11,9 @@ A loop that loads nothing from global memory is taken to go over the whole array
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import main_kernel, without_local
-from kernellab.explaining.subject import TRIGONOMETRY_BYTES, Subject
+from kernellab.findings.finding import Evidence, Finding, settled
+from kernellab.gpumodel.prices import main_kernel, without_local
+from kernellab.gpumodel.subject import TRIGONOMETRY_BYTES, Subject
 
 _LEAST = 1.1
 

@@ -11,9 +11,9 @@ Low occupancy alone is no flaw: a kernel with enough under way, or bound by arit
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, gained
-from kernellab.explaining.prices import flight_bytes, main_kernel, needed_bytes
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, gained
+from kernellab.gpumodel.prices import flight_bytes, main_kernel, needed_bytes
+from kernellab.gpumodel.subject import Subject
 
 _LEAST, _LOW = 1.2, 0.6
 

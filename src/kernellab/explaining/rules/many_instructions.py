@@ -8,9 +8,9 @@ its own (narrow accesses, doubles, spills), which then comes first. Products are
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, capped
-from kernellab.explaining.prices import main_kernel
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, capped
+from kernellab.gpumodel.prices import main_kernel
+from kernellab.gpumodel.subject import Subject
 
 _LEAST = 1.3
 

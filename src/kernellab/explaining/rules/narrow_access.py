@@ -8,9 +8,9 @@ nothing else changes, and the instructions per byte shrink by as much.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, gained
-from kernellab.explaining.prices import main_kernel
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, gained
+from kernellab.gpumodel.prices import main_kernel
+from kernellab.gpumodel.subject import Subject
 
 _WIDE = 16
 _LEAST = 1.15

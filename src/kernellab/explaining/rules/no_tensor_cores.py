@@ -8,9 +8,9 @@ plain kernel on tensor cores gets of the library's rate; the library itself gets
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding
-from kernellab.explaining.prices import TENSOR_NAMES
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.prices import TENSOR_NAMES
+from kernellab.gpumodel.subject import Subject
 
 REACHED = 0.75
 _LEAST = 1.2

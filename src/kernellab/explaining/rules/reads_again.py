@@ -8,9 +8,9 @@ does not tell. So it is said only of a way that was timed and is far from its ro
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, capped
-from kernellab.explaining.prices import main_kernel
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, capped
+from kernellab.gpumodel.prices import main_kernel
+from kernellab.gpumodel.subject import Subject
 
 _FAR = 1.2
 

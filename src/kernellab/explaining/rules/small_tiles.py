@@ -14,10 +14,10 @@ do not say how much they move: nothing is said of those.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, gained
-from kernellab.explaining.fusion import L2_OVER_MEMORY
-from kernellab.explaining.prices import TENSOR_NAMES, main_kernel
-from kernellab.explaining.subject import Kernel, Subject
+from kernellab.findings.finding import Evidence, Finding, gained
+from kernellab.gpumodel.fusion import L2_OVER_MEMORY
+from kernellab.gpumodel.prices import TENSOR_NAMES, main_kernel
+from kernellab.gpumodel.subject import Kernel, Subject
 
 _LEAST = 1.2
 _LARGE = (128, 256)

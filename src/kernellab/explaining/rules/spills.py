@@ -9,9 +9,9 @@ same way as the kernel's own, so that their times add up. Arrays that lie there 
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import main_kernel, without_local
-from kernellab.explaining.subject import Kernel, Subject
+from kernellab.findings.finding import Evidence, Finding, settled
+from kernellab.gpumodel.prices import main_kernel, without_local
+from kernellab.gpumodel.subject import Kernel, Subject
 
 _LEAST = 1.1
 

@@ -9,11 +9,11 @@ their blocks are on, and lose next to nothing.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, capped
-from kernellab.explaining.occupancy import occupancy
-from kernellab.explaining.prices import computes, main_kernel
-from kernellab.explaining.subject import Subject
-from kernellab.explaining.waves import waves
+from kernellab.findings.finding import Evidence, Finding, capped
+from kernellab.gpumodel.occupancy import occupancy
+from kernellab.gpumodel.prices import computes, main_kernel
+from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.waves import waves
 
 _LEAST = 1.1
 

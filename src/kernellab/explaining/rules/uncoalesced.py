@@ -13,9 +13,9 @@ be worked out, and the measured time is far beyond what the model of everything 
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import main_kernel
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, settled
+from kernellab.gpumodel.prices import main_kernel
+from kernellab.gpumodel.subject import Subject
 
 _SPREAD = 1.5
 _UNEXPLAINED = 2.5

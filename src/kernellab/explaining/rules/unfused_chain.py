@@ -12,9 +12,9 @@ them, `excess_bytes`.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.fusion import Fusion, fusion
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, settled
+from kernellab.gpumodel.fusion import Fusion, fusion
+from kernellab.gpumodel.subject import Subject
 
 _LEAST = 1.15
 

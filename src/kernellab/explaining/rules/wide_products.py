@@ -10,9 +10,9 @@ Without tensor cores: see `no_tensor_cores`.
 
 from __future__ import annotations
 
-from kernellab.explaining.finding import Evidence, Finding, settled
-from kernellab.explaining.prices import TENSOR_NAMES, main_kernel, product_rate
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Evidence, Finding, settled
+from kernellab.gpumodel.prices import TENSOR_NAMES, main_kernel, product_rate
+from kernellab.gpumodel.subject import Subject
 
 _LEAST = 1.1
 

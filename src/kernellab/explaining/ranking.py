@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from kernellab.explaining import rules
 from kernellab.explaining.configurations import judged
-from kernellab.explaining.finding import Finding
-from kernellab.explaining.subject import Subject
+from kernellab.findings.finding import Finding
+from kernellab.gpumodel.subject import Subject
 
 _LEAST = 1.05  # a gain below this is not worth a line
 

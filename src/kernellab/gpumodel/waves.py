@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kernellab.base.errors import UserError
-from kernellab.explaining.occupancy import Occupancy
+from kernellab.gpumodel.occupancy import Occupancy
 from kernellab.machine.chips import Chip
 
 BOUNDS = ("compute", "latency", "memory")

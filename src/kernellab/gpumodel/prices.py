@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from kernellab.explaining.fusion import L2_OVER_MEMORY
-from kernellab.explaining.subject import TRIGONOMETRY_BYTES, Device, Kernel, Subject
+from kernellab.gpumodel.fusion import L2_OVER_MEMORY
+from kernellab.gpumodel.subject import TRIGONOMETRY_BYTES, Device, Kernel, Subject
 
 # A load to memory takes 0.3 to 0.4 µs on an idle GPU; on a busy one it waits in queues, and a block has to be started
 # and to end besides. Not measured here: the weakest number of this model.

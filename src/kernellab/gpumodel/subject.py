@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.explaining.occupancy import grid_refusal, in_words
-from kernellab.explaining.roofline import Roofline, roofline
+from kernellab.gpumodel.occupancy import grid_refusal, in_words
+from kernellab.gpumodel.roofline import Roofline, roofline
 from kernellab.machine.chips import Chip, chip
 from kernellab.machine.gpus import gpu
 

@@ -1,0 +1,1 @@
+"""A GPU on paper: occupancy, waves, roofline, prices; no torch."""
