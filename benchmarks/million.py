@@ -32,7 +32,7 @@ trace = traces.read(sys.argv[1])
 read = time.perf_counter()
 parts = {"read": read - began}
 try:
-    from kernellab.profiling.analysed import analyse
+    from kernellab.analysis.summary import analyse
 except ImportError:
     analyse = None
 if analyse:

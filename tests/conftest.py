@@ -32,7 +32,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A profiler as no program has ever had: what is seen is what happens."""
-    from kernellab.profiling import watched
+    from kernellab.traceview import profiler_overhead as watched
 
     monkeypatch.setattr(watched, "_SLOWED", (1.0, 1.0, 1.0))
 

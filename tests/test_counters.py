@@ -14,9 +14,9 @@ import torch
 import kernellab as kl
 from conftest import SRC, klab_env
 from kernellab import cli
+from kernellab.analysis import counters
 from kernellab.base.errors import UserError
 from kernellab.declaration.targets import resolve
-from kernellab.profiling import counters
 from kernellab.reporting import counters as words
 from kernellab.running import counted_op, ncu
 from kernellab.traces import ncu as pages

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kernellab.profiling.analysed import analyse
-from kernellab.profiling.compared import compare
-from kernellab.profiling.places import Place
-from kernellab.profiling.replay import Otherwise, Replay
-from kernellab.profiling.view import View
+from kernellab.analysis.comparison import compare
+from kernellab.analysis.replay import Otherwise, Replay
+from kernellab.analysis.summary import analyse
 from kernellab.traces import kineto
+from kernellab.traceview.places import Place
+from kernellab.traceview.view import View
 from traced import GEMM, Program, Training
 
 HERE = Path(__file__).parent

@@ -117,7 +117,7 @@ def test_the_parent_imports_neither_torch_nor_ops():
         "import kernellab.cli.inspect, kernellab.codeanalysis.files, kernellab.ptxwords.explain\n"
         "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.inspecting\n"
         "import kernellab.cli.profile, kernellab.cli.profile_programs, kernellab.running.profiling\n"
-        "import kernellab.profiling.analysed, kernellab.profiling.ranks, kernellab.reporting.pictures\n"
+        "import kernellab.analysis.summary, kernellab.analysis.ranks, kernellab.reporting.pictures\n"
         "import kernellab.running.ncu, kernellab.reporting.counters, kernellab.cli.profile_counters\n"
         "import kernellab.reporting.collected, kernellab.reporting.scaled, kernellab.reporting.changes\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"

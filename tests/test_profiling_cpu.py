@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kernellab.profiling.analysed import analyse
+from kernellab.analysis.summary import analyse
 from kernellab.reporting.profile import lines
 from traced import Program
 

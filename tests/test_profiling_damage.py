@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kernellab.profiling.analysed import analyse
-from kernellab.profiling.compared import compare
+from kernellab.analysis.comparison import compare
+from kernellab.analysis.summary import analyse
 from kernellab.reporting.profile import lines
 from kernellab.traces.trace import Builder, Kind, Lane
 from traced import AUTOGRAD, MAIN, MUL, Program

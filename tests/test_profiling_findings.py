@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernellab.profiling import replay
-from kernellab.profiling.analysed import analyse
+from kernellab.analysis import replay
+from kernellab.analysis.summary import analyse
 from kernellab.reporting.profile import lines
 from kernellab.traces.trace import Builder, Kind, Lane
 from traced import GEMM, Program, Training

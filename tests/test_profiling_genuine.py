@@ -3,7 +3,7 @@
 import pytest
 
 from conftest import HERE
-from kernellab.profiling.analysed import analyse
+from kernellab.analysis.summary import analyse
 from kernellab.reporting.profile import lines
 from kernellab.traces import kineto
 from traced import named

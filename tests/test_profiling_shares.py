@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from kernellab.profiling.analysed import analyse
-from kernellab.profiling.nest import Nest
+from kernellab.analysis.summary import analyse
 from kernellab.traces.trace import Kind
+from kernellab.traceview.nest import Nest
 from traced import AUTOGRAD, GEMM, LAYERS, MUL, Program, Training, as_nsys_sees_it, named
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kernellab.profiling.analysed import analyse
-from kernellab.profiling.view import View
+from kernellab.analysis.summary import analyse
+from kernellab.traceview.view import View
 from traced import Program
 
 

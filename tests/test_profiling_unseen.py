@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from conftest import HERE
-from kernellab.profiling.analysed import analyse
+from kernellab.analysis.summary import analyse
 from kernellab.reporting.profile import lines
 from kernellab.traces import kineto
 from kernellab.traces.trace import Kind

@@ -1,8 +1,8 @@
 """When the CPU waits and the GPU idles, and which line of the user's made it so."""
 
-from kernellab.profiling.analysed import analyse
-from kernellab.profiling.source import Frame, Sources, called, whose
+from kernellab.analysis.summary import analyse
 from kernellab.traces.trace import Kind
+from kernellab.traceview.source_lines import Frame, Sources, called, whose
 from traced import GEMM, MUL, Program, Training
 
 

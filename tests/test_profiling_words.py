@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kernellab.analysis.comparison import compare
+from kernellab.analysis.summary import analyse
 from kernellab.base.errors import UserError
-from kernellab.profiling.analysed import analyse
-from kernellab.profiling.compared import compare
 from kernellab.reporting import collected
 from kernellab.reporting.changes import lines as compared_lines
 from kernellab.reporting.profile import lines

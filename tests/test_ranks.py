@@ -1,6 +1,6 @@
 """Several ranks side by side: who waits for whom, and what each computes."""
 
-from kernellab.profiling.ranks import ranks
+from kernellab.analysis.ranks import ranks
 from kernellab.reporting.collected import together
 from kernellab.traces.trace import Builder, Kind, Lane
 

@@ -1,6 +1,6 @@
 """Whose time it was: stacks by CPU time and by the time of the kernels they started."""
 
-from kernellab.profiling.stacks import DEEPEST, UNKNOWN, collapsed
+from kernellab.analysis.stacks import DEEPEST, UNKNOWN, collapsed
 from kernellab.traces.trace import Builder, Kind, Lane
 
 MAIN, OTHER = Lane("1", "main"), Lane("1", "autograd")

@@ -35,8 +35,8 @@ def profile(
         raise UserError("num_warmups must be at least 0")
     import torch
 
+    from kernellab.analysis.summary import analyse
     from kernellab.collecting.session import How, Session
-    from kernellab.profiling.analysed import analyse
     from kernellab.reporting.pictures import draw_stacks
     from kernellab.reporting.profile import lines
     from kernellab.traces.files import read

@@ -131,7 +131,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
 
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
     """Each trace with what was asked of it; pictures beside it."""
-    from kernellab.profiling.analysed import analyse
+    from kernellab.analysis.summary import analyse
     from kernellab.reporting import collected as words
     from kernellab.reporting import pictures
     from kernellab.traces.files import read
@@ -149,7 +149,7 @@ def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> l
 
 
 def _show(args: argparse.Namespace, profiles: list[dict[str, Any]], collected: Collected, folder: Path) -> None:
-    from kernellab.profiling.ranks import ranks
+    from kernellab.analysis.ranks import ranks
     from kernellab.reporting import collected as words
     from kernellab.reporting.profile import lines
 
@@ -202,7 +202,7 @@ def _print_json(document: Any) -> None:
 
 
 def _read(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.profiling.analysed import analyse
+    from kernellab.analysis.summary import analyse
     from kernellab.reporting import collected as words
     from kernellab.reporting.profile import lines
     from kernellab.traces.files import read_all
@@ -217,7 +217,7 @@ def _read(args: argparse.Namespace, rest: list[str]) -> int:
     documents = [analyse(trace) for trace in traces]
     together = None
     if len(traces) > 1:
-        from kernellab.profiling.ranks import ranks
+        from kernellab.analysis.ranks import ranks
 
         together = ranks(traces)
     drawn = _draw(args, traces)
@@ -255,7 +255,7 @@ def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from kernellab.profiling.compared import compare
+    from kernellab.analysis.comparison import compare
     from kernellab.reporting.changes import lines
     from kernellab.traces.files import read
 

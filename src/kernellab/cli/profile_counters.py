@@ -104,7 +104,7 @@ def _sizes(args: argparse.Namespace) -> dict[str, list[int]]:
 
 
 def _ways(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
-    from kernellab.profiling.counters import way
+    from kernellab.analysis.counters import way
     from kernellab.running import ncu
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def _ways(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[
 
 
 def _swept(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
-    from kernellab.profiling.counters import sweep
+    from kernellab.analysis.counters import sweep
     from kernellab.running import ncu
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _swept(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict
 
 
 def _plain(counted: Counted) -> dict[str, Any]:
-    from kernellab.profiling.counters import sweep, way
+    from kernellab.analysis.counters import sweep, way
 
     if len(counted.launches) > 1 and all(launch.function == _SWEPT for launch in counted.launches):
         return {"op": "square", "case": None, "sweep": sweep(counted.launches, counted.rules)}
@@ -159,7 +159,7 @@ def _kept(args: argparse.Namespace, document: dict[str, Any], journal: Journal) 
 
 
 def _write(document: Mapping[str, Any], folder: Path) -> None:
-    from kernellab.profiling.counters import COLUMNS, csv_rows
+    from kernellab.analysis.counters import COLUMNS, csv_rows
 
     (folder / "counters.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     with (folder / "counters.csv").open("w", newline="", encoding="utf-8") as file:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernellab.analysis.counters import BUSY
 from kernellab.base.text import shown
-from kernellab.profiling.counters import BUSY
 from kernellab.reporting.words import count, duration, memory, percent, ratio
 
 _KINDS = {"OPT": "could gain", "WRN": "warns", "INF": "says"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernellab.profiling.stacks import collapsed
+from kernellab.analysis.stacks import collapsed
 from kernellab.reporting import flame, timeline
 from kernellab.traces.trace import ON_GPU, Trace
 

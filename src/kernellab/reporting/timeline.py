@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernellab.profiling.blocking import blocking
 from kernellab.reporting.safe import LONGEST, in_script, part, printable
 from kernellab.traces.trace import ON_GPU, Kind, Trace
+from kernellab.traceview.blocking_calls import blocking
 
 _KINDS = {  # many of them, and one
     Kind.OTHER: ("other", "other"),

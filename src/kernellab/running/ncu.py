@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernellab.analysis.counters import METRICS
 from kernellab.base.errors import UserError
 from kernellab.machine import tools
-from kernellab.profiling.counters import METRICS
 from kernellab.running.client import environment
 from kernellab.running.leash import Leashed
 from kernellab.running.profiling import Program

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kernellab.profiling import source
-from kernellab.profiling.nest import picked
-from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Column, Rows
+from kernellab.traceview import source_lines as source
+from kernellab.traceview.nest import picked
+from kernellab.traceview.view import View
 
 _SIBLINGS = 6
 _SHOWN = 60

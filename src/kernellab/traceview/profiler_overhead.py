@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Trace
+from kernellab.traceview.view import View
 
 Times = npt.NDArray[np.float64]
 

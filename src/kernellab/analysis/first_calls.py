@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernellab.profiling.nest import sums
-from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Rows
+from kernellab.traceview.nest import sums
+from kernellab.traceview.view import View
 
 _FAR = 10  # times what most later calls take
 _LEAST_NS = 100_000  # that a first call takes beyond: less may be chance

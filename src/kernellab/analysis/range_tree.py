@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling.nest import Nest, picked, sums
-from kernellab.profiling.steps import is_step
-from kernellab.profiling.view import View
 from kernellab.traces.trace import NONE, Column
+from kernellab.traceview.nest import Nest, picked, sums
+from kernellab.traceview.steps import is_step
+from kernellab.traceview.view import View
 
 # Ranges of PyTorch's own: Nsight Systems does not see them, and a tree is the same from both.
 _TORCHS = (

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling.firstcalls import first_calls
-from kernellab.profiling.fusion import Chain
-from kernellab.profiling.idle import LOADERS, Idle
-from kernellab.profiling.nest import picked
-from kernellab.profiling.places import NOWHERE, Place, Places
-from kernellab.profiling.replay import Interval, Otherwise, Replay, merged
-from kernellab.profiling.view import View
-from kernellab.profiling.waits import Site, Waits
-from kernellab.profiling.watched import Watch
+from kernellab.analysis.first_calls import first_calls
+from kernellab.analysis.fusion import Chain
+from kernellab.analysis.idle import LOADERS, Idle
+from kernellab.analysis.replay import Interval, Otherwise, Replay, merged
+from kernellab.analysis.waits import Site, Waits
 from kernellab.traces.trace import Column, Rows
+from kernellab.traceview.nest import picked
+from kernellab.traceview.places import NOWHERE, Place, Places
+from kernellab.traceview.profiler_overhead import Watch
+from kernellab.traceview.view import View
 
 Line = tuple[str | None, int | None]
 

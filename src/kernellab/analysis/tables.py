@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from kernellab.machinecode import kernel_origin as kernelnames
-from kernellab.profiling.nest import Nest, distinct, picked, sums
-from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Kind
+from kernellab.traceview.nest import Nest, distinct, picked, sums
+from kernellab.traceview.view import View
 
 _SHAPES_SHOWN = 8
 _LAUNCH = ("grid", "block", "registers", "shared_bytes")  # as a kernel's longest run had them

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernellab.profiling.causes import Cause, Looked, launches_hold_up
-from kernellab.profiling.places import NOWHERE, Place
-from kernellab.profiling.processor import Spent
-from kernellab.profiling.replay import Otherwise
+from kernellab.analysis.causes import Cause, Looked, launches_hold_up
+from kernellab.analysis.cpu_time import Spent
+from kernellab.analysis.replay import Otherwise
+from kernellab.traceview.places import NOWHERE, Place
 
 _WORTH = 0.02  # of a step: less is not said
 _BUSY = 0.9

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling import watched
-from kernellab.profiling.nest import sums
-from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Trace
+from kernellab.traceview import profiler_overhead as watched
+from kernellab.traceview.nest import sums
+from kernellab.traceview.view import View
 
 Table = dict[str, tuple[float, float]]  # by name: microseconds and how many, a step
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling.blocking import blocking, pageable
-from kernellab.profiling.nest import Mask, picked
-from kernellab.profiling.places import Place, Places
-from kernellab.profiling.steps import is_step
-from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Rows
+from kernellab.traceview.blocking_calls import blocking, pageable
+from kernellab.traceview.nest import Mask, picked
+from kernellab.traceview.places import Place, Places
+from kernellab.traceview.steps import is_step
+from kernellab.traceview.view import View
 
 # Resolving a line looks at a row's neighbours; a trace with more waits than this has them from the same lines.
 _MOST_PLACED = 20_000

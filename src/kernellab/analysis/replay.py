@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernellab.profiling import watched
-from kernellab.profiling.nest import Mask, picked
-from kernellab.profiling.view import View
-from kernellab.profiling.watched import Watch
 from kernellab.traces.trace import Column, Rows
+from kernellab.traceview import profiler_overhead as watched
+from kernellab.traceview.nest import Mask, picked
+from kernellab.traceview.profiler_overhead import Watch
+from kernellab.traceview.view import View
 
 Interval = tuple[int, int]
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernellab.profiling import causes, findings, fusion, memory, processor, ranges, tables, waits, watched
-from kernellab.profiling.causes import Looked
-from kernellab.profiling.idle import Idle
-from kernellab.profiling.places import Places
-from kernellab.profiling.replay import Replay
-from kernellab.profiling.view import View
-from kernellab.profiling.waits import Waits
+from kernellab.analysis import causes, findings, fusion, memory, tables, waits
+from kernellab.analysis import cpu_time as processor
+from kernellab.analysis import range_tree as ranges
+from kernellab.analysis.causes import Looked
+from kernellab.analysis.idle import Idle
+from kernellab.analysis.replay import Replay
+from kernellab.analysis.waits import Waits
 from kernellab.traces.trace import Trace
+from kernellab.traceview import profiler_overhead as watched
+from kernellab.traceview.places import Places
+from kernellab.traceview.view import View
 
 SCHEMA = 1
 _EMPTY = "The trace holds no events."

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling.nest import Mask, picked, sums
-from kernellab.profiling.places import NOWHERE, Places
-from kernellab.profiling.view import View
 from kernellab.traces.trace import Column, Rows
+from kernellab.traceview.nest import Mask, picked, sums
+from kernellab.traceview.places import NOWHERE, Places
+from kernellab.traceview.view import View
 
 _POINTS = 400
 _LARGEST = 10

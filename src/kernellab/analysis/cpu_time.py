@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kernellab.profiling import source
-from kernellab.profiling.nest import Mask, Nest, distinct, picked, sums
-from kernellab.profiling.places import NOWHERE, Place, Places
-from kernellab.profiling.replay import merged, overlaps
-from kernellab.profiling.view import View
+from kernellab.analysis.replay import merged, overlaps
 from kernellab.traces.trace import Column, Kind, Rows
+from kernellab.traceview import source_lines as source
+from kernellab.traceview.nest import Mask, Nest, distinct, picked, sums
+from kernellab.traceview.places import NOWHERE, Place, Places
+from kernellab.traceview.view import View
 
 _RECORDING = r"(^|/)(torch/profiler|kernellab/collecting)/"
 _COMPILING = r"\(dynamo_timed\)$"

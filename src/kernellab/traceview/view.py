@@ -8,10 +8,10 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from kernellab.profiling.nest import Mask, Nest, picked, sums
-from kernellab.profiling.steps import Steps, found
-from kernellab.profiling.unseen import Unseen, unseen
 from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Rows, Trace
+from kernellab.traceview.missing_work import Unseen, unseen
+from kernellab.traceview.nest import Mask, Nest, picked, sums
+from kernellab.traceview.steps import Steps, found
 
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs
 # for a Python call, 1.5 to 4 µs for an operator with its shapes; CUDA's calls are watched by callbacks of about 1 µs.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernellab.profiling import optimizers
-from kernellab.profiling.nest import picked, sums
 from kernellab.traces.trace import Column, Kind
+from kernellab.traceview import optimizers
+from kernellab.traceview.nest import picked, sums
 
 if TYPE_CHECKING:
-    from kernellab.profiling.view import View
+    from kernellab.traceview.view import View
 
 # The program's own steps before the profiler's: a profiler's step ends where `prof.step()` happens to stand.
 _STEPS = (re.compile(r"^step[_ #-]?\d+\b"), re.compile(r"^ProfilerStep#\d+"))

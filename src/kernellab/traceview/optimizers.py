@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernellab.profiling.nest import Nest, distinct
 from kernellab.traces.trace import Column, Rows, Trace
+from kernellab.traceview.nest import Nest, distinct
 
 RANGES = r"^Optimizer\.step#"
 _RARE = 3  # times less often than the most frequent: a first step makes the state, and looks like no other

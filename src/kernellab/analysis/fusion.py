@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from kernellab.machinecode import kernel_origin as kernelnames
-from kernellab.profiling.nest import distinct, picked
-from kernellab.profiling.places import Place, Places
-from kernellab.profiling.view import View
 from kernellab.traces.trace import Rows
+from kernellab.traceview.nest import distinct, picked
+from kernellab.traceview.places import Place, Places
+from kernellab.traceview.view import View
 
 _MEMORY_BOUND = {"elementwise", "reduction", "copy", "softmax", "norm", "random", "PyTorch"}
 # Reductions leave less than they read; how much less the trace does not say. They end a chain.

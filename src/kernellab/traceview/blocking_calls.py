@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from kernellab.profiling.nest import Mask
 from kernellab.traces.trace import NONE, Kind, Trace
+from kernellab.traceview.nest import Mask
 
 _WAITS = re.compile(
     r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize|cu(Stream|Ctx|Event)Synchronize"

@@ -1,0 +1,1 @@
+"""Questions asked of a trace, one module each; no torch."""
