@@ -15,13 +15,13 @@ from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_st
 
 import kernellab as kl
 from kernellab.base.errors import UserError
-from kernellab.collecting import first as first_work
-from kernellab.collecting import watch
-from kernellab.collecting.first import FirstWork
-from kernellab.collecting.leaving import held
-from kernellab.collecting.schedule import Schedule, parse
-from kernellab.collecting.session import How, Session
-from kernellab.collecting.steps import Following
+from kernellab.profiler import first_tensor as first_work
+from kernellab.profiler import recording_limits as watch
+from kernellab.profiler.first_tensor import FirstWork
+from kernellab.profiler.schedule import Schedule, parse
+from kernellab.profiler.session import How, Session
+from kernellab.profiler.signals import held
+from kernellab.profiler.steps import Following
 from kernellab.traces import kineto
 from kernellab.workloads.mlp import train
 from kernellab.workloads.setup import Setup

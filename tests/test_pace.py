@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.collecting import pace
+from kernellab.profiler import pace
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from conftest import HERE, SRC
 from kernellab import cli
 from kernellab.base.errors import UserError
 from kernellab.collecting import script
-from kernellab.collecting.imported import once_imported
 from kernellab.declaration.targets import resolve
 from kernellab.machine import tools
+from kernellab.profiler.import_hook import once_imported
 from kernellab.reporting import collected, scaled
 from kernellab.running import profiled_op, profiling
 from kernellab.workloads import program

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import kernellab as kl
 from kernellab.base.errors import UserError
-from kernellab.collecting import ranges
+from kernellab.profiler import ranges
 
 
 def names_of(run):

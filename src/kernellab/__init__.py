@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from kernellab.build import cpp as cpp
     from kernellab.build import cuda as cuda
     from kernellab.code import ptx as ptx
-    from kernellab.collecting.ranges import auto_ranges as auto_ranges
-    from kernellab.collecting.ranges import range as range
-    from kernellab.collecting.ranges import range_pop as range_pop
-    from kernellab.collecting.ranges import range_push as range_push
-    from kernellab.collecting.steps import step as step
     from kernellab.declaration.op import Cost as Cost
     from kernellab.declaration.op import cases as cases
     from kernellab.declaration.op import index as index
@@ -29,6 +24,11 @@ if TYPE_CHECKING:
     from kernellab.helpers import run_operation1 as run_operation1
     from kernellab.helpers import run_operation2 as run_operation2
     from kernellab.profiled import profile as profile
+    from kernellab.profiler.ranges import auto_ranges as auto_ranges
+    from kernellab.profiler.ranges import range as range
+    from kernellab.profiler.ranges import range_pop as range_pop
+    from kernellab.profiler.ranges import range_push as range_push
+    from kernellab.profiler.steps import step as step
     from kernellab.timing.benchmark import benchmark as benchmark
     from kernellab.verify import check as check
     from kernellab.workloads.mlp import run_mlp as run_mlp
@@ -54,11 +54,11 @@ _FUNCTIONS = {
     "run_operation1": "kernellab.helpers",
     "run_operation2": "kernellab.helpers",
     # naming what a program does, for profilers
-    "auto_ranges": "kernellab.collecting.ranges",
-    "range": "kernellab.collecting.ranges",
-    "range_pop": "kernellab.collecting.ranges",
-    "range_push": "kernellab.collecting.ranges",
-    "step": "kernellab.collecting.steps",
+    "auto_ranges": "kernellab.profiler.ranges",
+    "range": "kernellab.profiler.ranges",
+    "range_pop": "kernellab.profiler.ranges",
+    "range_push": "kernellab.profiler.ranges",
+    "step": "kernellab.profiler.steps",
 }
 _MODULES = {
     "ops": "kernellab.ops",  # the shipped ops

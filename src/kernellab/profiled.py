@@ -36,7 +36,7 @@ def profile(
     import torch
 
     from kernellab.analysis.summary import analyse
-    from kernellab.collecting.session import How, Session
+    from kernellab.profiler.session import How, Session
     from kernellab.reporting.pictures import draw_stacks
     from kernellab.reporting.profile import lines
     from kernellab.traces.files import read

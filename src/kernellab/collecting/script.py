@@ -19,14 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import kernellab.collecting.watch  # noqa: F401  here, so that it costs the program no time once it runs
+import kernellab.profiler.recording_limits  # noqa: F401  here, so that it costs the program no time once it runs
 from kernellab.base.errors import UserError
-from kernellab.collecting.imported import once_imported
-from kernellab.collecting.leaving import Terminated, held
-from kernellab.collecting.schedule import COLLECTED, Schedule
+from kernellab.profiler.import_hook import once_imported
+from kernellab.profiler.schedule import COLLECTED, Schedule
+from kernellab.profiler.signals import Terminated, held
 
 if TYPE_CHECKING:
-    from kernellab.collecting.first import FirstWork
+    from kernellab.profiler.first_tensor import FirstWork
 
 _WARM, _RECORDED = 3, 20  # steps, of a program that has them
 _NO_STEPS = (
@@ -138,8 +138,8 @@ class _Recording:
         self._thread = threading.current_thread()
         if os.getpid() != self._process or self._thread is not threading.main_thread():
             return
-        import kernellab.collecting.steps  # noqa: F401  here, so that it costs the program no time once it works
-        from kernellab.collecting.first import FirstWork
+        import kernellab.profiler.steps  # noqa: F401  here, so that it costs the program no time once it works
+        from kernellab.profiler.first_tensor import FirstWork
 
         self._first = FirstWork(self._begin)
 
@@ -172,8 +172,8 @@ class _Recording:
 
 def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], None]:
     """Begin recording, so long after torch was imported; returns what ends it and says what there is."""
-    from kernellab.collecting import steps
-    from kernellab.collecting.session import How, Session
+    from kernellab.profiler import steps
+    from kernellab.profiler.session import How, Session
 
     folder, rank = Path(asked["folder"]), os.environ.get("RANK")
     own = getattr(sys.modules["__main__"], "__file__", None)

@@ -13,14 +13,14 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
 from kernellab.checking.oracle import gpu_is_dead, synchronise
-from kernellab.collecting.ranges import range as named_range
-from kernellab.collecting.schedule import COLLECTED, Schedule
-from kernellab.collecting.session import How, Session
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.inputs import Inputs, call, clone
 from kernellab.declaration.op import Impl, Op, matching
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
+from kernellab.profiler.ranges import range as named_range
+from kernellab.profiler.schedule import COLLECTED, Schedule
+from kernellab.profiler.session import How, Session
 from kernellab.running.describe import choose_device
 
 _WARM_CALLS = 3

@@ -20,8 +20,8 @@ import psutil
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
-from kernellab.collecting.schedule import COLLECTED, Schedule, parse
 from kernellab.machine import tools
+from kernellab.profiler.schedule import COLLECTED, Schedule, parse
 from kernellab.running.client import environment
 from kernellab.stats.intervals import median_interval
 from kernellab.workloads import setup as mlp

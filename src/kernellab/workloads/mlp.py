@@ -18,10 +18,10 @@ import torch
 from torch.nn import functional
 
 from kernellab.base.errors import UserError
-from kernellab.collecting import session
-from kernellab.collecting.ranges import captures
-from kernellab.collecting.ranges import range as named
-from kernellab.collecting.steps import step as step_ended
+from kernellab.profiler import session
+from kernellab.profiler.ranges import captures
+from kernellab.profiler.ranges import range as named
+from kernellab.profiler.steps import step as step_ended
 from kernellab.workloads.setup import FIRST_CAPTURED, Setup
 
 _BATCHES = 8  # of the generated data set

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.collecting.schedule import COLLECTED, Schedule
-from kernellab.collecting.session import How, Session
+from kernellab.profiler.schedule import COLLECTED, Schedule
+from kernellab.profiler.session import How, Session
 from kernellab.workloads.mlp import train
 from kernellab.workloads.setup import FIRST_CAPTURED, Setup
 

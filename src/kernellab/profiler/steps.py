@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from kernellab.collecting import session
+from kernellab.profiler import session
 
 
 class _Told:
