@@ -23,9 +23,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.e
 
 from kernellab.base.errors import UserError
 from kernellab.machine.environment import gpus
+from kernellab.record.journal import load
 from kernellab.reporting import validation
 from kernellab.reporting.terminal import console
-from kernellab.running.record import load
 from kernellab.validation.repeat import repeat
 from kernellab.validation.summary import summarise
 

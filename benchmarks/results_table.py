@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
+from kernellab.record.verdict import derive
 from kernellab.reporting import words
-from kernellab.verdict import derive
 
 HEAD = "| op | size | dtype | way | median | 99 % | GB/s | of copy | over manual | kernels | error (yardstick's) |"
 

@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from kernellab.running.record import load
-from kernellab.verdict import derive
+from kernellab.record.journal import load
+from kernellab.record.verdict import derive
 
 
 def main() -> int:

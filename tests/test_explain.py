@@ -6,7 +6,7 @@ import pytest
 
 from kernellab.base.paths import file_name
 from kernellab.machine.environment import device_identity, environment
-from kernellab.running.record import fold
+from kernellab.record.journal import fold
 
 OP = """
 import torch, triton, triton.language as tl
@@ -292,8 +292,8 @@ def test_a_way_that_was_wrong_is_named_with_its_reason(klab, tmp_path):
 
 
 def test_findings_are_among_a_records_verdicts(tmp_path):
-    from kernellab.running.record import load
-    from kernellab.verdict import derive
+    from kernellab.record.journal import load
+    from kernellab.record.verdict import derive
 
     found = {r["impl"]: r["derived"] for r in derive(load(recorded(tmp_path, {"manual": 5251.0})))["results"]}
     assert found["manual"]["findings"][0]["rule"] == "unfused-chain"

@@ -110,7 +110,7 @@ def test_the_parent_imports_neither_torch_nor_ops():
     code = (
         "import sys\nimport kernellab.cli.measure, kernellab.running.runner, kernellab.reporting.terminal\n"
         "import kernellab.reporting.progress, kernellab.reporting.curves\n"
-        "import kernellab.running.merge, kernellab.declaration.catalogue\n"
+        "import kernellab.record.merge, kernellab.declaration.catalogue\n"
         "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.present\n"
         "import kernellab.reporting.device, kernellab.reporting.waves\n"
         "import kernellab.cli.explain, kernellab.reporting.explain, kernellab.reporting.roofline_plot\n"

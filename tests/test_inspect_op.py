@@ -22,8 +22,8 @@ from kernellab.capture.recorder import capture
 from kernellab.cli import inspect_diff, inspect_op
 from kernellab.declaration.targets import load as load_ops
 from kernellab.declaration.targets import resolve
+from kernellab.record.journal import load
 from kernellab.reporting.inspected import _numbers, _table, kernels
-from kernellab.running.record import load
 from test_verdict import record, result
 
 SOURCE = (OPFILES / "captured.py").read_text()

@@ -6,10 +6,10 @@ from copy import deepcopy
 import pytest
 
 from kernellab.base.errors import UserError
+from kernellab.record.journal import Journal, load, read_journal
+from kernellab.record.merge import merge
+from kernellab.record.verdict import derive
 from kernellab.reporting import words
-from kernellab.running.merge import merge
-from kernellab.running.record import Journal, load, read_journal
-from kernellab.verdict import derive
 
 GPU = {"name": "H", "uuid": "GPU-1", "driver": "1.0", "memory_bytes": 1, "max_sm_mhz": 1, "max_memory_mhz": 1}
 ENVIRONMENT = {"python": "3.11.2", "packages": {"torch": "2.13"}, "gpus": [GPU], "cpu": {"name": "C"}, "commit": "c0"}

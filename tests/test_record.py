@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.running.record import JOURNAL, RUN, SCHEMA, Journal, fold, load, read_journal
+from kernellab.record.journal import JOURNAL, RUN, SCHEMA, Journal, fold, load, read_journal
 
 CASE = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
 HEAD = {

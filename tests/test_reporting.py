@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
+from kernellab.record.verdict import derive
 from kernellab.reporting import words
 from kernellab.reporting.terminal import show
-from kernellab.verdict import derive
 from test_verdict import result
 
 

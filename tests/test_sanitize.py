@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from conftest import HERE, OPFILES, klab_env
-from kernellab import verdict
 from kernellab.checking.sanitizer_report import MARK, MOST, command, is_own, read, subset
 from kernellab.declaration.targets import load as load_target
 from kernellab.declaration.targets import resolve, shipped_names
 from kernellab.machine import tools
+from kernellab.record import verdict
+from kernellab.record.batteries import finding, sanitized, short
+from kernellab.record.journal import Journal, load
+from kernellab.record.settings import Settings
 from kernellab.reporting import sanitized as report
 from kernellab.reporting.terminal import console
-from kernellab.running.record import Journal, load
 from kernellab.running.sanitizer import Sanitizer, ways
-from kernellab.running.settings import Settings
 from kernellab.trials.battery import Battery
-from kernellab.tried import finding, sanitized, short
 
 SAMPLES = HERE / "samples"
 

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from conftest import klab_env
+from kernellab.record.verdict import derive
 from kernellab.reporting import chart, curves, series, sweep
 from kernellab.reporting.terminal import show
-from kernellab.verdict import derive
 from test_reporting import timed
 from test_verdict import result
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from conftest import klab_env
+from kernellab.record.verdict import median_interval
 from kernellab.stats.trust import implausible, is_steady, reasons, word
-from kernellab.verdict import median_interval
 
 H200 = {
     "pin_gbps": 4917.0,

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from kernellab import verdict
+from kernellab.record import verdict
+from kernellab.record.verdict import derive, exit_code
 from kernellab.stats import intervals
 from kernellab.stats.intervals import compare_ratio, median_interval
-from kernellab.verdict import derive, exit_code
 
 
 def result(impl, samples=(), *, status="ok", reason=None, rounds=None, **more):
@@ -140,9 +140,7 @@ def test_build_time_is_the_first_call_beyond_an_ordinary_one():
 
 
 def test_verdicts_need_no_torch():
-    code = (
-        "import sys, kernellab.verdict, kernellab.reporting.terminal, kernellab.cli; assert 'torch' not in sys.modules"
-    )
+    code = "import sys, kernellab.record.verdict, kernellab.reporting.terminal, kernellab.cli; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert verdict.RULES == 4
 

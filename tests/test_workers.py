@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from conftest import OPFILES, klab_command, klab_env
-from kernellab.running.record import load
+from kernellab.record.journal import load
 
 
 def test_every_bad_way_is_named_and_the_good_ones_are_timed(klab):

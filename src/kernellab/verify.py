@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from kernellab import tried
 from kernellab.base.errors import UserError, nearest
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import GUARDS, Examiner
 from kernellab.declaration import mistakes as declarable
 from kernellab.declaration.op import Impl, Op, declared, matching
+from kernellab.record import batteries as tried
 from kernellab.trials.battery import Battery, for_ways
 from kernellab.trials.confirmation import surely
 

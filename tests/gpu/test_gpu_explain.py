@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from kernellab.running.record import load
+from kernellab.record.journal import load
 
 pytestmark = pytest.mark.gpu
 

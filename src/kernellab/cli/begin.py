@@ -12,8 +12,8 @@ from kernellab.base.errors import UserError
 from kernellab.cli.options import project_defaults
 
 if TYPE_CHECKING:
-    from kernellab.running.record import Journal
-    from kernellab.running.settings import Settings
+    from kernellab.record.journal import Journal
+    from kernellab.record.settings import Settings
 
 
 def absolute(target: str) -> str:
@@ -31,7 +31,7 @@ def refuse_unknown_targets(targets: list[str]) -> None:
 
 def begun(out: str | None, settings: Settings, prefix: str = "") -> Journal:
     """A journal in a folder of its own: the one asked for, or runs/WHEN-NAME."""
-    from kernellab.running.record import JOURNAL, begin
+    from kernellab.record.journal import JOURNAL, begin
 
     runs = project_defaults().get("runs", "runs")
     folder = Path(out) if out else _fresh_folder(runs, prefix, settings.targets)

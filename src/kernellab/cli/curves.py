@@ -14,10 +14,10 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab import verdict
     from kernellab.cli.options import dims_in
+    from kernellab.record import verdict
+    from kernellab.record.journal import load
     from kernellab.reporting import curves, terminal
-    from kernellab.running.record import load
 
     dims_in(rest)
     source = Path(args.run)

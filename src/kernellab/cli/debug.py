@@ -34,8 +34,8 @@ def run(args: argparse.Namespace, settings: dict[str, Any]) -> int:
     file, line = _place(args.stop)
     program = _program(args.stop_at)
 
+    from kernellab.record.settings import Settings
     from kernellab.running.debug import debug
-    from kernellab.running.settings import Settings
 
     return debug(Settings(**settings), file=file, line=line, program=program)
 

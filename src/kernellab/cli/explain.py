@@ -14,8 +14,8 @@ from kernellab.cli.options import case_arguments, case_request, device_in, posit
 
 if TYPE_CHECKING:
     from kernellab.declaration.targets import Target
-    from kernellab.running.record import Journal
-    from kernellab.running.settings import Settings
+    from kernellab.record.journal import Journal
+    from kernellab.record.settings import Settings
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
@@ -37,7 +37,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab import verdict
+    from kernellab.record import verdict
     from kernellab.reporting import explain as report
     from kernellab.reporting.terminal import console
 
@@ -91,7 +91,7 @@ def _gpu_name(args: argparse.Namespace) -> str | None:
 
 def _record(args: argparse.Namespace, rest: list[str]) -> tuple[dict[str, Any], Path, bool]:
     """What a run left behind, or what running it now leaves."""
-    from kernellab.running.record import JOURNAL, RUN, load
+    from kernellab.record.journal import JOURNAL, RUN, load
 
     path = Path(args.target)
     if (path / JOURNAL).exists() or (path / RUN).exists() or path.name in (JOURNAL, RUN):
@@ -121,7 +121,7 @@ def _explainable(record: dict[str, Any], target: str) -> None:
 def _settings(args: argparse.Namespace, rest: list[str]) -> Settings:
     from kernellab.declaration.targets import resolve
     from kernellab.machine.gpus import gpu
-    from kernellab.running.settings import Settings
+    from kernellab.record.settings import Settings
 
     _one_op(resolve(args.target))
     args.quick = False

@@ -90,8 +90,8 @@ def _same(left: Found, right: Found) -> bool:
 
 
 def _found(one: Side, fresh: tuple[dict[str, Any], Path] | None) -> list[Found]:
+    from kernellab.record.journal import load
     from kernellab.reporting.inspected import kernels
-    from kernellab.running.record import load
 
     if one.run is not None:
         record, folder = load(one.run), one.run
@@ -154,9 +154,9 @@ def _paired(sides: list[Side], found: list[list[Found]]) -> list[tuple[Found, Fo
 
 def times(run: Path, pair: tuple[Found, Found]) -> str | None:
     """How long the two took, where a run has timed both: `time: triton 506.6 µs, cuda 506.5 µs`."""
-    from kernellab import verdict
+    from kernellab.record import verdict
+    from kernellab.record.journal import load
     from kernellab.reporting import words
-    from kernellab.running.record import load
 
     record = verdict.derive(load(run))
     told = []

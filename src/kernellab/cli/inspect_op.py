@@ -14,7 +14,7 @@ from kernellab.cli.options import case_arguments, case_request, positive
 
 if TYPE_CHECKING:
     from kernellab.codeanalysis.files import Listing
-    from kernellab.running.settings import Settings
+    from kernellab.record.settings import Settings
 
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
 SHOWN = ("facts", "explain", *LEVELS)
@@ -38,7 +38,7 @@ def arguments(sub: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.verdict import BAD
+    from kernellab.record.verdict import BAD
 
     show = args.show or "facts"
     if show not in SHOWN:
@@ -91,7 +91,7 @@ def _settings(
     args: argparse.Namespace, rest: list[str], impls: list[str] | None = None, archs: list[str] | None = None
 ) -> Settings:
     from kernellab.declaration.targets import resolve
-    from kernellab.running.settings import Settings
+    from kernellab.record.settings import Settings
 
     if not args.target:
         raise UserError("no op named: klab inspect gelu --diff triton cuda")

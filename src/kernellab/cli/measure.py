@@ -54,10 +54,10 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     if debug.asked_for(args):
         return debug.run(args, _settings(args, rest))
-    from kernellab import verdict
+    from kernellab.record import verdict
+    from kernellab.record.settings import Settings
     from kernellab.reporting import curves, terminal
     from kernellab.running.runner import Runner
-    from kernellab.running.settings import Settings
 
     if args.resume:
         journal, settings = _resumed(Path(args.resume), args, rest)
@@ -167,7 +167,7 @@ def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
     if args.cache is not None:
         found["caches"] = _among("--cache", args.cache, ("cold", "warm"))
     if args.pin is not None:
-        from kernellab.running.record import load
+        from kernellab.record.journal import load
 
         choices = [c for r in load(Path(args.pin))["results"] for c in (r.get("built") or {}).get("tuned", ())]
         if not choices:
@@ -204,8 +204,8 @@ def _cells(text: str | None) -> list[int] | None:
 
 def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[Any, Any]:
     from kernellab.machine.environment import environment
-    from kernellab.running.record import Journal, read_journal
-    from kernellab.running.settings import Settings
+    from kernellab.record.journal import Journal, read_journal
+    from kernellab.record.settings import Settings
 
     given = [
         "impl",

@@ -16,7 +16,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
-    from kernellab.running.merge import merge
+    from kernellab.record.merge import merge
 
     dims_in(rest)
     if len(args.run) < 2:

@@ -17,8 +17,8 @@ from kernellab.cli.begin import absolute, begun, folder_for, shown
 from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
+    from kernellab.record.journal import Journal
     from kernellab.running.ncu import Counted
-    from kernellab.running.record import Journal
 
 _SHAPE, _DTYPE = "4096x4096", "float32"  # of a sweep: one block alone still ends in a tenth of a second
 _SWEPT = "square_strided"  # its kernel

@@ -14,8 +14,8 @@ from kernellab.cli.options import case_arguments, case_request, device_in, posit
 from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
+    from kernellab.record.settings import Settings
     from kernellab.running.profiling import Program
-    from kernellab.running.settings import Settings
 
 _SECONDS = 20.0
 _LONGEST_NAME = 50  # of a trace, in characters: file systems take 255 bytes, with what stands after it
@@ -91,7 +91,7 @@ def is_script(target: str) -> bool:
 
 
 def settings_of(args: argparse.Namespace, target: str) -> Settings:
-    from kernellab.running.settings import Settings
+    from kernellab.record.settings import Settings
 
     return Settings(targets=[target], stages=["profile"], request={}, device=device_in(args.device))
 

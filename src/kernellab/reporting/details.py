@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernellab import verdict
+from kernellab.record import verdict
 from kernellab.reporting import words
 
 

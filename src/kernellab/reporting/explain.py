@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernellab import verdict
 from kernellab.explaining.advice import WHO_DOES_WHAT, Choice, advice, choices, untimed_choices
 from kernellab.explaining.explanation import explained
 from kernellab.gpumodel.subject import refusals
+from kernellab.record import verdict
 from kernellab.reporting import inspected, words
 
 _ITEMS = {

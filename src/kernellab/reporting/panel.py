@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernellab import verdict
+from kernellab.record import verdict
 from kernellab.reporting import words
 
 # From the least to the most that is in a number.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernellab import verdict
+from kernellab.record import verdict
 
 FEWEST = 3  # sizes that make a sweep
 

@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from kernellab import verdict
+from kernellab.record import verdict
 from kernellab.reporting import battery, chart, curves, details, panel, sanitized, series, sweep, words
 from kernellab.stats.intervals import FEWEST
 

@@ -19,7 +19,7 @@ from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.op import Impl, Op, matching
 from kernellab.declaration.targets import load, resolve
 from kernellab.machine.tools import has_module
-from kernellab.running.settings import Settings
+from kernellab.record.settings import Settings
 
 _FEW = (64, 1024, 65_536)  # elements of the largest input: as few as the way takes
 

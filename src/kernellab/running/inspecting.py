@@ -14,9 +14,9 @@ from typing import Any
 from kernellab.base.errors import UserError, nearest
 from kernellab.declaration.op import matching
 from kernellab.machine import tools
+from kernellab.record.journal import Journal
+from kernellab.record.settings import Settings
 from kernellab.running.post import Event, Lost, Post
-from kernellab.running.record import Journal
-from kernellab.running.settings import Settings
 
 _SLOW = ("compile",)  # kinds that take as long as all others together: whoever names them gets them
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernellab.record.journal import Journal, result_of
+from kernellab.record.settings import Settings, needed_checks
 from kernellab.running.post import Post
-from kernellab.running.record import Journal, result_of
-from kernellab.running.settings import Settings, needed_checks
 
 
 @dataclass(frozen=True)

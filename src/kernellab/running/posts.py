@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernellab.record.settings import Settings
 from kernellab.running.post import Post
-from kernellab.running.settings import Settings
 
 
 class Posts:

@@ -12,8 +12,8 @@ from kernellab.base.errors import UserError
 from kernellab.machine import gpus, tools
 from kernellab.machine.environment import cpu
 from kernellab.machine.environment import gpus as gpus_here
+from kernellab.record.settings import Settings
 from kernellab.running.post import Event, Post
-from kernellab.running.settings import Settings
 
 
 def present() -> dict[str, Any] | None:

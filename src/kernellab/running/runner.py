@@ -15,15 +15,15 @@ from kernellab.base.paths import cache_dir, file_name, replace_file
 from kernellab.declaration.op import matching
 from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
+from kernellab.record.journal import Journal
+from kernellab.record.settings import Settings
 from kernellab.running.failures import Failures
 from kernellab.running.groups import Groups
 from kernellab.running.known import Group
 from kernellab.running.post import Event, Post
 from kernellab.running.posts import Posts
 from kernellab.running.progress import Progress
-from kernellab.running.record import Journal
 from kernellab.running.sanitizer import Sanitizer, ways
-from kernellab.running.settings import Settings
 from kernellab.running.trials import Trials
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernellab.base.paths import file_name
+from kernellab.record.journal import Journal
+from kernellab.record.settings import Settings
 from kernellab.running.failures import FAILED, Failures
 from kernellab.running.post import Event, Lost, Post
-from kernellab.running.record import Journal
-from kernellab.running.settings import Settings
 
 _FATAL = ("crashed", "timeout", "oom")
 _PATIENCE = 3  # workers a reference may take down: one large trial may be too much for it, each costs a new worker

@@ -22,8 +22,8 @@ from kernellab.base.errors import UserError
 from kernellab.base.user_code import explain
 from kernellab.declaration.case import CaseRequest
 from kernellab.declaration.targets import Target
+from kernellab.record.settings import needed_checks
 from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
-from kernellab.running.settings import needed_checks
 
 if TYPE_CHECKING:
     from kernellab.running.battery import BatteryWork

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernellab import verdict
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
-from kernellab.running.record import load
+from kernellab.record import verdict
+from kernellab.record.journal import load
 
 OP = "kernellab.validation.aa:aa"
 _START = (

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from kernellab.base.errors import UserError
-from kernellab.running.record import begin
+from kernellab.record.journal import begin
+from kernellab.record.settings import Settings
 from kernellab.running.runner import Runner
-from kernellab.running.settings import Settings
 from kernellab.validation.summary import WAYS
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernellab import verdict
+from kernellab.record import verdict
 
 WAYS = {"a": 0, "b": 0, "plus1": 1, "plus2": 2, "plus5": 5}  # each way's surplus of work, in per cent
 

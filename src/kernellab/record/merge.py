@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.running.record import JOURNAL, SCHEMA, Journal, Record, fold, read_journal
-from kernellab.tried import gravity, sanitized
+from kernellab.record.batteries import gravity, sanitized
+from kernellab.record.journal import JOURNAL, SCHEMA, Journal, Record, fold, read_journal
 
 _OF_THE_RUN = {"run", "machine", "plan", "void", "complete"}  # written once for all, not per run
 # What is tried of an op beside its cases, by what makes two of them the same; and the file of the run it names.

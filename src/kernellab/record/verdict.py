@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernellab import tried
 from kernellab.explaining.ranking import findings
 from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import subject
+from kernellab.record import batteries as tried
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 
