@@ -26,7 +26,7 @@ from kernellab.gpumodel.occupancy import occupancy, shared_for
 from kernellab.gpumodel.waves import waves
 from kernellab.machine.chips import chip
 from kernellab.machine.environment import gpus, version
-from kernellab.running.present import fill, present
+from kernellab.running.parent.device import fill, present
 
 REGISTERS = 32  # at most, of busy.cu
 WITHIN, ENOUGH = 0.10, 16

@@ -18,7 +18,8 @@ from kernellab.analysis import counters
 from kernellab.base.errors import UserError
 from kernellab.declaration.targets import resolve
 from kernellab.reporting import counters as words
-from kernellab.running import counted_op, ncu
+from kernellab.running.parent import nsight_compute as ncu
+from kernellab.running.programs import counted_op
 from kernellab.traces import ncu as pages
 
 GENUINE = Path(__file__).parent / "samples" / "ncu-raw-softmax.csv"

@@ -18,7 +18,7 @@ import torch
 from conftest import OPFILES, SRC, klab_command, klab_env
 from kernellab.base.errors import UserError
 from kernellab.declaration.case import CaseRequest
-from kernellab.running.debug import _case, _op, _way
+from kernellab.running.programs.debugged_op import _case, _op, _way
 
 PROMPT = "(klab) "
 OPS = SRC / "kernellab" / "ops"
@@ -258,7 +258,7 @@ import sys
 from kernellab.interpreter.emulation import prepare
 prepare()
 from kernellab.base.errors import UserError
-from kernellab.running.debug import _case, _op, _session, CaseRequest
+from kernellab.running.programs.debugged_op import _case, _op, _session, CaseRequest
 op = _op([sys.argv[1]])
 for shape, file, line, program in eval(sys.argv[2]):
     case = _case(op, op["triton"], CaseRequest(shapes=[shape]))

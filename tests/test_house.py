@@ -108,17 +108,17 @@ def test_imports_point_one_way(path):
 
 def test_the_parent_imports_neither_torch_nor_ops():
     code = (
-        "import sys\nimport kernellab.cli.measure, kernellab.running.runner, kernellab.reporting.terminal\n"
+        "import sys\nimport kernellab.cli.measure, kernellab.running.parent.runner, kernellab.reporting.terminal\n"
         "import kernellab.reporting.progress, kernellab.reporting.curves\n"
         "import kernellab.record.merge, kernellab.declaration.catalogue\n"
-        "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.present\n"
+        "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.parent.device\n"
         "import kernellab.reporting.device, kernellab.reporting.waves\n"
         "import kernellab.cli.explain, kernellab.reporting.explain, kernellab.reporting.roofline_plot\n"
         "import kernellab.cli.inspect, kernellab.codeanalysis.files, kernellab.ptxwords.explain\n"
-        "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.inspecting\n"
-        "import kernellab.cli.profile, kernellab.cli.profile_programs, kernellab.running.profiling\n"
+        "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.parent.inspection\n"
+        "import kernellab.cli.profile, kernellab.cli.profile_programs, kernellab.running.parent.profiling\n"
         "import kernellab.analysis.summary, kernellab.analysis.ranks, kernellab.reporting.pictures\n"
-        "import kernellab.running.ncu, kernellab.reporting.counters, kernellab.cli.profile_counters\n"
+        "import kernellab.running.parent.nsight_compute, kernellab.reporting.counters, kernellab.cli.profile_counters\n"
         "import kernellab.reporting.collected, kernellab.reporting.scaled, kernellab.reporting.changes\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
     )

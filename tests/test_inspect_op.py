@@ -109,7 +109,7 @@ def test_architectures_know_nothing_of_each_other(klab, tmp_path):
 
 LENT = """
 import os, socket, sys
-from kernellab.running.channel import Channel
+from kernellab.running.worker.channel import Channel
 channel = Channel(int(sys.argv[1]))
 channel.lend(lambda: channel.send("first"))
 with channel.running("culprit", "inspect"):

@@ -17,13 +17,14 @@ import kernellab as kl
 from conftest import HERE, SRC
 from kernellab import cli
 from kernellab.base.errors import UserError
-from kernellab.collecting import script
 from kernellab.declaration.targets import resolve
 from kernellab.machine import tools
 from kernellab.profiler.import_hook import once_imported
 from kernellab.reporting import collected, scaled
-from kernellab.running import profiled_op, profiling
-from kernellab.workloads import program
+from kernellab.running.parent import profiling
+from kernellab.running.programs import mlp as program
+from kernellab.running.programs import profiled_op
+from kernellab.running.programs import profiled_script as script
 
 TRAIN = '''
 """A training script, as anybody writes one."""
@@ -429,7 +430,7 @@ def test_without_nsight_systems_the_command_to_run_elsewhere_is_printed(capsys, 
 
 def test_nsight_systems_records_what_the_program_marks(monkeypatch):
     monkeypatch.setattr(tools, "has_gpu", lambda: True)
-    program = profiling.Program("kernellab.workloads.program", {"do": "train"})
+    program = profiling.Program("kernellab.running.programs.mlp", {"do": "train"})
     record, export = profiling.nsys_commands(program, Path("/x/report.sqlite"), "/opt/nsys")
     assert record[:2] == ["/opt/nsys", "profile"]
     assert "--capture-range=cudaProfilerApi" in record

@@ -21,7 +21,7 @@ from kernellab.record.journal import Journal, load
 from kernellab.record.settings import Settings
 from kernellab.reporting import sanitized as report
 from kernellab.reporting.terminal import console
-from kernellab.running.sanitizer import Sanitizer, ways
+from kernellab.running.parent.sanitizer import Sanitizer, ways
 from kernellab.trials.battery import Battery
 
 SAMPLES = HERE / "samples"
@@ -286,7 +286,7 @@ def test_errors_that_cannot_be_read_are_not_called_right():
 # klab as a user runs it, but for the two questions whether there is a GPU.
 ANYWHERE = """
 from kernellab.machine import tools
-from kernellab.running.runner import Runner
+from kernellab.running.parent.runner import Runner
 from kernellab.cli import main
 tools.has_gpu = lambda: True
 Runner._refuse_to_sanitize = lambda self: None

@@ -16,7 +16,7 @@ from kernellab.checking.examiner import Examiner
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
 from kernellab.reproduction.script import script
-from kernellab.running.failures import KEPT, Failures
+from kernellab.running.parent.failed_trials import KEPT, Failures
 from kernellab.trials.search import find
 from kernellab.trials.small_cases import largest
 from kernellab.trials.trial import Trial

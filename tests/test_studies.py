@@ -7,7 +7,7 @@ import torch
 import kernellab as kl
 from kernellab.declaration.case import CaseRequest
 from kernellab.declaration.op import matching
-from kernellab.running.describe import describe
+from kernellab.running.worker.describe import describe
 
 STUDIES = {"triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once"}
 

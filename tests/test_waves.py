@@ -247,8 +247,8 @@ def gpu_present(monkeypatch):
         return {"block_ms": 1.0, "grids": found, "doubts": ["clock-moved: it did"]}
 
     here = {"name": "NVIDIA Stand-in", "arch": "sm_80", "sms": 108}
-    monkeypatch.setattr("kernellab.running.present.present", lambda: here)
-    monkeypatch.setattr("kernellab.running.present.fill", fill)
+    monkeypatch.setattr("kernellab.running.parent.device.present", lambda: here)
+    monkeypatch.setattr("kernellab.running.parent.device.fill", fill)
 
 
 def test_what_is_measured_stands_beside_what_is_predicted(gpu_present, capsys):

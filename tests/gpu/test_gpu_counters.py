@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.running import ncu
+from kernellab.running.parent import nsight_compute as ncu
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(ncu.tool() is None, reason="needs ncu")]
 

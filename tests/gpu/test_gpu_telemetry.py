@@ -10,7 +10,7 @@ import torch
 
 from kernellab.machine.peaks import peaks
 from kernellab.machine.telemetry import telemetry_for
-from kernellab.running.channel import device_id
+from kernellab.running.worker.channel import device_id
 
 pytestmark = pytest.mark.gpu
 

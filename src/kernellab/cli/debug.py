@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, settings: dict[str, Any]) -> int:
     program = _program(args.stop_at)
 
     from kernellab.record.settings import Settings
-    from kernellab.running.debug import debug
+    from kernellab.running.programs.debugged_op import debug
 
     return debug(Settings(**settings), file=file, line=line, program=program)
 

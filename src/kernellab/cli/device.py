@@ -73,7 +73,7 @@ def _present() -> dict[str, Any]:
     from kernellab.machine.chips import chip
     from kernellab.machine.cpu_caches import caches
     from kernellab.machine.environment import cpu
-    from kernellab.running.present import present
+    from kernellab.running.parent.device import present
 
     here = present()
     if here is None:
@@ -117,7 +117,7 @@ def _measure(args: argparse.Namespace) -> int:
     from kernellab.cli.options import device_in
     from kernellab.reporting import device as report
     from kernellab.reporting.terminal import console
-    from kernellab.running.present import measure
+    from kernellab.running.parent.device import measure
 
     found = measure(device_in(args.device), quick=args.quick)
     if args.json:

@@ -153,8 +153,8 @@ def _one_op(target: Target) -> None:
 
 def _measure(settings: Settings, journal: Journal) -> bool:
     """Check, time and profile what runs here, then read the machine code; says whether it was interrupted."""
-    from kernellab.running.inspecting import Inspection
-    from kernellab.running.runner import Runner
+    from kernellab.running.parent.inspection import Inspection
+    from kernellab.running.parent.runner import Runner
 
     progress = progress_bar()
     try:

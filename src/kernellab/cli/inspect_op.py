@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[dict[str, Any], Path]:
     """The record of one inspection, and the folder its files are in."""
-    from kernellab.running.inspecting import Inspection
+    from kernellab.running.parent.inspection import Inspection
 
     journal = begun(args.out, settings, "inspect-")
     progress = progress_bar()

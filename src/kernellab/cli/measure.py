@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.record import verdict
     from kernellab.record.settings import Settings
     from kernellab.reporting import curves, terminal
-    from kernellab.running.runner import Runner
+    from kernellab.running.parent.runner import Runner
 
     if args.resume:
         journal, settings = _resumed(Path(args.resume), args, rest)

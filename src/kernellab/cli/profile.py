@@ -16,7 +16,7 @@ from kernellab.cli.begin import begun, folder_for, shown
 from kernellab.cli.options import positive
 
 if TYPE_CHECKING:
-    from kernellab.running.profiling import Collected
+    from kernellab.running.parent.profiling import Collected
 
 TOOLS = ("nsys", "ncu")
 _ENDING = re.compile(r"(\.pt)?(\.trace)?\.(json|sqlite)(\.gz)?$")  # of a trace's name
@@ -81,7 +81,7 @@ def _refuse(args: argparse.Namespace) -> None:
 
 
 def _collect(args: argparse.Namespace, made: programs.Made) -> int:
-    from kernellab.running import profiling
+    from kernellab.running.parent import profiling
 
     folder = Path(args.out) if args.out else profiling.shared_folder(made.name)
     if folder is not None and profiling.rank():  # of several processes that torchrun has started: the first one tells
@@ -274,7 +274,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _study(args: argparse.Namespace, study: programs.Study) -> int:
     from kernellab.reporting import scaled
-    from kernellab.running import profiling
+    from kernellab.running.parent import profiling
 
     journal = begun(args.out, study.settings, "profile-")
     curves = []

@@ -18,7 +18,7 @@ from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.record.journal import Journal
-    from kernellab.running.ncu import Counted
+    from kernellab.running.parent.nsight_compute import Counted
 
 _SHAPE, _DTYPE = "4096x4096", "float32"  # of a sweep: one block alone still ends in a tenth of a second
 _SWEPT = "square_strided"  # its kernel
@@ -46,7 +46,7 @@ def refuse(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.running import ncu
+    from kernellab.running.parent import nsight_compute as ncu
 
     if args.module or not args.target or args.target[0] == "mlp" or programs.is_script(args.target[0]):
         raise UserError("--with ncu counts the launches of an op, each many times over: klab profile --with ncu gelu")
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def read(args: argparse.Namespace, rest: list[str]) -> int:
     """What comes back from another machine."""
-    from kernellab.running import ncu
+    from kernellab.running.parent import nsight_compute as ncu
 
     if rest or args.words or args.compare:
         raise UserError("a report is read as it is: give --open files only, and how to show them")
@@ -105,7 +105,7 @@ def _sizes(args: argparse.Namespace) -> dict[str, list[int]]:
 
 def _ways(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
     from kernellab.analysis.counters import way
-    from kernellab.running import ncu
+    from kernellab.running.parent import nsight_compute as ncu
 
     folder.mkdir(parents=True, exist_ok=True)
     found, skipped = [], []
@@ -131,7 +131,7 @@ def _ways(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[
 
 def _swept(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
     from kernellab.analysis.counters import sweep
-    from kernellab.running import ncu
+    from kernellab.running.parent import nsight_compute as ncu
 
     folder.mkdir(parents=True, exist_ok=True)
     counted = ncu.count(asked, folder / f"{file_name(name)}-grids{ncu.SUFFIX}", path)

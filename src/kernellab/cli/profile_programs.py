@@ -15,7 +15,7 @@ from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.record.settings import Settings
-    from kernellab.running.profiling import Program
+    from kernellab.running.parent.profiling import Program
 
 _SECONDS = 20.0
 _LONGEST_NAME = 50  # of a trace, in characters: file systems take 255 bytes, with what stands after it
@@ -43,7 +43,7 @@ class Study:
 
 
 def arguments(sub: argparse.ArgumentParser) -> None:
-    from kernellab.running.profiling import OPTIMIZERS, RATES, SIZES
+    from kernellab.running.parent.profiling import OPTIMIZERS, RATES, SIZES
 
     ops = sub.add_argument_group("an op")
     case_arguments(ops)
@@ -101,7 +101,7 @@ def _how(args: argparse.Namespace) -> dict[str, bool]:
 
 
 def _schedule(args: argparse.Namespace) -> dict[str, Any] | None:
-    from kernellab.running.profiling import schedule
+    from kernellab.running.parent.profiling import schedule
 
     return schedule(args.schedule).to_json() if args.schedule else None
 
@@ -116,7 +116,7 @@ def _unasked(args: argparse.Namespace, names: tuple[str, ...], whose: str) -> No
 
 
 def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
-    from kernellab.running.profiling import Program
+    from kernellab.running.parent.profiling import Program
 
     if rest:
         raise UserError(f"no option {rest[0]}: the script's own arguments come after --, as in {target} -- {rest[0]}")
@@ -140,7 +140,9 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
     def program(folder: Path) -> Program:
         full = {**asked, "folder": str((folder / "artifacts").resolve())}
         words = [target, *args.words]
-        return Program("kernellab.collecting.script", full, words, ranks, as_script=True, module=bool(args.module))
+        return Program(
+            "kernellab.running.programs.profiled_script", full, words, ranks, as_script=True, module=bool(args.module)
+        )
 
     return Made(name, settings_of(args, target), program)
 
@@ -149,7 +151,7 @@ def _script(args: argparse.Namespace, rest: list[str], target: str) -> Made:
 
 
 def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
-    from kernellab.running.profiling import OPTIMIZERS, RATES, SIZES, Program, refuse, schedule
+    from kernellab.running.parent.profiling import OPTIMIZERS, RATES, SIZES, Program, refuse, schedule
 
     if rest or args.words:
         raise UserError(f"mlp takes no {(rest + args.words)[0]!r}: klab profile --help lists its options")
@@ -181,7 +183,7 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
 
     def program(folder: Path) -> Program:
         full = {**asked, "folder": str((folder / "artifacts").resolve())}
-        return Program("kernellab.workloads.program", full, ranks=ranks)
+        return Program("kernellab.running.programs.mlp", full, ranks=ranks)
 
     return Made("mlp", settings, program)
 
@@ -189,7 +191,7 @@ def _mlp(args: argparse.Namespace, rest: list[str]) -> Made | Study:
 def _study(
     args: argparse.Namespace, sizes: dict[str, list[int]], setup: dict[str, Any], settings: Settings, swept: list[str]
 ) -> Study:
-    from kernellab.running.profiling import SIZES, Program, refuse
+    from kernellab.running.parent.profiling import SIZES, Program, refuse
 
     for name in ("ranks", "schedule", "tool"):
         if getattr(args, name):
@@ -203,7 +205,7 @@ def _study(
             for one in setups:
                 refuse(one, None, tracing=False)
             asked = {"do": "scale", "by": by, "setups": setups, "folder": str((folder / "artifacts").resolve())}
-            yield by, Program("kernellab.workloads.program", asked)
+            yield by, Program("kernellab.running.programs.mlp", asked)
 
     return Study(settings, {**setup, **fixed}, programs)
 
@@ -228,7 +230,7 @@ def _one(name: str, value: str | None, known: tuple[str, ...]) -> str:
 def op_asked(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
     """What the process is asked that runs an op's ways, but for the folder."""
     from kernellab.declaration.targets import resolve
-    from kernellab.running.profiling import DEFAULT
+    from kernellab.running.parent.profiling import DEFAULT
 
     _unasked(args, (*_OF_MLP, "ranks"), "the MLP")
     _unasked(args, ("seconds", "memory"), "scripts")
@@ -252,12 +254,14 @@ def op_asked(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
 
 
 def _op(args: argparse.Namespace, rest: list[str]) -> Made:
-    from kernellab.running.profiling import Program
+    from kernellab.running.parent.profiling import Program
 
     asked = op_asked(args, rest)
     settings = settings_of(args, absolute(args.target[0]))
 
     def program(folder: Path) -> Program:
-        return Program("kernellab.running.profiled_op", {**asked, "folder": str((folder / "artifacts").resolve())})
+        return Program(
+            "kernellab.running.programs.profiled_op", {**asked, "folder": str((folder / "artifacts").resolve())}
+        )
 
     return Made(asked["target"]["op"] or Path(args.target[0]).stem, settings, program)

@@ -116,7 +116,7 @@ def _gpus(names: str | None) -> list[dict[str, Any]]:
     if names is not None:
         return [_known(name.strip()) for name in names.split(",")]
     from kernellab.machine.chips import chip
-    from kernellab.running.present import present
+    from kernellab.running.parent.device import present
 
     here = present()
     if here is None:
@@ -145,7 +145,7 @@ def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int, cl
 def _measure(grids: list[dict[str, Any]], threads: int, gpu: dict[str, Any], held: Occupancy) -> list[str]:
     """Adds `measured` to each grid: compute-bound blocks of which as many fit. Returns what speaks against it."""
     from kernellab.gpumodel.occupancy import shared_for
-    from kernellab.running.present import fill
+    from kernellab.running.parent.device import fill
 
     # The kernel that is timed has few registers: shared memory is asked for so that as many of its blocks fit.
     shared = shared_for(gpu["chip"], threads, _REGISTERS, held.blocks_per_sm)

@@ -19,7 +19,7 @@ from kernellab.record.journal import load
 OP = "kernellab.validation.aa:aa"
 _START = (
     f"import sys; sys.path.append({str(PACKAGE.parent)!r})\n"
-    "from kernellab.validation.single import main; sys.exit(main())"
+    "from kernellab.running.programs.aa_run import main; sys.exit(main())"
 )
 _HOPELESS = 3  # runs that fail one after the other, and none that did not
 

@@ -16,7 +16,7 @@ from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.passes import FORWARD, Pass, pass_of
-from kernellab.running.task import Task
+from kernellab.running.worker.task import Task
 from kernellab.timing.cache import Flush
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.kernel_times import kernel_times

@@ -23,11 +23,11 @@ from kernellab.base.user_code import explain
 from kernellab.declaration.case import CaseRequest
 from kernellab.declaration.targets import Target
 from kernellab.record.settings import needed_checks
-from kernellab.running.channel import Channel, GpuGone, device_id, timing_lock
+from kernellab.running.worker.channel import Channel, GpuGone, device_id, timing_lock
 
 if TYPE_CHECKING:
-    from kernellab.running.battery import BatteryWork
-    from kernellab.running.task import Task
+    from kernellab.running.worker.battery import BatteryWork
+    from kernellab.running.worker.task import Task
 
 _PR_SET_PDEATHSIG = 1
 
@@ -78,7 +78,7 @@ class Worker:
         from kernellab.checking.accuracy import load_kernels
         from kernellab.machine.peaks import peaks
         from kernellab.machine.telemetry import telemetry_for
-        from kernellab.running.describe import choose_device
+        from kernellab.running.worker.describe import choose_device
 
         self.device = choose_device(device)
         if self.device.type == "cuda":
@@ -109,8 +109,8 @@ class Worker:
         from kernellab.activity.autotuning import pin
         from kernellab.activity.compilation import Watch
         from kernellab.declaration.targets import load
-        from kernellab.running.describe import describe
-        from kernellab.running.group import limit_recompiling
+        from kernellab.running.worker.describe import describe
+        from kernellab.running.worker.group import limit_recompiling
 
         # Dynamo takes as long to import as torch itself, and many runs do without.
         Watch.installed().when_imported("torch._dynamo.config", limit_recompiling)
@@ -178,7 +178,7 @@ class Worker:
 
         `right` names the ways whose passes an earlier worker found right.
         """
-        from kernellab.running.group import GroupWork
+        from kernellab.running.worker.group import GroupWork
 
         found = {of: set(names) for of, names in right.items()}
         # Checking too is done alone on the device where something is timed: it would disturb another run's timing.
@@ -220,7 +220,7 @@ class Worker:
         work.search(impl, number=number, seconds=seconds, seed=seed, dtypes=dtypes)
 
     def _battery(self, op: str, seed: int, interpreted: bool, distrusted: list[str]) -> BatteryWork:
-        from kernellab.running.battery import BatteryWork
+        from kernellab.running.worker.battery import BatteryWork
 
         return BatteryWork(self.channel, self.ops[op], self.device, seed, interpreted, frozenset(distrusted))
 
@@ -228,7 +228,7 @@ class Worker:
         self, op: str, case: dict[str, Any], impls: list[str], series: list[dict[str, Any]], seed: int, rounds: int
     ) -> None:
         """What the profiler knows of each way: its kernels, what else one call does, kernel times if asked for."""
-        from kernellab.running.profiled import profile_group
+        from kernellab.running.worker.profile import profile_group
 
         with timing_lock(self.channel, self.device):
             profile_group(self._task(op, case, seed), impls, series, rounds)
@@ -249,7 +249,7 @@ class Worker:
         `apart`: each in a fork of this process, as an author's code may remember what it asked of its device.
         `accounts`: bytes and lines are counted besides.
         """
-        from kernellab.running.inspected import Inspector
+        from kernellab.running.worker.inspection import Inspector
 
         for one in work:
             where = (self.device, one["arch"], gpu, Path(folder))
@@ -259,7 +259,7 @@ class Worker:
             self.channel.lend(do) if apart else do()
 
     def _task(self, op: str, case: dict[str, Any], seed: int) -> Task:
-        from kernellab.running.task import Task
+        from kernellab.running.worker.task import Task
 
         return Task(self.channel, self.ops[op], self.ops[op].case(case), self.device, seed)
 

@@ -22,10 +22,10 @@ from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.op import Cost
 from kernellab.declaration.passes import Pass, pass_of
 from kernellab.machine.telemetry import Telemetry
-from kernellab.running.channel import GpuGone
-from kernellab.running.globalstate import guarded
-from kernellab.running.series import SeriesWork
-from kernellab.running.task import Task
+from kernellab.running.worker.channel import GpuGone
+from kernellab.running.worker.global_state import guarded
+from kernellab.running.worker.series import SeriesWork
+from kernellab.running.worker.task import Task
 from kernellab.timing.input_sets import InputSets
 from kernellab.trials.trial import Trial
 

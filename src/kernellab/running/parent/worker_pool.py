@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernellab.record.settings import Settings
-from kernellab.running.post import Post
+from kernellab.running.parent.worker_slot import Post
 
 
 class Posts:

@@ -25,7 +25,7 @@ from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
-from kernellab.running.describe import choose_device
+from kernellab.running.worker.describe import choose_device
 from kernellab.trials import tensors as material
 from kernellab.trials.battery import COMPILED, Battery
 from kernellab.trials.trial import Trial

@@ -16,7 +16,7 @@ from kernellab.declaration.op import matching
 from kernellab.machine import tools
 from kernellab.record.journal import Journal
 from kernellab.record.settings import Settings
-from kernellab.running.post import Event, Lost, Post
+from kernellab.running.parent.worker_slot import Event, Lost, Post
 
 _SLOW = ("compile",)  # kinds that take as long as all others together: whoever names them gets them
 

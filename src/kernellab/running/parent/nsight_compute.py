@@ -16,13 +16,13 @@ from typing import Any
 from kernellab.analysis.counters import METRICS
 from kernellab.base.errors import UserError
 from kernellab.machine import tools
-from kernellab.running.client import environment
-from kernellab.running.leash import Leashed
-from kernellab.running.profiling import Program
+from kernellab.running.parent.profiling import Program
+from kernellab.running.processes.supervised import Leashed
+from kernellab.running.processes.worker_process import environment
 from kernellab.traces import ncu as pages
 
 SUFFIX = ".ncu-rep"
-_MAIN = "kernellab.running.counted_op"
+_MAIN = "kernellab.running.programs.counted_op"
 _PATIENCE_S, _LOOK_S = 600.0, 0.1
 # What rules with estimates need; the full set would read what no table here shows.
 _SECTIONS = (

@@ -17,10 +17,10 @@ from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import pass_of
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.machine.telemetry import Telemetry
-from kernellab.running.channel import GpuGone
-from kernellab.running.globalstate import guarded, settings_guarded
-from kernellab.running.task import Task
-from kernellab.running.witness import Witness
+from kernellab.running.worker.channel import GpuGone
+from kernellab.running.worker.global_state import guarded, settings_guarded
+from kernellab.running.worker.task import Task
+from kernellab.running.worker.timing_guard import Witness
 from kernellab.stats.intervals import quantile
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds

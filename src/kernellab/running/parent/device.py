@@ -13,7 +13,7 @@ from kernellab.machine import gpus, tools
 from kernellab.machine.environment import cpu
 from kernellab.machine.environment import gpus as gpus_here
 from kernellab.record.settings import Settings
-from kernellab.running.post import Event, Post
+from kernellab.running.parent.worker_slot import Event, Post
 
 
 def present() -> dict[str, Any] | None:

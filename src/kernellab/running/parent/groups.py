@@ -8,10 +8,10 @@ from typing import Any
 
 from kernellab.record.journal import SERIES, Journal
 from kernellab.record.settings import Settings
-from kernellab.running.known import Group, Known
-from kernellab.running.post import Event, Lost, Post
-from kernellab.running.posts import Posts
-from kernellab.running.progress import Progress
+from kernellab.running.parent.progress import Progress
+from kernellab.running.parent.remaining_work import Group, Known
+from kernellab.running.parent.worker_pool import Posts
+from kernellab.running.parent.worker_slot import Event, Lost, Post
 
 _QUICK_ELEMENTS = 1 << 18  # of an input, in a quick check
 _CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed

@@ -21,7 +21,7 @@ from kernellab.declaration.targets import Target, load
 from kernellab.profiler.ranges import range as named_range
 from kernellab.profiler.schedule import COLLECTED, Schedule
 from kernellab.profiler.session import How, Session
-from kernellab.running.describe import choose_device
+from kernellab.running.worker.describe import choose_device
 
 _WARM_CALLS = 3
 

@@ -15,7 +15,7 @@ from kernellab.checking.oracle import Outputs, Wrong, tensors_of
 from kernellab.checking.spot_check import Spot
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
-from kernellab.running.globalstate import Functions, drew_random_numbers
+from kernellab.running.worker.global_state import Functions, drew_random_numbers
 from kernellab.timing.timers import After, Burst
 from kernellab.timing.work import Work
 

@@ -17,8 +17,8 @@ from kernellab.checking.examiner import Examiner
 from kernellab.checking.oracle import YardstickDied, gpu_is_dead
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
-from kernellab.running.channel import Channel, GpuGone
-from kernellab.running.globalstate import guarded
+from kernellab.running.worker.channel import Channel, GpuGone
+from kernellab.running.worker.global_state import guarded
 from kernellab.trials.battery import Battery, defined, for_ways
 from kernellab.trials.confirmation import surely
 from kernellab.trials.trial import Trial

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.user_code import PACKAGE
-from kernellab.running import compilecache
+from kernellab.running.processes import compile_cache as compilecache
 
 _KILL_GRACE_S = 5.0
 
@@ -49,7 +49,7 @@ class WorkerClient:
                     "-P",  # the working directory does not come first on the path
                     "-c",
                     f"import sys; sys.path.append({str(PACKAGE.parent)!r})\n"
-                    "from kernellab.running.worker import main; main()",
+                    "from kernellab.running.worker.main import main; main()",
                     str(theirs.fileno()),
                     str(lifeline),
                     str(os.getpid()),

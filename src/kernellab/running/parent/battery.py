@@ -9,8 +9,8 @@ from typing import Any
 from kernellab.base.paths import file_name
 from kernellab.record.journal import Journal
 from kernellab.record.settings import Settings
-from kernellab.running.failures import FAILED, Failures
-from kernellab.running.post import Event, Lost, Post
+from kernellab.running.parent.failed_trials import FAILED, Failures
+from kernellab.running.parent.worker_slot import Event, Lost, Post
 
 _FATAL = ("crashed", "timeout", "oom")
 _PATIENCE = 3  # workers a reference may take down: one large trial may be too much for it, each costs a new worker

@@ -17,14 +17,14 @@ from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.record.journal import Journal
 from kernellab.record.settings import Settings
-from kernellab.running.failures import Failures
-from kernellab.running.groups import Groups
-from kernellab.running.known import Group
-from kernellab.running.post import Event, Post
-from kernellab.running.posts import Posts
-from kernellab.running.progress import Progress
-from kernellab.running.sanitizer import Sanitizer, ways
-from kernellab.running.trials import Trials
+from kernellab.running.parent.battery import Trials
+from kernellab.running.parent.failed_trials import Failures
+from kernellab.running.parent.groups import Groups
+from kernellab.running.parent.progress import Progress
+from kernellab.running.parent.remaining_work import Group
+from kernellab.running.parent.sanitizer import Sanitizer, ways
+from kernellab.running.parent.worker_pool import Posts
+from kernellab.running.parent.worker_slot import Event, Post
 
 
 class Runner:

@@ -22,7 +22,7 @@ from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
 from kernellab.machine import tools
 from kernellab.profiler.schedule import COLLECTED, Schedule, parse
-from kernellab.running.client import environment
+from kernellab.running.processes.worker_process import environment
 from kernellab.stats.intervals import median_interval
 from kernellab.workloads import setup as mlp
 

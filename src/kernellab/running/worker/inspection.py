@@ -40,8 +40,8 @@ from kernellab.machine.gpus import same_product
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
-from kernellab.running.accounts import account, cost_of
-from kernellab.running.channel import Channel
+from kernellab.running.worker.channel import Channel
+from kernellab.running.worker.static_costs import account, cost_of
 from kernellab.trials.small_cases import standin
 
 _UNARMED = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from kernellab.base.errors import UserError
 from kernellab.record.journal import begin
 from kernellab.record.settings import Settings
-from kernellab.running.runner import Runner
+from kernellab.running.parent.runner import Runner
 from kernellab.validation.summary import WAYS
 
 

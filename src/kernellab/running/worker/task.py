@@ -9,7 +9,7 @@ import torch
 
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
-from kernellab.running.channel import Channel
+from kernellab.running.worker.channel import Channel
 
 
 @dataclass(frozen=True)

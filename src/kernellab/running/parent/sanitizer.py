@@ -17,9 +17,9 @@ from kernellab.checking.sanitizer_report import MARK, Read, command, read
 from kernellab.declaration.targets import Target
 from kernellab.record.journal import Journal
 from kernellab.record.settings import Settings
-from kernellab.running import compilecache
-from kernellab.running.client import environment
-from kernellab.running.leash import Leashed, program
+from kernellab.running.processes import compile_cache as compilecache
+from kernellab.running.processes.supervised import Leashed, program
+from kernellab.running.processes.worker_process import environment
 
 _KINDS = ("triton", "cuda", "python", "compile")  # ways with kernels of their own
 _START_S = 180.0  # importing torch under a tool, and the tool's own analysis at the end

@@ -10,7 +10,7 @@ from typing import Any
 from kernellab.base.errors import UserError
 from kernellab.declaration.targets import Target, resolve
 from kernellab.record.settings import Settings
-from kernellab.running.client import Died, Silent, WorkerClient
+from kernellab.running.processes.worker_process import Died, Silent, WorkerClient
 
 _START_TIMEOUT_S = 180.0  # importing torch on a busy machine
 _PATIENCE = 5  # float64 is slow and a file may build things when it is loaded; no way's fault

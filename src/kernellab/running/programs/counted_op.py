@@ -17,7 +17,7 @@ import torch
 
 from kernellab.base.errors import UserError
 from kernellab.checking.oracle import synchronise
-from kernellab.running.profiled_op import Way, opened, outcome
+from kernellab.running.programs.profiled_op import Way, opened, outcome
 
 _NO_GPU = "--with ncu counts what a GPU does: there is none here, or --device cpu was asked for"
 

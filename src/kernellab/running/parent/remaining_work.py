@@ -8,7 +8,7 @@ from typing import Any
 
 from kernellab.record.journal import Journal, result_of
 from kernellab.record.settings import Settings, needed_checks
-from kernellab.running.post import Post
+from kernellab.running.parent.worker_slot import Post
 
 
 @dataclass(frozen=True)

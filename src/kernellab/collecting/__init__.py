@@ -1,1 +1,0 @@
-"""In the profiled process: ranges, steps, and the one profiler that records them."""

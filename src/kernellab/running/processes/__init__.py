@@ -1,0 +1,1 @@
+"""Starting, supervising and ending processes."""

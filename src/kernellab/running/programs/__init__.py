@@ -1,0 +1,1 @@
+"""Processes of another kind, one module each with a `main`."""
