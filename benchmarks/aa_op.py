@@ -16,7 +16,7 @@ import torch
 
 from kernellab.declaration.case import CaseRequest
 from kernellab.declaration.inputs import make
-from kernellab.validation.aa import aa
+from kernellab.doctor.aa_op import aa
 
 DEVICE = os.environ["AA_DEVICE"]
 

@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 
+from kernellab.doctor.aa_runs import repeat
+from kernellab.doctor.aa_summary import summarise
 from kernellab.machine.environment import cpu
 from kernellab.reporting import validation
 from kernellab.reporting.terminal import console
-from kernellab.validation.repeat import repeat
-from kernellab.validation.summary import summarise
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from kernellab.profiler.signals import held
 from kernellab.profiler.steps import Following
 from kernellab.traces import kineto
 from kernellab.workloads.mlp import train
-from kernellab.workloads.setup import Setup
+from kernellab.workloads.mlp_setup import Setup
 
 PLAIN = How(shapes=False, memory=False, stacks=False)
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from kernellab import cli
+from kernellab.doctor import aa_runs as repeat
+from kernellab.doctor.aa_summary import WAYS, summarise, variations
 from kernellab.machine import variation
 from kernellab.machine.environment import device_identity, machine_class
-from kernellab.validation import repeat
-from kernellab.validation.summary import WAYS, summarise, variations
 
 CASE = {"dims": {"R": 105, "N": 8}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
 WOBBLE = [0.999, 1.001, 1.0, 1.0005, 0.9995, 1.0, 1.001, 0.999] * 4

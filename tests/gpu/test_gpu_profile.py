@@ -5,7 +5,7 @@ import torch
 
 import kernellab as kl
 from kernellab.workloads.mlp import train
-from kernellab.workloads.setup import Setup
+from kernellab.workloads.mlp_setup import Setup
 
 pytestmark = pytest.mark.gpu
 

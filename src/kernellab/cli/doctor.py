@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _examine(args: argparse.Namespace) -> int:
-    from kernellab.machine.doctor import examine
+    from kernellab.doctor.installation import examine
 
     findings = examine()
     if args.json:
@@ -54,9 +54,9 @@ def _examine(args: argparse.Namespace) -> int:
 
 def _measure_equals(args: argparse.Namespace) -> int:
     from kernellab.cli.options import device_in, positive
+    from kernellab.doctor.aa_runs import repeat
+    from kernellab.doctor.aa_summary import summarise, variations
     from kernellab.machine import variation
-    from kernellab.validation.repeat import repeat
-    from kernellab.validation.summary import summarise, variations
 
     runs = args.runs if args.runs is not None else _AA_RUNS
     for name, value in (("--runs", runs), ("--seconds", args.seconds)):

@@ -22,7 +22,7 @@ from kernellab.profiler import session
 from kernellab.profiler.ranges import captures
 from kernellab.profiler.ranges import range as named
 from kernellab.profiler.steps import step as step_ended
-from kernellab.workloads.setup import FIRST_CAPTURED, Setup
+from kernellab.workloads.mlp_setup import FIRST_CAPTURED, Setup
 
 _BATCHES = 8  # of the generated data set
 

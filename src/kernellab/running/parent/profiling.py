@@ -24,7 +24,7 @@ from kernellab.machine import tools
 from kernellab.profiler.schedule import COLLECTED, Schedule, parse
 from kernellab.running.processes.worker_process import environment
 from kernellab.stats.intervals import median_interval
-from kernellab.workloads import setup as mlp
+from kernellab.workloads import mlp_setup as mlp
 
 _PATIENCE_S = 60.0  # of the first rank with the others
 _LOOK_S = 0.2

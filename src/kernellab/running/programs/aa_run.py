@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from kernellab.base.errors import UserError
+from kernellab.doctor.aa_summary import WAYS
 from kernellab.record.journal import begin
 from kernellab.record.settings import Settings
 from kernellab.running.parent.runner import Runner
-from kernellab.validation.summary import WAYS
 
 
 class _Silence:

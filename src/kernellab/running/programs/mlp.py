@@ -19,7 +19,7 @@ from kernellab.base.errors import UserError
 from kernellab.profiler.schedule import COLLECTED, Schedule
 from kernellab.profiler.session import How, Session
 from kernellab.workloads.mlp import train
-from kernellab.workloads.setup import FIRST_CAPTURED, Setup
+from kernellab.workloads.mlp_setup import FIRST_CAPTURED, Setup
 
 _WARM_STEPS = 3
 _SAMPLES = 9  # of a time, for an interval that is worth its name

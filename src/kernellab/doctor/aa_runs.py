@@ -16,7 +16,7 @@ from kernellab.base.user_code import PACKAGE
 from kernellab.record import verdict
 from kernellab.record.journal import load
 
-OP = "kernellab.validation.aa:aa"
+OP = "kernellab.doctor.aa_op:aa"
 _START = (
     f"import sys; sys.path.append({str(PACKAGE.parent)!r})\n"
     "from kernellab.running.programs.aa_run import main; sys.exit(main())"

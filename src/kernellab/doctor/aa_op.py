@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 import kernellab as kl
-from kernellab.validation.summary import WAYS
+from kernellab.doctor.aa_summary import WAYS
 
 _MARGIN = max(WAYS.values())
 

@@ -1,0 +1,1 @@
+"""What is missing on this machine, and whether measuring works here."""

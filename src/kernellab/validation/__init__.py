@@ -1,1 +1,0 @@
-"""Is the measuring itself right? Ways that are equal, or differ by what is known, measured again and again."""
