@@ -26,8 +26,8 @@ from kernellab.doctor.aa_runs import repeat
 from kernellab.doctor.aa_summary import summarise
 from kernellab.machine.environment import gpus
 from kernellab.record.journal import load
-from kernellab.reporting import validation
-from kernellab.reporting.terminal import console
+from kernellab.reporting.terminal import aa as validation
+from kernellab.reporting.terminal.results import console
 
 
 def main() -> int:

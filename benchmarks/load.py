@@ -25,8 +25,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.e
 from kernellab.doctor.aa_runs import repeat
 from kernellab.doctor.aa_summary import summarise
 from kernellab.machine.environment import cpu
-from kernellab.reporting import validation
-from kernellab.reporting.terminal import console
+from kernellab.reporting.terminal import aa as validation
+from kernellab.reporting.terminal.results import console
 
 
 def main() -> int:

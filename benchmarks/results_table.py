@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from kernellab.record.verdict import derive
-from kernellab.reporting import words
+from kernellab.reporting.text import numbers as words
 
 HEAD = "| op | size | dtype | way | median | 99 % | GB/s | of copy | over manual | kernels | error (yardstick's) |"
 

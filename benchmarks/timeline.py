@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from browser import opened
 from kernellab.machine.environment import environment, version
-from kernellab.reporting.timeline import page
+from kernellab.reporting.pages.timeline import page
 from kernellab.traces import kineto
 from kernellab.traces.trace import Builder, Kind, Lane, Trace
 

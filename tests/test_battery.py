@@ -16,7 +16,7 @@ from kernellab.checking.oracle import CannotCheck, Wrong
 from kernellab.cli import measure
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.passes import NotDifferentiable
-from kernellab.reporting.terminal import show
+from kernellab.reporting.terminal.results import show
 from kernellab.trials import layouts
 from kernellab.trials import tensors as material
 from kernellab.trials.battery import Battery, for_compile, pairwise

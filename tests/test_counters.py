@@ -17,7 +17,7 @@ from kernellab import cli
 from kernellab.analysis import counters
 from kernellab.base.errors import UserError
 from kernellab.declaration.targets import resolve
-from kernellab.reporting import counters as words
+from kernellab.reporting.profiles import counters as words
 from kernellab.running.parent import nsight_compute as ncu
 from kernellab.running.programs import counted_op
 from kernellab.traces import ncu as pages

@@ -6,8 +6,8 @@ from described import CASE, CEILINGS, CHAIN, COST, GB, GOOD, but, first, way
 from kernellab.base.errors import UserError
 from kernellab.explaining.explanation import of
 from kernellab.gpumodel.subject import _loading_loops, _once_loops, subjects
-from kernellab.reporting.explain import _facts, headline
-from kernellab.reporting.explain import document as report
+from kernellab.reporting.terminal.explanation import _facts, headline
+from kernellab.reporting.terminal.explanation import document as report
 
 
 def test_loops_of_the_same_lines_are_one():

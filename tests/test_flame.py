@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from kernellab.reporting import flame
-from kernellab.reporting.safe import LONGEST, in_script, printable
+from kernellab.reporting.pages import flame
+from kernellab.reporting.pages.html import LONGEST, in_script, printable
 
 SVG = "{http://www.w3.org/2000/svg}"
 STACKS = {

@@ -108,18 +108,18 @@ def test_imports_point_one_way(path):
 
 def test_the_parent_imports_neither_torch_nor_ops():
     code = (
-        "import sys\nimport kernellab.cli.measure, kernellab.running.parent.runner, kernellab.reporting.terminal\n"
-        "import kernellab.reporting.progress, kernellab.reporting.curves\n"
+        "import sys\nimport kernellab.cli.measure, kernellab.running.parent.runner, kernellab.reporting.terminal.results\n"
+        "import kernellab.reporting.terminal.progress, kernellab.reporting.charts.files\n"
         "import kernellab.record.merge, kernellab.declaration.catalogue\n"
         "import kernellab.cli.device, kernellab.cli.waves, kernellab.running.parent.device\n"
-        "import kernellab.reporting.device, kernellab.reporting.waves\n"
-        "import kernellab.cli.explain, kernellab.reporting.explain, kernellab.reporting.roofline_plot\n"
+        "import kernellab.reporting.terminal.device, kernellab.reporting.terminal.waves\n"
+        "import kernellab.cli.explain, kernellab.reporting.terminal.explanation, kernellab.reporting.charts.roofline\n"
         "import kernellab.cli.inspect, kernellab.codeanalysis.files, kernellab.ptxwords.explain\n"
         "import kernellab.cli.inspect_op, kernellab.cli.inspect_diff, kernellab.running.parent.inspection\n"
         "import kernellab.cli.profile, kernellab.cli.profile_programs, kernellab.running.parent.profiling\n"
-        "import kernellab.analysis.summary, kernellab.analysis.ranks, kernellab.reporting.pictures\n"
-        "import kernellab.running.parent.nsight_compute, kernellab.reporting.counters, kernellab.cli.profile_counters\n"
-        "import kernellab.reporting.collected, kernellab.reporting.scaled, kernellab.reporting.changes\n"
+        "import kernellab.analysis.summary, kernellab.analysis.ranks, kernellab.reporting.pages.trace\n"
+        "import kernellab.running.parent.nsight_compute, kernellab.reporting.profiles.counters, kernellab.cli.profile_counters\n"
+        "import kernellab.reporting.profiles.recording, kernellab.reporting.profiles.scaling, kernellab.reporting.profiles.comparison\n"
         "assert not {'torch', 'triton', 'kernellab.ops'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())

@@ -14,7 +14,7 @@ from kernellab.machinecode.assemble import assemble
 from kernellab.machinecode.cubin import disassemble
 from kernellab.machinecode.names import meant
 from kernellab.machinecode.sass import parse_sass
-from kernellab.reporting.code import show_facts
+from kernellab.reporting.terminal.code import show_facts
 
 TINY = HERE / "samples" / "tiny.ptx"
 

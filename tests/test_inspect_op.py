@@ -23,7 +23,7 @@ from kernellab.cli import inspect_diff, inspect_op
 from kernellab.declaration.targets import load as load_ops
 from kernellab.declaration.targets import resolve
 from kernellab.record.journal import load
-from kernellab.reporting.inspected import _numbers, _table, kernels
+from kernellab.reporting.terminal.inspection import _numbers, _table, kernels
 from test_verdict import record, result
 
 SOURCE = (OPFILES / "captured.py").read_text()

@@ -9,7 +9,7 @@ from kernellab.base.errors import UserError
 from kernellab.record.journal import Journal, load, read_journal
 from kernellab.record.merge import merge
 from kernellab.record.verdict import derive
-from kernellab.reporting import words
+from kernellab.reporting.text import numbers as words
 
 GPU = {"name": "H", "uuid": "GPU-1", "driver": "1.0", "memory_bytes": 1, "max_sm_mhz": 1, "max_memory_mhz": 1}
 ENVIRONMENT = {"python": "3.11.2", "packages": {"torch": "2.13"}, "gpus": [GPU], "cpu": {"name": "C"}, "commit": "c0"}

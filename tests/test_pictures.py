@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser import Looked, opened
-from kernellab.reporting import flame, timeline
-from kernellab.reporting.safe import part
+from kernellab.reporting.pages import flame, timeline
+from kernellab.reporting.pages.html import part
 from kernellab.traces.trace import Builder, Kind, Lane, Trace
 
 if TYPE_CHECKING:

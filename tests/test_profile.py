@@ -20,7 +20,8 @@ from kernellab.base.errors import UserError
 from kernellab.declaration.targets import resolve
 from kernellab.machine import tools
 from kernellab.profiler.import_hook import once_imported
-from kernellab.reporting import collected, scaled
+from kernellab.reporting.profiles import recording as collected
+from kernellab.reporting.profiles import scaling as scaled
 from kernellab.running.parent import profiling
 from kernellab.running.programs import mlp as program
 from kernellab.running.programs import profiled_op

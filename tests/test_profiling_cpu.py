@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kernellab.analysis.summary import analyse
-from kernellab.reporting.profile import lines
+from kernellab.reporting.profiles.summary import lines
 from traced import Program
 
 

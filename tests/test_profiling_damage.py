@@ -9,7 +9,7 @@ import pytest
 
 from kernellab.analysis.comparison import compare
 from kernellab.analysis.summary import analyse
-from kernellab.reporting.profile import lines
+from kernellab.reporting.profiles.summary import lines
 from kernellab.traces.trace import Builder, Kind, Lane
 from traced import AUTOGRAD, MAIN, MUL, Program
 

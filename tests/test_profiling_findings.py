@@ -4,7 +4,7 @@ import pytest
 
 from kernellab.analysis import replay
 from kernellab.analysis.summary import analyse
-from kernellab.reporting.profile import lines
+from kernellab.reporting.profiles.summary import lines
 from kernellab.traces.trace import Builder, Kind, Lane
 from traced import GEMM, Program, Training
 

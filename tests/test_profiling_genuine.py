@@ -4,7 +4,7 @@ import pytest
 
 from conftest import HERE
 from kernellab.analysis.summary import analyse
-from kernellab.reporting.profile import lines
+from kernellab.reporting.profiles.summary import lines
 from kernellab.traces import kineto
 from traced import named
 

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import HERE
 from kernellab.analysis.summary import analyse
-from kernellab.reporting.profile import lines
+from kernellab.reporting.profiles.summary import lines
 from kernellab.traces import kineto
 from kernellab.traces.trace import Kind
 from traced import GEMM, Program

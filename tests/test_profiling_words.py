@@ -8,9 +8,9 @@ import pytest
 from kernellab.analysis.comparison import compare
 from kernellab.analysis.summary import analyse
 from kernellab.base.errors import UserError
-from kernellab.reporting import collected
-from kernellab.reporting.changes import lines as compared_lines
-from kernellab.reporting.profile import lines
+from kernellab.reporting.profiles import recording as collected
+from kernellab.reporting.profiles.comparison import lines as compared_lines
+from kernellab.reporting.profiles.summary import lines
 from kernellab.traces import kineto
 from traced import GELU, MUL, Program, Training, named
 

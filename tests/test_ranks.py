@@ -1,7 +1,7 @@
 """Several ranks side by side: who waits for whom, and what each computes."""
 
 from kernellab.analysis.ranks import ranks
-from kernellab.reporting.collected import together
+from kernellab.reporting.profiles.recording import together
 from kernellab.traces.trace import Builder, Kind, Lane
 
 US = 1000

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from kernellab.record.verdict import derive
-from kernellab.reporting import words
-from kernellab.reporting.terminal import show
+from kernellab.reporting.terminal.results import show
+from kernellab.reporting.text import numbers as words
 from test_verdict import result
 
 
@@ -123,7 +123,7 @@ def test_ratios_near_one_keep_their_last_digit(value, text):
 
 
 def test_a_terminal_is_told_of_every_phase():
-    from kernellab.reporting.progress import LiveProgress
+    from kernellab.reporting.terminal.progress import LiveProgress
 
     progress = LiveProgress(Console(file=io.StringIO(), force_terminal=True))
     case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}

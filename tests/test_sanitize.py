@@ -19,8 +19,8 @@ from kernellab.record import verdict
 from kernellab.record.batteries import finding, sanitized, short
 from kernellab.record.journal import Journal, load
 from kernellab.record.settings import Settings
-from kernellab.reporting import sanitized as report
-from kernellab.reporting.terminal import console
+from kernellab.reporting.terminal import sanitizer as report
+from kernellab.reporting.terminal.results import console
 from kernellab.running.parent.sanitizer import Sanitizer, ways
 from kernellab.trials.battery import Battery
 

@@ -13,8 +13,11 @@ from rich.console import Console
 
 from conftest import klab_env
 from kernellab.record.verdict import derive
-from kernellab.reporting import chart, curves, series, sweep
-from kernellab.reporting.terminal import show
+from kernellab.reporting.charts import characters as chart
+from kernellab.reporting.charts import files as curves
+from kernellab.reporting.charts import series
+from kernellab.reporting.charts import table as sweep
+from kernellab.reporting.terminal.results import show
 from test_reporting import timed
 from test_verdict import result
 
@@ -263,7 +266,7 @@ def test_pictures_are_drawn_with_curves_gaps_and_where_they_come_from(tmp_path):
 
 def test_a_gap_is_not_drawn_across():
     pytest.importorskip("matplotlib")
-    from kernellab.reporting import picture
+    from kernellab.reporting.charts import plot as picture
 
     holes = [
         at(timed("t", n) if n != 4 else result("t", status="wrong", reason="r"), {"N": n}) for n in (1, 2, 4, 8, 16)

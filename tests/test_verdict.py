@@ -140,7 +140,7 @@ def test_build_time_is_the_first_call_beyond_an_ordinary_one():
 
 
 def test_verdicts_need_no_torch():
-    code = "import sys, kernellab.record.verdict, kernellab.reporting.terminal, kernellab.cli; assert 'torch' not in sys.modules"
+    code = "import sys, kernellab.record.verdict, kernellab.reporting.terminal.results, kernellab.cli; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert verdict.RULES == 4
 

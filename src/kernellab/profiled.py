@@ -37,8 +37,8 @@ def profile(
 
     from kernellab.analysis.summary import analyse
     from kernellab.profiler.session import How, Session
-    from kernellab.reporting.pictures import draw_stacks
-    from kernellab.reporting.profile import lines
+    from kernellab.reporting.pages.trace import draw_stacks
+    from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read
 
     synchronise = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None

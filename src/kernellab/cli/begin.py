@@ -63,8 +63,8 @@ def folder_for(out: str) -> Path:
 
 
 def progress_bar() -> Any:
-    from kernellab.reporting.progress import LiveProgress, PlainProgress
-    from kernellab.reporting.terminal import console
+    from kernellab.reporting.terminal.progress import LiveProgress, PlainProgress
+    from kernellab.reporting.terminal.results import console
 
     if sys.stderr.isatty():
         return LiveProgress(console(stderr=True))

@@ -17,7 +17,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
     from kernellab.record import verdict
     from kernellab.record.journal import load
-    from kernellab.reporting import curves, terminal
+    from kernellab.reporting.charts import files as curves
+    from kernellab.reporting.terminal import results as terminal
 
     dims_in(rest)
     source = Path(args.run)

@@ -81,8 +81,8 @@ def _report(summary: dict[str, Any], *, as_json: bool) -> None:
         json.dump(summary, sys.stdout, indent=1, allow_nan=False)
         print()
         return
-    from kernellab.reporting import validation
-    from kernellab.reporting.terminal import console
+    from kernellab.reporting.terminal import aa as validation
+    from kernellab.reporting.terminal.results import console
 
     if summary["runs"]:
         validation.show(summary, console())

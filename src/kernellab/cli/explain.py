@@ -38,8 +38,8 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.record import verdict
-    from kernellab.reporting import explain as report
-    from kernellab.reporting.terminal import console
+    from kernellab.reporting.terminal import explanation as report
+    from kernellab.reporting.terminal.results import console
 
     if args.plot and Path(args.plot).suffix not in (".png", ".svg"):
         raise UserError(f"--plot {args.plot}: draws to a file .png or .svg")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         report.show(document, derived, out, verbose=args.verbose)
         out.print(f"record: {shown(folder)}", style="dim")
     if args.plot:
-        from kernellab.reporting.roofline_plot import plot
+        from kernellab.reporting.charts.roofline import plot
 
         plot(document["results"], derived, Path(args.plot))
     if interrupted:

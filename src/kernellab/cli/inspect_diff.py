@@ -91,7 +91,7 @@ def _same(left: Found, right: Found) -> bool:
 
 def _found(one: Side, fresh: tuple[dict[str, Any], Path] | None) -> list[Found]:
     from kernellab.record.journal import load
-    from kernellab.reporting.inspected import kernels
+    from kernellab.reporting.terminal.inspection import kernels
 
     if one.run is not None:
         record, folder = load(one.run), one.run
@@ -156,7 +156,7 @@ def times(run: Path, pair: tuple[Found, Found]) -> str | None:
     """How long the two took, where a run has timed both: `time: triton 506.6 µs, cuda 506.5 µs`."""
     from kernellab.record import verdict
     from kernellab.record.journal import load
-    from kernellab.reporting import words
+    from kernellab.reporting.text import numbers as words
 
     record = verdict.derive(load(run))
     told = []

@@ -56,7 +56,8 @@ def _only(listing: Listing, kernel: str | None) -> Listing:
 
 
 def _show(args: argparse.Namespace, listings: list[Listing]) -> int:
-    from kernellab.reporting import code, terminal
+    from kernellab.reporting.terminal import code
+    from kernellab.reporting.terminal import results as terminal
 
     out = terminal.console()
     what = args.show or "facts"
@@ -112,7 +113,7 @@ def _print_json(args: argparse.Namespace, listings: list[Listing]) -> int:
 
 def _write_page(listings: list[Listing], path: Path) -> None:
     from kernellab.cli.options import write_to
-    from kernellab.reporting.code_html import page
+    from kernellab.reporting.pages.ptx import page
 
     if len(listings) != 1:
         raise UserError("--html writes one file's page: name one file")
@@ -124,7 +125,8 @@ def _write_page(listings: list[Listing], path: Path) -> None:
 def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     """Two listings kernel by kernel, as PTX where both have it."""
     from kernellab.codeanalysis.diff import diff
-    from kernellab.reporting import code, terminal
+    from kernellab.reporting.terminal import code
+    from kernellab.reporting.terminal import results as terminal
 
     if len(listings) != 2:
         raise UserError("--diff compares two files: klab inspect before.ptx after.ptx --diff")

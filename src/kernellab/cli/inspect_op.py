@@ -139,7 +139,7 @@ def _passes(text: str | None) -> list[str]:
 
 
 def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
-    from kernellab.reporting.inspected import kernels, others
+    from kernellab.reporting.terminal.inspection import kernels, others
 
     head = {key: record[key] for key in ("schema", "command", "environment")}
     return {**head, "folder": shown(folder), "kernels": kernels(record), "others": others(record)}
@@ -158,7 +158,8 @@ def _keep(record: dict[str, Any], name: str) -> None:
 
 
 def _print_facts(record: dict[str, Any], folder: Path) -> None:
-    from kernellab.reporting import inspected, terminal
+    from kernellab.reporting.terminal import inspection as inspected
+    from kernellab.reporting.terminal import results as terminal
 
     out = terminal.console()
     inspected.show(record, out)
@@ -168,7 +169,7 @@ def _print_facts(record: dict[str, Any], folder: Path) -> None:
 def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
     from kernellab.codeanalysis.files import listing_of_cubin
-    from kernellab.reporting.inspected import configuration
+    from kernellab.reporting.terminal.inspection import configuration
 
     if "cubin" not in kernel["files"]:
         raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code of a GPU")
@@ -181,7 +182,7 @@ def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
 
 
 def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Listing]]:
-    from kernellab.reporting.inspected import kernels
+    from kernellab.reporting.terminal.inspection import kernels
 
     found = [(k, listing_of(k, folder)) for k in kernels(record) if "cubin" in k["files"]]
     if not found:
@@ -191,7 +192,9 @@ def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Li
 
 def _explain(record: dict[str, Any], folder: Path) -> None:
     from kernellab.cli.inspect_files import explained
-    from kernellab.reporting import code, inspected, terminal
+    from kernellab.reporting.terminal import code
+    from kernellab.reporting.terminal import inspection as inspected
+    from kernellab.reporting.terminal import results as terminal
 
     out = terminal.console()
     for kernel, listing in _read(record, folder):
@@ -204,8 +207,8 @@ def _explain(record: dict[str, Any], folder: Path) -> None:
 def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     from kernellab.cli.inspect_files import explained, problems
     from kernellab.cli.options import write_to
-    from kernellab.reporting.code_html import page
-    from kernellab.reporting.inspected import parameters
+    from kernellab.reporting.pages.ptx import page
+    from kernellab.reporting.terminal.inspection import parameters
 
     found = _read(record, folder)
     if len(found) != 1:
@@ -216,7 +219,7 @@ def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
 
 
 def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
-    from kernellab.reporting.inspected import kernels
+    from kernellab.reporting.terminal.inspection import kernels
 
     found = kernels(record)
     files = list(dict.fromkeys(k["files"]["export"] for k in found if "export" in k["files"]))
@@ -237,7 +240,7 @@ def _reasons(record: dict[str, Any]) -> str:
 
 def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
     """The text itself, to be read or piped; between kernels a line that is a comment in each of these languages."""
-    from kernellab.reporting.inspected import configuration, kernels
+    from kernellab.reporting.terminal.inspection import configuration, kernels
 
     found = 0
     for k in kernels(record):

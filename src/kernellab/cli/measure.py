@@ -56,7 +56,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         return debug.run(args, _settings(args, rest))
     from kernellab.record import verdict
     from kernellab.record.settings import Settings
-    from kernellab.reporting import curves, terminal
+    from kernellab.reporting.charts import files as curves
+    from kernellab.reporting.terminal import results as terminal
     from kernellab.running.parent.runner import Runner
 
     if args.resume:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _refuse(args: argparse.Namespace) -> None:
-    from kernellab.reporting.profile import SORTS
+    from kernellab.reporting.profiles.summary import SORTS
 
     if args.sort is not None and args.sort not in SORTS:
         raise UserError(f"--sort {args.sort}: {nearest(args.sort, SORTS)}")
@@ -110,7 +110,7 @@ def _collect(args: argparse.Namespace, made: programs.Made) -> int:
 
 def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, script: bool) -> int:
     """What there is to show, and the exit code: a script's own, whether or not it could be recorded."""
-    from kernellab.reporting import collected as words
+    from kernellab.reporting.profiles import recording as words
 
     if not collected.traces:
         if args.json:
@@ -132,8 +132,8 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
     """Each trace with what was asked of it; pictures beside it."""
     from kernellab.analysis.summary import analyse
-    from kernellab.reporting import collected as words
-    from kernellab.reporting import pictures
+    from kernellab.reporting.pages import trace as pictures
+    from kernellab.reporting.profiles import recording as words
     from kernellab.traces.files import read
 
     found = []
@@ -150,8 +150,8 @@ def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> l
 
 def _show(args: argparse.Namespace, profiles: list[dict[str, Any]], collected: Collected, folder: Path) -> None:
     from kernellab.analysis.ranks import ranks
-    from kernellab.reporting import collected as words
-    from kernellab.reporting.profile import lines
+    from kernellab.reporting.profiles import recording as words
+    from kernellab.reporting.profiles.summary import lines
 
     by_rank = [one for one in profiles if one["cycle"] == 1] if "rank" in profiles[0]["session"] else []
     together = ranks([one["trace_read"] for one in by_rank]) if len(by_rank) > 1 else None
@@ -203,8 +203,8 @@ def _print_json(document: Any) -> None:
 
 def _read(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.analysis.summary import analyse
-    from kernellab.reporting import collected as words
-    from kernellab.reporting.profile import lines
+    from kernellab.reporting.profiles import recording as words
+    from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read_all
 
     if rest or args.words or args.module:
@@ -242,7 +242,7 @@ def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
     """Pictures of traces that are somebody else's only where somebody says where to."""
     if not args.out:
         return []
-    from kernellab.reporting import pictures
+    from kernellab.reporting.pages import trace as pictures
 
     folder = folder_for(args.out)
     names = [_ENDING.sub("", Path(name).name) for name in args.target]
@@ -256,7 +256,7 @@ def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
 
 def _compare(args: argparse.Namespace) -> int:
     from kernellab.analysis.comparison import compare
-    from kernellab.reporting.changes import lines
+    from kernellab.reporting.profiles.comparison import lines
     from kernellab.traces.files import read
 
     before, after = (read(Path(name)) for name in args.target)
@@ -273,7 +273,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _study(args: argparse.Namespace, study: programs.Study) -> int:
-    from kernellab.reporting import scaled
+    from kernellab.reporting.profiles import scaling as scaled
     from kernellab.running.parent import profiling
 
     journal = begun(args.out, study.settings, "profile-")

@@ -175,7 +175,7 @@ def _kernels(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _tell(args: argparse.Namespace, document: Mapping[str, Any]) -> None:
-    from kernellab.reporting.counters import lines
+    from kernellab.reporting.profiles.counters import lines
 
     if args.json:
         json.dump(document, sys.stdout, indent=1, allow_nan=False)

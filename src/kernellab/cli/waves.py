@@ -37,8 +37,8 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
-    from kernellab.reporting import waves as report
-    from kernellab.reporting.terminal import console
+    from kernellab.reporting.terminal import waves as report
+    from kernellab.reporting.terminal.results import console
 
     dims_in(rest)
     grids = _grids(args)

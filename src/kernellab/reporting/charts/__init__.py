@@ -1,0 +1,1 @@
+"""Sweeps found in a record, told, drawn and written to files."""

@@ -1,0 +1,1 @@
+"""Pages and pictures that need no network."""

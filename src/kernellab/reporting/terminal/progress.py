@@ -1,0 +1,96 @@
+"""What is going on, on standard error: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from kernellab.reporting.text import numbers as words
+
+_STAGES = {
+    "check": "checking",
+    "gradients": "checking the gradients of",
+    "build": "building",
+    "time": "timing",
+    "profile": "profiling",
+}
+
+
+class LiveProgress:
+    """Op, case, implementation and stage as they run, with the time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=None)
+        self._ends: list[int] = []  # how many steps are done when each case is
+        self._seen: set[tuple[str, str]] = set()  # steps of the present case
+        self._bar.start()
+
+    def say(self, text: str) -> None:
+        self._bar.update(self._task, description=text)
+
+    def planned(self, steps: Sequence[int]) -> None:
+        self._ends = list(itertools.accumulate(steps))
+        self._bar.update(self._task, total=max(1, self._ends[-1]) if self._ends else 1, completed=0)
+
+    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
+        stage = _STAGES.get(phase, phase)
+        description = f"{op} {words.case_label(case)}: {stage} {impl}"
+        new = phase in ("check", "time") and (impl, phase) not in self._seen
+        self._seen.add((impl, phase))
+        self._bar.update(self._task, description=description, advance=1 if new else 0)
+
+    def trying(self, op: str, impl: str, number: int, of: int) -> None:
+        said = f"{op}: {impl}, trial {number} of {of}" if number <= of else f"{op}: {impl}, searching"
+        self._bar.update(self._task, description=said, completed=min(number, of), total=of)
+
+    def finished_group(self) -> None:
+        self._seen.clear()
+        self._bar.update(self._task, completed=self._ends.pop(0))
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+class PlainProgress:
+    """One line per finished case, for logs."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._total = self._done = 0
+        self._last = ""
+
+    def say(self, text: str) -> None:
+        self._print(text)
+
+    def planned(self, steps: Sequence[int]) -> None:
+        self._total = len(steps)
+
+    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
+        self._last = f"{op} {words.case_label(case)}"
+
+    def trying(self, op: str, impl: str, number: int, of: int) -> None:
+        pass
+
+    def finished_group(self) -> None:
+        self._done += 1
+        self._print(f"[{self._done}/{self._total}] {self._last}")
+
+    def stop(self) -> None:
+        pass
+
+    def _print(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started:6.1f} s  {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Numbers and sentences as people read them, fitted to a terminal."""
