@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import kernellab as kl
+from kernellab.api.check import run
 from kernellab.checking.examiner import Examiner
 from kernellab.trials import values
 from kernellab.trials.battery import Battery
 from kernellab.trials.trial import Trial
-from kernellab.verify import run
 
 CPU = torch.device("cpu")
 

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernellab import ops as ops
+    from kernellab.api.benchmark import benchmark as benchmark
+    from kernellab.api.check import check as check
+    from kernellab.api.helpers import check_equal as check_equal
+    from kernellab.api.helpers import get_device as get_device
+    from kernellab.api.helpers import run_operation1 as run_operation1
+    from kernellab.api.helpers import run_operation2 as run_operation2
+    from kernellab.api.profile import profile as profile
+    from kernellab.api.ptx import ptx as ptx
     from kernellab.build import cpp as cpp
     from kernellab.build import cuda as cuda
-    from kernellab.code import ptx as ptx
     from kernellab.declaration.op import Cost as Cost
     from kernellab.declaration.op import cases as cases
     from kernellab.declaration.op import index as index
     from kernellab.declaration.op import op as op
     from kernellab.declaration.op import optional as optional
     from kernellab.declaration.op import tensor as tensor
-    from kernellab.helpers import check_equal as check_equal
-    from kernellab.helpers import get_device as get_device
-    from kernellab.helpers import run_operation1 as run_operation1
-    from kernellab.helpers import run_operation2 as run_operation2
-    from kernellab.profiled import profile as profile
     from kernellab.profiler.ranges import auto_ranges as auto_ranges
     from kernellab.profiler.ranges import range as range
     from kernellab.profiler.ranges import range_pop as range_pop
     from kernellab.profiler.ranges import range_push as range_push
     from kernellab.profiler.steps import step as step
-    from kernellab.timing.benchmark import benchmark as benchmark
-    from kernellab.verify import check as check
     from kernellab.workloads.mlp import run_mlp as run_mlp
 
 __version__ = "0.1.0"
@@ -44,15 +44,15 @@ _FUNCTIONS = {
     "cases": "kernellab.declaration.op",
     "Cost": "kernellab.declaration.op",
     # one-call helpers
-    "benchmark": "kernellab.timing.benchmark",
-    "check": "kernellab.verify",
-    "check_equal": "kernellab.helpers",
-    "get_device": "kernellab.helpers",
-    "ptx": "kernellab.code",
-    "profile": "kernellab.profiled",
+    "benchmark": "kernellab.api.benchmark",
+    "check": "kernellab.api.check",
+    "check_equal": "kernellab.api.helpers",
+    "get_device": "kernellab.api.helpers",
+    "ptx": "kernellab.api.ptx",
+    "profile": "kernellab.api.profile",
     "run_mlp": "kernellab.workloads.mlp",
-    "run_operation1": "kernellab.helpers",
-    "run_operation2": "kernellab.helpers",
+    "run_operation1": "kernellab.api.helpers",
+    "run_operation2": "kernellab.api.helpers",
     # naming what a program does, for profilers
     "auto_ranges": "kernellab.profiler.ranges",
     "range": "kernellab.profiler.ranges",

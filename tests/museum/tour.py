@@ -35,9 +35,9 @@ def main() -> None:
         prepare()
     import torch
 
+    from kernellab.api.check import run
     from kernellab.checking.examiner import GUARDS
     from kernellab.declaration.targets import load, resolve
-    from kernellab.verify import run
 
     device = torch.device(args.device)
     every = sorted(file.stem for file in HERE.glob("*.py") if file.name not in ("tour.py", "alone.py"))
