@@ -27,7 +27,7 @@ from kernellab.doctor.aa_summary import summarise
 from kernellab.machine.environment import gpus
 from kernellab.record.journal import load
 from kernellab.reporting.terminal import aa as validation
-from kernellab.reporting.terminal.results import console
+from kernellab.reporting.text.console import console
 
 
 def main() -> int:

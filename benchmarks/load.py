@@ -26,7 +26,7 @@ from kernellab.doctor.aa_runs import repeat
 from kernellab.doctor.aa_summary import summarise
 from kernellab.machine.environment import cpu
 from kernellab.reporting.terminal import aa as validation
-from kernellab.reporting.terminal.results import console
+from kernellab.reporting.text.console import console
 
 
 def main() -> int:

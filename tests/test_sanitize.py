@@ -20,7 +20,7 @@ from kernellab.record.batteries import finding, sanitized, short
 from kernellab.record.journal import Journal, load
 from kernellab.record.settings import Settings
 from kernellab.reporting.terminal import sanitizer as report
-from kernellab.reporting.terminal.results import console
+from kernellab.reporting.text.console import console
 from kernellab.running.parent.sanitizer import Sanitizer, ways
 from kernellab.trials.battery import Battery
 

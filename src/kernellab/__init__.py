@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kernellab.base.version import VERSION
+
 if TYPE_CHECKING:
     from kernellab import ops as ops
     from kernellab.api.benchmark import benchmark as benchmark
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from kernellab.profiler.steps import step as step
     from kernellab.workloads.mlp import run_mlp as run_mlp
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _FUNCTIONS = {
     # declaring

@@ -15,7 +15,7 @@ from kernellab.traceview.nest import Mask, Nest, distinct, picked, sums
 from kernellab.traceview.places import NOWHERE, Place, Places
 from kernellab.traceview.view import View
 
-_RECORDING = r"(^|/)(torch/profiler|kernellab/collecting)/"
+_RECORDING = r"(^|/)(torch/profiler|kernellab/(profiler|running/programs|collecting))/"  # the last: where traces of version 0.1 say it was
 _COMPILING = r"\(dynamo_timed\)$"
 _PYTHON = (Kind.PYTHON, Kind.MODULE)
 _MOST_PLACED = 20_000  # calls of an operator, the longest: more come from the same lines

@@ -16,8 +16,8 @@ from collections.abc import Collection, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from kernellab import __version__
 from kernellab.base.errors import UserError
+from kernellab.base.version import VERSION
 from kernellab.cli.options import split_dims, split_words
 
 VERBS = {
@@ -53,7 +53,7 @@ def parser(words: Collection[str] = VERBS) -> argparse.ArgumentParser:
         description="Write one operation several ways; get one honest answer: which is right, which is fastest.",
         epilog=EPILOG,
     )
-    top.add_argument("--version", action="version", version=f"kernellab {__version__}")
+    top.add_argument("--version", action="version", version=f"kernellab {VERSION}")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for verb, about in VERBS.items():
         sub = verbs.add_parser(verb, help=about, description=about[0].upper() + about[1:] + ".")

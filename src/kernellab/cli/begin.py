@@ -64,7 +64,7 @@ def folder_for(out: str) -> Path:
 
 def progress_bar() -> Any:
     from kernellab.reporting.terminal.progress import LiveProgress, PlainProgress
-    from kernellab.reporting.terminal.results import console
+    from kernellab.reporting.text.console import console
 
     if sys.stderr.isatty():
         return LiveProgress(console(stderr=True))

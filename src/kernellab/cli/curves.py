@@ -19,6 +19,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.record.journal import load
     from kernellab.reporting.charts import files as curves
     from kernellab.reporting.terminal import results as terminal
+    from kernellab.reporting.text.console import console
 
     dims_in(rest)
     source = Path(args.run)
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     written = curves.write(record, folder)
     if not written:
         raise UserError(f"{source} holds no sweep: three or more sizes of one dim, timed")
-    out = terminal.console()
+    out = console()
     terminal.show_sweeps(record, out, more_than=0)
     terminal.show_files(written, str(folder), out)
     return 0

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _describe(args: argparse.Namespace) -> int:
     from kernellab.reporting.terminal import device as report
-    from kernellab.reporting.terminal.results import console
+    from kernellab.reporting.text.console import console
 
     described = _from_database(args.gpu) if args.gpu is not None else _present()
     if args.json:
@@ -103,7 +103,7 @@ def _present() -> dict[str, Any]:
 def _list(args: argparse.Namespace) -> int:
     from kernellab.machine.gpus import gpus
     from kernellab.reporting.terminal import device as report
-    from kernellab.reporting.terminal.results import console
+    from kernellab.reporting.text.console import console
 
     if args.json:
         entries = [{**asdict(g), "pin_gbps": g.pin_gbps, "fp32_tflops": g.fp32_tflops} for g in gpus()]
@@ -116,7 +116,7 @@ def _list(args: argparse.Namespace) -> int:
 def _measure(args: argparse.Namespace) -> int:
     from kernellab.cli.options import device_in
     from kernellab.reporting.terminal import device as report
-    from kernellab.reporting.terminal.results import console
+    from kernellab.reporting.text.console import console
     from kernellab.running.parent.device import measure
 
     found = measure(device_in(args.device), quick=args.quick)

@@ -82,7 +82,7 @@ def _report(summary: dict[str, Any], *, as_json: bool) -> None:
         print()
         return
     from kernellab.reporting.terminal import aa as validation
-    from kernellab.reporting.terminal.results import console
+    from kernellab.reporting.text.console import console
 
     if summary["runs"]:
         validation.show(summary, console())

@@ -39,7 +39,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.record import verdict
     from kernellab.reporting.terminal import explanation as report
-    from kernellab.reporting.terminal.results import console
+    from kernellab.reporting.text.console import console
 
     if args.plot and Path(args.plot).suffix not in (".png", ".svg"):
         raise UserError(f"--plot {args.plot}: draws to a file .png or .svg")

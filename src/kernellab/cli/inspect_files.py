@@ -57,9 +57,9 @@ def _only(listing: Listing, kernel: str | None) -> Listing:
 
 def _show(args: argparse.Namespace, listings: list[Listing]) -> int:
     from kernellab.reporting.terminal import code
-    from kernellab.reporting.terminal import results as terminal
+    from kernellab.reporting.text.console import console
 
-    out = terminal.console()
+    out = console()
     what = args.show or "facts"
     for listing in listings:
         if len(listings) > 1:
@@ -126,7 +126,7 @@ def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     """Two listings kernel by kernel, as PTX where both have it."""
     from kernellab.codeanalysis.diff import diff
     from kernellab.reporting.terminal import code
-    from kernellab.reporting.terminal import results as terminal
+    from kernellab.reporting.text.console import console
 
     if len(listings) != 2:
         raise UserError("--diff compares two files: klab inspect before.ptx after.ptx --diff")
@@ -140,7 +140,7 @@ def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
         json.dump([_told(one) for one in found], sys.stdout, indent=1)
         print()
         return 0
-    out = terminal.console()
+    out = console()
     for one in found:
         code.show_diff(one, (left.name, right.name), kind, out)
     return 0

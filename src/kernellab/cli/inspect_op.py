@@ -159,9 +159,9 @@ def _keep(record: dict[str, Any], name: str) -> None:
 
 def _print_facts(record: dict[str, Any], folder: Path) -> None:
     from kernellab.reporting.terminal import inspection as inspected
-    from kernellab.reporting.terminal import results as terminal
+    from kernellab.reporting.text.console import console
 
-    out = terminal.console()
+    out = console()
     inspected.show(record, out)
     out.print(f"files: {shown(folder / 'artifacts')}", style="dim")
 
@@ -194,9 +194,9 @@ def _explain(record: dict[str, Any], folder: Path) -> None:
     from kernellab.cli.inspect_files import explained
     from kernellab.reporting.terminal import code
     from kernellab.reporting.terminal import inspection as inspected
-    from kernellab.reporting.terminal import results as terminal
+    from kernellab.reporting.text.console import console
 
-    out = terminal.console()
+    out = console()
     for kernel, listing in _read(record, folder):
         out.print(listing.name, style="bold")
         for line in inspected.parameters(kernel):

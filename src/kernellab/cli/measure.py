@@ -58,6 +58,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.record.settings import Settings
     from kernellab.reporting.charts import files as curves
     from kernellab.reporting.terminal import results as terminal
+    from kernellab.reporting.text.console import console
     from kernellab.running.parent.runner import Runner
 
     if args.resume:
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         print()
         curves.write(record, journal.folder)
     else:
-        out = terminal.console()
+        out = console()
         terminal.show(record, out, verbose=args.verbose)
         terminal.show_files(curves.write(record, journal.folder), shown(journal.folder), out)
         out.print(f"record: {shown(journal.folder)}", style="dim")

@@ -38,7 +38,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
     from kernellab.reporting.terminal import waves as report
-    from kernellab.reporting.terminal.results import console
+    from kernellab.reporting.text.console import console
 
     dims_in(rest)
     grids = _grids(args)

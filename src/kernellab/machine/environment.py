@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kernellab.base.version import VERSION
+
 _PACKAGES = ("kernellab", "torch", "triton", "numpy", "cuda-core", "nvidia-cuda-nvrtc")
 
 
@@ -28,9 +30,7 @@ def environment() -> dict[str, Any]:
 
 def version(package: str) -> str | None:
     if package == "kernellab":
-        from kernellab import __version__
-
-        return __version__
+        return VERSION
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
 """Nsight Compute's pages as CSV: what was counted of each launch (raw), and what ncu's rules say of it (details).
 
 A page may have lines of a log before it, numbers with commas, and rows that end early. Values come in base units:
-nanoseconds, bytes. Says what is there; what it means is asked in profiling/counters.py.
+nanoseconds, bytes. Says what is there; what it means is asked in analysis/counters.py.
 """
 
 from __future__ import annotations

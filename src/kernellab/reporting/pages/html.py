@@ -9,7 +9,7 @@ from typing import Any
 from kernellab.base.text import shown
 
 LONGEST = 4000  # characters of a name or a detail
-_PAGE = Path(__file__).with_name("page")
+_PAGE = Path(__file__).with_name("assets")
 
 
 def printable(name: str, most: int = LONGEST) -> str:

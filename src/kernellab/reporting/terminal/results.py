@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,15 +22,7 @@ from kernellab.reporting.terminal import sanitizer as sanitized
 from kernellab.reporting.text import numbers as words
 from kernellab.stats.intervals import FEWEST
 
-_PIPED_WIDTH = 160
 _BAD = verdict.BAD | {"unknown"}
-
-
-def console(*, stderr: bool = False) -> Console:
-    """Fits the terminal; when piped, plain text wide enough that nothing is cut."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _PIPED_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False, markup=False)
 
 
 @dataclass(frozen=True)

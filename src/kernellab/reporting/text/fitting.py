@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kernellab.base.text import shown
-from kernellab.reporting.terminal.results import console
+from kernellab.reporting.text.console import console
 
 _BETWEEN = 2  # spaces between columns
 _NARROWEST, _NARROWEST_NAME = 12, 20  # what still tells something; figures are never cut

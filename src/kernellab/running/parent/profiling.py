@@ -65,7 +65,7 @@ class Program:
 
 @dataclass
 class Collected:
-    """What a profiled process left. `sessions` are described in collecting/session.py."""
+    """What a profiled process left. `sessions` are described in profiler/session.py."""
 
     code: int
     sessions: list[dict[str, Any]] = field(default_factory=list)

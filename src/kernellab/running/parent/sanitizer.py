@@ -79,7 +79,7 @@ class Sanitizer:
             "dtypes": self.settings.request["dtypes"],
             "quick": self.settings.request["quick"],
         }
-        return [*program("sanitizing"), json.dumps(asked)]
+        return [*program("programs.sanitized_op"), json.dumps(asked)]
 
     def _watched(self, line: list[str], log: Path, heard: Heard) -> tuple[int | None, str | None]:
         """The exit code, or None and why it was ended: no trial may take longer than its time."""

@@ -29,7 +29,7 @@ class Leashed:
         lifeline, self._lifeline = os.pipe()  # never written to: it closes when this process ends
         with output.open("ab") as out:
             self._process = subprocess.Popen(
-                [*program("leash"), str(lifeline), *command],
+                [*program("processes.supervised"), str(lifeline), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

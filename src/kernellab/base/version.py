@@ -1,0 +1,3 @@
+"""The version of kernellab, stamped on every record."""
+
+VERSION = "0.1.0"
