@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from test_traces_damage import fuzz
+from support.chrome_traces import fuzz
 
 READ = """
 import re, sys, time

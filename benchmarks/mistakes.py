@@ -2,7 +2,8 @@
 
     python benchmarks/mistakes.py OUT [--count 200] [--seed 0] [--jobs 2] [--every] [--only WORD]
 
-Runs `klab check FILE --device cpu --timeout 5 --json` on each file tests/mistakes.py writes, in a process of its own.
+Runs `klab check FILE --device cpu --timeout 5 --json` on each file that
+tests/support/mistakes.py writes, in a process of its own.
 Writes OUT/mistakes.json and, for what failed, the file and what was said; prints a table by mistake. `--every` takes
 each mistake once instead of drawing them at random.
 
@@ -26,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from mistakes import FILE, Mistake, Said, every_one, generate
+from support.mistakes import FILE, Mistake, Said, every_one, generate
 
 TIMEOUT_S = 5
 DEADLINE_S = 75.0

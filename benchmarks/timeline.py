@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser import opened
 from kernellab.machine.environment import environment, version
 from kernellab.reporting.pages.timeline import page
 from kernellab.traces import kineto
 from kernellab.traces.trace import Builder, Kind, Lane, Trace
+from support.browser import opened
 
 ENOUGH_MS = 200
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kernellab.base.paths import cache_dir, file_name
 from kernellab.machine.environment import device_identity, environment
-
-HERE = Path(__file__).parent
-OPFILES = HERE / "opfiles"
-SRC = HERE.parent / "src"
+from support.klab import Ran, klab_command, klab_env
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,32 +39,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for item in items:
                 if item.get_closest_marker("gpu"):
                     item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
-
-
-@dataclass
-class Ran:
-    """How a `klab` command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return json.loads(self.out)
-
-    def result(self, impl: str, op: str | None = None) -> dict[str, Any]:
-        found = [r for r in self.record["results"] if r["impl"] == impl and op in (None, r["op"])]
-        assert len(found) == 1, f"{len(found)} results of {impl}"
-        return found[0]
-
-
-def klab_command(*args: str | Path) -> list[str]:
-    return [sys.executable, "-m", "kernellab", *map(str, args)]
-
-
-def klab_env(**extra: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(SRC), **extra}
 
 
 @pytest.fixture

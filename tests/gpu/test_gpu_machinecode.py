@@ -2,8 +2,8 @@
 
 import pytest
 
-import shipped_code
 from kernellab.machinecode.cubin import read_cubin
+from support import shipped_code
 
 pytestmark = pytest.mark.gpu
 

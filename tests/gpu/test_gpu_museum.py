@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from conftest import klab_env
-from test_museum import CALLS, EXHIBITS, LOST, MUSEUM, label
+from support.klab import klab_env
+from support.museum import CALLS, EXHIBITS, LOST, MUSEUM, label
 
 pytestmark = pytest.mark.gpu
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from conftest import OPFILES
 from kernellab.machine import tools
+from support.klab import OPFILES
 
 pytestmark = [
     pytest.mark.gpu,

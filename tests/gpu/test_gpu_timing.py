@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from conftest import OPFILES
+from support.klab import OPFILES
 
 pytestmark = pytest.mark.gpu
 

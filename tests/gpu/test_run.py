@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from conftest import OPFILES
+from support.klab import OPFILES
 
 pytestmark = pytest.mark.gpu
 

@@ -15,7 +15,8 @@ from kernellab.traceview.nest import Mask, Nest, distinct, picked, sums
 from kernellab.traceview.places import NOWHERE, Place, Places
 from kernellab.traceview.view import View
 
-_RECORDING = r"(^|/)(torch/profiler|kernellab/(profiler|running/programs|collecting))/"  # the last: where traces of version 0.1 say it was
+# Traces recorded before the profiler had its present folder name it `collecting`.
+_RECORDING = r"(^|/)(torch/profiler|kernellab/(profiler|running/programs|collecting))/"
 _COMPILING = r"\(dynamo_timed\)$"
 _PYTHON = (Kind.PYTHON, Kind.MODULE)
 _MOST_PLACED = 20_000  # calls of an operator, the longest: more come from the same lines

@@ -1,0 +1,176 @@
+"""What slows a program that was made up: the line at fault, and what its removal gains."""
+
+import pytest
+
+from kernellab.analysis import replay
+from kernellab.analysis.summary import analyse
+from kernellab.reporting.profiles.summary import lines
+from kernellab.traces.trace import Builder, Kind, Lane
+from support.traced import GEMM, Program, Training
+
+# What slows a training, the finding it must lead with, and the line of the script.
+CULPRITS = {
+    "print": ("wait", 18, "print(loss)"),
+    "item": ("wait", 20, "record(total + loss.item())"),
+    "copy": ("copy", 14, 'inputs = data.to("cuda")'),
+    "loader": ("loader", 12, "for data in loader:"),
+    "host": ("host", 19, "batch()"),
+    "gelu": ("fusion", 5, "torch.tanh"),
+}
+
+
+@pytest.mark.parametrize("slowed", CULPRITS)
+@pytest.mark.parametrize("gpu_us", [2, 20], ids=["launch-bound", "gpu-bound"])
+@pytest.mark.usefixtures("costs_nothing")
+def test_the_first_finding_names_the_line_at_fault_and_what_its_removal_gains(tmp_path, slowed, gpu_us):
+    slow, plain = Training(tmp_path, slowed, gpu_us=gpu_us), Training(tmp_path, gpu_us=gpu_us)
+    document = analyse(slow.trace)
+    gained = slow.step_us - plain.step_us
+    found = document["findings"][0]
+    kind, line, code = CULPRITS[slowed]
+    assert (found["kind"], found["file"], found["line"], found["exact"]) == (kind, "train.py", line, True)
+    assert code in found["code"]
+    assert f"train.py:{line}" in lines(document)[0]
+    assert found["gain_us"] == pytest.approx(gained, rel=0.1)
+    assert found["step_us"] == pytest.approx(slow.step_us, rel=0.05)
+
+
+def test_work_on_a_waiting_line_that_dwarfs_the_wait_is_a_cause_of_its_own():
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for step in range(5):
+            with run.range(f"step_{step}"):
+                with run.python("<built-in method randn of type object at 0x1>"), run.operator("aten::randn", us=5000):
+                    pass
+                with run.python("<built-in method to of Tensor object at 0x1>"), run.operator("aten::to"):
+                    run.copy("HtoD (Pageable -> Device)", 40, 1 << 20)
+    kinds = [(one["kind"], one["call"]) for one in analyse(run.trace())["findings"]]
+    assert kinds[0] == ("host", "randn")
+
+
+@pytest.mark.usefixtures("costs_nothing")
+def test_the_first_step_pays_for_the_profilers_start_and_is_not_replayed():
+    run = Program()
+    for step in range(6):
+        with run.range(f"step_{step}"), run.operator("aten::mm", us=9000 if step == 0 else 100):
+            run.kernel(GEMM, 10)
+    summary = analyse(run.trace())["summary"]
+    assert summary["steps"] == 6
+    assert summary["step_us"] > 1000 > 200 > summary["replayed_step_us"] > 100
+
+
+def test_a_wait_inside_the_models_own_work_is_unblocked_not_removed():
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for step in range(5):
+            with run.range(f"step_{step}"), run.module("Router_0"):
+                for part in range(10):
+                    with run.operator("aten::mm", us=30):
+                        run.kernel(GEMM, 60)
+                    if part == 5:
+                        run.item()
+    found = analyse(run.trace())["findings"][0]
+    assert found["kind"] == "wait"
+    # The GPU has 10 products and a copy to do whatever waits: only its idle time can be gained.
+    assert 0 < found["gain_us"] < found["step_us"] - 10 * 60
+
+
+@pytest.mark.parametrize("gpu_us", [2, 60])
+@pytest.mark.usefixtures("costs_nothing")
+def test_of_a_long_trace_steps_from_its_middle_stand_for_all(tmp_path, monkeypatch, gpu_us):
+    training = Training(tmp_path, gpu_us=gpu_us, steps=30)
+    monkeypatch.setattr(replay, "_MOST_CALLS", 400)
+    document = analyse(training.trace)
+    assert document["summary"]["replayed_step_us"] == pytest.approx(training.step_us, rel=0.03)
+
+
+def test_a_replay_far_from_what_was_seen_is_doubted(tmp_path):
+    training = Training(tmp_path, gpu_us=60, steps=5)
+    assert not any(note.startswith("The replay gives") for note in analyse(training.trace)["notes"])
+    # Nothing in these steps can have taken so much longer.
+    assert any(note.startswith("The replay gives") for note in analyse(training.trace, plain_step_us=9000)["notes"])
+
+
+def test_nothing_is_found_at_fault_in_a_step_that_is_all_gpu_work(tmp_path):
+    (only,) = analyse(Training(tmp_path, gpu_us=60).trace)["findings"]
+    assert only["kind"] == "busy"
+    assert only["title"].startswith("GPU-bound")
+    assert not only["gain_us"]
+
+
+@pytest.mark.usefixtures("costs_nothing")
+def test_small_work_is_launch_bound_and_says_where_the_model_is_called(tmp_path):
+    training = Training(tmp_path, gpu_us=2)
+    (only,) = analyse(training.trace)["findings"]
+    assert only["kind"] == "launch"
+    assert only["code"] == "loss = model(inputs)"
+    busy = analyse(training.trace)["idle"]["busy_fraction"]
+    assert busy < 0.3
+    assert only["step_without_us"] < 0.5 * only["step_us"]
+
+
+@pytest.mark.usefixtures("costs_nothing")
+def test_launches_are_blamed_for_what_a_mended_line_leaves(tmp_path):
+    findings = analyse(Training(tmp_path, "loader", gpu_us=2).trace)["findings"]
+    assert [one["kind"] for one in findings] == ["loader", "launch"]
+    assert findings[1]["step_us"] < 0.3 * findings[0]["step_us"]
+
+
+@pytest.mark.parametrize("slowed", ["print", "loader", "gelu"])
+def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path, slowed):
+    seen = Training(tmp_path, slowed, gpu_us=2, row_ns=6000)
+    slow, plain = Training(tmp_path, slowed, gpu_us=2), Training(tmp_path, gpu_us=2)
+    assert seen.step_us > 1.05 * slow.step_us
+    document = analyse(seen.trace, plain_step_us=slow.step_us)
+    found = document["findings"][0]
+    assert found["kind"] == CULPRITS[slowed][0]
+    assert found["step_us"] == pytest.approx(slow.step_us, rel=0.02)
+    assert found["gain_us"] == pytest.approx(slow.step_us - plain.step_us, rel=0.3)
+    assert document["summary"]["plain_busy_fraction"] == pytest.approx(
+        analyse(slow.trace)["idle"]["busy_fraction"], rel=0.02
+    )
+    assert document["summary"]["profiler_operator_ns"] == pytest.approx(6000, rel=0.3)
+    assert not any("not known" in note for note in document["notes"])
+
+
+def test_kernels_that_nothing_started_are_not_replayed():
+    builder = Builder("kineto")
+    lane = builder.lane(Lane("GPU 0", "stream 7", 0, 7))
+    for number in range(5):
+        builder.add(Kind.KERNEL, builder.name("k"), lane, number * 100_000, 50_000, link=number + 1)
+    document = analyse(builder.trace())
+    assert "busy 56% of a step" in document["findings"][0]["title"]
+    assert document["findings"][0]["step_us"] == 450
+    assert not any("replay gives" in note for note in document["notes"])
+    assert any("cannot be replayed" in note for note in document["notes"])
+
+
+@pytest.mark.parametrize(
+    ("first_us", "stepping", "kind"),
+    [(9000, False, "setup"), (200, False, "launch"), (9000, True, "launch")],
+    ids=["a long first call", "a short one", "a long one before steps"],
+)
+@pytest.mark.usefixtures("costs_nothing")
+def test_a_first_call_that_takes_most_of_a_trace_is_set_up(first_us, stepping, kind):
+    run = Program()
+    for call in range(20):
+        us = first_us if call == 0 else 50
+        with run.range(f"step_{call}" if stepping else f"batch {call}"), run.operator("aten::pow", us=us):
+            run.kernel(GEMM, 5)
+    assert analyse(run.trace())["findings"][0]["kind"] == kind
+
+
+@pytest.mark.usefixtures("costs_nothing")
+def test_what_is_loaded_in_the_only_call_of_an_operator_is_set_up():
+    run = Program()
+    with run.operator("aten::mm"):
+        run.kernel(GEMM, 5)
+    with run.operator("aten::fft"):
+        run.builder.add(
+            Kind.OTHER, run.builder.name("Lazy Function Loading"), run.builder.lane(Lane("profiler", "overhead")),
+            run.now, 2_000_000,
+        )  # fmt: skip
+        run.host(2000)
+        run.kernel(GEMM, 5)
+    found = analyse(run.trace())["findings"][0]
+    assert (found["kind"], found["evidence"]["setup_us"]) == ("setup", 2000)

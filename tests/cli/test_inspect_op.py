@@ -1,0 +1,349 @@
+"""`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
+
+import argparse
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pytest
+import torch
+import triton
+from rich.console import Console
+
+import kernellab as kl
+from kernellab.base.errors import UserError
+from kernellab.capture.recorder import capture
+from kernellab.cli import inspect_diff, inspect_op
+from kernellab.declaration.targets import load as load_ops
+from kernellab.declaration.targets import resolve
+from kernellab.record.journal import load
+from kernellab.reporting.terminal.inspection import _numbers, _table, kernels
+from support.klab import OPFILES, klab_env
+from support.records import record, result
+
+SOURCE = (OPFILES / "captured.py").read_text()
+FACTS = (
+    *("impl", "name", "arch", "registers", "spill_bytes", "stack_bytes", "shared_bytes", "instructions"),
+    *("widest_global_bytes", "narrowest_global_bytes", "occupancy", "grid", "block", "case", "config", "files"),
+)
+
+
+@pytest.mark.bare
+def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
+    """As JSON; then the same run read again: shown, and its kernels compared with each other."""
+    seen = klab("inspect", "softmax", "--impl", "triton,cuda", "--arch", "sm_80,sm_100", "--json", "--out", "run")
+    assert seen.code == 0, seen.err
+    found = json.loads(seen.out)["kernels"]
+    assert [(k["impl"], k["arch"]) for k in found] == [
+        *(("triton", "sm_80"), ("triton", "sm_100"), ("cuda", "sm_80"), ("cuda", "sm_100"))
+    ]
+    for k in found:
+        assert all(k[name] is not None for name in FACTS)
+        assert k["cubin_arch"].rstrip("af") == k["arch"]
+        assert k["widest_global_bytes"] == 16
+        assert k["registers"] > 8
+        assert sum(k["instructions"].values()) > 50
+        assert 0 < k["occupancy"]["fraction"] <= 1
+        assert k["occupancy"]["limiter"] in ("registers", "threads", "blocks", "shared")
+        for file in k["files"].values():
+            assert (tmp_path / "run" / file).stat().st_size > 100
+    assert {"ttir", "ttgir", "llir", "ptx", "cubin", "sass", "py"} == set(found[0]["files"])
+    assert {"ptx", "cubin", "sass", "cu"} == set(found[2]["files"])
+    assert kernels(load(tmp_path / "run")) == found  # the record holds what was printed
+
+    differs = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_100")
+    assert differs.code == 0, differs.err
+    assert "registers" in differs.out
+    assert "opcodes that differ" in differs.out
+    wrong = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_90")
+    assert wrong.code == 2
+    assert "no such architecture: there are sm_80 and sm_100" in wrong.err
+
+    again = klab("inspect", "softmax", "--diff", "run:triton@sm_80", "triton@sm_80")
+    assert again.code == 0, again.err
+    assert "run:triton@sm_80 softmax_tile  triton@sm_80 softmax_tile" in again.out
+    twice = klab("inspect", "--diff", "run:triton@sm_80", "run/:triton@80")
+    assert (twice.code, twice.out) == (2, "")
+    assert "both are the same kernel" in twice.err
+
+
+def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
+    impls = "triton-autograd,triton-looks,triton-dies,triton-too-much,triton-tuned,manual"
+    args = ("--impl", impls, "--arch", "sm_86", "--pass", "forward,backward", "--out", "run")
+    seen = klab("inspect", OPFILES / "captured.py", *args)
+    assert seen.code == 1
+    told = {(e["impl"], e["pass"]): e for e in load(tmp_path / "run")["code"]}
+    assert told["triton-dies", "forward, backward"]["status"] == "crashed"
+    assert "aborted (SIGABRT)" in told["triton-dies", "forward, backward"]["reason"]
+    looks = told["triton-looks", "forward"]
+    assert looks["status"] == "error"
+    assert looks["reason"].startswith("looks at values, which are not there without a GPU: RuntimeError: Tensor.item()")
+    line = next(n for n, text in enumerate(SOURCE.splitlines(), 1) if ".item()" in text)
+    assert looks["reason"].endswith(f"(captured.py:{line})")
+    assert "shared memory, Required: 131072, Hardware limit: 101376" in told["triton-too-much", "forward"]["reason"]
+    assert told["manual", "forward"]["status"] == "none"
+    assert told["triton-tuned", "backward"]["status"] == "skipped"
+    # The backward pass is its own launch alone, not the forward's before it.
+    for of, block in (("forward", 256), ("backward", 512)):
+        (kernel,) = told["triton-autograd", of]["kernels"]
+        assert kernel["config"]["constexprs"] == {"BLOCK": block}
+    assert len(told["triton-tuned", "forward"]["kernels"]) == 3
+    assert "BLOCK=128 num_warps=2" in seen.out
+    assert "too wide" in seen.out
+    assert "manual  none: calls PyTorch's own kernels" in seen.out
+
+
+def test_architectures_know_nothing_of_each_other(klab, tmp_path):
+    """Not even what an author's code remembers, although two of the three share a worker."""
+    args = ("--impl", "triton-persistent", "--arch", "sm_80,sm_86,sm_90", "--out", "run")
+    seen = klab("inspect", OPFILES / "captured.py", *args)
+    assert seen.code == 0, seen.err
+    told = {entry["arch"]: entry["kernels"][0]["grid"][0] for entry in load(tmp_path / "run")["code"]}
+    assert told == {"sm_80": 108, "sm_86": 84, "sm_90": 132}
+
+
+LENT = """
+import os, socket, sys
+from kernellab.running.worker.channel import Channel
+channel = Channel(int(sys.argv[1]))
+channel.lend(lambda: channel.send("first"))
+with channel.running("culprit", "inspect"):
+    channel.lend(os.abort)
+"""
+
+
+def test_a_death_in_a_fork_is_the_workers_own():
+    """The parent sees who was running, and how it ended."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", LENT, str(theirs.fileno())]
+    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=klab_env())
+    theirs.close()
+    with ours, ours.makefile() as lines:
+        events = [json.loads(line) for line in lines]
+    assert [event["event"] for event in events] == ["first", "begin"]  # and no end
+    assert events[-1]["impl"] == "culprit"
+    assert process.wait() == -signal.SIGABRT
+
+
+def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
+    case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}
+    timed = record(result("triton", [100.0] * 20), result("cuda", [90.0] * 20))
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 3, "trials": [], **timed}))
+    left, right = ({"op": "f", "impl": impl, "case": case} for impl in ("triton", "cuda"))
+    told = inspect_diff.times(tmp_path, ((left, tmp_path), (right, tmp_path)))
+    assert told == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"
+    unknown = {**right, "impl": "cuda-v2"}
+    assert inspect_diff.times(tmp_path, ((left, tmp_path), (unknown, tmp_path))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("triton", (None, "triton", "", None)),
+        ("triton-v2@90#2", (None, "triton-v2", "sm_90", 2)),
+        ("run", ("run", "", "", None)),
+        ("run:cuda@sm_80", ("run", "cuda", "sm_80", None)),
+    ],
+)
+def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    side = inspect_diff.side(text)
+    assert (side.run and str(side.run), side.impl, side.arch, side.number) == parts
+
+
+AGAIN = """
+@double.impl("triton-again")
+def _(x):
+    y = torch.empty_like(x)
+    for n in (64, 128, 192):
+        twice[(4,)](x, y, n, BLOCK=64)
+        twice[(4,)](x, y, n, BLOCK=64)
+    return y
+"""
+
+
+def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
+    (tmp_path / "again.py").write_text(SOURCE + AGAIN)
+    seen = klab("inspect", "again.py:double", "--impl", "triton-again", "--arch", "sm_80")
+    assert seen.code == 0, seen.err
+    assert seen.out.count("twice × 6") == 1
+    assert sum(line.lstrip().startswith("triton-again  twice") for line in seen.out.splitlines()) == 1
+    assert seen.err.count("sm_80: twice") == 1
+
+
+def test_shared_memory_is_called_by_its_name():
+    fits = {"blocks_per_sm": 4, "fraction": 0.5, "limiter": "shared", "limiters": ["shared"]}
+    sizes = {"grid": [1, 1, 1], "cluster": [1, 1, 1], "block": [64, 1, 1], "registers": 9, "spill_bytes": 0}
+    kernel = {
+        **sizes,
+        "shared_bytes": 9,
+        "occupancy": fits,
+        "instructions": {},
+        "widest_global_bytes": 0,
+        "refusal": "",
+    }
+    assert "50 %, shared memory" in list(_numbers({**kernel, "narrowest_global_bytes": 0}))
+
+
+def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
+    huge = ("--shape", "1000000x1000000x1000000", "--dtype", "float32", "--opt", "approximate=tanh")
+    seen = klab("inspect", "gelu", "--impl", "triton", *huge, "--pass", "forward,both", "--out", "run")
+    assert seen.code == 0, seen.err
+    forward, both = load(tmp_path / "run")["code"]
+    why = "a grid has at most 2147483647 blocks along x, not 1953125000000000: spread what runs along x"
+    assert forward["kernels"][0]["refusal"].startswith(why)
+    assert f"cannot launch: {why}" in seen.out
+    assert "100 %" not in seen.out
+    assert both["reason"].endswith("; --pass forward shows what it launches")
+
+
+def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
+    with pytest.raises(UserError, match="numbered from 1"):
+        inspect_diff.side("triton#0")
+    kernel = {"impl": "triton", "arch": "sm_90", "files": {"cubin": "a"}, "tuned": None}
+    known = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
+    for text, said in (
+        ("tritn", "no such way: there are triton and cuda"),
+        ("triton@sm_80", "no such architecture: there is sm_90"),
+        ("triton#3", "no such configuration: there are 1 and 2"),
+    ):
+        with pytest.raises(UserError, match=said):
+            inspect_diff._explain_missing(inspect_diff.side(text), known)
+    inspect_diff._explain_missing(inspect_diff.side("triton#2"), known)
+
+
+def test_levels_and_code_for_the_cpu(klab, tmp_path):
+    args = ("--impl", "triton,cpp,cuda-inline", "--shape", "64x64", "--dtype", "float32,bfloat16", "--out", "run")
+    seen = klab("inspect", "square", *args, "--show", "source")
+    assert seen.code == 0, seen.err
+    assert "// triton map_flat sm_90\n@triton.jit\ndef map_flat" in seen.out  # the GPU's where there is one
+    assert "def square_of" in seen.out  # what the kernel is given is part of it
+    assert "// cpp square sm_90\n" in seen.out
+    told = {entry["impl"]: entry for entry in load(tmp_path / "run")["code"]}
+    assembly = (tmp_path / "run" / told["cpp"]["kernels"][0]["files"]["s"]).read_text()
+    assert "square:" in assembly
+    assert "ret" in assembly
+    assert told["cuda-inline"]["status"] == "skipped"
+    assert "nvcc" in told["cuda-inline"]["reason"]
+    files = [file for kernel in kernels(load(tmp_path / "run")) for file in kernel["files"].values()]
+    assert len(files) == len(set(files)) == 2 * (7 + 2)  # no case overwrites another's
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("softmax", "--arch", "sm_42"), "no architecture 'sm_42'"),
+        (("softmax", "--arch", "sm_70"), "sm_75 and later"),
+        (("softmax", "--show", "sas"), "--show sas: did you mean sass"),
+        (("softmax", "--impl", "tritn"), "no implementation 'tritn' of softmax: did you mean triton?"),
+        (("softmax", "--diff", "triton"), "--diff compares two"),
+        (("softmax", "--timings", "run"), "name them, --diff triton cuda"),
+        (("softmax", "gelu"), "one op at a time"),
+        ((), "nothing to inspect"),
+    ],
+)
+def test_requests_that_cannot_be_carried_out(klab, args, said, tmp_path):
+    seen = klab("inspect", *args)
+    assert seen.code == 2
+    assert said in seen.err
+    assert not list((tmp_path / "runs").glob("*")) if (tmp_path / "runs").exists() else True
+
+
+def test_ptx_of_a_way_and_of_a_kernel():
+    assert ".target sm_80" in kl.ptx(kl.ops.square["triton"], arch="sm_80")
+    assert "st.global" in kl.ptx(kl.ops.gelu["cuda"], torch.empty(64, 64), approximate="none")
+    double = load_ops(resolve(str(OPFILES / "captured.py")))["double"]
+    twice = double["triton"].fn.__globals__["twice"]
+    text = kl.ptx(twice, torch.float16, torch.float16, 4096, BLOCK=1024, num_warps=8)
+    assert ".reqntid 256" in text
+    assert "f16" in text
+
+
+def test_ptx_of_an_autotuned_kernel_with_its_parameters_given():
+    double = load_ops(resolve(str(OPFILES / "captured.py")))["double"]
+    twice = double["triton"].fn.__globals__["twice"]
+    configs = [triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)]
+    tuned = triton.autotune(configs=configs, key=[])(twice)
+    pointers = (torch.float32, torch.float32, 4096)
+    assert kl.ptx(tuned, *pointers).count(".visible .entry") == 2
+    assert kl.ptx(tuned, *pointers, BLOCK=512).count(".visible .entry") == 2  # with two warps, and with four
+    text = kl.ptx(tuned, *pointers, BLOCK=512, num_warps=8)
+    assert text.count(".visible .entry") == 1
+    assert ".reqntid 256" in text
+
+
+def test_ptx_of_what_has_none():
+    for what, said in (
+        (kl.ops.square, "has several ways"),
+        (kl.ops.square["torch"], "launched no Triton kernel"),
+        (kl.ops.square["cpp"], "launched no Triton kernel"),
+        (kl.ops.square["compile"], "klab inspect square --impl compile --show ptx"),
+        (len, "has no PTX"),
+    ):
+        with pytest.raises(UserError, match=said):
+            kl.ptx(what)
+
+
+def test_ptx_in_several_threads_is_each_ones_own():
+    """The second thread begins while the first pretends to be a GPU, and the first ends before it."""
+    inside, goes_on = threading.Event(), threading.Event()
+    square = kl.ops.square["triton"]
+
+    def waits(x):
+        inside.set()
+        goes_on.wait(10)
+        return square.fn(x)
+
+    there = torch.cuda.is_available()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(capture, waits, [torch.empty(64, 64, device="meta")], arch="sm_80")
+        inside.wait()
+        second = pool.submit(kl.ptx, square)
+        done, _ = wait([second], timeout=0.5)
+        goes_on.set()
+        assert not done
+        assert ".target sm_80" in first.result()[0].code["ptx"]
+        assert there or ".target sm_90" in second.result()
+    assert torch.cuda.is_available() == there
+
+
+@pytest.mark.parametrize(
+    ("args", "seconds"), [((), 60.0), (("--export", "my.py"), 300.0), (("--export", "my.py", "--timeout", "9"), 9.0)]
+)
+def test_compiling_for_an_export_is_given_more_time(args, seconds):
+    parser = argparse.ArgumentParser()
+    inspect_op.arguments(parser)
+    assert inspect_op._patience(parser.parse_args(args)) == seconds
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 200])
+def test_a_narrow_terminal_leaves_columns_out_and_names_them(width):
+    facts = {
+        "spill_bytes": 0,
+        "shared_bytes": 0,
+        "instructions": {"fp32": 118},
+        "tuned": None,
+        "registers": 18,
+        "refusal": "",
+    }
+    sizes = {"grid": [2048, 1, 1], "block": [128, 1, 1], "cluster": [1, 1, 1]}
+    access = {"widest_global_bytes": 16, "narrowest_global_bytes": 4}
+    fits = {"blocks_per_sm": 16, "fraction": 0.5, "limiter": "registers"}
+    found = [
+        {"impl": "triton", "name": "map_flat<GeluTanh, float, 4>", "arch": arch, "occupancy": fits}
+        | facts | sizes | access
+        for arch in ("sm_80", "sm_90")
+    ]  # fmt: skip
+    out = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
+    for part in _table(found, width):
+        out.print(part)
+    told = out.file.getvalue()
+    assert all(word in told for word in ("triton", "sm_80", "sm_90", "registers", "50 %, registers"))
+    assert max(map(len, told.splitlines())) <= width
+    assert ("A wider terminal shows" in told) == (width < 120)

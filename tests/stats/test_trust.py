@@ -1,0 +1,217 @@
+"""Whether a time can be trusted, from what was read beside it: numbers in, words out."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from kernellab.record.verdict import median_interval
+from kernellab.stats.trust import implausible, is_steady, reasons, word
+from support.klab import klab_env
+
+H200 = {
+    "pin_gbps": 4917.0,
+    "l2_bytes": 60 << 20,
+    "tflops": {"fp32": 66.9, "matmul": {"bfloat16": 1070.0, "float16": 1070.0, "float32": 535.0}},
+}
+
+
+def gpu(n=40, **columns):
+    calm = {
+        "t": [0.05 * i for i in range(n)],
+        "sm_mhz": [1980.0] * n,
+        "mem_mhz": [3201.0] * n,
+        "throttle": [[]] * n,
+        "others": [None] * 5 + [0] * (n - 5),
+    }
+    return {**calm, **columns}
+
+
+def cpu(n=10, **columns):
+    calm = {
+        "t": [0.25 * (i + 1) for i in range(n)],
+        "span_s": [0.25] * n,
+        "others_cores": [0.05] * n,
+        "steal": [0.01] * n,
+        "mhz": [2800.0] * n,
+        "threads": [2] * n,
+        "cores": [2] * n,
+    }
+    return {**calm, **columns}
+
+
+def rounds(n=60, *, scatter=0.01, drift=0.0, seed=1):
+    rng = random.Random(seed)
+    return [100.0 * (1 + drift * i / n) * rng.lognormvariate(0, scatter) for i in range(n)]
+
+
+def verdict(telemetry, taken=None, device="cuda", steady=True):
+    taken = rounds() if taken is None else taken
+    return word(reasons(telemetry, taken, device=device, steady=steady, interval=median_interval(taken)))
+
+
+def test_a_calm_machine_is_trusted():
+    assert verdict(gpu()) == "trusted"
+    assert verdict(cpu(), device="cpu") == "trusted"
+    assert verdict(None) == "trusted"
+
+
+def test_each_reason_is_one_sentence_with_numbers():
+    columns = gpu(throttle=[["sw-power-cap"]] * 40, sm_mhz=[1980.0, 1700.0] * 20, others=[2] * 40)
+    found = reasons(columns, rounds(), device="cuda", steady=True, interval=None)
+    assert word(found) == "throttled, clock-moved, contended"
+    assert found[0]["detail"] == "the clock was held back (sw-power-cap) in 40 of 40 readings"
+    assert found[1]["detail"] == "the SM clock moved between 1700 and 1980 MHz, 15 % of 1840"
+    assert found[2]["detail"] == "2 other processes used the GPU"
+
+
+@pytest.mark.parametrize(("held", "expected"), [(0, "trusted"), (1, "trusted"), (3, "trusted"), (4, "throttled")])
+def test_throttling_counts_from_a_tenth_of_the_readings(held, expected):
+    assert verdict(gpu(throttle=[["hw-thermal"]] * held + [[]] * (40 - held))) == expected
+
+
+def test_one_reading_alone_is_not_throttling():
+    assert verdict(gpu(2, throttle=[["sw-power-cap"], []])) == "trusted"
+
+
+@pytest.mark.parametrize(
+    ("clocks", "expected"),
+    [
+        ([1980.0] * 39 + [1200.0], "trusted"),  # one blip
+        ([1980.0, 1965.0] * 20, "trusted"),  # a step of the clock
+        ([1980.0, 1890.0] * 20, "clock-moved"),
+        ([345.0] + [1980.0] * 39, "trusted"),  # still on its way up at the first reading
+        ([345.0, 1980.0, 1980.0], "trusted"),
+        ([1980.0], "trusted"),
+        ([None] * 40, "trusted"),
+        ([0.0] * 40, "trusted"),
+    ],
+)
+def test_the_sm_clock(clocks, expected):
+    assert verdict(gpu(sm_mhz=clocks)) == expected
+
+
+def test_any_change_of_the_memory_clock_counts():
+    assert verdict(gpu(mem_mhz=[3201.0] * 20 + [2619.0] * 20)) == "clock-moved"
+    assert verdict(gpu(mem_mhz=[405.0] + [3201.0] * 39)) == "trusted"
+
+
+def test_a_cpus_clock_counts_only_when_it_moves_for_good():
+    jumping = [2800.0, 3400.0] * 6
+    assert verdict(cpu(12, mhz=jumping), device="cpu") == "trusted"
+    assert verdict(cpu(12, mhz=[3400.0] * 5 + [2800.0] * 7), device="cpu") == "clock-moved"
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"others_cores": [0.1] * 10}, "trusted"),
+        ({"others_cores": [-0.02] * 10}, "trusted"),
+        ({"others_cores": [1.0] + [0.0] * 9}, "trusted"),  # for a moment
+        ({"others_cores": [0.9] * 10}, "contended"),
+        ({"others_cores": [0.6] * 10, "cores": [16] * 10, "threads": [8] * 10}, "trusted"),  # there is room
+        ({"others_cores": [0.6] * 10, "cores": [16] * 10, "threads": [16] * 10}, "contended"),
+        ({"others_cores": [6.0] * 10, "cores": [16] * 10, "threads": [8] * 10}, "contended"),  # room, but so many
+        ({"others_cores": [0.6] * 10, "threads": [None] * 10}, "contended"),
+        ({"steal": [0.02] * 10}, "trusted"),
+        ({"steal": [0.2] * 10}, "contended"),
+        ({"others_cores": [None] * 10, "steal": [None] * 10, "mhz": [None] * 10}, "trusted"),
+    ],
+)
+def test_others_on_the_cpu(columns, expected):
+    assert verdict(cpu(**columns), device="cpu") == expected
+
+
+def test_long_spans_weigh_more():
+    quiet_then_loud = {"others_cores": [0.0, 1.0], "span_s": [0.1, 2.0], "t": [0.1, 2.1]}
+    assert verdict(cpu(2, **quiet_then_loud), device="cpu") == "contended"
+
+
+def test_noise():
+    assert verdict(gpu(), rounds(scatter=0.02)) == "trusted"
+    assert verdict(gpu(), rounds(scatter=0.3)) == "noisy"
+    assert verdict(gpu(), [100.0, 130.0] * 50) == "noisy"
+    spread = rounds(400, scatter=0.2)  # the median is known well, the rounds are far apart
+    assert verdict(gpu(), spread) == "noisy"
+    assert verdict(cpu(), rounds(scatter=0.08), device="cpu") == "trusted"
+
+
+def test_drift_needs_to_be_more_than_scatter():
+    assert verdict(gpu(), rounds(drift=0.2)) == "unsteady"
+    assert verdict(gpu(), rounds(120, drift=0.05), steady=False) == "unsteady"
+    assert verdict(gpu(), rounds(drift=0.05), steady=True) == "trusted"
+    assert verdict(gpu(), rounds(drift=0.05), steady=None) == "trusted"
+    assert verdict(gpu(), rounds(drift=0.0), steady=False) == "trusted"
+
+
+def test_scatter_alone_is_hardly_ever_called_drift():
+    false = sum("unsteady" in verdict(None, rounds(n, scatter=0.1, seed=s)) for n in (12, 30, 100) for s in range(300))
+    assert false <= 18  # 2 % of 900
+
+
+@pytest.mark.parametrize("taken", [[], [0.0], [5.0], [0.0] * 20, [5.0] * 7, [1.0, 2.0]])
+def test_few_or_empty_rounds_break_nothing(taken):
+    for device in ("cuda", "cpu"):
+        for telemetry in (None, {}, gpu(0), gpu(1), cpu(0), cpu(1)):
+            reasons(telemetry, taken, device=device, steady=False, interval=None)
+
+
+def test_steady_after_the_times_and_the_clock_have_settled():
+    settled = [100.0, 101, 99, 100, 100, 101]
+    assert is_steady(settled, [1980.0] * 6, 0.02)
+    assert is_steady(settled, [None] * 6, 0.02)
+    assert is_steady(settled, [], 0.02)
+    assert is_steady([500.0, 300.0, *settled], [345.0, 900.0, *[1980.0] * 6], 0.02)
+    assert not is_steady(settled, [1700.0, 1980, 1980, 1980, 1980, 1980], 0.02)
+    assert not is_steady([130.0, 128, 120, 110, 105, 100], [None] * 6, 0.02)
+    assert not is_steady(settled[:5], [1980.0] * 5, 0.02)
+    assert is_steady([100.0, 100, 100, 100, 150, 100], [None] * 6, 0.02)  # one hiccup
+
+
+# Impossible times --------------------------------------------------------------------------------------
+
+
+def cost(read=0, written=0, **flops):
+    return {"bytes_read": read, "bytes_written": written, "flops": flops}
+
+
+def test_bytes_cannot_pass_faster_than_the_pins():
+    gigabyte = cost(1 << 30, 1 << 30)  # 424 µs for what is beyond the cache
+    assert implausible(gigabyte, "float32", 440.0, "cold", H200) is None
+    assert implausible(gigabyte, "float32", 418.0, "cold", H200) is None  # the timer's own slack
+    said = implausible(gigabyte, "float32", 300.0, "cold", H200)
+    assert said == (
+        "300 µs is not possible: 2085 MB beyond the L2 cache at the 4917 GB/s of the memory's pins take at least 424 µs"
+    )
+
+
+def test_what_fits_in_the_cache_has_no_least_time():
+    assert implausible(cost(30 << 20, 30 << 20), "float32", 0.1, "cold", H200) is None
+    both_ends = cost(60 << 20, 60 << 20)
+    assert implausible(both_ends, "float32", 3.0, "cold", H200)
+    assert implausible(both_ends, "float32", 3.0, "warm", H200) is None
+
+
+def test_flops_cannot_be_done_faster_than_the_units_peak():
+    flops = 2 * 8192**3  # 1028 µs in bfloat16, 2055 µs in float32
+    assert implausible(cost(matmul=flops), "bfloat16", 1100.0, "cold", H200) is None
+    assert "matmul, bfloat16" in implausible(cost(matmul=flops), "bfloat16", 900.0, "cold", H200)
+    assert implausible(cost(matmul=flops), "float32", 1100.0, "cold", H200)
+    assert implausible(cost(matmul=flops), "float8_e4m3fn", 1.0, "cold", H200) is None
+    assert implausible(cost(fp32=flops), "float32", 9000.0, "cold", H200)
+    assert implausible(cost(fp32=flops), "bfloat16", 9000.0, "cold", H200) is None
+    assert implausible(cost(special=flops), "float32", 1.0, "cold", H200) is None
+
+
+def test_nobody_is_accused_without_numbers():
+    much = cost(1 << 40, matmul=10**18, fp32=10**18)
+    assert implausible(much, "float32", 1.0, "cold", None) is None
+    assert implausible(None, "float32", 1.0, "cold", H200) is None
+    unknown = {"pin_gbps": None, "l2_bytes": 0, "tflops": None}
+    assert implausible(much, "float32", 1.0, "cold", unknown) is None
+
+
+def test_trust_needs_no_torch():
+    code = "import sys, kernellab.stats.trust; assert not {'torch', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env=klab_env())

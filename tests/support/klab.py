@@ -1,0 +1,40 @@
+"""`klab` as a user runs it, in a process of its own; and where the tests' files are."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent.parent
+OPFILES = HERE / "opfiles"
+SRC = HERE.parent / "src"
+
+
+@dataclass
+class Ran:
+    """How a `klab` command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+    def result(self, impl: str, op: str | None = None) -> dict[str, Any]:
+        found = [r for r in self.record["results"] if r["impl"] == impl and op in (None, r["op"])]
+        assert len(found) == 1, f"{len(found)} results of {impl}"
+        return found[0]
+
+
+def klab_command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-m", "kernellab", *map(str, args)]
+
+
+def klab_env(**extra: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(SRC), **extra}

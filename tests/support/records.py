@@ -1,0 +1,40 @@
+"""Records and results made by hand."""
+
+
+def result(impl, samples=(), *, status="ok", reason=None, rounds=None, **more):
+    times = []
+    if samples:
+        times = [
+            {
+                "pass": "forward",
+                "timer": "clock",
+                "cache": "cold",
+                "status": "ok",
+                "reason": None,
+                "samples_us": list(samples),
+                "rounds": list(rounds or range(len(samples))),
+            }
+        ]
+    return {
+        "op": "f",
+        "impl": impl,
+        "kind": more.pop("kind", "python"),
+        "case": {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"},
+        "check": {"status": status, "reason": reason, "checked_at": {"interpreter": False}, **more.pop("check", {})},
+        "times": times,
+        "cost": {"forward": more.pop("cost")} if "cost" in more else {},
+        "kernels": None,
+        "guards": [],
+        **more,
+    }
+
+
+def record(*results, ceilings=None):
+    return {"results": list(results), "machine": {"ceilings": ceilings}, "complete": True}
+
+
+def timed(impl, us, **more):
+    cost = {"bytes_read": 500_000, "bytes_written": 500_000, "flops": {}}
+    errors = {"max": 0.5, "q999": 0.4, "rel_l2": 0.0, "max_abs": 0.0, "at": [0]}
+    check = {"errors": errors, "peer": {"impl": "torch", **errors}, "outside": [], "notes": []}
+    return result(impl, [us + i / 100 for i in range(20)], cost=cost, check=check, **more)

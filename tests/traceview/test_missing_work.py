@@ -1,0 +1,74 @@
+"""Traces that lack what the GPU did: nothing is claimed of it."""
+
+import gzip
+
+import pytest
+
+from kernellab.analysis.summary import analyse
+from kernellab.reporting.profiles.summary import lines
+from kernellab.traces import kineto
+from kernellab.traces.trace import Kind
+from support.klab import HERE
+from support.traced import GEMM, Program
+
+SAMPLE = HERE / "samples" / "training_h200.json.gz"
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [(812_000, "of 270 launches, 256 have none"), (400_000, "the file breaks off before them")],
+    ids=["after the first kernels", "before the first launch"],
+)
+def test_a_trace_cut_before_the_gpus_rows_says_so_first_and_claims_nothing(tmp_path, kept, why):
+    path = tmp_path / "cut.json"
+    path.write_bytes(gzip.decompress(SAMPLE.read_bytes())[:kept])
+    document = analyse(kineto.read(path))
+    (found,) = document["findings"]
+    assert (found["kind"], found["gain_us"]) == ("missing", 0)
+    told = lines(document)
+    assert told[0].startswith("The GPU's rows are missing")
+    assert why in told[0]
+    assert "3 steps of 5.901 ms; rows of the GPU NVIDIA H200 are missing." in told
+    assert not any("no GPU was seen" in line or "Most GPU time" in line or "busy" in line for line in told)
+    assert document["summary"]["replayed_step_us"] is None
+
+
+def test_a_program_that_leaves_its_gpu_alone_is_told_from_one_without():
+    run = Program()
+    run.builder.about["deviceProperties"] = [{"name": "NVIDIA H200"}]
+    with run.operator("aten::mm"):
+        pass
+    document = analyse(run.trace())
+    assert document["findings"][0]["title"].startswith("CPU only")
+    assert any("nothing was recorded of the GPU NVIDIA H200" in line for line in lines(document))
+
+
+def _launch(run: Program, times: int) -> None:
+    """That starts nothing."""
+    for _ in range(times):
+        run.link += 1
+        lane = run.builder.lane(run.thread)
+        run.builder.add(Kind.CALL, run.builder.name("cudaLaunchKernel"), lane, run.now, 5_000, link=run.link)
+        run.host(5)
+
+
+def test_a_few_launches_without_a_row_are_a_note():
+    run = Program()
+    for _ in range(30):
+        run.kernel(GEMM, 20)
+    _launch(run, 2)
+    document = analyse(run.trace())
+    assert document["findings"][0]["kind"] != "missing"
+    assert "2 of 32 launches have no row on the GPU." in document["notes"]
+
+
+def test_launches_that_a_graph_is_captured_from_miss_no_row():
+    run = Program()
+    run.wait("cudaStreamBeginCapture")
+    _launch(run, 20)
+    run.wait("cudaStreamEndCapture")
+    for _ in range(10):
+        run.kernel(GEMM, 20)
+    document = analyse(run.trace())
+    assert document["findings"][0]["kind"] != "missing"
+    assert not any("launches have no row" in note for note in document["notes"])
