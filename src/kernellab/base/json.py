@@ -1,0 +1,8 @@
+"""The types of JSON documents that no declaration describes further."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, Union
+
+JsonValue: TypeAlias = Union[str, int, float, bool, None, list["JsonValue"], dict[str, "JsonValue"]]  # noqa: UP007
+JsonObject: TypeAlias = dict[str, JsonValue]
