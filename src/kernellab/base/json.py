@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import TypeAlias, Union
 
-JsonValue: TypeAlias = Union[str, int, float, bool, None, list["JsonValue"], dict[str, "JsonValue"]]  # noqa: UP007
+JsonValue: TypeAlias = Union[str, int, float, bool, list["JsonValue"], dict[str, "JsonValue"], None]  # noqa: UP007
 JsonObject: TypeAlias = dict[str, JsonValue]
