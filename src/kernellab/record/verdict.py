@@ -41,7 +41,7 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
         result["derived"]["findings"] = _findings(record, result)
     summaries = {
         "batteries": tried.summaries(record.get("trials", ()), record.get("searches", ())),
-        "sanitized": tried.sanitized(record.get("sanitized", ())),
+        "sanitized": tried.sanitizer_verdicts(record.get("sanitized", ())),
     }
     return {**record, "results": results, **summaries}
 
