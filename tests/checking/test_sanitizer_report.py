@@ -165,7 +165,8 @@ def test_no_gpu(klab):
 
 def test_no_tool(monkeypatch, tmp_path):
     from kernellab.base.errors import UserError
-    from kernellab.cli import parser, sanitize
+    from kernellab.cli import parser
+    from kernellab.cli import sanitize_option as sanitize
 
     args = parser().parse_args(["check", "gelu", "--sanitize", "racecheck,memcheck"])
     monkeypatch.setattr(tools, "has_gpu", lambda: True)

@@ -13,7 +13,7 @@ from kernellab.base.errors import UserError
 from kernellab.checking.examiner import Examiner
 from kernellab.checking.judge import judge_values
 from kernellab.checking.oracle import CannotCheck, Wrong
-from kernellab.cli import measure
+from kernellab.cli import measurement as measure
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.reporting.terminal.results import show

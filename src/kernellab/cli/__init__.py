@@ -64,10 +64,10 @@ def parser(words: Collection[str] = VERBS) -> argparse.ArgumentParser:
 
 
 def _module(verb: str) -> ModuleType:
-    return importlib.import_module(f"kernellab.cli.{_MODULES.get(verb, verb)}")
+    return importlib.import_module(f"kernellab.cli.{_MODULES.get(verb, f'verbs.{verb}')}")
 
 
-_MODULES = {"run": "measure", "check": "measure", "bench": "measure", "list": "listing"}
+_MODULES = {"run": "measurement", "check": "measurement", "bench": "measurement"}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

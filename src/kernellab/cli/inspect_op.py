@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_arguments, case_request, positive
+from kernellab.cli.run_folder import absolute, begun, progress_bar, shown
 
 if TYPE_CHECKING:
     from kernellab.codeanalysis.files import Listing

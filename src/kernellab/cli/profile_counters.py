@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
 from kernellab.cli import profile_programs as programs
-from kernellab.cli.begin import absolute, begun, folder_for, shown
+from kernellab.cli.run_folder import absolute, begun, folder_for, shown
 from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.cli.begin import absolute
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
+from kernellab.cli.run_folder import absolute
 from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:

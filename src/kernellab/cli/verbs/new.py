@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if name in ("tl", "kl", "_kernel") or importlib.util.find_spec(name) is not None:
         raise UserError(f"{name!r} is the name of an installed module or of something in the template: choose another")
     path = Path(args.out) / f"{name}.py"
-    text = (PACKAGE / "cli" / "new.tmpl").read_text().replace("$NAME", name)
+    text = (PACKAGE / "cli" / "verbs" / "new.tmpl").read_text().replace("$NAME", name)
     try:
         with path.open("x") as f:
             f.write(text)

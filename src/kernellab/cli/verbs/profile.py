@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kernellab.base.errors import UserError, nearest
 from kernellab.cli import profile_counters as counters
 from kernellab.cli import profile_programs as programs
-from kernellab.cli.begin import begun, folder_for, shown
 from kernellab.cli.options import positive
+from kernellab.cli.run_folder import begun, folder_for, shown
 
 if TYPE_CHECKING:
     from kernellab.running.parent.profiling import Collected

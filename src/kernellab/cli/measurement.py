@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.cli import debug, sanitize
-from kernellab.cli.begin import absolute, begun, progress_bar, refuse_unknown_targets, shown
+from kernellab.cli import break_option as debug
+from kernellab.cli import sanitize_option as sanitize
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
+from kernellab.cli.run_folder import absolute, begun, progress_bar, refuse_unknown_targets, shown
 from kernellab.declaration.case import CaseRequest
 
 _STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
-from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_arguments, case_request, device_in, positive
+from kernellab.cli.run_folder import absolute, begun, progress_bar, shown
 
 if TYPE_CHECKING:
     from kernellab.declaration.targets import Target
