@@ -346,12 +346,12 @@ def test_pages_that_come_back_are_opened_together(tmp_path, monkeypatch, capsys)
     ("line", "told"),
     [
         (["--with", "ncu", "mlp"], "launches of an op"),
-        (["--with", "ncu", "gelu", "--grids", "1"], "--grids is of square"),
+        (["--with", "ncu", "gelu", "--grids", "1"], "--grids is for square"),
         (["--with", "ncu", "square", "--grids", "0"], "--grids 0"),
         (["--with", "ncu", "square", "--grids", "1", "--blocks", "100"], "--blocks 100"),
         (["square", "--grids", "1"], "add --with ncu"),
         (["--with", "ncu", "square", "--blocks", "128"], "add --grids"),
-        (["--with", "ncu", "gelu", "--schedule", "1,1,1,1"], "--schedule is of traces"),
+        (["--with", "ncu", "gelu", "--schedule", "1,1,1,1"], "--schedule is for traces"),
     ],
 )
 def test_what_cannot_be_counted_is_refused(line, told, capsys):

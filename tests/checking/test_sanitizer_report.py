@@ -157,7 +157,7 @@ def test_no_gpu(klab):
         pytest.skip("there is a GPU")
     seen = klab("check", "gelu", "--sanitize")
     assert seen.code == 2
-    assert seen.err == "klab: --sanitize needs an NVIDIA GPU: there is none here. klab doctor says what was found\n"
+    assert seen.err == "klab: --sanitize needs an NVIDIA GPU: there is none here. klab doctor lists what was found\n"
     seen = klab("check", "--sanitize", "gelu")
     assert seen.code == 2
     assert "the op is named before it" in seen.err
@@ -165,20 +165,19 @@ def test_no_gpu(klab):
 
 def test_no_tool(monkeypatch, tmp_path):
     from kernellab.base.errors import UserError
-    from kernellab.cli import parser
-    from kernellab.cli import sanitize_option as sanitize
+    from kernellab.cli import parse, sanitize_option
 
-    args = parser().parse_args(["check", "gelu", "--sanitize", "racecheck,memcheck"])
+    _, args = parse(["check", "gelu", "--sanitize", "racecheck,memcheck"])
     monkeypatch.setattr(tools, "has_gpu", lambda: True)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     with pytest.raises(UserError, match=r"not found on the PATH, in \$CUDA_HOME/bin .* install the CUDA toolkit"):
-        sanitize.asked_for(args, "auto")
+        sanitize_option.read_sanitizers(args, "auto")
     with pytest.raises(UserError, match="needs an NVIDIA GPU"):
-        sanitize.asked_for(args, "cpu")
+        sanitize_option.read_sanitizers(args, "cpu")
     (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\n")
     (tmp_path / "compute-sanitizer").chmod(0o755)
-    assert sanitize.asked_for(args, "auto") == ["memcheck", "racecheck"]
+    assert sanitize_option.read_sanitizers(args, "auto") == ["memcheck", "racecheck"]
 
 
 def test_doctor_has_a_line_for_it(klab):

@@ -302,8 +302,8 @@ def test_findings_are_among_a_records_verdicts(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gelu", "--gpu", "h100", "--arch", "sm_90"], "leave --arch out"),
-        (["gelu", "--plot", "roof.txt"], "draws to a file .png or .svg"),
+        (["gelu", "--gpu", "h100", "--arch", "sm_90"], "leave out --arch"),
+        (["gelu", "--plot", "roof.txt"], "must end in .png or .svg"),
         (["gelu", "--gpu", "voodoo2"], "no GPU 'voodoo2'"),
         (["no-such-op"], "no-such-op"),
     ],

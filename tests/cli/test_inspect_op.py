@@ -135,10 +135,10 @@ def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
     timed = record(result("triton", [100.0] * 20), result("cuda", [90.0] * 20))
     (tmp_path / "run.json").write_text(json.dumps({"schema": 3, "trials": [], **timed}))
     left, right = ({"op": "f", "impl": impl, "case": case} for impl in ("triton", "cuda"))
-    told = inspect_diff.times(tmp_path, ((left, tmp_path), (right, tmp_path)))
+    told = inspect_diff.time_line(tmp_path, ((left, tmp_path), (right, tmp_path)))
     assert told == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"
     unknown = {**right, "impl": "cuda-v2"}
-    assert inspect_diff.times(tmp_path, ((left, tmp_path), (unknown, tmp_path))) is None
+    assert inspect_diff.time_line(tmp_path, ((left, tmp_path), (unknown, tmp_path))) is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
 def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
-    side = inspect_diff.side(text)
+    side = inspect_diff.parse_side(text)
     assert (side.run and str(side.run), side.impl, side.arch, side.number) == parts
 
 
@@ -205,17 +205,17 @@ def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
 
 def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
     with pytest.raises(UserError, match="numbered from 1"):
-        inspect_diff.side("triton#0")
+        inspect_diff.parse_side("triton#0")
     kernel = {"impl": "triton", "arch": "sm_90", "files": {"cubin": "a"}, "tuned": None}
     known = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
     for text, said in (
-        ("tritn", "no such way: there are triton and cuda"),
+        ("tritn", "no such implementation: there are triton and cuda"),
         ("triton@sm_80", "no such architecture: there is sm_90"),
         ("triton#3", "no such configuration: there are 1 and 2"),
     ):
         with pytest.raises(UserError, match=said):
-            inspect_diff._explain_missing(inspect_diff.side(text), known)
-    inspect_diff._explain_missing(inspect_diff.side("triton#2"), known)
+            inspect_diff.refuse_missing(inspect_diff.parse_side(text), known)
+    inspect_diff.refuse_missing(inspect_diff.parse_side("triton#2"), known)
 
 
 def test_levels_and_code_for_the_cpu(klab, tmp_path):
@@ -318,8 +318,8 @@ def test_ptx_in_several_threads_is_each_ones_own():
 )
 def test_compiling_for_an_export_is_given_more_time(args, seconds):
     parser = argparse.ArgumentParser()
-    inspect_op.arguments(parser)
-    assert inspect_op._patience(parser.parse_args(args)) == seconds
+    inspect_op.add_options(parser)
+    assert inspect_op.timeout_s(parser.parse_args(args)) == seconds
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 200])

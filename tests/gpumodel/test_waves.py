@@ -276,7 +276,7 @@ def test_the_kernels_that_measure_compile(arch):
         (("--blocks", "many"), "cannot read --blocks"),
         (("--matmul", "4096x4096"), "--matmul needs the tile"),
         (("--matmul", "4096x4096", "--tile", "128"), "cannot read --tile"),
-        (("--blocks", "8", "--tile", "128x128"), "--tile is of a product"),
+        (("--blocks", "8", "--tile", "128x128"), "--tile belongs to a matmul"),
         (("--blocks", "8", "--threads", "0"), "at least 1"),
         (("--blocks", "8", "--threads", "2048"), "at most 1024 threads"),
         (("--blocks", "8", "--regs", "300"), "up to 255"),

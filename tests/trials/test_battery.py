@@ -13,7 +13,7 @@ from kernellab.base.errors import UserError
 from kernellab.checking.examiner import Examiner
 from kernellab.checking.judge import judge_values
 from kernellab.checking.oracle import CannotCheck, Wrong
-from kernellab.cli import measurement as measure
+from kernellab.cli.verbs import check as check_verb
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.reporting.terminal.results import show
@@ -289,9 +289,8 @@ def test_a_battery_is_recorded_shown_and_decides_the_exit_code(klab, tmp_path):
     ("args", "battery"), [((), True), (("--shape", "8x64"), False), (("--N", "9"), False), (("--declared",), False)]
 )
 def test_whoever_asks_for_something_particular_gets_no_battery(args, battery):
-    words = ["check", "softmax", *args]
-    asked, rest = cli.parser(words).parse_known_args(words)
-    assert ("battery" in measure._settings(asked, rest)["stages"]) is battery
+    _, parsed = cli.parse(["check", "softmax", *args])
+    assert ("battery" in check_verb.read_settings(parsed).stages) is battery
 
 
 def test_a_way_that_kills_its_worker_in_the_battery_costs_only_itself(klab, tmp_path):

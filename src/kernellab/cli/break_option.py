@@ -1,56 +1,60 @@
-"""`klab check --break`: what it takes on the command line."""
+"""`klab check --break`: its options, and starting the debugger."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
+from kernellab.cli.options import refuse_options
+
+if TYPE_CHECKING:
+    from kernellab.record.settings import Settings
 
 
-def arguments(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--break", dest="stop", nargs="?", const="", metavar="LINE", help="stop in a Triton kernel, in pdb"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--break", dest="break_line", nargs="?", const="", metavar="LINE", help="stop in a Triton kernel, in pdb"
     )
-    sub.add_argument("--break-at", dest="stop_at", metavar="I,J", help="with --break: in this program of the grid")
+    parser.add_argument(
+        "--break-at", dest="break_program", metavar="I,J", help="with --break: only in this program of the grid"
+    )
 
 
-def asked_for(args: argparse.Namespace) -> bool:
-    if args.verb != "check" or args.stop is args.stop_at is None:
+def is_given(args: argparse.Namespace) -> bool:
+    if args.break_line is None:
+        refuse_options(args, ["break_program"], "says in which program to stop: add --break")
         return False
-    if args.stop is None:
-        raise UserError("--break-at says in which program to stop: add --break")
-    _place(args.stop)  # before anything else is missed: `--break gelu` takes the op for a line
+    _parse_line(args.break_line)  # before the op is missed: `--break gelu` takes the op for a line
     return True
 
 
-def run(args: argparse.Namespace, settings: dict[str, Any]) -> int:
+def run(args: argparse.Namespace, settings: Settings) -> int:
     for name in ("out", "resume", "json", "cells"):
-        if getattr(args, name):
-            raise UserError(f"--break debugs one case and keeps no record: leave out --{name}")
-    if settings["device"].startswith("cuda"):
+        if name in args.given:
+            raise UserError(f"--break debugs one case and keeps no record: leave out {args.given[name]}")
+    if settings.device.startswith("cuda"):
         raise UserError("--break runs in Triton's interpreter, on the CPU: leave out --device, or --device cpu")
-    file, line = _place(args.stop)
-    program = _program(args.stop_at)
+    file, line = _parse_line(args.break_line)
+    program = _parse_program(args.break_program)
 
-    from kernellab.record.settings import Settings
     from kernellab.running.programs.debugged_op import debug
 
-    return debug(Settings(**settings), file=file, line=line, program=program)
+    return debug(settings, file=file, line=line, program=program)
 
 
-def _place(text: str) -> tuple[str, int | None]:
+def _parse_line(text: str) -> tuple[str, int | None]:
     """`12`, `kernels.py:12`, or nothing at all."""
     if not text:
         return "", None
-    found = re.fullmatch(r"(?:(.+):)?(\d+)", text)
-    if not found:
+    parts = re.fullmatch(r"(?:(.+):)?(\d+)", text)
+    if not parts:
         raise UserError(f"cannot read --break {text!r}: a line, 12 or kernels.py:12; the op is named before it")
-    return found[1] or "", int(found[2])
+    return parts[1] or "", int(parts[2])
 
 
-def _program(text: str | None) -> tuple[int, ...] | None:
+def _parse_program(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not re.fullmatch(r"\d+(,\d+){0,2}", text):

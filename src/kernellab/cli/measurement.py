@@ -1,245 +1,158 @@
-"""`klab run`, `klab check`, `klab bench`: the same job with more or fewer stages."""
+"""The job of `klab run`, `klab check` and `klab bench`: check the implementations of ops, time those that are right."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import importlib.util
 import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernellab.base.errors import UserError, nearest
-from kernellab.cli import break_option as debug
-from kernellab.cli import sanitize_option as sanitize
-from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
-from kernellab.cli.run_folder import absolute, begun, progress_bar, refuse_unknown_targets, shown
-from kernellab.declaration.case import CaseRequest
+from kernellab.base.errors import UserError
+from kernellab.cli.options import (
+    absolute_target,
+    add_case_options,
+    add_device_option,
+    case_request,
+    parse_device,
+    require_positive,
+    split_commas,
+)
+from kernellab.cli.project import project_defaults
+from kernellab.cli.run_folder import create_journal, display_path
 
-_STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}
-
-
-def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
-    sub.add_argument("target", nargs="*", help="an op's name, a file (ops.py, ops.py:name) or package.module:op")
-    case_arguments(sub, "sizes of the dims, in order")
-    sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
-    sub.add_argument("--seed", type=int, metavar="N", help="the seed of all random inputs (default 0)")
-    sub.add_argument("--timeout", type=float, metavar="S", help="seconds for one way at one case (default 60)")
-    if verb != "check":
-        sub.add_argument("--seconds", type=float, metavar="S", help="time to spend timing each way (default 1; CPU 3)")
-        sub.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
-        sub.add_argument("--precision", metavar="P", help="ways this near to each other are the same (default 0.5%%)")
-        sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both; several by commas")
-        sub.add_argument("--timer", metavar="T", help="auto, events, graph, kernel, host, launch; on the CPU clock")
-        sub.add_argument("--cache", metavar="C", help="cold, warm or both by commas (default cold)")
-        sub.add_argument("--panel", action="store_true", help="all timers side by side, and what governs the time")
-        sub.add_argument("--pin", metavar="RUN", help="keep to the autotuners' choices of an earlier run")
-        sub.add_argument("--only-times", action="store_true", help="leave out the ceilings and what a profiler knows")
-        sub.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
-    else:
-        debug.arguments(sub)
-        sub.add_argument("--declared", action="store_true", help="only the declared cases, no battery")
-        sanitize.arguments(sub)
-        sub.add_argument("--budget", type=float, metavar="S", help="search beyond the battery for S seconds in all")
-    sub.add_argument("--cells", metavar="I/N", help="only every N-th case, beginning with the I-th (klab merge joins)")
-    sub.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
-    sub.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
-    sub.add_argument("--quick", action="store_true", help="only the first case, a small battery, few rounds")
-    sub.add_argument("--verbose", action="store_true", help="also show how each time came about")
-    sub.add_argument("--json", action="store_true", help="print the record, with its verdicts, as one JSON document")
-    sub.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
-
-
-def run(args: argparse.Namespace, rest: list[str]) -> int:
-    if debug.asked_for(args):
-        return debug.run(args, _settings(args, rest))
-    from kernellab.record import verdict
+if TYPE_CHECKING:
+    from kernellab.cli.parser import Parser
+    from kernellab.record.journal import Journal
     from kernellab.record.settings import Settings
-    from kernellab.reporting.charts import files as curves
-    from kernellab.reporting.terminal import results as terminal
-    from kernellab.reporting.text.console import console
-    from kernellab.running.parent.runner import Runner
 
-    if args.resume:
-        journal, settings = _resumed(Path(args.resume), args, rest)
-    else:
-        settings = Settings(**_settings(args, rest))
-        refuse_unknown_targets(settings.targets)
-        journal = begun(args.out, settings)
-    progress = progress_bar()
-    if os.environ.get("TRITON_INTERPRET"):
-        progress.say("TRITON_INTERPRET is set: ignored, timings are never taken in the interpreter")
-    runner = Runner(settings, journal, progress)
-    interrupted = False
-    try:
-        runner.run()
-    except KeyboardInterrupt:
-        interrupted = True
-    except UserError:
-        if not journal.record["results"]:
-            journal.remove()  # refused before it began: leave nothing behind
-        raise
-    finally:
-        progress.stop()
-    journal.save()
-    record = verdict.derive(journal.record)
-    if args.json:
-        json.dump(record, sys.stdout, indent=1, allow_nan=False)
-        print()
-        curves.write(record, journal.folder)
-    else:
-        out = console()
-        terminal.show(record, out, verbose=args.verbose)
-        terminal.show_files(curves.write(record, journal.folder), shown(journal.folder), out)
-        out.print(f"record: {shown(journal.folder)}", style="dim")
-        if interrupted:
-            out.print(f"interrupted; klab {args.verb} --resume {shown(journal.folder)} goes on", style="yellow")
-    journal.close()
-    return 130 if interrupted else verdict.exit_code(record)
+_WITH_RESUME = {"resume", "json", "verbose", "debug"}  # the only options that may go with --resume
+_TIMEOUT_S = 60.0
 
 
-def _settings(args: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
-    defaults = project_defaults()
-    for name, value in defaults.items():
+def add_options(parser: Parser) -> None:
+    parser.takes_dims = True
+    parser.add_argument("target", nargs="*", help="an op's name, a file (ops.py, ops.py:name) or package.module:op")
+    add_case_options(parser, "sizes of the dims, in order")
+    add_device_option(parser)
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of all random inputs (default 0)")
+    parser.add_argument("--timeout", type=float, metavar="S", help="seconds per implementation and case (default 60)")
+    parser.add_argument(
+        "--cells", metavar="I/N", help="only every N-th case, starting with the I-th (klab merge joins)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
+    parser.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
+    parser.add_argument("--quick", action="store_true", help="only the first case, a small battery, few rounds")
+    parser.add_argument("--verbose", action="store_true", help="also show how each time was measured")
+    parser.add_argument("--json", action="store_true", help="print the record with its verdicts as one JSON document")
+    parser.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
+
+
+def read_settings(args: argparse.Namespace, stages: list[str]) -> Settings:
+    """The settings that the options of `add_options` ask for; project defaults fill in what was not given."""
+    from kernellab.record.settings import Settings
+
+    for name, value in project_defaults().items():
         if getattr(args, name, None) is None:
             setattr(args, name, [value] if name == "dtype" else value)
-    # First: `--sanitize gelu` takes the op for a tool.
-    sanitizers = sanitize.asked_for(args, device_in(args.device)) if args.verb == "check" else []
     if not args.target:
         raise UserError(f"no op named: klab {args.verb} gelu, or a file of your own. klab list shows the ops")
-    request = case_request(args, rest)
-    found: dict[str, Any] = {
-        "targets": [absolute(target) for target in args.target],
-        "stages": _stages(args, request),
-        "request": request.to_json(),
-        "impls": [name.strip() for name in args.impl.split(",")] if args.impl else [],
-        "device": device_in(args.device),
-        "seed": _seed(args.seed),
-        "cells": _cells(args.cells),
-        "timeout_s": positive("--timeout", args.timeout if args.timeout is not None else 60.0),
-    }
-    if sanitizers:
-        found |= {"sanitizers": sanitizers, "stages": [*found["stages"], "sanitize"]}
-    if args.verb == "check" and args.budget is not None:
-        found["budget_s"] = _budget(args.budget, found["stages"])
-    if args.verb != "check":
-        found["refresh_ceilings"] = args.refresh_ceilings
-        found |= _how_to_time(args)
-        if args.quick:
-            found |= {"rounds": 8, "seconds": 0.2}
-        if args.rounds is not None:
-            found["rounds"] = int(positive("--rounds", args.rounds, 1e6))
-        if args.seconds is not None:
-            found["seconds"] = positive("--seconds", args.seconds)
-    return found
+    return Settings(
+        targets=[absolute_target(target) for target in args.target],
+        stages=stages,
+        request=case_request(args, quick=args.quick).to_json(),
+        impls=split_commas(args.impl),
+        device=parse_device(args.device),
+        seed=_parse_seed(args.seed),
+        cells=_parse_cells(args.cells),
+        timeout_s=require_positive("--timeout", _TIMEOUT_S if args.timeout is None else args.timeout),
+    )
 
 
-def _stages(args: argparse.Namespace, request: CaseRequest) -> list[str]:
-    """Whoever asks for sizes or options wants those, and no battery."""
-    stages = _STAGES[args.verb]
-    particular = bool(request.shapes or request.dims or request.options) or getattr(args, "declared", False)
-    return [stage for stage in stages if not (stage == "battery" and particular)]
-
-
-def _budget(value: float, stages: list[str]) -> float:
-    if "battery" not in stages:
-        raise UserError("--budget searches beyond the battery: it goes with no sizes, no options and no --declared")
-    if importlib.util.find_spec("hypothesis") is None:
-        raise UserError("--budget needs Hypothesis: pip install 'kernellab[search]'")
-    return positive("--budget", value) if value else 0.0
-
-
-def _seed(value: int | None) -> int:
+def _parse_seed(value: int | None) -> int:
     if value is not None and not 0 <= value < 1 << 53:
         raise UserError(f"--seed {value}: must be between 0 and 2^53")
     return value or 0
 
 
-def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {"panel": args.panel, "only_times": args.only_times}
-    if args.only_times and (args.panel or "kernel" in (args.timer or "").split(",")):
-        raise UserError("--only-times leaves out the profiler, which the kernel timer and --panel need")
-    if args.precision is not None:
-        found["precision"] = _precision(args.precision)
-    if args.passes is not None:
-        found["passes"] = _among("--pass", args.passes, ("forward", "backward", "both"))
-    if args.timer is not None:
-        found["timers"] = args.timer.split(",")
-    if args.cache is not None:
-        found["caches"] = _among("--cache", args.cache, ("cold", "warm"))
-    if args.pin is not None:
-        from kernellab.record.reading import load
-
-        choices = [c for r in load(Path(args.pin))["results"] for c in (r["built"]["tuned"] if r["built"] else ())]
-        if not choices:
-            raise UserError(f"--pin {args.pin}: no autotuner chose anything in that run")
-        found["pins"] = choices
-    return found
-
-
-def _among(option: str, text: str, allowed: tuple[str, ...]) -> list[str]:
-    chosen = [part.strip() for part in text.split(",")]
-    for part in chosen:
-        if part not in allowed:
-            raise UserError(f"{option} {part}: {nearest(part, allowed)}")
-    return list(dict.fromkeys(chosen))
-
-
-def _precision(text: str) -> float:
-    """`0.5%` or `0.005`."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise UserError(f"--precision {text!r}: write a share, 0.005 or 0.5%") from None
-    return positive("--precision", value, 1.0)
-
-
-def _cells(text: str | None) -> list[int] | None:
+def _parse_cells(text: str | None) -> list[int] | None:
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
+    parts = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not parts or not 1 <= int(parts[1]) <= int(parts[2]):
         raise UserError(f"cannot read --cells {text!r}: write 2/4 for the second of four parts")
-    return [int(found[1]), int(found[2])]
+    return [int(parts[1]), int(parts[2])]
 
 
-def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[Any, Any]:
+def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]) -> int:
+    """Runs the job, shows the record, returns the exit code. `read` makes the verb's settings of its arguments."""
+    from kernellab.record import verdict
+    from kernellab.reporting.terminal.progress import stderr_progress
+    from kernellab.running.parent.runner import Runner
+
+    journal, settings = _resume(args) if args.resume else _start(args, read(args))
+    progress = stderr_progress()
+    if os.environ.get("TRITON_INTERPRET"):
+        progress.say("TRITON_INTERPRET is set and ignored: times are never taken in the interpreter")
+    interrupted = False
+    try:
+        Runner(settings, journal, progress).run()
+    except KeyboardInterrupt:
+        interrupted = True
+    except UserError:
+        if not journal.record["results"]:
+            journal.remove()  # refused before anything was measured
+        raise
+    finally:
+        progress.stop()
+    journal.save()
+    record = verdict.derive(journal.record)
+    _show(args, record, journal.folder, interrupted=interrupted)
+    journal.close()
+    return 130 if interrupted else verdict.exit_code(record)
+
+
+def _start(args: argparse.Namespace, settings: Settings) -> tuple[Journal, Settings]:
+    from kernellab.declaration.targets import resolve
+
+    for target in settings.targets:
+        resolve(target)  # a name that means nothing is refused before a folder is made
+    return create_journal(args.out, settings), settings
+
+
+def _resume(args: argparse.Namespace) -> tuple[Journal, Settings]:
     from kernellab.machine.environment import environment
     from kernellab.record.journal import Journal
     from kernellab.record.reading import events_of, head_of, read_journal
     from kernellab.record.settings import Settings
 
-    given = [
-        "impl",
-        "shape",
-        "dtype",
-        "opt",
-        "device",
-        "seed",
-        "timeout",
-        "seconds",
-        "rounds",
-        "cells",
-        "out",
-        "precision",
-        "passes",
-        "timer",
-        "cache",
-        "pin",
-        "sanitize",
-        "budget",
-    ]
-    flags = args.quick or getattr(args, "panel", False) or getattr(args, "only_times", False)
-    if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):
-        raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
-    lines = read_journal(folder)
-    head, *others = events_of(lines)
-    if head_of(lines).merged_from is not None:
+    if args.dims or args.given.keys() - _WITH_RESUME:
+        raise UserError("--resume takes everything from the run it finishes: leave out the op, dims and other options")
+    folder = Path(args.resume)
+    events = read_journal(folder)
+    if "merged_from" in events[0]:
         raise UserError(f"{folder} was merged from other runs: resume the one that did not finish, and merge again")
-    settings = Settings.from_json(head_of(lines).settings)
-    # The environment of today is compared with the run's own before anything is measured.
-    head = dataclasses.replace(head_of(lines), environment=environment())
-    return Journal(folder, [head, *others]), settings
+    settings = Settings.from_json(events[0]["settings"])
+    events[0]["environment"] = environment()  # the runner compares it with the run's own before it measures
+    return Journal(folder, events), settings
+
+
+def _show(args: argparse.Namespace, record: dict[str, Any], folder: Path, *, interrupted: bool) -> None:
+    from kernellab.reporting.charts import files
+    from kernellab.reporting.terminal import results
+    from kernellab.reporting.text.console import console
+
+    if args.json:
+        json.dump(record, sys.stdout, indent=1, allow_nan=False)
+        print()
+        files.write(record, folder)
+        return
+    out = console()
+    results.show(record, out, verbose=args.verbose)
+    results.show_files(files.write(record, folder), display_path(folder), out)
+    out.print(f"record: {display_path(folder)}", style="dim")
+    if interrupted:
+        out.print(f"interrupted; klab {args.verb} --resume {display_path(folder)} continues", style="yellow")

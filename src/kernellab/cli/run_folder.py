@@ -1,4 +1,4 @@
-"""Beginning a run: what is named, the folder it is kept in, and where its progress is told."""
+"""The folder of a run: chosen, created, named to the user."""
 
 from __future__ import annotations
 
@@ -6,42 +6,31 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
-from kernellab.cli.options import project_defaults
+from kernellab.cli.project import project_text
 
 if TYPE_CHECKING:
     from kernellab.record.journal import Journal
     from kernellab.record.settings import Settings
 
 
-def absolute(target: str) -> str:
-    """A file is remembered by its full path, so that a run can be resumed from anywhere."""
-    path, colon, op = target.partition(":")
-    return f"{Path(path).resolve()}{colon}{op}" if path.endswith(".py") and Path(path).is_file() else target
+def create_journal(out: str | None, settings: Settings, prefix: str = "") -> Journal:
+    """A journal in a folder of its own: the one that `--out` names, or `runs/WHEN-NAME`.
 
-
-def refuse_unknown_targets(targets: list[str]) -> None:
-    from kernellab.declaration.targets import resolve
-
-    for target in targets:
-        resolve(target)
-
-
-def begun(out: str | None, settings: Settings, prefix: str = "") -> Journal:
-    """A journal in a folder of its own: the one asked for, or runs/WHEN-NAME."""
+    `prefix` starts the names of runs of verbs that cannot be resumed.
+    """
     from kernellab.record.journal import JOURNAL, begin
 
-    runs = project_defaults().get("runs", "runs")
-    folder = Path(out) if out else _fresh_folder(runs, prefix, settings.targets)
+    folder = Path(out) if out else _new_folder(project_text("runs") or "runs", prefix, settings.targets)
     if (folder / JOURNAL).exists():
-        goes_on = "" if prefix else f"--resume {folder} goes on with it, or "  # runs of a verb of their own are short
-        raise UserError(f"{folder} already holds a run: {goes_on}name another folder")
-    return begin(folder, settings.to_json(), settings.seed, ["klab", *sys.argv[1:]])
+        remedy = "" if prefix else f"--resume {folder} continues it, or "
+        raise UserError(f"{folder} already holds a run: {remedy}name another folder")
+    return begin(folder, settings.to_json(), ["klab", *sys.argv[1:]])
 
 
-def _fresh_folder(runs: str, prefix: str, targets: list[str]) -> Path:
+def _new_folder(runs: str, prefix: str, targets: list[str]) -> Path:
     when = time.strftime("%Y%m%d-%H%M%S")
     name = prefix + "-".join(re.sub(r"\W+", "-", Path(t).stem if t.endswith(".py") else t) for t in targets)[:40]
     folder = Path(runs) / f"{when}-{name}"
@@ -52,8 +41,8 @@ def _fresh_folder(runs: str, prefix: str, targets: list[str]) -> Path:
     return folder
 
 
-def folder_for(out: str) -> Path:
-    """A folder for files that are no run."""
+def create_folder(out: str) -> Path:
+    """A folder for files that are not a run."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,16 +51,8 @@ def folder_for(out: str) -> Path:
     return folder
 
 
-def progress_bar() -> Any:
-    from kernellab.reporting.terminal.progress import LiveProgress, PlainProgress
-    from kernellab.reporting.text.console import console
-
-    if sys.stderr.isatty():
-        return LiveProgress(console(stderr=True))
-    return PlainProgress()
-
-
-def shown(folder: Path) -> str:
+def display_path(folder: Path) -> str:
+    """Relative to the current folder where it lies below it."""
     try:
         return str(folder.resolve().relative_to(Path.cwd()))
     except ValueError:

@@ -353,7 +353,7 @@ class Op:
         for dim in request.dims:
             if dim not in self.dims or dim == ELLIPSIS:
                 dims = [d for d in self.dims if d != ELLIPSIS]
-                hint = nearest(dim, dims) if dims else "its shape is given with --shape"
+                hint = f"its dims are {', '.join(dims)}" if dims else "its shape is given with --shape"
                 raise UserError(f"op {self.name} has no dim {dim}: {hint}")
         needed = len(self.free_dims)
         shapes = request.shapes or table.get("shape", ())

@@ -1,28 +1,33 @@
-"""`klab device`: a GPU (or this CPU) as a table; with --measure, what it really does."""
+"""`klab device`: a GPU, or this CPU, as a table; with `--measure`, the bandwidths and rates it reaches."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
+from kernellab.cli.options import add_device_option, add_json_option, parse_device, print_json
+
+if TYPE_CHECKING:
+    from kernellab.cli.parser import Parser
+
+SUMMARY = "describe the GPU as a table: the one present, or any of the database"
+ORDER = 90
 
 
-def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
-    sub.add_argument("--gpu", metavar="NAME", help="a GPU of the database: a100, 'rtx 4090' (default: the one present)")
-    sub.add_argument("--list", action="store_true", help="the GPUs of the database")
-    sub.add_argument("--measure", action="store_true", help="measure bandwidths and matmul rates of the one present")
-    sub.add_argument("--device", metavar="DEV", help="with --measure: cpu, cuda or cuda:1")
-    sub.add_argument("--quick", action="store_true", help="with --measure: smaller and fewer, less exact")
-    sub.add_argument("--json", action="store_true", help="print one JSON document")
+def arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="a GPU of the database: a100, 'rtx 4090' (default: the one present)"
+    )
+    parser.add_argument("--list", action="store_true", help="list the GPUs of the database")
+    parser.add_argument("--measure", action="store_true", help="measure bandwidths and matmul rates here")
+    add_device_option(parser, "with --measure: ")
+    parser.add_argument("--quick", action="store_true", help="with --measure: fewer and smaller, less exact")
+    add_json_option(parser)
 
 
-def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.cli.options import dims_in
-
-    dims_in(rest)
+def run(args: argparse.Namespace) -> int:
     if sum((args.list, args.measure, args.gpu is not None)) > 1:
         raise UserError("--list, --gpu and --measure are three questions: ask one at a time")
     if not args.measure and (args.device or args.quick):
@@ -38,65 +43,63 @@ def _describe(args: argparse.Namespace) -> int:
     from kernellab.reporting.terminal import device as report
     from kernellab.reporting.text.console import console
 
-    described = _from_database(args.gpu) if args.gpu is not None else _present()
+    description = _describe_known(args.gpu) if args.gpu is not None else _describe_present()
     if args.json:
-        print(json.dumps(described, indent=1))
+        print_json(description)
     else:
-        report.show(described, console())
+        report.show(description, console())
     return 0
 
 
-def _from_database(name: str) -> dict[str, Any]:
+def _describe_known(name: str) -> dict[str, object]:
     from kernellab.gpumodel.hierarchy import gpu_rows
     from kernellab.machine import gpus
 
-    found = gpus.gpu(name)
-    chip = found.chip
-    memory = f"{found.memory_gb:g} GB {found.memory_kind}, {found.bus_bits} bit, {found.pin_gbps:.0f} GB/s"
-    rows = gpu_rows(chip, found.sms, found.l2_bytes, memory)
-    facts = {key: value for key, value in asdict(found).items() if not key.startswith("second")}
-    rates = {"fp32": found.fp32_tflops, **{d: found.tensor_tflops(d) for d in chip.tensor_per_clock}}
+    gpu = gpus.gpu(name)
+    chip = gpu.chip
+    memory = f"{gpu.memory_gb:g} GB {gpu.memory_kind}, {gpu.bus_bits} bit, {gpu.pin_gbps:.0f} GB/s"
+    rows = gpu_rows(chip, gpu.sms, gpu.l2_bytes, memory)
+    facts = {key: value for key, value in asdict(gpu).items() if not key.startswith("second")}
+    rates = {"fp32": gpu.fp32_tflops, **{dtype: gpu.tensor_tflops(dtype) for dtype in chip.tensor_per_clock}}
     return {
         "kind": "gpu",
         "present": False,
         "asked": name,
-        "name": found.name,
+        "name": gpu.name,
         "variants": [other.name for other in gpus.variants(name)],
-        "gpu": {**facts, "pin_gbps": found.pin_gbps, "tflops_at_boost": rates},
+        "gpu": {**facts, "pin_gbps": gpu.pin_gbps, "tflops_at_boost": rates},
         "chip": asdict(chip),
         "rows": [asdict(row) for row in rows],
     }
 
 
-def _present() -> dict[str, Any]:
+def _describe_present() -> dict[str, object]:
     from kernellab.gpumodel.hierarchy import cpu_rows, gpu_rows
     from kernellab.machine.chips import chip
     from kernellab.machine.cpu_caches import caches
     from kernellab.machine.environment import cpu
     from kernellab.running.parent.device import present
 
-    here = present()
-    if here is None:
-        facts, held = cpu(), caches()
-        rows = cpu_rows(facts, held)
+    gpu = present()
+    if gpu is None:
+        facts, cpu_caches = cpu(), caches()
         return {
             "kind": "cpu",
             "present": True,
             "name": facts["name"],
-            "cpu": {**facts, "caches": held},
-            "rows": [asdict(row) for row in rows],
+            "cpu": {**facts, "caches": cpu_caches},
+            "rows": [asdict(row) for row in cpu_rows(facts, cpu_caches)],
         }
-    known = chip(here["arch"])
-    pins = f", {here['pin_gbps']:.0f} GB/s at the pins" if here["pin_gbps"] else ""
-    memory = f"{(here['memory_bytes'] or 0) / 2**30:.0f} GiB{pins}"
-    rows = gpu_rows(known, here["sms"], here["l2_bytes"], memory)
+    architecture = chip(gpu["arch"])
+    pins = f", {gpu['pin_gbps']:.0f} GB/s at the pins" if gpu["pin_gbps"] else ""
+    memory = f"{gpu['memory_bytes'] / 2**30:.0f} GiB{pins}"
     return {
         "kind": "gpu",
         "present": True,
-        "name": here["name"],
-        "gpu": here,
-        "chip": asdict(known),
-        "rows": [asdict(row) for row in rows],
+        "name": gpu["name"],
+        "gpu": gpu,
+        "chip": asdict(architecture),
+        "rows": [asdict(row) for row in gpu_rows(architecture, gpu["sms"], gpu["l2_bytes"], memory)],
     }
 
 
@@ -105,23 +108,22 @@ def _list(args: argparse.Namespace) -> int:
     from kernellab.reporting.terminal import device as report
     from kernellab.reporting.text.console import console
 
+    entries = [{**asdict(gpu), "pin_gbps": gpu.pin_gbps, "fp32_tflops": gpu.fp32_tflops} for gpu in gpus()]
     if args.json:
-        entries = [{**asdict(g), "pin_gbps": g.pin_gbps, "fp32_tflops": g.fp32_tflops} for g in gpus()]
-        print(json.dumps(entries, indent=1))
+        print_json(entries)
     else:
-        report.show_list([{**vars(g), "pin_gbps": g.pin_gbps, "fp32_tflops": g.fp32_tflops} for g in gpus()], console())
+        report.show_list(entries, console())
     return 0
 
 
 def _measure(args: argparse.Namespace) -> int:
-    from kernellab.cli.options import device_in
     from kernellab.reporting.terminal import device as report
     from kernellab.reporting.text.console import console
     from kernellab.running.parent.device import measure
 
-    found = measure(device_in(args.device), quick=args.quick)
+    measurements = measure(parse_device(args.device), quick=args.quick)
     if args.json:
-        print(json.dumps(found, indent=1))
+        print_json(measurements)
     else:
-        report.show_measured(found, console())
+        report.show_measured(measurements, console())
     return 0

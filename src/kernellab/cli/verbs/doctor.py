@@ -1,38 +1,50 @@
-"""`klab doctor`: what was found, what each missing thing costs, how to get it; with `--aa`, how well it measures."""
+"""`klab doctor`: what is installed here, what each missing thing costs, how to get it.
+
+With `--aa`: how well this machine measures, from implementations whose difference is known.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kernellab.base.errors import UserError
+from kernellab.cli.options import (
+    add_device_option,
+    add_json_option,
+    parse_device,
+    print_json,
+    refuse_options,
+    require_positive,
+)
+
+if TYPE_CHECKING:
+    from kernellab.cli.parser import Parser
+
+SUMMARY = "show what is installed on this machine and what is missing"
+ORDER = 130
 
 _AA_RUNS = 10
 
 
-def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
-    sub.add_argument("--json", action="store_true", help="print one JSON document")
-    sub.add_argument("--aa", action="store_true", help="measure equal ways, and known differences of 1, 2 and 5 %%")
-    sub.add_argument("--runs", type=int, metavar="N", help=f"with --aa: runs, each a process (default {_AA_RUNS})")
-    sub.add_argument("--seconds", type=float, metavar="S", help="with --aa: time to spend timing each way")
-    sub.add_argument("--device", metavar="DEV", help="with --aa: cpu, cuda or cuda:1")
-    sub.add_argument("--out", metavar="DIR", help="with --aa: keep the runs' records there")
+def arguments(parser: Parser) -> None:
+    add_json_option(parser)
+    parser.add_argument(
+        "--aa", action="store_true", help="measure equal implementations, and known differences of 1, 2 and 5 %%"
+    )
+    parser.add_argument("--runs", type=int, metavar="N", help=f"with --aa: runs, each a process (default {_AA_RUNS})")
+    parser.add_argument("--seconds", type=float, metavar="S", help="with --aa: time to spend on each implementation")
+    add_device_option(parser, "with --aa: ")
+    parser.add_argument("--out", metavar="DIR", help="with --aa: keep the runs' records in this folder")
 
 
-def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.cli.options import dims_in
-
-    dims_in(rest)
+def run(args: argparse.Namespace) -> int:
     if args.aa:
-        return _measure_equals(args)
-    for name in ("runs", "seconds", "device", "out"):
-        if getattr(args, name) is not None:
-            raise UserError(f"--{name} says how to run --aa: klab doctor --aa --{name} {getattr(args, name)}")
+        return _run_aa(args)
+    refuse_options(args, ("runs", "seconds", "device", "out"), "says how to run --aa: add --aa")
     return _examine(args)
 
 
@@ -41,7 +53,7 @@ def _examine(args: argparse.Namespace) -> int:
 
     findings = examine()
     if args.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+        print_json([asdict(finding) for finding in findings])
         return 0
     for finding in findings:
         if finding.found:
@@ -52,42 +64,33 @@ def _examine(args: argparse.Namespace) -> int:
     return 0
 
 
-def _measure_equals(args: argparse.Namespace) -> int:
-    from kernellab.cli.options import device_in, positive
+def _run_aa(args: argparse.Namespace) -> int:
     from kernellab.doctor.aa_runs import repeat
     from kernellab.doctor.aa_summary import summarise, variations
     from kernellab.machine import variation
 
     runs = args.runs if args.runs is not None else _AA_RUNS
-    for name, value in (("--runs", runs), ("--seconds", args.seconds)):
-        if value is not None:
-            positive(name, value)
-    device = device_in(args.device)
+    require_positive("--runs", runs)
+    if args.seconds is not None:
+        require_positive("--seconds", args.seconds)
+    device = parse_device(args.device)
     with tempfile.TemporaryDirectory(prefix="kernellab-aa-") as scratch:
-        folder = Path(args.out or scratch)
-        found = repeat(runs, folder, device=device, seconds=args.seconds, say=_say)
-    summary = summarise(found.records)
-    known = variations(summary)
-    if known:
-        variation.remember(summary["machine"], summary["versions"], summary["runs"], known)
-    _report(summary, as_json=args.json)
-    if found.interrupted:
-        return 130
-    return 0 if found.records else 3
+        series = repeat(runs, Path(args.out or scratch), device=device, seconds=args.seconds, say=_say)
+    summary = summarise(series.records)
+    if cases := variations(summary):
+        variation.remember(summary["machine"], summary["versions"], summary["runs"], cases)
+    if args.json:
+        print_json(summary)
+    elif summary["runs"]:
+        from kernellab.reporting.terminal import aa
+        from kernellab.reporting.text.console import console
 
-
-def _report(summary: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        json.dump(summary, sys.stdout, indent=1, allow_nan=False)
-        print()
-        return
-    from kernellab.reporting.terminal import aa as validation
-    from kernellab.reporting.text.console import console
-
-    if summary["runs"]:
-        validation.show(summary, console())
+        aa.show(summary, console())
     else:
         print("no run could be completed")
+    if series.interrupted:
+        return 130
+    return 0 if series.records else 3
 
 
 def _say(text: str) -> None:

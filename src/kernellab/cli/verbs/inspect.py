@@ -1,40 +1,51 @@
-"""`klab inspect`: machine code, of an op's ways or of files that hold it."""
+"""`klab inspect`: machine code, of an op's implementations or of files."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
-from kernellab.cli import inspect_files, inspect_op
+from kernellab.cli import inspect_diff, inspect_files, inspect_op
+from kernellab.cli.options import add_json_option
+
+if TYPE_CHECKING:
+    from kernellab.cli.parser import Parser
+
+SUMMARY = "read machine code, of an op's implementations or of files: facts, PTX in words, differences"
+ORDER = 40
 
 
-def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
-    sub.add_argument("target", nargs="*", help="an op, as for other verbs, or files: .ptx, .cubin, .sass")
-    sub.add_argument("--show", metavar="WHAT", help="facts (default), explain, source, sass; of an op ptx, ttgir… too")
-    sub.add_argument("--kernel", metavar="NAME", help="only this kernel")
-    sub.add_argument("--diff", nargs="*", metavar="A", help="compare two files, or two of triton@sm_90, cuda, RUN")
-    sub.add_argument("--html", metavar="FILE", help="write the explained PTX as a page")
-    sub.add_argument("--json", action="store_true", help="print one JSON document")
-    inspect_op.arguments(sub)
+def arguments(parser: Parser) -> None:
+    parser.takes_dims = True
+    parser.add_argument("target", nargs="*", help="an op, as for other verbs, or files: .ptx, .cubin, .sass")
+    parser.add_argument(
+        "--show", metavar="WHAT", help="facts (default), explain, source, sass; of an op also ttir, ttgir, llir, ptx"
+    )
+    parser.add_argument("--kernel", metavar="NAME", help="only this kernel")
+    parser.add_argument("--diff", nargs="*", metavar="A", help="compare two files, or two of triton@sm_90, cuda, RUN")
+    parser.add_argument("--html", metavar="FILE", help="write the explained PTX as a page")
+    add_json_option(parser)
+    inspect_op.add_options(parser)
+    parser.epilog = "Named dims are options too: --N 1024. No GPU is needed, nor a CUDA toolkit."
 
 
-def run(args: argparse.Namespace, rest: list[str]) -> int:
+def run(args: argparse.Namespace) -> int:
     from kernellab.codeanalysis.files import is_code
 
-    if args.diff and any(is_code(name) for name in args.diff):  # `--diff a.ptx b.ptx` takes the files for its own
+    if args.diff and any(is_code(name) for name in args.diff):  # `--diff a.ptx b.ptx`: argparse gives it the files
         args.target, args.diff = [*args.target, *args.diff], []
     if not args.target and not args.diff:
         raise UserError("nothing to inspect: klab inspect gelu, or a file: kernel.ptx, a .cubin or .sass")
-    for target in args.target:
-        if not is_code(target):
-            _refuse_other_files(target)
-    if not args.target or not any(is_code(target) for target in args.target):
-        return inspect_op.run(args, rest)
-    for target in args.target:
-        if not is_code(target):
-            raise UserError(f"{target!r} is no file of machine code, and the others are: name an op alone")
-    return inspect_files.run(args, rest)
+    others = [target for target in args.target if not is_code(target)]
+    for target in others:
+        _refuse_other_files(target)
+    if len(others) == len(args.target):
+        return inspect_diff.run(args) if args.diff is not None else inspect_op.run(args)
+    if others:
+        raise UserError(f"{others[0]!r} is not a file of machine code, and the other targets are: name an op alone")
+    return inspect_files.run(args)
 
 
 def _refuse_other_files(target: str) -> None:
@@ -46,7 +57,9 @@ def _refuse_other_files(target: str) -> None:
         return
     suffix = looks_like(path)
     if suffix:
-        raise UserError(f"{target} looks like a {suffix}: its name has to end so, as {path.name}{suffix}")
+        raise UserError(f"{target} looks like a {suffix} file: rename it to {path.name}{suffix}")
     if path.suffix in (".cu", ".cuh"):
-        raise UserError(f"{target} is CUDA C++: an op file that calls kl.cuda.kernel on it is what klab inspect reads")
-    raise UserError(f"{target} holds nothing to inspect: an op file ends in .py, machine code in {', '.join(SUFFIXES)}")
+        raise UserError(f"{target} is CUDA C++: klab inspect reads an op file that calls kl.cuda.kernel on it")
+    raise UserError(
+        f"{target} holds nothing to inspect: the names of op files end in .py, of machine code in {', '.join(SUFFIXES)}"
+    )

@@ -1,46 +1,56 @@
-"""`klab list`: the ops, their ways, and whether each can run here. Reads source, imports none of it."""
+"""`klab list`: the ops, their implementations, and which can run here. Reads source and executes none of it."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from kernellab.declaration.catalogue import Entry, catalogue
-from kernellab.declaration.op import Kind
 from kernellab.machine import tools
 
+if TYPE_CHECKING:
+    from kernellab.cli.parser import Parser
+    from kernellab.declaration.catalogue import Entry
+    from kernellab.declaration.op import Kind
 
-def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
-    sub.add_argument("--json", action="store_true", help="print one JSON document")
+SUMMARY = "show the ops, their implementations, and which can run here"
+ORDER = 120
 
 
-def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.cli.options import dims_in
+def arguments(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
-    dims_in(rest)
+
+def run(args: argparse.Namespace) -> int:
+    from kernellab.declaration.catalogue import catalogue
+
     entries = catalogue()
     if args.json:
-        print(json.dumps([_as_json(entry) for entry in entries], indent=1))
+        print(json.dumps([_to_json(entry) for entry in entries], indent=1))
         return 0
     for entry in entries:
-        origin = "" if entry.origin == "kernellab" else f"  (from {entry.origin})"
-        print(f"{entry.name}{origin}  {entry.summary}")
-        if entry.problem:
-            print(f"  problem: {entry.problem}")
-        widest = max((12, *map(len, entry.ways)))
-        for way, kind in entry.ways.items():
-            study = "; a study, run when named by --impl" if way in entry.studies else ""
-            print(f"  {way:<{widest}} {availability(kind)}{study}")
-        if entry.more:
-            print("  … and ways named when its file runs")
-        print()
+        _print_entry(entry)
     where = "a GPU" if tools.has_gpu() else "no GPU"
     print(f"{len(entries)} ops; this machine has {where}. klab run NAME measures one.")
     return 0
 
 
-# What each kind needs beyond a device, and what to say when it is missing.
+def _print_entry(entry: Entry) -> None:
+    origin = "" if entry.origin == "kernellab" else f"  (from {entry.origin})"
+    print(f"{entry.name}{origin}  {entry.summary}")
+    if entry.problem:
+        print(f"  problem: {entry.problem}")
+    width = max((12, *map(len, entry.ways)))
+    for impl, kind in entry.ways.items():
+        study = "; a study, run when named by --impl" if impl in entry.studies else ""
+        print(f"  {impl:<{width}} {availability(kind)}{study}")
+    if entry.more:
+        print("  … and implementations that are named when its file runs")
+    print()
+
+
+# What each kind needs besides a device: how to look for it, and what to say where it is missing.
 _NEEDS: dict[str, list[tuple[Callable[[], object], str]]] = {
     "compile": [(tools.cxx, "needs a C++ compiler"), (tools.python_headers, "needs Python's headers (python3-dev)")],
     "triton": [(lambda: tools.has_module("triton"), "needs the package triton")],
@@ -51,8 +61,8 @@ _NEEDS: dict[str, list[tuple[Callable[[], object], str]]] = {
 
 def availability(kind: Kind) -> str:
     """`checked and timed`, or what is missing."""
-    for have, missing in _NEEDS.get(kind.name, []):
-        if not have():
+    for is_present, missing in _NEEDS.get(kind.name, []):
+        if not is_present():
             return missing
     if tools.has_gpu():
         return "on the CPU (--device cpu)" if kind.cuda else "checked and timed"
@@ -61,12 +71,12 @@ def availability(kind: Kind) -> str:
     return kind.cpu or "checked and timed"
 
 
-def _as_json(entry: Entry) -> dict[str, object]:
+def _to_json(entry: Entry) -> dict[str, object]:
     return {
         "op": entry.name,
         "origin": entry.origin,
         "summary": entry.summary,
-        "ways": {way: availability(kind) for way, kind in entry.ways.items()},
+        "ways": {impl: availability(kind) for impl, kind in entry.ways.items()},
         "studies": sorted(entry.studies),
         "problem": entry.problem or None,
     }

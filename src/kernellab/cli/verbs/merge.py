@@ -1,24 +1,29 @@
-"""`klab merge RUN… --out DIR`: runs of one kind of machine, as one run."""
+"""`klab merge RUN… --out DIR`: joins runs of one kind of machine into one run."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 
+if TYPE_CHECKING:
+    from kernellab.cli.parser import Parser
 
-def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
-    sub.add_argument("run", nargs="*", metavar="RUN", help="the folders of the runs")
-    sub.add_argument("--out", metavar="DIR", help="the folder of the joined run")
+SUMMARY = "join runs of one kind of machine into one"
+ORDER = 80
 
 
-def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.cli.options import dims_in
+def arguments(parser: Parser) -> None:
+    parser.add_argument("run", nargs="*", metavar="RUN", help="the folders of the runs")
+    parser.add_argument("--out", metavar="DIR", help="the folder of the joined run")
+
+
+def run(args: argparse.Namespace) -> int:
     from kernellab.record.merge import merge
 
-    dims_in(rest)
     if len(args.run) < 2:
         raise UserError("fewer than two runs to join: klab merge runs/a runs/b --out runs/both")
     if not args.out:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text.console import console
 
 _STAGES = {
     "check": "checking",
@@ -25,13 +26,13 @@ _STAGES = {
 class LiveProgress:
     """Op, case, implementation and stage as they run, with the time left."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, out: Console) -> None:
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             TimeRemainingColumn(compact=True),
-            console=console,
+            console=out,
             transient=True,
         )
         self._task = self._bar.add_task("starting", total=None)
@@ -94,3 +95,8 @@ class PlainProgress:
 
     def _print(self, text: str) -> None:
         print(f"{time.monotonic() - self._started:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+def stderr_progress() -> LiveProgress | PlainProgress:
+    """A live line where standard error is a terminal, lines for a log where not."""
+    return LiveProgress(console(stderr=True)) if sys.stderr.isatty() else PlainProgress()
