@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from kernellab.base.text import share_text
 from kernellab.traces import kineto
 from kernellab.traces.trace import ON_GPU, Kind, Rows, Trace
 
@@ -99,7 +100,7 @@ def sentences(found: Found) -> list[str]:
         counted = found.get(count)
         if counted and counted["count"]:
             whose = "" if found["device"] == "cpu" else f"{counted['of']}'s "
-            said.append(f"{what}: {_number(counted['count'], unit)}, {_percent(counted['share'])} of the {whose}time")
+            said.append(f"{what}: {_number(counted['count'], unit)}, {share_text(counted['share'])} of the {whose}time")
     return said
 
 
@@ -225,7 +226,3 @@ def _during(at: int, event: _Event) -> bool:
 def _number(count: int, unit: str) -> str:
     plural = unit[:-1] + "ies" if unit.endswith("y") else unit + "s"
     return f"{count} {unit if count == 1 else plural}"
-
-
-def _percent(share: float) -> str:
-    return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"

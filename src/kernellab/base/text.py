@@ -1,4 +1,4 @@
-"""Texts from files nobody vouches for, as they may be kept, printed and written into pages."""
+"""Texts that every package may print: from files that cannot be trusted, made safe; and shares in sentences."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ def shown(text: str, longest: int | None = None) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+
+
+def share_text(fraction: float) -> str:
+    """A share in a sentence: `12 %`, or `less than 1 %`."""
+    return "less than 1 %" if fraction < 0.01 else f"{100 * fraction:.0f} %"

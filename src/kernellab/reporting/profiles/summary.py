@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.base.text import shown
+from kernellab.base.text import share_text, shown
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
 
@@ -119,7 +119,7 @@ def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
         return []
     dearest, whole = cpu["dearest"], max(cpu["whole_us"], 1e-3)
     share = cpu["operators_us"] / whole
-    said = f"Operators have {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
+    said = f"Operators have {share_text(share)} of the CPU's time"
     if cpu["python_us"]:
         said += f", Python {words.percent(cpu['python_us'] / whole)}"
     if cpu["compiling_us"]:

@@ -34,7 +34,7 @@ def show(entries: Sequence[Entry], asked: Mapping[str, Any], out: Console) -> No
         Text(f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_kernel(asked)}", style="bold")
     )
     chart.lines(_curves(entries), out)
-    if absent := curves.missing():
+    if absent := curves.missing_packages():
         out.print(Text(absent))
     for entry in entries:
         out.print(Text(f"{entry['name']}, {entry['sms']} SMs: an SM holds {_fits(entry)}"))

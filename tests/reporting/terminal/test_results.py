@@ -1,4 +1,4 @@
-"""What people see: tables that fit, and a closing line that answers the question."""
+"""The tables of results fit the screen, and the closing lines answer the question."""
 
 import io
 
@@ -7,7 +7,6 @@ from rich.console import Console
 
 from kernellab.record.verdict import derive
 from kernellab.reporting.terminal.results import show
-from kernellab.reporting.text import numbers as words
 from support.records import result, timed
 
 
@@ -101,27 +100,3 @@ def test_a_ceiling_that_was_measured_too_low_is_doubted():
 def test_piped_reasons_stay_on_one_line():
     long = result("liar", status="error", reason="x" * 400)
     assert "x" * 400 in shown(timed("torch", 100), long, width=80, terminal=False)
-
-
-@pytest.mark.parametrize(
-    ("us", "text"), [(0.25, "250 ns"), (8.3, "8.3 µs"), (508.94, "508.9 µs"), (5252, "5.252 ms"), (2.5e6, "2.5 s")]
-)
-def test_durations_have_the_unit_people_expect(us, text):
-    assert words.duration(us) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(1.0042, "1.004"), (0.9958, "0.996"), (12.44, "12.4"), (0.0959, "0.0959")])
-def test_ratios_near_one_keep_their_last_digit(value, text):
-    assert words.ratio(value) == text
-
-
-def test_a_terminal_is_told_of_every_phase():
-    from kernellab.reporting.terminal.progress import LiveProgress
-
-    progress = LiveProgress(Console(file=io.StringIO(), force_terminal=True))
-    case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
-    progress.planned([2])
-    for phase in ("check", "gradients", "build", "time", "profile", "something new"):
-        progress.doing("f", case, "torch", phase)
-    progress.finished_group()
-    progress.stop()
