@@ -39,18 +39,16 @@ def commands(page):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
-def test_every_command_is_understood(page, capsys):
+def test_every_command_is_understood(page):
     for command in commands(page):
         words = shlex.split(command, comments=True)
         if words[1:] == []:
             assert words[0] in find_verbs() or words[0].startswith("-"), command  # the verb is meant, no command
             continue
-        try:
-            verb, _ = parse(words)
-        except SystemExit as ended:
-            assert ended.code == 0, command  # --help and --version end here
-        else:
-            assert command.startswith(verb.name)
+        if "--help" in words:
+            continue
+        verb, _ = parse(words)
+        assert words[0] == verb.name
 
 
 def test_commands_are_found_in_the_pages():

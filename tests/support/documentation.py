@@ -72,7 +72,7 @@ def documented_verbs(root: Path) -> set[str]:
 
 
 def _about(verb: str, commands: str) -> str:
-    """What docs/commands.md says of a verb: its rows of the first table, and the sections that name it or every verb."""
+    """What docs/commands.md says of a verb: its rows of the first table, the sections of it and of every verb."""
     first, *_ = commands.split("\n## ")
     rows = [line for line in first.splitlines() if re.match(rf"\| `klab {verb}\b", line)]
     sections = [

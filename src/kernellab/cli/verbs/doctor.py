@@ -51,16 +51,16 @@ def run(args: argparse.Namespace) -> int:
 def _examine(args: argparse.Namespace) -> int:
     from kernellab.doctor.installation import examine
 
-    findings = examine()
+    components = examine()
     if args.json:
-        print_json([asdict(finding) for finding in findings])
+        print_json([asdict(component) for component in components])
         return 0
-    for finding in findings:
-        if finding.found:
-            print(f"  {finding.name:<17} {finding.found}")
+    for component in components:
+        if component.found:
+            print(f"  {component.name:<17} {component.found}")
         else:
-            remedy = f"; {finding.remedy}" if finding.remedy else ""
-            print(f"✗ {finding.name:<17} not found: {finding.cost}{remedy}")
+            remedy = f"; {component.remedy}" if component.remedy else ""
+            print(f"✗ {component.name:<17} not found: {component.cost}{remedy}")
     return 0
 
 
@@ -77,8 +77,9 @@ def _run_aa(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="kernellab-aa-") as scratch:
         series = repeat(runs, Path(args.out or scratch), device=device, seconds=args.seconds, say=_say)
     summary = summarise(series.records)
-    if cases := variations(summary):
-        variation.remember(summary["machine"], summary["versions"], summary["runs"], cases)
+    cases, machine = variations(summary), summary["machine"]
+    if cases and machine is not None:
+        variation.remember(machine, summary["versions"] or {}, summary["runs"], cases)
     if args.json:
         print_json(summary)
     elif summary["runs"]:
