@@ -74,7 +74,7 @@ def _top_parser(verbs: dict[str, Verb]) -> Parser:
     top = Parser(
         prog="klab",
         usage="klab [-h] [--version] VERB ...",
-        description="Write one operation several ways; get one honest answer: which is right, which is fastest.",
+        description="Implement one operation several times; get one honest answer: which is right, which is fastest.",
         epilog=_EPILOG,
     )
     top.add_argument("--version", action="version", version=f"kernellab {VERSION}")
