@@ -336,7 +336,7 @@ def test_pages_that_come_back_are_opened_together(tmp_path, monkeypatch, capsys)
     assert Path("here/counters.csv").exists()
     Path("c.csv").write_text("a,b\n1,2\n")
     assert cli.run(["profile", "--open", "b.csv", "--out", "c.csv"]) == 2
-    assert "cannot be made" in capsys.readouterr().err
+    assert "cannot be created" in capsys.readouterr().err
     for files in (["a.csv"], ["c.csv"]):
         assert cli.run(["profile", "--open", *files]) == 2
         assert "--page raw" in capsys.readouterr().err

@@ -21,7 +21,7 @@ def test_help_and_listings_answer_at_once(args, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["run", "gleu"], "did you mean gelu"),
         (["run", "zzz"], "known: add, gelu"),
@@ -44,10 +44,10 @@ def test_help_and_listings_answer_at_once(args, tmp_path):
         (["run", "gelu", "--seed", "abc"], "invalid int value"),
     ],
 )
-def test_a_bad_request_is_one_sentence_and_code_2(klab, args, said):
+def test_a_bad_request_is_one_sentence_and_code_2(klab, args, message):
     seen = klab(*args)
     assert seen.code == 2, seen.err
-    assert said in seen.err
+    assert message in seen.err
     assert "Traceback" not in seen.err
     assert seen.out == ""
 

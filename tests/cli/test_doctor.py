@@ -28,17 +28,17 @@ def test_aa_measures_known_differences(klab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["--runs", "2"], "says how to run --aa"),
         (["--aa", "--runs", "0"], "must be above 0"),
         (["--aa", "--device", "gpu"], "no device 'gpu'"),
     ],
 )
-def test_a_bad_request_is_one_sentence(klab, args, said):
+def test_a_bad_request_is_one_sentence(klab, args, message):
     seen = klab("doctor", *args)
     assert (seen.code, seen.out) == (2, "")
-    assert said in seen.err
+    assert message in seen.err
     assert "Traceback" not in seen.err
 
 

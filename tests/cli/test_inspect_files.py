@@ -128,8 +128,8 @@ def test_two_files_are_compared(klab, tmp_path):
         "PTX, aligned",
     ):
         assert part in seen.out
-    told = json.loads(klab("inspect", TINY, "other.ptx", "--diff", "--show", "sass", "--json").out)
-    assert {row["kind"] for row in told[0]["rows"]} > {"same"}
+    diffs = json.loads(klab("inspect", TINY, "other.ptx", "--diff", "--show", "sass", "--json").out)
+    assert {row["kind"] for row in diffs[0]["rows"]} > {"same"}
 
 
 def test_a_target_the_assembler_does_not_know_leaves_the_ptx(klab, tmp_path):
@@ -149,7 +149,7 @@ def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ([], "nothing to inspect"),
         (["nowhere.ptx"], "No such file"),
@@ -170,7 +170,7 @@ def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
         (["tiny.sass", "--show", "explain"], "only PTX can be explained"),
     ],
 )
-def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
+def test_bad_requests_are_one_sentence(klab, tmp_path, args, message):
     (tmp_path / "tiny.txt").write_text(TINY.read_text())
     (tmp_path / "words.txt").write_text("nobody:x:65534\n")
     (tmp_path / "kernel.cu").write_text("__global__ void k() {}\n")
@@ -180,7 +180,7 @@ def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
     (tmp_path / "tiny.sass").write_text("Function : k\n/*0000*/ EXIT ;\n")
     seen = klab("inspect", *args)
     assert (seen.code, seen.out) == (2, "")
-    assert said in seen.err
+    assert message in seen.err
     assert "Traceback" not in seen.err
 
 

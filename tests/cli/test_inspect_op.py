@@ -1,4 +1,4 @@
-"""`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
+"""`klab inspect OP`: an op's kernels in the terminal, as JSON and in files."""
 
 import argparse
 import io
@@ -34,7 +34,7 @@ FACTS = (
 
 
 @pytest.mark.bare
-def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
+def test_all_facts_of_two_implementations_on_two_architectures(klab, tmp_path):
     """As JSON; then the same run read again: shown, and its kernels compared with each other."""
     seen = klab("inspect", "softmax", "--impl", "triton,cuda", "--arch", "sm_80,sm_100", "--json", "--out", "run")
     assert seen.code == 0, seen.err
@@ -72,27 +72,27 @@ def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
     assert "both are the same kernel" in twice.err
 
 
-def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
+def test_an_implementation_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
     impls = "triton-autograd,triton-looks,triton-dies,triton-too-much,triton-tuned,manual"
     args = ("--impl", impls, "--arch", "sm_86", "--pass", "forward,backward", "--out", "run")
     seen = klab("inspect", OPFILES / "captured.py", *args)
     assert seen.code == 1
-    told = {(e["impl"], e["pass"]): e for e in load(tmp_path / "run")["code"]}
-    assert told["triton-dies", "forward, backward"]["status"] == "crashed"
-    assert "aborted (SIGABRT)" in told["triton-dies", "forward, backward"]["reason"]
-    looks = told["triton-looks", "forward"]
+    entries = {(e["impl"], e["pass"]): e for e in load(tmp_path / "run")["code"]}
+    assert entries["triton-dies", "forward, backward"]["status"] == "crashed"
+    assert "aborted (SIGABRT)" in entries["triton-dies", "forward, backward"]["reason"]
+    looks = entries["triton-looks", "forward"]
     assert looks["status"] == "error"
     assert looks["reason"].startswith("looks at values, which are not there without a GPU: RuntimeError: Tensor.item()")
     line = next(n for n, text in enumerate(SOURCE.splitlines(), 1) if ".item()" in text)
     assert looks["reason"].endswith(f"(captured.py:{line})")
-    assert "shared memory, Required: 131072, Hardware limit: 101376" in told["triton-too-much", "forward"]["reason"]
-    assert told["manual", "forward"]["status"] == "none"
-    assert told["triton-tuned", "backward"]["status"] == "skipped"
+    assert "shared memory, Required: 131072, Hardware limit: 101376" in entries["triton-too-much", "forward"]["reason"]
+    assert entries["manual", "forward"]["status"] == "none"
+    assert entries["triton-tuned", "backward"]["status"] == "skipped"
     # The backward pass is its own launch alone, not the forward's before it.
-    for of, block in (("forward", 256), ("backward", 512)):
-        (kernel,) = told["triton-autograd", of]["kernels"]
+    for pass_name, block in (("forward", 256), ("backward", 512)):
+        (kernel,) = entries["triton-autograd", pass_name]["kernels"]
         assert kernel["config"]["constexprs"] == {"BLOCK": block}
-    assert len(told["triton-tuned", "forward"]["kernels"]) == 3
+    assert len(entries["triton-tuned", "forward"]["kernels"]) == 3
     assert "BLOCK=128 num_warps=2" in seen.out
     assert "too wide" in seen.out
     assert "manual  none: calls PyTorch's own kernels" in seen.out
@@ -103,8 +103,8 @@ def test_architectures_know_nothing_of_each_other(klab, tmp_path):
     args = ("--impl", "triton-persistent", "--arch", "sm_80,sm_86,sm_90", "--out", "run")
     seen = klab("inspect", OPFILES / "captured.py", *args)
     assert seen.code == 0, seen.err
-    told = {entry["arch"]: entry["kernels"][0]["grid"][0] for entry in load(tmp_path / "run")["code"]}
-    assert told == {"sm_80": 108, "sm_86": 84, "sm_90": 132}
+    entries = {entry["arch"]: entry["kernels"][0]["grid"][0] for entry in load(tmp_path / "run")["code"]}
+    assert entries == {"sm_80": 108, "sm_86": 84, "sm_90": 132}
 
 
 LENT = """
@@ -135,8 +135,8 @@ def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
     timed = record(result("triton", [100.0] * 20), result("cuda", [90.0] * 20))
     (tmp_path / "run.json").write_text(json.dumps({"schema": 3, "trials": [], **timed}))
     left, right = ({"op": "f", "impl": impl, "case": case} for impl in ("triton", "cuda"))
-    told = inspect_diff.time_line(tmp_path, ((left, tmp_path), (right, tmp_path)))
-    assert told == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"
+    line = inspect_diff.time_line(tmp_path, ((left, tmp_path), (right, tmp_path)))
+    assert line == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"
     unknown = {**right, "impl": "cuda-v2"}
     assert inspect_diff.time_line(tmp_path, ((left, tmp_path), (unknown, tmp_path))) is None
 
@@ -208,12 +208,12 @@ def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
         inspect_diff.parse_side("triton#0")
     kernel = {"impl": "triton", "arch": "sm_90", "files": {"cubin": "a"}, "tuned": None}
     known = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
-    for text, said in (
+    for text, message in (
         ("tritn", "no such implementation: there are triton and cuda"),
         ("triton@sm_80", "no such architecture: there is sm_90"),
         ("triton#3", "no such configuration: there are 1 and 2"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             inspect_diff.refuse_missing(inspect_diff.parse_side(text), known)
     inspect_diff.refuse_missing(inspect_diff.parse_side("triton#2"), known)
 
@@ -225,18 +225,18 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
     assert "// triton map_flat sm_90\n@triton.jit\ndef map_flat" in seen.out  # the GPU's where there is one
     assert "def square_of" in seen.out  # what the kernel is given is part of it
     assert "// cpp square sm_90\n" in seen.out
-    told = {entry["impl"]: entry for entry in load(tmp_path / "run")["code"]}
-    assembly = (tmp_path / "run" / told["cpp"]["kernels"][0]["files"]["s"]).read_text()
+    entries = {entry["impl"]: entry for entry in load(tmp_path / "run")["code"]}
+    assembly = (tmp_path / "run" / entries["cpp"]["kernels"][0]["files"]["s"]).read_text()
     assert "square:" in assembly
     assert "ret" in assembly
-    assert told["cuda-inline"]["status"] == "skipped"
-    assert "nvcc" in told["cuda-inline"]["reason"]
+    assert entries["cuda-inline"]["status"] == "skipped"
+    assert "nvcc" in entries["cuda-inline"]["reason"]
     files = [file for kernel in kernels(load(tmp_path / "run")) for file in kernel["files"].values()]
     assert len(files) == len(set(files)) == 2 * (7 + 2)  # no case overwrites another's
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("softmax", "--arch", "sm_42"), "no architecture 'sm_42'"),
         (("softmax", "--arch", "sm_70"), "sm_75 and later"),
@@ -248,10 +248,10 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
         ((), "nothing to inspect"),
     ],
 )
-def test_requests_that_cannot_be_carried_out(klab, args, said, tmp_path):
+def test_requests_that_cannot_be_carried_out(klab, args, message, tmp_path):
     seen = klab("inspect", *args)
     assert seen.code == 2
-    assert said in seen.err
+    assert message in seen.err
     assert not list((tmp_path / "runs").glob("*")) if (tmp_path / "runs").exists() else True
 
 
@@ -279,14 +279,14 @@ def test_ptx_of_an_autotuned_kernel_with_its_parameters_given():
 
 
 def test_ptx_of_what_has_none():
-    for what, said in (
-        (kl.ops.square, "has several ways"),
+    for what, message in (
+        (kl.ops.square, "has several"),
         (kl.ops.square["torch"], "launched no Triton kernel"),
         (kl.ops.square["cpp"], "launched no Triton kernel"),
         (kl.ops.square["compile"], "klab inspect square --impl compile --show ptx"),
         (len, "has no PTX"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             kl.ptx(what)
 
 
@@ -343,7 +343,7 @@ def test_a_narrow_terminal_leaves_columns_out_and_names_them(width):
     out = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
     for part in _table(found, width):
         out.print(part)
-    told = out.file.getvalue()
-    assert all(word in told for word in ("triton", "sm_80", "sm_90", "registers", "50 %, registers"))
-    assert max(map(len, told.splitlines())) <= width
-    assert ("A wider terminal shows" in told) == (width < 120)
+    text = out.file.getvalue()
+    assert all(word in text for word in ("triton", "sm_80", "sm_90", "registers", "50 %, registers"))
+    assert max(map(len, text.splitlines())) <= width
+    assert ("A wider terminal shows" in text) == (width < 120)

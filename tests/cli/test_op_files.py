@@ -25,15 +25,15 @@ TWO_IMPLS = (
 )
 
 
-def _shows_only(said: list[str], told: str) -> None:
-    for part in said:
-        assert part in told
+def _shows_only(parts: list[str], text: str) -> None:
+    for part in parts:
+        assert part in text
     for part in ("Traceback", "site-packages", str(SRC)):
-        assert part not in told
+        assert part not in text
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "parts"),
     [
         (SYNTAX, ["has a syntax error", "def f(:", "line 1"]),
         (RAISES, ["could not be loaded", "KeyError: 'missing'", "in inner"]),
@@ -43,28 +43,28 @@ def _shows_only(said: list[str], told: str) -> None:
         ("import sys\nsys.exit('bye')\n", ["could not be loaded", "bye"]),
     ],
 )
-def test_bad_op_files_show_the_authors_own_frames(tmp_path, text, said):
+def test_bad_op_files_show_the_authors_own_frames(tmp_path, text, parts):
     with pytest.raises(UserError) as refused:
         load(resolve(str(_file(tmp_path, text))))
-    _shows_only(said, f"{refused.value.message}\n{refused.value.detail}")
+    _shows_only(parts, f"{refused.value.message}\n{refused.value.detail}")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "parts"),
     [
         (RAISES, ["could not be loaded", "KeyError: 'missing'", "in inner"]),
         ("import os\nos._exit(3)\n", ["loading", "exited with code 3"]),
     ],
 )
-def test_klab_passes_on_what_is_wrong_with_an_op_file(klab, tmp_path, text, said):
+def test_klab_passes_on_what_is_wrong_with_an_op_file(klab, tmp_path, text, parts):
     seen = klab("check", _file(tmp_path, text))
     assert (seen.code, seen.out) == (2, "")
-    _shows_only(said, seen.err)
+    _shows_only(parts, seen.err)
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 
 @pytest.mark.parametrize(
-    ("target", "wanted", "said"),
+    ("target", "wanted", "message"),
     [
         ("no.such.module:op", {}, "no module no"),
         ("kernellab.ops.gelu:gleu", {}, "did you mean gelu"),
@@ -73,9 +73,9 @@ def test_klab_passes_on_what_is_wrong_with_an_op_file(klab, tmp_path, text, said
         ("matmul", {"shapes": [(1, 2, 3, 4)]}, "has 4 sizes"),
     ],
 )
-def test_what_an_op_does_not_have_is_one_sentence(target, wanted, said):
+def test_what_an_op_does_not_have_is_one_sentence(target, wanted, message):
     def planned():
         return [op.expand(CaseRequest(**wanted), "cpu") for op in load(resolve(target)).values()]
 
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         planned()

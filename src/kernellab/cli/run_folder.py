@@ -47,7 +47,7 @@ def create_folder(out: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--out {folder} cannot be made: {error.strerror}") from None
+        raise UserError(f"--out {folder} cannot be created: {error.strerror}") from None
     return folder
 
 

@@ -61,15 +61,15 @@ def _torch() -> Component:
 
 def _compiler() -> Component:
     path = tools.cxx()
-    found = _output_line([path, "--version"]) if path else ""
+    release = _output_line([path, "--version"]) if path else ""
     return Component(
-        "C++ compiler", found, "no C++ implementations; torch.compile cannot build for the CPU", "apt-get install g++"
+        "C++ compiler", release, "no C++ implementations; torch.compile cannot build for the CPU", "apt-get install g++"
     )
 
 
 def _headers() -> Component:
-    found = "found" if tools.python_headers() else ""
-    return Component("Python headers", found, "torch.compile and Triton cannot build", "apt-get install python3-dev")
+    headers = "found" if tools.python_headers() else ""
+    return Component("Python headers", headers, "torch.compile and Triton cannot build", "apt-get install python3-dev")
 
 
 def _triton() -> Component:
@@ -106,18 +106,18 @@ def _nvrtc() -> Component:
 
 def _nvcc() -> Component:
     path = tools.nvcc()
-    found = _output_line([path, "--version"], at=-2) if path else ""
+    release = _output_line([path, "--version"], at=-2) if path else ""
     return Component(
-        "nvcc", found, "kl.cuda.inline and kl.cuda.load cannot build; kl.cuda.kernel can", "install the CUDA toolkit"
+        "nvcc", release, "kl.cuda.inline and kl.cuda.load cannot build; kl.cuda.kernel can", "install the CUDA toolkit"
     )
 
 
 def _sanitizer() -> Component:
     path = tools.compute_sanitizer()
     # The version is on the last line, below the name and the copyright.
-    found = f"{path}, {_output_line([path, '--version'], at=-1)}".rstrip(", ") if path else ""
+    place = f"{path}, {_output_line([path, '--version'], at=-1)}".rstrip(", ") if path else ""
     remedy = "install the CUDA toolkit (from conda, cuda-sanitizer-api)"
-    return Component("compute-sanitizer", found, "klab check --sanitize cannot run", remedy)
+    return Component("compute-sanitizer", place, "klab check --sanitize cannot run", remedy)
 
 
 def _tool(name: str, title: str, cost: str, remedy: str) -> Callable[[], Component]:

@@ -63,7 +63,7 @@ def checked(impl):
 
 
 @pytest.mark.parametrize(
-    ("trials", "said"),
+    ("trials", "message"),
     [
         (
             [*tried("torch", "ok", "ok"), *tried("mine", "ok", "wrong", "error")],
@@ -80,11 +80,11 @@ def checked(impl):
         (tried("mine", "outside"), "2 results right.\nNo trial of the battery applies.\n"),
     ],
 )
-def test_who_fails_the_battery_is_not_called_right(trials, said):
+def test_who_fails_the_battery_is_not_called_right(trials, message):
     text = shown(checked("torch"), checked("mine"), stages=("check", "battery"), trials=trials)
-    assert text.endswith(said)
-    assert ("right at the declared case, error 0.5" in text) is ("failed" in said)
-    assert ("; 2 of 3 trials failed" in text) is ("failed" in said)
+    assert text.endswith(message)
+    assert ("right at the declared case, error 0.5" in text) is ("failed" in message)
+    assert ("; 2 of 3 trials failed" in text) is ("failed" in message)
 
 
 def test_a_lead_that_is_not_resolved_is_not_claimed():

@@ -118,19 +118,22 @@ def _parse_pair(name: str, text: str) -> tuple[int, int]:
 
 
 def _find_gpus(names: str | None) -> list[Gpu]:
-    from kernellab.machine import gpus
     from kernellab.machine.chips import chip
     from kernellab.running.parent.device import present
 
     if names is not None:
-        known = [(name, gpus.gpu(name)) for name in split_commas(names)]
-        return [
-            Gpu(name, gpu.name, [other.name for other in gpus.variants(name)], gpu.chip, gpu.sms) for name, gpu in known
-        ]
+        return [_find_gpu(name) for name in split_commas(names)]
     here = present()
     if here is None:
         raise UserError("there is no GPU here: --gpu a100 names one; klab device --list shows all of the database")
     return [Gpu(None, here["name"], [], chip(here["arch"]), here["sms"])]
+
+
+def _find_gpu(name: str) -> Gpu:
+    from kernellab.machine import gpus
+
+    gpu = gpus.gpu(name)
+    return Gpu(name, gpu.name, [other.name for other in gpus.variants(name)], gpu.chip, gpu.sms)
 
 
 def _fill(gpu: Gpu, grids: list[int | Tiling], block: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The one way tables are printed: columns that fit the terminal, or are wrapped, cut, or left out and named."""
+"""The table printer: columns that fit the terminal, or are wrapped, cut, or left out and named."""
 
 from __future__ import annotations
 
