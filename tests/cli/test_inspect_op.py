@@ -109,9 +109,10 @@ def test_architectures_know_nothing_of_each_other(klab, tmp_path):
 
 LENT = """
 import os, socket, sys
+from kernellab.record.run_events import RunCompleted
 from kernellab.running.worker.channel import Channel
 channel = Channel(int(sys.argv[1]))
-channel.lend(lambda: channel.send("first"))
+channel.lend(lambda: channel.send(RunCompleted()))
 with channel.running("culprit", "inspect"):
     channel.lend(os.abort)
 """
@@ -125,15 +126,15 @@ def test_a_death_in_a_fork_is_the_workers_own():
     theirs.close()
     with ours, ours.makefile() as lines:
         events = [json.loads(line) for line in lines]
-    assert [event["event"] for event in events] == ["first", "begin"]  # and no end
+    assert [event["event"] for event in events] == ["complete", "begin"]  # and no end
     assert events[-1]["impl"] == "culprit"
     assert process.wait() == -signal.SIGABRT
 
 
-def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
+def test_a_difference_is_shown_with_the_times_of_a_run(tmp_path):
     case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}
     timed = record(result("triton", [100.0] * 20), result("cuda", [90.0] * 20))
-    (tmp_path / "run.json").write_text(json.dumps({"schema": 3, "trials": [], **timed}))
+    (tmp_path / "run.json").write_text(json.dumps(timed))
     left, right = ({"op": "f", "impl": impl, "case": case} for impl in ("triton", "cuda"))
     line = inspect_diff.time_line(tmp_path, ((left, tmp_path), (right, tmp_path)))
     assert line == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"

@@ -17,6 +17,7 @@ from kernellab.machine.chips import chip
 
 if TYPE_CHECKING:
     from kernellab.codeanalysis.files import Listing
+    from kernellab.record.schema import Record
 
 Kernel = dict[str, Any]
 Located = tuple[Kernel, Path]  # a kernel, and the folder that its files are in
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _locate(args: argparse.Namespace, sides: Sequence[Side]) -> list[list[Located]]:
     """The kernels of each side, from its run or from an inspection now."""
-    from kernellab.record.journal import load
+    from kernellab.record.reading import load
 
     to_inspect = [side for side in sides if side.run is None]
     inspected = None
@@ -95,7 +96,7 @@ def _locate(args: argparse.Namespace, sides: Sequence[Side]) -> list[list[Locate
     return located
 
 
-def _matching(side: Side, record: dict[str, Any], folder: Path) -> list[Located]:
+def _matching(side: Side, record: Record, folder: Path) -> list[Located]:
     from kernellab.reporting.terminal.inspection import kernels
 
     matching = [(kernel, folder) for kernel in kernels(record) if side.matches(kernel)]
@@ -167,7 +168,7 @@ def _listing(side: Side, kernel: Kernel, folder: Path) -> Listing:
 def time_line(run: Path, pair: tuple[Located, Located]) -> str | None:
     """How long the two took, where a run has timed both: `time: triton 506.6 µs, cuda 506.5 µs`."""
     from kernellab.record import verdict
-    from kernellab.record.journal import load
+    from kernellab.record.reading import load
     from kernellab.reporting.text.numbers import duration
 
     record = verdict.derive(load(run))

@@ -25,6 +25,7 @@ from kernellab.cli.run_folder import create_journal, display_path
 
 if TYPE_CHECKING:
     from kernellab.codeanalysis.files import Listing
+    from kernellab.record.schema import Record
     from kernellab.record.settings import Settings
 
 _LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 def inspect(
     args: argparse.Namespace, impls: list[str] | None = None, archs: list[str] | None = None
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[Record, Path]:
     """Captures and reads an op's kernels: the record, and the folder of its files.
 
     `impls` and `archs` take the place of `--impl` and `--arch`.
@@ -136,18 +137,18 @@ def _parse_archs(text: str | None) -> list[str]:
     return [architecture.arch for architecture in chips]
 
 
-def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _document(record: Record, folder: Path) -> dict[str, Any]:
     from kernellab.reporting.terminal.inspection import kernels, others
 
     head = {key: record[key] for key in ("schema", "command", "environment")}
     return {**head, "folder": display_path(folder), "kernels": kernels(record), "others": others(record)}
 
 
-def _keep_kernels(record: dict[str, Any], name: str) -> None:
+def _keep_kernels(record: Record, name: str) -> None:
     """Drops all kernels but those of a name, which may lack template arguments or be a part of the whole name."""
     from kernellab.machinecode.names import meant
 
-    names = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
+    names = {str(kernel["name"]) for entry in record["code"] for kernel in entry["kernels"]}
     matching = meant(name, names)
     if not matching:
         raise UserError(f"no kernel {name!r}: {nearest(name, names)}")
@@ -155,7 +156,7 @@ def _keep_kernels(record: dict[str, Any], name: str) -> None:
         entry["kernels"] = [kernel for kernel in entry["kernels"] if kernel["name"] in matching]
 
 
-def _print_facts(record: dict[str, Any], folder: Path) -> None:
+def _print_facts(record: Record, folder: Path) -> None:
     from kernellab.reporting.terminal import inspection
     from kernellab.reporting.text.console import console
 
@@ -179,7 +180,7 @@ def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     return listing
 
 
-def _listings(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Listing]]:
+def _listings(record: Record, folder: Path) -> list[tuple[dict[str, Any], Listing]]:
     """Every kernel that has machine code of a GPU, with its listing."""
     from kernellab.reporting.terminal.inspection import kernels
 
@@ -189,7 +190,7 @@ def _listings(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any]
     return listings
 
 
-def _explain(record: dict[str, Any], folder: Path) -> None:
+def _explain(record: Record, folder: Path) -> None:
     from kernellab.reporting.terminal import code, inspection
     from kernellab.reporting.text.console import console
 
@@ -201,7 +202,7 @@ def _explain(record: dict[str, Any], folder: Path) -> None:
         code.show_explained(explain_lines(listing), out)
 
 
-def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
+def _write_page(record: Record, folder: Path, path: Path) -> None:
     from kernellab.reporting.pages.ptx import page
     from kernellab.reporting.terminal.inspection import parameters
 
@@ -215,7 +216,7 @@ def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     write_file("--html", path, page(listing.name, explain_lines(listing), listing.facts, notes))
 
 
-def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
+def _export(record: Record, folder: Path, path: Path) -> None:
     from kernellab.reporting.terminal.inspection import kernels
 
     entries = kernels(record)
@@ -232,12 +233,12 @@ def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
     print(f"wrote {path}: klab run {path} checks and times it", file=sys.stderr)
 
 
-def _reasons(record: dict[str, Any]) -> str:
+def _reasons(record: Record) -> str:
     reasons = dict.fromkeys(f"{entry['impl']}: {entry['reason']}" for entry in record["code"] if entry["reason"])
     return "; ".join(reasons) or "these implementations have none"
 
 
-def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
+def _print_level(record: Record, folder: Path, level: str) -> None:
     """The text itself, to be read or piped. A line between kernels is a comment in each of these languages."""
     from kernellab.reporting.terminal.inspection import configuration, kernels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import re
@@ -132,11 +133,13 @@ def _resume(args: argparse.Namespace) -> tuple[Journal, Settings]:
     if args.dims or args.given.keys() - _WITH_RESUME:
         raise UserError("--resume takes everything from the run it finishes: leave out the op, dims and other options")
     folder = Path(args.resume)
-    events = read_journal(folder)
-    if "merged_from" in events[0]:
+    lines = read_journal(folder)
+    head, events = head_of(lines), events_of(lines)
+    if head.merged_from is not None:
         raise UserError(f"{folder} was merged from other runs: resume the one that did not finish, and merge again")
-    settings = Settings.from_json(events[0]["settings"])
-    events[0]["environment"] = environment()  # the runner compares it with the run's own before it measures
+    settings = Settings.from_json(head.settings)
+    # The runner compares today's environment with the run's own before it measures anything.
+    events[0] = dataclasses.replace(head, environment=environment())
     return Journal(folder, events), settings
 
 

@@ -101,9 +101,9 @@ def is_script(target: str) -> bool:
 
 
 def settings_for(args: argparse.Namespace, target: str) -> Settings:
-    from kernellab.record.settings import Settings
+    from kernellab.record.settings import NO_CASES, Settings
 
-    return Settings(targets=[target], stages=["profile"], request={}, device=parse_device(args.device))
+    return Settings(targets=[target], stages=["profile"], request=NO_CASES, device=parse_device(args.device))
 
 
 def _recording_options(args: argparse.Namespace) -> dict[str, bool]:

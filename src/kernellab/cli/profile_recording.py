@@ -42,6 +42,7 @@ class Profile:
 
 
 def run(args: argparse.Namespace, planned: PlannedProgram) -> int:
+    from kernellab.record.run_events import ProgramProfiled, RunCompleted
     from kernellab.running.parent import profiling
 
     folder = Path(args.out) if args.out else profiling.shared_folder(planned.name)
@@ -63,8 +64,8 @@ def run(args: argparse.Namespace, planned: PlannedProgram) -> int:
     if collected.code == 2 and not collected.traces and not program.as_script:
         journal.remove()  # the request was wrong, which only the program could find out; it has printed why
         return 2
-    journal.write("profiled", code=collected.code, sessions=collected.sessions)
-    journal.write("complete")
+    journal.write(ProgramProfiled(code=collected.code, sessions=collected.sessions))
+    journal.write(RunCompleted())
     journal.save()
     journal.close()
     if not collected.traces:
@@ -153,6 +154,7 @@ def _document(
 
 def run_study(args: argparse.Namespace, study: SizeStudy) -> int:
     """Times the MLP over sizes, without a profiler."""
+    from kernellab.record.run_events import RunCompleted, ScalingMeasured
     from kernellab.reporting.profiles import scaling
     from kernellab.running.parent import profiling
 
@@ -165,8 +167,8 @@ def run_study(args: argparse.Namespace, study: SizeStudy) -> int:
     except UserError:
         journal.remove()
         raise
-    journal.write("scaled", setup=study.setup, curves=curves)
-    journal.write("complete")
+    journal.write(ScalingMeasured(setup=study.setup, curves=curves))
+    journal.write(RunCompleted())
     journal.save()
     journal.close()
     document = scaling.document(study.setup, curves)

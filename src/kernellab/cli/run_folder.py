@@ -27,7 +27,7 @@ def create_journal(out: str | None, settings: Settings, prefix: str = "") -> Jou
     if (folder / JOURNAL).exists():
         remedy = "" if prefix else f"--resume {folder} continues it, or "
         raise UserError(f"{folder} already holds a run: {remedy}name another folder")
-    return begin(folder, settings.to_json(), ["klab", *sys.argv[1:]])
+    return begin(folder, settings.to_json(), settings.seed, ["klab", *sys.argv[1:]])
 
 
 def _new_folder(runs: str, prefix: str, targets: list[str]) -> Path:

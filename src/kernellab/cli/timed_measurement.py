@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli import measurement
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from kernellab.cli.parser import Parser
+    from kernellab.record.schema import TunedJson
     from kernellab.record.settings import Settings
 
 _QUICK_ROUNDS, _QUICK_SECONDS = 8, 0.2
@@ -75,11 +76,11 @@ def _parse_precision(text: str) -> float:
     return require_positive("--precision", value, 1.0)
 
 
-def _read_pins(run: str) -> list[dict[str, Any]]:
+def _read_pins(run: str) -> list[TunedJson]:
     """What the autotuners of an earlier run chose."""
-    from kernellab.record.journal import load
+    from kernellab.record.reading import load
 
-    choices = [choice for r in load(Path(run))["results"] for choice in (r.get("built") or {}).get("tuned", ())]
+    choices = [choice for r in load(Path(run))["results"] if r["built"] for choice in r["built"]["tuned"]]
     if not choices:
         raise UserError(f"--pin {run}: no autotuner chose anything in that run")
     return choices

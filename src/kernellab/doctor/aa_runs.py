@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
 from kernellab.record import verdict
 from kernellab.record.reading import load
+from kernellab.record.schema import Record
 
 OP = "kernellab.doctor.aa_op:aa"
 _START = (
@@ -32,7 +32,7 @@ class RunFailed(Exception):
 class RunSeries:
     """The complete records of repeated runs."""
 
-    records: list[dict[str, Any]] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
     interrupted: bool = False
 
 
@@ -64,7 +64,7 @@ def repeat(
     return series
 
 
-def _run_once(folder: Path, device: str, seconds: float | None, target: str, env: Mapping[str, str]) -> dict[str, Any]:
+def _run_once(folder: Path, device: str, seconds: float | None, target: str, env: Mapping[str, str]) -> Record:
     """The record of one run; RunFailed where it is not complete."""
     if folder.exists():
         raise UserError(f"{folder} already holds a run: name another folder")

@@ -34,7 +34,7 @@ def _cpu() -> Component:
 
 
 def _gpu() -> Component:
-    names = "; ".join(f"{gpu['name']}, {gpu['memory_bytes'] / 2**30:.0f} GiB" for gpu in gpus())
+    names = "; ".join(f"{gpu['name']}, {(gpu['memory_bytes'] or 0) / 2**30:.0f} GiB" for gpu in gpus())
     return Component(
         "GPU", names, "Triton implementations are checked in the interpreter and not timed; CUDA ones are skipped"
     )

@@ -8,7 +8,7 @@ from typing import Never, TypedDict, cast
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.json import JsonObject
 from kernellab.declaration.documents import RequestJson
-from kernellab.record.schema import SeriesJson
+from kernellab.record.schema import SeriesJson, TunedJson
 from kernellab.stats.intervals import PRECISION
 
 
@@ -53,7 +53,7 @@ class Settings:
     timers: list[str] = field(default_factory=lambda: ["auto"])
     caches: list[str] = field(default_factory=lambda: ["cold"])
     panel: bool = False
-    pins: list[JsonObject] = field(default_factory=list)  # autotuners' choices to keep to
+    pins: list[TunedJson] = field(default_factory=list)  # autotuners' choices to keep to
     refresh_ceilings: bool = False
     cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
     sanitizers: list[str] = field(default_factory=list)  # tools of compute-sanitizer

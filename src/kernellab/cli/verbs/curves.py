@@ -22,7 +22,7 @@ def arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from kernellab.record import verdict
-    from kernellab.record.journal import load
+    from kernellab.record.reading import load
     from kernellab.reporting.charts import files
     from kernellab.reporting.terminal import results
     from kernellab.reporting.text.console import console

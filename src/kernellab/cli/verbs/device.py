@@ -92,7 +92,7 @@ def _describe_present() -> dict[str, object]:
         }
     architecture = chip(gpu["arch"])
     pins = f", {gpu['pin_gbps']:.0f} GB/s at the pins" if gpu["pin_gbps"] else ""
-    memory = f"{gpu['memory_bytes'] / 2**30:.0f} GiB{pins}"
+    memory = f"{(gpu['memory_bytes'] or 0) / 2**30:.0f} GiB{pins}"
     return {
         "kind": "gpu",
         "present": True,

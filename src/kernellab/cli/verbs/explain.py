@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
     from kernellab.declaration.targets import Target
     from kernellab.record.journal import Journal
+    from kernellab.record.schema import Record
     from kernellab.record.settings import Settings
 
 SUMMARY = "say why each implementation is as fast as it is, and what to do next"
@@ -108,9 +109,10 @@ def _gpu_name(args: argparse.Namespace) -> str | None:
     return max(candidates, key=lambda candidate: candidate.sms).name
 
 
-def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[dict[str, Any], Path, bool]:
+def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[Record, Path, bool]:
     """A record, its folder, and whether measuring it was interrupted."""
-    from kernellab.record.journal import JOURNAL, RUN, load
+    from kernellab.record.journal import JOURNAL, RUN
+    from kernellab.record.reading import load
 
     path = Path(args.target)
     if (path / JOURNAL).exists() or (path / RUN).exists() or path.name in (JOURNAL, RUN):
@@ -127,7 +129,7 @@ def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[di
     return journal.record, journal.folder, interrupted
 
 
-def _require_costs(record: Mapping[str, Any], target: str) -> None:
+def _require_costs(record: Record, target: str) -> None:
     """Every rule needs the cost of the op, which runs of `klab inspect` do not have."""
     entries = [entry for entry in record["code"] if entry["kernels"]]
     if record["results"] or not entries or any(entry.get("cost") for entry in entries):

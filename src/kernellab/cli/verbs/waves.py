@@ -177,9 +177,8 @@ def _measure(grids: list[dict[str, Any]], threads: int, gpu: Gpu, per_sm: Occupa
     # The kernel that is timed uses few registers. Shared memory limits it to the same number of blocks per SM.
     shared = shared_for(gpu.chip, threads, _REGISTERS, per_sm.blocks_per_sm)
     measurement = fill([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
-    for grid, timed in zip(grids, measurement["grids"], strict=True):
-        ideal_ms = timed["blocks"] / gpu.sms * measurement["block_ms"]
+    for grid, timed in zip(grids, measurement.grids, strict=True):
+        ideal_ms = timed["blocks"] / gpu.sms * measurement.block_ms
         efficiency = ideal_ms / timed["ms"]
-        grid["measured"] = {"ms": timed["ms"], "block_ms": measurement["block_ms"], "efficiency": efficiency}
-    doubts: list[str] = measurement["doubts"]
-    return doubts
+        grid["measured"] = {"ms": timed["ms"], "block_ms": measurement.block_ms, "efficiency": efficiency}
+    return measurement.doubts

@@ -30,7 +30,7 @@ def main() -> int:
     settings = Settings(
         targets=[target],
         stages=["check", "time"],
-        request={},
+        request=NO_CASES,
         impls=list(IMPLS),
         device=device,
         seconds=float(seconds) if seconds != "auto" else None,

@@ -8,7 +8,7 @@ from typing import TypedDict
 from kernellab.base.json import JsonObject
 from kernellab.base.message import Message
 from kernellab.declaration.documents import CaseJson, RequestJson
-from kernellab.record.schema import SeriesJson, TrialJson
+from kernellab.record.schema import SeriesJson, TrialJson, TunedJson
 from kernellab.record.settings import TimingPlan
 
 
@@ -63,7 +63,7 @@ class LoadTarget(Command, name="load"):
     target: TargetJson
     request: RequestJson
     impls: list[str]
-    pins: list[JsonObject]
+    pins: list[TunedJson]
 
 
 @dataclass(frozen=True, kw_only=True)
