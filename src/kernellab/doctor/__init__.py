@@ -2,6 +2,6 @@
 
 `installation` looks for tools and packages. The `aa` modules run an op whose implementations differ by known amounts,
 in processes of their own, and count what the measurements say. In: nothing but options. Out: components found or
-missing; a summary of A/A runs. Imports base, machine, record and stats, and starts running.programs; torch only in the
+missing; a summary of A/A runs. Imports base, machine, record and running.processes; torch only in the
 probe that looks for it, and in the op, which a worker executes.
 """

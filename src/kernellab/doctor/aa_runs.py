@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernellab.base.errors import UserError
-from kernellab.base.user_code import PACKAGE
 from kernellab.record import verdict
 from kernellab.record.reading import load
 from kernellab.record.schema import Record
+from kernellab.running.processes.child import Child
+from kernellab.running.processes.startup import program
 
 OP = "kernellab.doctor.aa_op:aa"
-_START = (
-    f"import sys; sys.path.append({str(PACKAGE.parent)!r})\n"
-    "from kernellab.running.programs.aa_run import main; sys.exit(main())"
-)
+_PROGRAM = "kernellab.running.programs.aa_run"
 _MOST_FAILURES = 3  # in a row from the start: then no run will succeed
 
 
@@ -69,21 +66,25 @@ def _run_once(folder: Path, device: str, seconds: float | None, target: str, env
     if folder.exists():
         raise UserError(f"{folder} already holds a run: name another folder")
     budget = "auto" if seconds is None else str(seconds)
-    done = subprocess.run(
-        # This kernellab, also where it runs from source; the working directory does not come first on the path.
-        [sys.executable, "-P", "-c", _START, str(folder), device, budget, target],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-    )
-    if done.returncode == 2:
-        raise UserError(done.stderr.strip())
-    if done.returncode != 0:
-        raise RunFailed(f"failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    code, output = _start(program(_PROGRAM, str(folder), device, budget, target), env)
+    if code == 2:
+        raise UserError(output)
+    if code != 0:
+        raise RunFailed(f"failed: {(output.splitlines() or ['no reason given'])[-1]}")
     record = load(folder)
     for result in record["results"]:
         status, reason = verdict.status_of(result)
         if status != "ok":
             raise RunFailed(f"{status}: {reason}")
     return record
+
+
+def _start(command: list[str], env: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code of a command and what it printed. It ends with this process, and on Ctrl-C."""
+    with tempfile.NamedTemporaryFile(prefix="kernellab-aa-", suffix=".log") as log:
+        child = Child(command, {**os.environ, **env}, output=Path(log.name))
+        try:
+            code = child.wait()
+        finally:
+            child.end()
+        return code, Path(log.name).read_text(errors="replace").strip()

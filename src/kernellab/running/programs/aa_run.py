@@ -25,8 +25,12 @@ class _SilentProgress:
     def trying(self, op: str, impl: str, number: int, of: int) -> None: ...
 
 
-def main() -> int:
-    folder, device, seconds, target = sys.argv[1:]
+def main() -> None:
+    sys.exit(_run(*sys.argv[1:]))
+
+
+def _run(folder: str, device: str, seconds: str, target: str) -> int:
+    """The exit code: 2 where the request is wrong, with one sentence on standard error."""
     settings = Settings(
         targets=[target],
         stages=["check", "time"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from kernellab.base.json import JsonObject
 from kernellab.base.message import Message
 from kernellab.declaration.documents import CaseJson, RequestJson
 from kernellab.record.schema import SeriesJson, TrialJson, TunedJson
