@@ -3,8 +3,9 @@
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.explaining.explanation import of
+from kernellab.explaining.explanation import add_findings, of
 from kernellab.gpumodel.subject import _loading_loops, _once_loops, subjects
+from kernellab.record.verdict import derive
 from kernellab.reporting.terminal.explanation import _facts, headline
 from kernellab.reporting.terminal.explanation import document as report
 from support.described import CASE, CEILINGS, CHAIN, COST, GB, GOOD, but, first, way
@@ -204,3 +205,13 @@ def test_where_the_tuner_has_chosen_its_choice_is_judged():
     (one,) = map(of, subjects(record(timed, code=[tuned_entry(2, 16)])))
     assert [line.partition("; ")[2] for line in lines_of(one)] == ["configuration 1 of 2: BLOCK=64 num_warps=4"]
     assert one["kernels"][0]["kind"] == "triton"
+
+
+def test_findings_are_added_to_the_verdicts_of_timed_results_alone():
+    untimed = {**result("triton", 510.0), "times": []}
+    wrong = result("liar", 10.0, check={"status": "wrong", "reason": "3 of 9 elements differ"})
+    derived = derive(record(result("manual", 2250.0, traffic=CHAIN), untimed, wrong))
+    assert all("findings" not in one["derived"] for one in derived["results"])
+    add_findings(derived)
+    rules = {one["impl"]: [finding["rule"] for finding in one["derived"]["findings"]] for one in derived["results"]}
+    assert rules == {"manual": ["unfused-chain"], "triton": [], "liar": []}

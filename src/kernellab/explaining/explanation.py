@@ -14,13 +14,21 @@ from kernellab.explaining.ranking import findings
 from kernellab.explaining.rules.unfused_chain import chain
 from kernellab.gpumodel.fusion import Fusion
 from kernellab.gpumodel.prices import main_kernel, prices
-from kernellab.gpumodel.subject import Subject, subjects
+from kernellab.gpumodel.subject import Subject, subject, subjects
 from kernellab.machinecode.kernel_origin import became
 
 
 def explained(record: Mapping[str, Any], gpu_name: str | None = None) -> list[dict[str, Any]]:
     """One for each way and case that was timed or compiled, as plain data."""
     return [of(subject) for subject in subjects(record, gpu_name)]
+
+
+def add_findings(record: dict[str, Any]) -> None:
+    """Add `derived.findings` to each result of a record with its verdicts; empty where nothing was timed."""
+    for result in record["results"]:
+        derived = result["derived"]
+        timed = derived["status"] == "ok" and derived["time"] is not None and derived["time"]["timer"] != "launch"
+        derived["findings"] = [asdict(finding) for finding in findings(subject(record, result))] if timed else []
 
 
 def of(subject: Subject) -> dict[str, Any]:
