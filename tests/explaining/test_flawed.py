@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernellab.declaration.targets import load, resolve
-from kernellab.explaining.ranking import all_rules
+from kernellab.explaining.rulebook import all_rules
 from support.klab import HERE
 
 BENCHMARKS = HERE.parent / "benchmarks"

@@ -2,7 +2,7 @@
 
 import importlib
 
-from kernellab.explaining.ranking import all_rules, findings
+from kernellab.explaining.rulebook import all_rules, findings
 from kernellab.findings.finding import SURE, settled
 from support.described import CHAIN, GB, GOOD, ROOF_US, but, first, way
 

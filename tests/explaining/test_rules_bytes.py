@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from kernellab.explaining.ranking import findings
+from kernellab.explaining.rulebook import findings
 from support.described import CHAIN, GB, GOOD, ROOF_US, but, first, way
 
 

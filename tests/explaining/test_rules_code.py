@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from kernellab.explaining.ranking import findings
-from kernellab.gpumodel.prices import prices
+from kernellab.explaining.rulebook import findings
+from kernellab.gpumodel.time_model import prices
 from support.described import COST, GOOD, ROOF_US, but, first, way
 
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from kernellab.explaining.ranking import findings
-from kernellab.gpumodel.prices import needed_bytes, prices
+from kernellab.explaining.rulebook import findings
+from kernellab.gpumodel.time_model import needed_bytes, prices
 from support.described import COST, GOOD, H200, ROOF_US, TINY, but, first, way
 
 SLICE = dict(times=64, blocks=64, pointer_bytes=250_000)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernellab.explaining.ranking import findings
-from kernellab.gpumodel.prices import prices
+from kernellab.explaining.rulebook import findings
+from kernellab.gpumodel.time_model import prices
 from support.described import PRODUCT, but, first, way
 
 

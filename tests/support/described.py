@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from kernellab.explaining.ranking import findings
+from kernellab.explaining.rulebook import findings
 from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import Device, Kernel, Subject
 from kernellab.machine.chips import chip

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kernellab.gpumodel.prices import prices
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import prices
 
 
 def judged(subject: Subject) -> Subject:

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from kernellab.explaining.configurations import judged
-from kernellab.explaining.ranking import findings
+from kernellab.explaining.rulebook import findings
 from kernellab.explaining.rules.unfused_chain import chain
 from kernellab.gpumodel.fusion import Fusion
-from kernellab.gpumodel.prices import main_kernel, prices
 from kernellab.gpumodel.subject import Subject, subject, subjects
+from kernellab.gpumodel.time_model import main_kernel, prices
 from kernellab.machinecode.kernel_origin import became
 
 

@@ -9,8 +9,8 @@ was timed, takes far longer than everything else accounts for, and has atomics o
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, capped
-from kernellab.gpumodel.prices import UNEXPLAINED, main_kernel
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import UNEXPLAINED, main_kernel
 
 
 def look(subject: Subject) -> Finding | None:

@@ -10,8 +10,8 @@ longer shared memory is busy. An SM's gives 32 words a clock:
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, gained
-from kernellab.gpumodel.prices import main_kernel, turns
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import main_kernel, turns
 
 _LEAST = 1.15
 _SHARED = ("shared_load", "shared_store")

@@ -14,8 +14,8 @@ The rates are the architecture's: one fp64 result for two in fp32 on data-centre
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import UNEXPLAINED, double_share, main_kernel
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import UNEXPLAINED, double_share, main_kernel
 
 _LEAST = 1.05
 

@@ -12,8 +12,8 @@ A loop that loads nothing from global memory is taken to go over the whole array
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import main_kernel, without_local
 from kernellab.gpumodel.subject import TRIGONOMETRY_BYTES, Subject
+from kernellab.gpumodel.time_model import main_kernel, without_local
 
 _LEAST = 1.1
 

@@ -12,8 +12,8 @@ Low occupancy alone is no flaw: a kernel with enough under way, or bound by arit
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, gained
-from kernellab.gpumodel.prices import flight_bytes, main_kernel, needed_bytes
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import flight_bytes, main_kernel, needed_bytes
 
 _LEAST, _LOW = 1.2, 0.6
 

@@ -9,8 +9,8 @@ its own (narrow accesses, doubles, spills), which then comes first. Products are
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, capped
-from kernellab.gpumodel.prices import main_kernel
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import main_kernel
 
 _LEAST = 1.3
 

@@ -9,8 +9,8 @@ nothing else changes, and the instructions per byte shrink by as much.
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, gained
-from kernellab.gpumodel.prices import main_kernel
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import main_kernel
 
 _WIDE = 16
 _LEAST = 1.15

@@ -9,8 +9,8 @@ plain kernel on tensor cores gets of the library's rate; the library itself gets
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding
-from kernellab.gpumodel.prices import TENSOR_NAMES
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import TENSOR_NAMES
 
 REACHED = 0.75
 _LEAST = 1.2

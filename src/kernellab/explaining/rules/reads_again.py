@@ -9,8 +9,8 @@ does not tell. So it is said only of a way that was timed and is far from its ro
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, capped
-from kernellab.gpumodel.prices import main_kernel
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import main_kernel
 
 _FAR = 1.2
 

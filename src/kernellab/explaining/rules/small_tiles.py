@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, gained
 from kernellab.gpumodel.fusion import L2_OVER_MEMORY
-from kernellab.gpumodel.prices import TENSOR_NAMES, main_kernel
 from kernellab.gpumodel.subject import Kernel, Subject
+from kernellab.gpumodel.time_model import TENSOR_NAMES, main_kernel
 
 _LEAST = 1.2
 _LARGE = (128, 256)

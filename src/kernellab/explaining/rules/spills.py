@@ -10,8 +10,8 @@ same way as the kernel's own, so that their times add up. Arrays that lie there 
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import main_kernel, without_local
 from kernellab.gpumodel.subject import Kernel, Subject
+from kernellab.gpumodel.time_model import main_kernel, without_local
 
 _LEAST = 1.1
 

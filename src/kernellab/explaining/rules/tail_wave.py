@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, capped
 from kernellab.gpumodel.occupancy import occupancy
-from kernellab.gpumodel.prices import computes, main_kernel
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import computes, main_kernel
 from kernellab.gpumodel.waves import waves
 
 _LEAST = 1.1

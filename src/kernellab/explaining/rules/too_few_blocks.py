@@ -13,8 +13,8 @@ otherwise there is no work for more blocks. With a measured time, no more than t
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import computes, main_kernel, turns
 from kernellab.gpumodel.subject import Kernel, Subject
+from kernellab.gpumodel.time_model import computes, main_kernel, turns
 
 _LEAST = 1.15
 _PORTIONS = 2.0

@@ -14,8 +14,8 @@ be worked out, and the measured time is far beyond what the model of everything 
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import main_kernel
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import main_kernel
 
 _SPREAD = 1.5
 _UNEXPLAINED = 2.5

@@ -11,8 +11,8 @@ Without tensor cores: see `no_tensor_cores`.
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import TENSOR_NAMES, main_kernel, product_rate
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import TENSOR_NAMES, main_kernel, product_rate
 
 _LEAST = 1.1
 
