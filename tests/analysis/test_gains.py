@@ -7,8 +7,8 @@ import pytest
 from kernellab.analysis.comparison import compare
 from kernellab.analysis.replay import Otherwise, Replay
 from kernellab.analysis.summary import analyse
+from kernellab.findings.place import Place
 from kernellab.traces import kineto
-from kernellab.traceview.places import Place
 from kernellab.traceview.view import View
 from support.klab import HERE
 from support.traced import GEMM, Program, Training

@@ -15,9 +15,10 @@ from kernellab.analysis.fusion import Chain
 from kernellab.analysis.idle import LOADERS, Idle
 from kernellab.analysis.replay import Interval, Otherwise, Replay, merged
 from kernellab.analysis.waits import Site, Waits
+from kernellab.findings.place import NOWHERE, Place
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview.nest import picked
-from kernellab.traceview.places import NOWHERE, Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.profiler_overhead import Watch
 from kernellab.traceview.view import View
 

@@ -12,7 +12,7 @@ from typing import Any
 from kernellab.analysis.causes import Cause, Looked, launches_hold_up
 from kernellab.analysis.cpu_time import Spent
 from kernellab.analysis.replay import Otherwise
-from kernellab.traceview.places import NOWHERE, Place
+from kernellab.findings.place import NOWHERE, Place
 
 _WORTH = 0.02  # of a step: less is not said
 _BUSY = 0.9

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.findings.place import NOWHERE
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview.nest import Mask, picked, sums
-from kernellab.traceview.places import NOWHERE, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.view import View
 
 _POINTS = 400
