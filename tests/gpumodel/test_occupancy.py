@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernellab.base.errors import UserError
 from kernellab.build.cuda import include_folders
-from kernellab.gpumodel.occupancy import grid_refusal, in_words, occupancy, shared_for
+from kernellab.gpumodel.occupancy import grid_refusal, describe_limiters, occupancy, shared_bytes_for
 from kernellab.machine import tools
 from kernellab.machine.chips import chip, chips
 
@@ -142,11 +142,11 @@ def test_what_cannot_be_launched_fits_no_block_and_says_why():
 
 def test_more_threads_than_the_kernel_was_compiled_for_cannot_be_launched():
     hopper = chip("sm_90")
-    bound = occupancy(hopper, 512, 32, most_threads=256)
+    bound = occupancy(hopper, 512, 32, max_threads=256)
     assert (bound.blocks_per_sm, bound.limiter) == (0, "threads")
     assert bound.refusal == "the kernel is compiled for blocks of at most 256 threads, not 512"
-    assert occupancy(hopper, 128, 32, most_threads=256).refusal == ""
-    assert "exactly 256 threads, not 128" in occupancy(hopper, 128, 32, most_threads=256, exact=True).refusal
+    assert occupancy(hopper, 128, 32, max_threads=256).refusal == ""
+    assert "exactly 256 threads, not 128" in occupancy(hopper, 128, 32, max_threads=256, exact=True).refusal
 
 
 def test_grids_and_blocks_have_their_shapes_as_well():
@@ -161,7 +161,7 @@ def test_all_that_hold_at_once_are_named():
     assert occupancy(chip("sm_121"), 32, 16, barriers=2).limiters == ["barriers"]
     tied = occupancy(chip("sm_90"), 768, 40)
     assert tied.limiters == ["registers", "threads"]
-    assert in_words(["registers", "shared"]) == "registers and shared memory"
+    assert describe_limiters(["registers", "shared"]) == "registers and shared memory"
     assert occupancy(chip("sm_90"), 1024, 32).limiters == ["threads"]  # full: nothing else matters
     few = occupancy(chip("sm_90"), 32, 64)
     assert few.limiters == ["registers", "blocks"]
@@ -254,12 +254,12 @@ def test_an_occupancy_is_plain_data():
 @pytest.mark.parametrize("known", chips(), ids=lambda c: c.arch)
 @pytest.mark.parametrize("blocks", [1, 2, 3, 4])
 def test_shared_memory_can_be_asked_for_so_that_exactly_so_many_blocks_fit(known, blocks):
-    assert occupancy(known, 256, 32, shared_for(known, 256, 32, blocks)).blocks_per_sm == blocks
+    assert occupancy(known, 256, 32, shared_bytes_for(known, 256, 32, blocks)).blocks_per_sm == blocks
 
 
 def test_more_blocks_than_fit_cannot_be_had():
     with pytest.raises(UserError, match="9 blocks of 256 threads cannot be had on an SM of sm_90: 8 fit"):
-        shared_for(chip("sm_90"), 256, 32, 9)
+        shared_bytes_for(chip("sm_90"), 256, 32, 9)
 
 
 def test_one_barrier_never_limits_and_two_do():

@@ -1,47 +1,49 @@
-"""What each thing a kernel does would take by itself, from its machine code and the GPU: a model, and a coarse one.
+"""How long a kernel should take, from its machine code and the GPU: a coarse model, good to a factor of about two.
 
-A kernel overlaps its work, so the dearest item is its predicted time. With S SMs in use at a clock f:
+The model estimates the time of each resource by itself. A kernel overlaps its work, so the slowest resource is its
+predicted time. With S SMs in use at a clock f:
 
 - memory: the bytes it must move over the copy bandwidth.
-- flight: Little's law. An SM can have (resident threads × bytes a thread asks for before it waits) under way, and gets
-  them once per `LOAD_US`, the time from a load to its data on a busy GPU, so that the bytes read take
-  bytes / (S · in flight / LOAD_US).
-- issue: instructions of all warps over 4 per clock and SM. special and fp64: theirs over the units' rates.
-- local: bytes of local memory over what serves them: L1 (64 bytes a clock and SM) where what the resident threads
-  keep there fits, L2 otherwise. A loop that loads nothing else is taken to go over the thread's array once.
-- fp32: the operations the op declares over the vendor's rate; where part of the code's arithmetic is in fp64, that
-  part of them over the rate of fp64.
-- matmul: the operations the op declares over the measured rate, or the vendor's, scaled by the rate of the units the
-  code has them done by: tensor cores by the type they multiply, multiply-adds where there are none.
+- flight: Little's law. An SM has (resident threads × bytes a thread requests before it waits) in flight and receives
+  them once per `LOAD_LATENCY_US`. The bytes read take bytes / (S · bytes in flight / latency).
+- issue: instructions of all warps over 4 per clock and SM. special and fp64: theirs over the rates of their units.
+- local: bytes of local memory over the bandwidth of what serves them. That is L1 (64 bytes per clock and SM) where the
+  local memory of the resident threads fits, L2 otherwise. A loop that loads nothing else is assumed to go over the
+  thread's array once.
+- fp32: the operations the op declares over the vendor's rate. Where part of the code's arithmetic is in fp64, the same
+  part of the operations is at the rate of fp64.
+- matmul: the operations the op declares over the measured rate, or the vendor's, scaled to the units that the code
+  uses: tensor cores by operand type, multiply-adds where there are none.
 
-A loop with a constant number of turns and no loads counts so often, any other once in a turn of what is around it. How
-often that runs is not in the code. It is taken from the bytes: if the op must read B bytes and all threads
-together load b in one turn of the loop (or of the whole kernel, where there is none), it turns B / b times.
+A loop of constant length without loads counts with its length, any other loop with one iteration per iteration of the
+loop around it. The length of the loop that loads is not in the code. It follows from the bytes: if the op must read B
+bytes and all threads together load b in one iteration (or in the whole kernel, where there is no loop), it has B / b
+iterations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+from kernellab.gpumodel.device import TENSOR_NAMES, Device
 from kernellab.gpumodel.fusion import L2_OVER_MEMORY
-from kernellab.gpumodel.subject import TRIGONOMETRY_BYTES, Device, Kernel, Subject
+from kernellab.gpumodel.kernel import GLOBAL_LOADS, LOCAL_ACCESSES, TRIGONOMETRY_STACK_BYTES, Kernel, count
+from kernellab.gpumodel.roofline import Cost
+from kernellab.gpumodel.subject import Subject
 
-# A load to memory takes 0.3 to 0.4 µs on an idle GPU; on a busy one it waits in queues, and a block has to be started
-# and to end besides. Not measured here: the weakest number of this model.
-LOAD_US = 0.8
+# A load from memory takes 0.3 to 0.4 µs on an idle GPU. On a busy one it waits in queues, and a block has to start and
+# end as well. Assumed, not measured: the weakest number of this model.
+LOAD_LATENCY_US = 0.8
 _L1_BYTES_PER_CLOCK = 64
 _ISSUED_PER_CLOCK = 4
 _ARITHMETIC = ("fp32", "fp16", "fp64", "special", "integer")
-# From so many times the predicted time on the model does not explain a measured one: it is good to a factor of two.
-UNEXPLAINED = 2.0
-_LOCAL = ("local_load", "local_store")
-# What tensor cores take operands of these dtypes as; float32 is rounded only by those who ask for it.
-TENSOR_NAMES = {"bfloat16": "bf16", "float16": "fp16"}
+# A measured time beyond the predicted one by this factor is not explained by the model, which is good to a factor of 2.
+UNEXPLAINED_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
-class Prices:
-    """Microseconds, for all launches of a kernel."""
+class TimeEstimate:
+    """The time of each resource in microseconds, for all launches of a kernel."""
 
     memory: float
     flight: float = 0.0
@@ -54,146 +56,154 @@ class Prices:
 
     @property
     def time_us(self) -> float:
-        return max(float(getattr(self, f.name)) for f in fields(self))
+        return max(self._times_us.values())
 
     @property
-    def dearest(self) -> str:
-        return max((f.name for f in fields(self)), key=lambda name: float(getattr(self, name)))
+    def bottleneck(self) -> str:
+        """The resource that takes longest."""
+        return max(self._times_us, key=lambda name: self._times_us[name])
 
     @property
     def bound(self) -> str:
-        """What blocks of the kernel share: `memory` or `compute`."""
-        return "memory" if self.dearest in ("memory", "flight", "local") else "compute"
+        """`memory` or `compute`."""
+        return "memory" if self.bottleneck in ("memory", "flight", "local") else "compute"
 
-    def without(self, **cheaper: float) -> float:
-        """The time if these items cost so much instead."""
-        return replace(self, **cheaper).time_us
+    @property
+    def _times_us(self) -> dict[str, float]:
+        return {f.name: float(getattr(self, f.name)) for f in fields(self)}
+
+    def time_us_with(self, **changed_us: float) -> float:
+        """The predicted time if these resources took so long instead."""
+        return replace(self, **changed_us).time_us
 
 
-def prices(subject: Subject, kernel: Kernel) -> Prices | None:
+def estimate_time(subject: Subject, kernel: Kernel) -> TimeEstimate | None:
     """None on the CPU, and where the op's cost is not known."""
     device, cost = subject.device, subject.cost
     if device is None or not cost or not subject.fewest_bytes:
         return None
-    share = _share(subject, kernel)
-    moved, read = share * subject.fewest_bytes, share * cost["bytes_read"]
-    once = turns(kernel, read)
-    used = min(device.sms, kernel.blocks)
-    per_us = used * device.clock_mhz  # SM-clocks in a microsecond
-    code = kernel.code
-    warps = kernel.blocks * -(-kernel.threads // device.chip.warp_threads) * kernel.times
+    share = _share_of_bytes(subject, kernel)
+    moved_bytes, read_bytes = share * subject.fewest_bytes, share * cost["bytes_read"]
+    iterations = loop_iterations(kernel, read_bytes)
+    used_sms = min(device.sms, kernel.blocks)
+    clocks_per_us = used_sms * device.clock_mhz  # of all SMs in use
+    code = kernel.hot_code
     threads = float(kernel.all_threads * kernel.times)
     flops = share * cost["flops"].get("fp32", 0)
-    in_double = double_share(kernel)
+    in_fp64 = fp64_share(kernel)
     fp64_rate = device.chip.fp64_per_clock or device.chip.fp32_per_clock
-    counted = code.get("fp64", 0) * once * threads / (fp64_rate / 2)
-    return Prices(
-        memory=moved / device.gbps / 1e3,
-        flight=_flight(kernel, device, read),
-        issue=sum(code.values()) * once * warps / _ISSUED_PER_CLOCK / per_us,
-        special=code.get("special", 0) * once * threads / device.chip.special_per_clock / per_us,
-        fp64=max(counted, in_double * flops / fp64_rate) / per_us,
-        fp32=(1 - in_double) * flops / device.chip.fp32_per_clock / per_us,
-        matmul=share * _matmul_us(subject, kernel) * device.sms / used,
-        local=_local(kernel, device, once),
+    fp64_clocks = code.get("fp64", 0) * iterations * threads / (fp64_rate / 2)
+    warps = kernel.warps(device.chip.warp_threads)
+    return TimeEstimate(
+        memory=moved_bytes / device.gbps / 1e3,
+        flight=_in_flight_us(kernel, device, read_bytes),
+        issue=sum(code.values()) * iterations * warps / _ISSUED_PER_CLOCK / clocks_per_us,
+        special=code.get("special", 0) * iterations * threads / device.chip.special_per_clock / clocks_per_us,
+        fp64=max(fp64_clocks, in_fp64 * flops / fp64_rate) / clocks_per_us,
+        fp32=(1 - in_fp64) * flops / device.chip.fp32_per_clock / clocks_per_us,
+        matmul=share * _matmul_us(subject, kernel, device, cost) * device.sms / used_sms,
+        local=_local_us(kernel, device, iterations),
     )
 
 
-def main_kernel(subject: Subject) -> tuple[Kernel, Prices] | None:
-    """The kernel of the way that is predicted to take longest."""
-    priced = [(kernel, found) for kernel in subject.kernels if (found := prices(subject, kernel)) is not None]
-    return max(priced, key=lambda pair: pair[1].time_us, default=None)
+def slowest_kernel(subject: Subject) -> tuple[Kernel, TimeEstimate] | None:
+    """The kernel with the longest predicted time; None where nothing can be predicted."""
+    estimates = [(kernel, time) for kernel in subject.kernels if (time := estimate_time(subject, kernel)) is not None]
+    return max(estimates, key=lambda pair: pair[1].time_us, default=None)
 
 
-def double_share(kernel: Kernel) -> float:
-    """The part of the code's arithmetic that is in fp64."""
-    fp64, *others = (kernel.instructions.get(name, 0) for name in ("fp64", "fp32", "fp16"))
-    return fp64 / (fp64 + sum(others)) if fp64 else 0.0
+def total_time_us(subject: Subject) -> float:
+    """The predicted time of all its kernels, one after the other."""
+    return sum(time.time_us for kernel in subject.kernels if (time := estimate_time(subject, kernel)) is not None)
+
+
+def fp64_share(kernel: Kernel) -> float:
+    """The share of the code's floating-point instructions that are fp64."""
+    fp64 = kernel.instructions.get("fp64", 0)
+    return fp64 / count(kernel.instructions, ("fp64", "fp32", "fp16")) if fp64 else 0.0
 
 
 def product_rate(device: Device, kernel: Kernel) -> int:
-    """Operations per clock and SM of what multiplies in this kernel; 0 where that is not known."""
+    """Operations per clock and SM of the units this kernel multiplies with; 0 where they are not known."""
     if not kernel.on_tensor_cores:
         return device.chip.fp32_per_clock
     return min((device.chip.tensor_per_clock.get(kind, 0) for kind in kernel.products), default=0)
 
 
-def computes(subject: Subject, kernel: Kernel, priced: Prices) -> bool:
-    """Whether arithmetic bounds it: by the model, or going by a time that only loops of unknown turns explain."""
-    if priced.bound == "compute":
+def is_compute_bound(subject: Subject, kernel: Kernel, estimate: TimeEstimate) -> bool:
+    """Whether arithmetic bounds it: by the model, or because only loops of unknown length explain the measured time."""
+    if estimate.bound == "compute":
         return True
-    looping = any(kernel.unknown_turns.get(name) for name in _ARITHMETIC)
-    return looping and subject.time_us is not None and subject.time_us > UNEXPLAINED * priced.time_us
+    in_loops = count(kernel.unknown_turns, _ARITHMETIC) > 0
+    return in_loops and subject.time_us is not None and subject.time_us > UNEXPLAINED_FACTOR * estimate.time_us
 
 
-def turns(kernel: Kernel, read_bytes: float) -> float:
-    """How often the loop, or the whole code, is gone through by each thread, going by the bytes to be read.
+def loop_iterations(kernel: Kernel, read_bytes: float) -> float:
+    """Iterations of the loop that loads, or of the whole code, by each thread, from the bytes to be read.
 
     Below 1 where the code has several paths of which a thread takes one.
     """
-    code = kernel.code
-    loads = code.get("global_load", 0) + code.get("async_copy", 0)
-    once = loads * kernel.load_bytes * kernel.all_threads * kernel.times
-    return read_bytes / once if once else 1.0
+    per_thread = count(kernel.hot_code, GLOBAL_LOADS) * kernel.load_bytes
+    per_iteration = per_thread * kernel.all_threads * kernel.times
+    return read_bytes / per_iteration if per_iteration else 1.0
 
 
-def flight_bytes(kernel: Kernel, device: Device) -> float:
-    """Bytes the threads on one SM have under way at once; 0 where that is not known."""
-    held = min(kernel.blocks_per_sm or 0, max(1.0, kernel.blocks / device.sms))
-    return held * kernel.threads * kernel.flight_bytes
+def bytes_in_flight(kernel: Kernel, device: Device) -> float:
+    """Bytes that the threads on one SM have in flight; 0 where that is not known."""
+    resident_blocks = min(kernel.blocks_per_sm or 0, max(1.0, kernel.blocks / device.sms))
+    return resident_blocks * kernel.threads * kernel.flight_bytes
 
 
-def needed_bytes(device: Device) -> float:
-    """Bytes an SM must have under way to get its share of the bandwidth, half of which is reading."""
-    return device.gbps * 1e3 * LOAD_US / device.sms / 2
+def needed_bytes_in_flight(device: Device) -> float:
+    """Bytes an SM must have in flight to get its share of the bandwidth, half of which is reading."""
+    return device.gbps * 1e3 * LOAD_LATENCY_US / device.sms / 2
 
 
-def _flight(kernel: Kernel, device: Device, read_bytes: float) -> float:
-    under_way = flight_bytes(kernel, device)
-    if not under_way:
+def speedup_without_local_memory(kernel: Kernel, estimate: TimeEstimate) -> float:
+    """The gain without local memory. Its bytes share L1 and L2 with the kernel's own, so the times add up."""
+    code = kernel.hot_code
+    local_share = count(code, LOCAL_ACCESSES) / max(1, sum(code.values()))
+    without_us = estimate.time_us_with(local=0.0, issue=estimate.issue * (1 - local_share))
+    return (max(estimate.time_us_with(local=0.0), without_us) + estimate.local) / without_us
+
+
+def _in_flight_us(kernel: Kernel, device: Device, read_bytes: float) -> float:
+    in_flight = bytes_in_flight(kernel, device)
+    if not in_flight:
         return 0.0
-    return read_bytes / (min(device.sms, kernel.blocks) * under_way) * LOAD_US
+    return read_bytes / (min(device.sms, kernel.blocks) * in_flight) * LOAD_LATENCY_US
 
 
-def _local(kernel: Kernel, device: Device, once: float) -> float:
-    """The code of the loop, or all of it, moves so much of local memory a turn."""
-    whole = sum(kernel.instructions.get(c, 0) for c in _LOCAL)
-    if not whole or (kernel.spill_bytes == 0 and kernel.stack_bytes <= TRIGONOMETRY_BYTES):
+def _local_us(kernel: Kernel, device: Device, iterations: float) -> float:
+    accesses = count(kernel.instructions, LOCAL_ACCESSES)
+    if not accesses or (kernel.spill_bytes == 0 and kernel.stack_bytes <= TRIGONOMETRY_STACK_BYTES):
         return 0.0
-    code = kernel.code
-    inside = sum(code.get(c, 0) for c in _LOCAL)
-    per_thread = (kernel.local_bytes or kernel.spill_bytes or 0) * inside / whole * max(once, 1.0)
-    per_thread += kernel.stack_bytes * sum(bool(kernel.unknown_turns.get(c)) for c in _LOCAL)
+    hot_share = count(kernel.hot_code, LOCAL_ACCESSES) / accesses
+    per_thread = (kernel.local_bytes or kernel.spill_bytes or 0) * hot_share * max(iterations, 1.0)
+    per_thread += kernel.stack_bytes * sum(bool(kernel.unknown_turns.get(name)) for name in LOCAL_ACCESSES)
     moved = per_thread * kernel.all_threads * kernel.times
-    kept = (kernel.blocks_per_sm or 1) * kernel.threads * kernel.stack_bytes
-    l1 = min(device.sms, kernel.blocks) * device.clock_mhz * _L1_BYTES_PER_CLOCK
-    return moved / (l1 if kept <= kernel.l1_bytes else L2_OVER_MEMORY * device.gbps * 1e3)
+    resident_bytes = (kernel.blocks_per_sm or 1) * kernel.threads * kernel.stack_bytes
+    l1_bytes_per_us = min(device.sms, kernel.blocks) * device.clock_mhz * _L1_BYTES_PER_CLOCK
+    l2_bytes_per_us = L2_OVER_MEMORY * device.gbps * 1e3
+    return moved / (l1_bytes_per_us if resident_bytes <= kernel.l1_bytes else l2_bytes_per_us)
 
 
-def without_local(kernel: Kernel, priced: Prices) -> float:
-    """How many times as fast it would be without its local memory, whose bytes take the same way as its own."""
-    code = kernel.code
-    moves = sum(code.get(c, 0) for c in _LOCAL)
-    without = priced.without(local=0.0, issue=priced.issue * (1 - moves / max(1, sum(code.values()))))
-    return (max(priced.without(local=0.0), without) + priced.local) / without
-
-
-def _share(subject: Subject, kernel: Kernel) -> float:
-    """The part of the op's bytes that is this kernel's: by the tensors they are given, or the same for each."""
-    given = [k.pointer_bytes for k in subject.kernels]
+def _share_of_bytes(subject: Subject, kernel: Kernel) -> float:
+    """The share of the op's bytes that this kernel moves: by the tensors it gets, or an equal part."""
     if len(subject.kernels) < 2:
         return 1.0
-    if kernel.pointer_bytes and all(given):
-        total = sum(b * k.times for b, k in zip(given, subject.kernels, strict=True) if b)
+    sizes = [k.pointer_bytes for k in subject.kernels]
+    if kernel.pointer_bytes and all(sizes):
+        total = sum(size * k.times for size, k in zip(sizes, subject.kernels, strict=True) if size)
         return kernel.pointer_bytes * kernel.times / total
     return 1 / len(subject.kernels)
 
 
-def _matmul_us(subject: Subject, kernel: Kernel) -> float:
-    """With all SMs in use; nothing where the code has no products: they are somebody else's kernel."""
-    limit, device, cost = subject.limit, subject.device, subject.cost
-    if limit is None or device is None or not cost or not limit.ridge or not subject.multiplies(kernel):
+def _matmul_us(subject: Subject, kernel: Kernel, device: Device, cost: Cost) -> float:
+    """With all SMs in use; 0 where another kernel does the matmul."""
+    limit = subject.limit
+    if limit is None or not limit.ridge or not subject.computes_product(kernel):
         return 0.0
-    at_best = float(cost["flops"].get("matmul", 0)) / (limit.ridge * device.gbps) / 1e3
-    best = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""), device.chip.fp32_per_clock)
-    return at_best * max(1.0, best / (product_rate(device, kernel) or best))
+    at_best_us = cost["flops"].get("matmul", 0) / (limit.ridge * device.gbps) / 1e3
+    best_rate = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""), device.chip.fp32_per_clock)
+    return at_best_us * max(1.0, best_rate / (product_rate(device, kernel) or best_rate))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernellab.gpumodel.roofline import roofline
+from kernellab.gpumodel.roofline import Ceilings, roofline
 from kernellab.record import batteries as tried
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
@@ -56,7 +56,7 @@ class _Group:
     def __init__(
         self,
         results: Sequence[Result],
-        ceilings: Mapping[str, Any] | None,
+        ceilings: Ceilings | None,
         peaks: Mapping[str, Any] | None,
     ) -> None:
         self.results, self.ceilings, self.peaks = results, ceilings, peaks
@@ -257,9 +257,7 @@ def _build_s(result: Result, time: Mapping[str, Any] | None) -> float | None:
 # The limit ---------------------------------------------------------------------------------------------
 
 
-def _limit(
-    result: Result, of: str, time: Mapping[str, Any] | None, ceilings: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
+def _limit(result: Result, of: str, time: Mapping[str, Any] | None, ceilings: Ceilings | None) -> dict[str, Any] | None:
     """How near the machine's measured ceilings."""
     cost = result["cost"].get(of)
     if cost is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernellab.findings.place import NOWHERE, Place
+from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.traces.trace import NONE, Column, Rows
 from kernellab.traceview import source_lines as source
 from kernellab.traceview.nest import picked
@@ -84,7 +84,7 @@ class Places:
         found = []
         for position, moment, name in zip(positions.tolist(), began.tolist(), names, strict=True):
             operator = trace.names[name] if name >= 0 else ""
-            found.append(self.at(position, moment, operator) if position >= 0 else NOWHERE)
+            found.append(self.at(position, moment, operator) if position >= 0 else UNKNOWN_PLACE)
         return found
 
     def at(self, position: int, moment: int, operator: str = "") -> Place:
@@ -129,7 +129,7 @@ class Places:
     def _found(self, frame: int, names: Names, operator: str, before: Names, after: Names) -> Place:
         written = source.frame(self._text(frame))
         if written is None:
-            return NOWHERE
+            return UNKNOWN_PLACE
         call = operator.removeprefix("aten::")
         if names:
             call = next((name for name in names if name not in source.DECORATORS), names[0])

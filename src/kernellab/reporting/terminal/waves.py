@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.base.errors import UserError
-from kernellab.gpumodel.occupancy import in_words
+from kernellab.gpumodel.occupancy import describe_limiters
 from kernellab.reporting.charts import characters as chart
 from kernellab.reporting.charts import files as curves
 from kernellab.reporting.text import numbers as words
@@ -154,7 +154,7 @@ def _fits(entry: Entry) -> str:
     warps = f"{held['warps_per_sm']} of {entry['chip']['warps_per_sm']} warps"
     split = f"SRAM: {held['shared_split_bytes'] // 1024} KB shared, {held['l1_bytes'] // 1024} KB L1"
     blocks = words.count(held["blocks_per_sm"], "block")
-    return f"{blocks}, {warps} ({words.percent(held['fraction'])}), limited by {in_words(held['limiters'])}; {split}"
+    return f"{blocks}, {warps} ({words.percent(held['fraction'])}), limited by {describe_limiters(held['limiters'])}; {split}"
 
 
 def _clusters(w: Mapping[str, Any]) -> str:
