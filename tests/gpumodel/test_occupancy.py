@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernellab.base.errors import UserError
 from kernellab.build.cuda import include_folders
-from kernellab.gpumodel.occupancy import grid_refusal, describe_limiters, occupancy, shared_bytes_for
+from kernellab.gpumodel.occupancy import describe_limiters, grid_refusal, occupancy, shared_bytes_for
 from kernellab.machine import tools
 from kernellab.machine.chips import chip, chips
 

@@ -1,4 +1,4 @@
-"""The time holds only while the data is in the L2 cache. A warning about the number.
+"""The time holds only while the data is in the L2 cache.
 
     warm time < 80 % of the cold time, or timed only warm with data that fits into L2
 
