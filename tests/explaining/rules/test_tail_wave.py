@@ -7,12 +7,8 @@ from support.subjects import LIMIT_US, first_finding, found_rules, kernel, subje
 
 BUSY = {"bytes_read": 32_000_000, "bytes_written": 32_000_000, "flops": {"fp32": 10**10}}
 ONE_PER_SM = kernel(
-    threads=1024,
-    blocks=133,
-    shared_bytes=120 * 1024,
-    blocks_per_sm=1,
-    loop={"global_load": 1},
-    pointer_bytes=64_000_000,
+    **{"threads": 1024, "blocks": 133, "shared_bytes": 120 * 1024, "blocks_per_sm": 1},
+    **{"loop": {"global_load": 1}, "pointer_bytes": 64_000_000},
 )
 
 
