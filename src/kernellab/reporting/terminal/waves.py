@@ -134,8 +134,8 @@ def _tail(w: Mapping[str, Any]) -> str:
     )
     return (
         f"{tail} Residency may hide it: {hidden}, and where a block alone leaves its SM idle half of the time, "
-        "two take little longer than one. Where one block keeps its SM busy, blocks share it in turn and the tail "
-        f"costs {words.percent(1 - w['efficiency'])} of the time."
+        "two take little longer than one. Where one block keeps its SM busy, nothing hides it and the tail costs "
+        f"{words.percent(1 - w['efficiency'])} of the time."
     )
 
 
