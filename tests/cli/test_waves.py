@@ -78,15 +78,15 @@ def test_a_matmul_is_a_grid_of_tiles(klab):
 def gpu_present(monkeypatch):
     """A GPU of 108 SMs that behaves as predicted, except for one grid."""
 
-    def measure_grids(grids, threads, shared_bytes, *, rounds):
+    def fill(grids, threads, shared_bytes, *, rounds):
         times = [
             {"blocks": blocks, "ms": float(-(-blocks // 108)) * (1.25 if blocks == 218 else 1)} for blocks in grids
         ]
         return {"block_ms": 1.0, "grids": times, "doubts": ["clock-moved: it did"]}
 
     here = {"name": "NVIDIA Stand-in", "arch": "sm_80", "sms": 108}
-    monkeypatch.setattr("kernellab.running.parent.device.present_gpu", lambda: here)
-    monkeypatch.setattr("kernellab.running.parent.device.measure_grids", measure_grids)
+    monkeypatch.setattr("kernellab.running.parent.device.present", lambda: here)
+    monkeypatch.setattr("kernellab.running.parent.device.fill", fill)
 
 
 def test_measured_efficiencies_are_compared_with_the_predicted_ones(gpu_present, capsys):

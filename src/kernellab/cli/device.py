@@ -73,9 +73,9 @@ def _present() -> dict[str, Any]:
     from kernellab.machine.chips import chip
     from kernellab.machine.cpu_caches import caches
     from kernellab.machine.environment import cpu
-    from kernellab.running.parent.device import present_gpu
+    from kernellab.running.parent.device import present
 
-    here = present_gpu()
+    here = present()
     if here is None:
         facts, held = cpu(), caches()
         rows = cpu_rows(facts["cores"], facts["memory_bytes"], held)
@@ -117,9 +117,9 @@ def _measure(args: argparse.Namespace) -> int:
     from kernellab.cli.options import device_in
     from kernellab.reporting.terminal import device as report
     from kernellab.reporting.text.console import console
-    from kernellab.running.parent.device import measure_rates
+    from kernellab.running.parent.device import measure
 
-    found = measure_rates(device_in(args.device), quick=args.quick)
+    found = measure(device_in(args.device), quick=args.quick)
     if args.json:
         print(json.dumps(found, indent=1))
     else:

@@ -116,9 +116,9 @@ def _gpus(names: str | None) -> list[dict[str, Any]]:
     if names is not None:
         return [_known(name.strip()) for name in names.split(",")]
     from kernellab.machine.chips import chip
-    from kernellab.running.parent.device import present_gpu
+    from kernellab.running.parent.device import present
 
-    here = present_gpu()
+    here = present()
     if here is None:
         raise UserError("there is no GPU here: --gpu a100 names one; klab device --list shows those known")
     return [{"asked": None, "name": here["name"], "variants": [], "chip": chip(here["arch"]), "sms": here["sms"]}]
@@ -145,11 +145,11 @@ def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int, cl
 def _measure(grids: list[dict[str, Any]], threads: int, gpu: dict[str, Any], held: Occupancy) -> list[str]:
     """Adds `measured` to each grid: compute-bound blocks of which as many fit. Returns what speaks against it."""
     from kernellab.gpumodel.occupancy import shared_bytes_for
-    from kernellab.running.parent.device import measure_grids
+    from kernellab.running.parent.device import fill
 
     # The kernel that is timed has few registers: shared memory is asked for so that as many of its blocks fit.
     shared = shared_bytes_for(gpu["chip"], threads, _REGISTERS, held.blocks_per_sm)
-    found = measure_grids([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
+    found = fill([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
     for grid, timed in zip(grids, found["grids"], strict=True):
         ideal_ms = timed["blocks"] / gpu["sms"] * found["block_ms"]
         grid["measured"] = {"ms": timed["ms"], "block_ms": found["block_ms"], "efficiency": ideal_ms / timed["ms"]}

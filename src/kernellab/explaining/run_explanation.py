@@ -73,7 +73,7 @@ def _unexplained(record: Record, explanations: Sequence[Explanation]) -> list[Un
     # An implementation that the CPU skips is explained by its machine code, and one without machine code by its time.
     explained = {(s.op, s.impl) for s in subjects}
     candidates = [*failed, *_unread_code(record), *_unfit_code(record)]
-    return [one for one in candidates if one.status in verdict.BAD or (one.op, one.impl) not in explained]
+    return [c for c in candidates if c.status in verdict.BAD or (c.op, c.impl) not in explained]
 
 
 def _from_result(result: Mapping[str, Any]) -> Unexplained:
