@@ -8,7 +8,6 @@ from kernellab.analysis.comparison import compare
 from kernellab.analysis.replay import Otherwise, Replay
 from kernellab.analysis.summary import analyse
 from kernellab.traces import kineto
-from kernellab.traceview.places import Place
 from kernellab.traceview.view import View
 from support.klab import HERE
 from support.traced import GEMM, Program, Training
@@ -47,13 +46,6 @@ def test_the_cause_is_the_same_where_the_plain_time_and_the_source_are_not_known
     assert (found["kind"], found["exact"]) == (SLOWED[variant][0], False)
     assert f"{found['function']}() (slowed_mlp.py:{found['line']})" in found["title"]
     assert any("charged what they usually cost" in note for note in document["notes"])
-
-
-def test_a_place_whose_line_is_not_known_is_named_by_its_function():
-    assert str(Place("own.py", 62, "train", "cpu")) == "cpu() in train() (own.py:62)"
-    assert str(Place("own.py", 62, "train", "")) == "train() (own.py:62)"
-    assert str(Place("own.py", 1, "<module>", "item")) == "item() in own.py"
-    assert str(Place("own.py", 69, "train", "cpu", "y.cpu()", exact=True)) == "y.cpu() at own.py:69"
 
 
 # What one line does

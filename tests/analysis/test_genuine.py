@@ -62,7 +62,7 @@ def test_work_asked_for_is_the_kernels_own_time(tiny_batches):
     found = tiny_batches["findings"][0]
     # 3489.86 µs of kernels in six steps; with the pauses between them a step still takes longer than that.
     assert found["evidence"]["gpu_us"] == pytest.approx(3489.86 / 6, rel=0.005)
-    assert "to ask for 582 µs of GPU work" in found["title"]
+    assert "to launch 582 µs of GPU work" in found["title"]
     assert found["step_without_us"] > 700
 
 
@@ -76,7 +76,7 @@ def test_loading_a_kernel_for_the_first_time_is_not_launch_bound(products):
     assert (found["kind"], found["evidence"]["operator"]) == ("setup", "aten::pow")
     # Of `aten::pow`, 43.08 ms in its first call against some 0.06 ms, and of `aten::normal_`, 2.87 ms against 0.04 ms.
     assert found["evidence"]["setup_us"] == pytest.approx(43_080 + 2_870, rel=0.01)
-    assert lines(products)[0].startswith("First-call set-up: 45.85 ms go to first calls, most of it to aten::pow.")
+    assert lines(products)[0].startswith("First-call set-up: first calls take 45.85 ms, most of it aten::pow.")
     assert "Warm up before recording" in lines(products)[1]
 
 

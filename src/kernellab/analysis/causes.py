@@ -15,17 +15,19 @@ from kernellab.analysis.fusion import Chain
 from kernellab.analysis.idle import LOADERS, Idle
 from kernellab.analysis.replay import Interval, Otherwise, Replay, merged
 from kernellab.analysis.waits import Site, Waits
+from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview.nest import picked
-from kernellab.traceview.places import NOWHERE, Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.profiler_overhead import Watch
 from kernellab.traceview.view import View
 
 Line = tuple[str | None, int | None]
 
 _SITES = 12  # lines of each kind, the dearest, for which steps are replayed
-# Of a step. A little of a loader or of Python is in every program; a wait or a chain is somebody's choice.
-_LEADS = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
+# Shares of a step from which a line's cause is assumed fixed before launches are looked at. A little of a loader or of
+# Python is in every program; a wait or a chain is a choice of its author.
+_FIXED_BEFORE_LAUNCHES = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
 _ALSO = 0.005  # of a step: less is not said of what a line does besides
 _SLOWER = 1.1  # times the GPU's time: nearer than that, neither waits for the other
 _MOST = 0.5  # of the CPU's time, that first calls take
@@ -51,16 +53,12 @@ class Cause:
     gain_ns: float
     evidence: dict[str, Any] = field(default_factory=dict)
     also: tuple[Cause, ...] = ()  # what else its line does, gone with it; the dearest first
+    after: tuple[Cause, ...] = ()  # the gain assumes that these are fixed
     stepping: bool = True  # or the step is all there is
 
     @property
     def share(self) -> float:
         return self.gain_ns / self.step_ns if self.step_ns else 0.0
-
-    @property
-    def leads(self) -> bool:
-        """Whether it is a line's fault, and worth changing before anything else."""
-        return self.share >= _LEADS.get(self.kind, 1.0)
 
 
 @dataclass(frozen=True)
@@ -89,11 +87,9 @@ def found(looked: Looked) -> list[Cause]:
     quiet = _quiet_by_line(looked)
     # What a line that waits does besides is of the wait: print(loss.item()) is two calls.
     lines = [*_by_line(looked, [*_waits(looked, quiet), *_host(looked, quiet)]), *_fusion(looked)]
-    mended = Otherwise()
-    for cause in lines:
-        if cause.leads:
-            mended = mended.also(cause.otherwise)
-    return [*lines, *_launch(looked, mended)]
+    fixed = tuple(cause for cause in lines if cause.share >= _FIXED_BEFORE_LAUNCHES.get(cause.kind, 1.0))
+    mended = functools.reduce(Otherwise.also, (cause.otherwise for cause in fixed), Otherwise())
+    return [*lines, *(replace(cause, after=fixed) for cause in _launch(looked, mended))]
 
 
 def _by_line(looked: Looked, causes: Sequence[Cause]) -> Iterator[Cause]:
@@ -319,12 +315,12 @@ def _busiest_line(looked: Looked) -> Place:
     """The user's call that asks for most: a module's, if there is one."""
     nest, places = looked.places.nest, looked.places
     if not len(nest):
-        return NOWHERE
+        return UNKNOWN_PLACE
     first = np.flatnonzero((places.made == np.arange(len(nest))) & (looked.idle.launches_in > 0))
     modules = first[np.isin(nest.rows[first], looked.view.modules.rows)]
     chosen = modules if len(modules) else first
     if not len(chosen):
-        return NOWHERE
+        return UNKNOWN_PLACE
     return places.calls([int(chosen[looked.idle.launches_in[chosen].argmax()])])[0]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernellab.gpumodel.roofline import roofline
+from kernellab.gpumodel.roofline import Ceilings, Cost, roofline
 from kernellab.traces.ncu import Launch, Rule
 
 _TIME = "gpu__time_duration.sum"
@@ -95,9 +95,7 @@ def limit(launch: Launch) -> str | None:
     return "blocks" if blocks < launch.numbers.get(_SMS, 0) else "latency"
 
 
-def way(
-    name: str, launches: Sequence[Launch], rules: Sequence[Rule], cost: Mapping[str, Any] | None, dtype: str
-) -> dict[str, Any]:
+def way(name: str, launches: Sequence[Launch], rules: Sequence[Rule], cost: Cost | None, dtype: str) -> dict[str, Any]:
     """One call of a way: its launches, and what they moved together beside what is declared."""
     kernels = [{"way": name, **kernel(launch, rules)} for launch in launches]
     read, written = (_sum(kernels, f"dram_{what}_bytes") for what in ("read", "written"))
@@ -109,7 +107,7 @@ def way(
     if cost:
         roofs["declared"] = asdict(roofline(cost, dtype, time_us, ceilings))
     if counted is not None:
-        moved = {"bytes_read": read, "bytes_written": written, "flops": cost["flops"] if cost else {}}
+        moved: Cost = {"bytes_read": read, "bytes_written": written, "flops": cost["flops"] if cost else {}}
         roofs["counted"] = asdict(roofline(moved, dtype, time_us, ceilings))
     return {
         "way": name,
@@ -134,7 +132,7 @@ def csv_rows(kernels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{column: _cell(row.get(column)) for column in COLUMNS} for row in kernels]
 
 
-def _ceilings(launches: Sequence[Launch]) -> dict[str, Any] | None:
+def _ceilings(launches: Sequence[Launch]) -> Ceilings | None:
     """The memory's peak rate, from what the longest launch moved and the share of the peak ncu says that is."""
     timed = [one.numbers for one in launches if one.numbers.get(_DRAM) and one.numbers.get(_TIME)]
     for numbers in sorted(timed, key=lambda n: -n[_TIME]):

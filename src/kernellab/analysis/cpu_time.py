@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from kernellab.analysis.replay import merged, overlaps
+from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.traces.trace import Column, Kind, Rows
 from kernellab.traceview import source_lines as source
 from kernellab.traceview.nest import Mask, Nest, distinct, picked, sums
-from kernellab.traceview.places import NOWHERE, Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.view import View
 
 # Traces recorded before the profiler had its present folder name it `collecting`.
@@ -83,7 +84,7 @@ def spent(view: View, places: Places) -> Spent:
     uncompiled = int(counted(np.array([steps.first_ns]), np.array([steps.asked_ns]))[0])
     parts = int(times.sum()), int(alone.sum()), steps.asked_ns - steps.first_ns - uncompiled
     return Spent(
-        max(whole, sum(parts)), *parts, places.of(compiling[:1])[0] if len(compiling) else NOWHERE,
+        max(whole, sum(parts)), *parts, places.of(compiling[:1])[0] if len(compiling) else UNKNOWN_PLACE,
         operator, operator_ns, operator_place, place, place_ns,
     )  # fmt: skip
 
@@ -132,7 +133,7 @@ def _dearest_operator(places: Places, rows: Rows, own: Column) -> tuple[str, Pla
     """By name; its line is the one that has most of its time, for backward's operators that of their forward."""
     view = places.view
     if not own.any():
-        return "", NOWHERE, 0
+        return "", UNKNOWN_PLACE, 0
     names = view.trace.name[rows]
     by_name = view.by_name(names, own)
     most = int(by_name.argmax())
@@ -150,7 +151,7 @@ def _dearest_place(places: Places, positions: Rows, own: Column) -> tuple[Place,
     """Time counts for the innermost function of the user's, apart for each call it makes of somebody else's."""
     nest = places.nest
     if not own.any():
-        return NOWHERE, 0
+        return UNKNOWN_PLACE, 0
     frame, made = places.own[positions], places.made[positions]
     called = np.where(frame >= 0, picked(nest.name, made), nest.name[positions])
     _, which = distinct(picked(nest.name, frame), called)

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.findings.place import Place
 from kernellab.machinecode import kernel_origin as kernelnames
 from kernellab.traces.trace import Rows
 from kernellab.traceview.nest import distinct, picked
-from kernellab.traceview.places import Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.view import View
 
 _MEMORY_BOUND = {"elementwise", "reduction", "copy", "softmax", "norm", "random", "PyTorch"}

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.findings.place import UNKNOWN_PLACE
 from kernellab.traces.trace import NONE, Column, Rows
 from kernellab.traceview.nest import Mask, picked, sums
-from kernellab.traceview.places import NOWHERE, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.view import View
 
 _GAPS_SHOWN = 20
@@ -210,7 +211,7 @@ class Idle:
         lane = np.array([trace.lane[call] if call >= 0 else self.view.main])
         moment = np.array([at])
         python = int(self.places.around(lane, moment)[0])
-        place = self.places.at(python, at) if python >= 0 else NOWHERE
+        place = self.places.at(python, at) if python >= 0 else UNKNOWN_PLACE
         operator = int(self.view.operators.around(lane, moment)[0])
         parts = [str(place)] if place.file else []
         if operator >= 0:

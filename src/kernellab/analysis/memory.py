@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.findings.place import UNKNOWN_PLACE
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview.nest import Mask, picked, sums
-from kernellab.traceview.places import NOWHERE, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.view import View
 
 _POINTS = 400
@@ -122,7 +123,7 @@ def _allocation(view: View, places: Places, row: int, until: Column) -> dict[str
     memory, trace = view.trace.memory, view.trace
     lane, at = memory.lane[[row]], memory.at[[row]]
     python = int(places.around(lane, at)[0])
-    place = places.at(python, int(at[0])) if python >= 0 else NOWHERE
+    place = places.at(python, int(at[0])) if python >= 0 else UNKNOWN_PLACE
     operator = int(view.operators.outermost[found]) if (found := int(view.operators.around(lane, at)[0])) >= 0 else -1
     return {
         "bytes": int(memory.bytes[row]),

@@ -11,6 +11,7 @@ from kernellab.analysis.causes import Looked
 from kernellab.analysis.idle import Idle
 from kernellab.analysis.replay import Replay
 from kernellab.analysis.waits import Waits
+from kernellab.findings.document import profile_document
 from kernellab.traces.trace import Trace
 from kernellab.traceview import profiler_overhead as watched
 from kernellab.traceview.places import Places
@@ -33,10 +34,11 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     replay = Replay(view, blocking.rows, plain_step_us=plain_step_us)
     looked = Looked(view, places, blocking, idle, chains, replay)
     cpu = None if len(view.gpu) else processor.spent(view, places)
+    at_fault = [] if view.unseen.much else causes.found(looked)
     return {
         "schema": SCHEMA,
         "summary": _summary(looked, plain_step_us),
-        "findings": findings.ranked(looked, [] if view.unseen.much else causes.found(looked), cpu),
+        "findings": [profile_document(finding) for finding in findings.find(looked, at_fault, cpu)],
         "cpu": cpu.document() if cpu else None,
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.findings.place import Place
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview.blocking_calls import blocking, pageable
 from kernellab.traceview.nest import Mask, picked
-from kernellab.traceview.places import Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View
 

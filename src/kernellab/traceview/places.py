@@ -4,58 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.traces.trace import NONE, Column, Rows
 from kernellab.traceview import source_lines as source
 from kernellab.traceview.nest import picked
 from kernellab.traceview.view import View
 
 _SIBLINGS = 6
-_SHOWN = 60
 _WRAPPED = 5  # decorators of one function
 _PROFILERS = r"^torch/profiler/|/torch/profiler/"
 
 
-@dataclass(frozen=True)
-class Place:
-    """`exact`: the line was found in the source; otherwise it is the line the function begins on."""
-
-    file: str | None
-    line: int | None
-    function: str | None
-    call: str
-    code: str = ""
-    exact: bool = False
-
-    def __str__(self) -> str:
-        if self.file is None:
-            return self.call[:_SHOWN] or "a place not recorded"
-        if self.exact:
-            at = f"{Path(self.file).name}:{self.line}"
-            return f"{self.shown} at {at}" if self.shown else at
-        # The line is the function's first: not where it happened.
-        within = f"{self.function}() ({self.file}:{self.line})" if str(self.function).isidentifier() else self.file
-        return f"{self.shown} in {within}" if self.shown else within
-
-    @property
-    def shown(self) -> str:
-        """The line as it is written, if short; else the call, else as much of the line as fits.
-
-        Nobody writes the call of `__next__`: a loop is told by its line.
-        """
-        if self.code and len(self.code) <= _SHOWN:
-            return self.code
-        if self.call and not (self.code and self.call.startswith("__")):
-            return f"{self.call[:_SHOWN]}()"
-        return f"{self.code[:_SHOWN]}…" if self.code else ""
-
-
 Names = tuple[str, ...]
-NOWHERE = Place(None, None, None, "")
 
 
 class Places:
@@ -120,7 +84,7 @@ class Places:
         found = []
         for position, moment, name in zip(positions.tolist(), began.tolist(), names, strict=True):
             operator = trace.names[name] if name >= 0 else ""
-            found.append(self.at(position, moment, operator) if position >= 0 else NOWHERE)
+            found.append(self.at(position, moment, operator) if position >= 0 else UNKNOWN_PLACE)
         return found
 
     def at(self, position: int, moment: int, operator: str = "") -> Place:
@@ -165,7 +129,7 @@ class Places:
     def _found(self, frame: int, names: Names, operator: str, before: Names, after: Names) -> Place:
         written = source.frame(self._text(frame))
         if written is None:
-            return NOWHERE
+            return UNKNOWN_PLACE
         call = operator.removeprefix("aten::")
         if names:
             call = next((name for name in names if name not in source.DECORATORS), names[0])
