@@ -135,7 +135,7 @@ def beside(folder, *events):
 
 
 def trial(label, status, number=0):
-    tried = {"kind": "sizes", "case": case(3), "label": label}
+    tried = {"kind": "sizes", "case": case(3), "layouts": {}, "values": {}, "of": "forward", "label": label}
     return "trial", {"number": number, "trial": tried, "interpreter": False, "status": status, "reason": None}
 
 
