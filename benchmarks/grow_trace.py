@@ -20,8 +20,8 @@ from typing import Any, TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from kernellab.traces.events import Events
-from kernellab.traces.pieces import pieces
+from kernellab.traces.chrome_events import Events
+from kernellab.traces.text_chunks import pieces
 
 # Numbers the profiler counts up.
 COUNTED = (

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
 from support.traced import Program
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kernellab.analysis.comparison import compare
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
 from kernellab.traces.trace import Builder, Kind, Lane
 from support.traced import AUTOGRAD, MAIN, MUL, Program

@@ -3,7 +3,7 @@
 import pytest
 
 from kernellab.analysis import replay
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
 from kernellab.traces.trace import Builder, Kind, Lane
 from support.traced import GEMM, Program, Training

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kernellab.analysis.comparison import compare
+from kernellab.analysis.document import analyse
 from kernellab.analysis.replay import Otherwise, Replay
-from kernellab.analysis.summary import analyse
 from kernellab.traces import kineto
 from kernellab.traceview.places import Place
 from kernellab.traceview.view import View

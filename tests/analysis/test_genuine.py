@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
 from kernellab.traces import kineto
 from support.klab import HERE

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.traces.trace import Kind
-from kernellab.traceview.nest import Nest
+from kernellab.traceview.row_tree import Nest
 from support.traced import AUTOGRAD, GEMM, LAYERS, MUL, Program, Training, as_nsys_sees_it, named
 
 

@@ -1,6 +1,6 @@
 """When the CPU waits and the GPU idles, and which line of the user's made it so."""
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.traces.trace import Kind
 from kernellab.traceview.source_lines import Frame, Sources, called, whose
 from support.traced import GEMM, MUL, Program, Training

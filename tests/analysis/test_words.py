@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernellab.analysis.comparison import compare
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.base.errors import UserError
 from kernellab.reporting.profiles import recording as collected
 from kernellab.reporting.profiles.comparison import lines as compared_lines

@@ -12,7 +12,7 @@ import pytest
 from kernellab import traces
 from kernellab.base.errors import UserError
 from kernellab.base.text import shown
-from kernellab.traces import events as events_module
+from kernellab.traces import chrome_events as events_module
 from kernellab.traces import kineto
 from support.chrome_traces import (
     ON_STREAM,
@@ -235,7 +235,7 @@ def test_packed_blanks_without_end_stop(tmp_path, monkeypatch):
 
 
 def test_packed_text_without_end_stops(tmp_path, monkeypatch):
-    monkeypatch.setattr("kernellab.traces.pieces._MOST", 1 << 20)
+    monkeypatch.setattr("kernellab.traces.text_chunks._MOST", 1 << 20)
     path = tmp_path / "t.json.gz"
     path.write_bytes(gzip.compress(text_of(many(5)).encode()[:-2] + b" " * (30 << 20)))
     tracemalloc.start()

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
 from kernellab.traces import kineto
 from kernellab.traces.trace import Kind

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.traceview.view import View
 from support.traced import Program
 

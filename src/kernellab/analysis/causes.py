@@ -16,9 +16,9 @@ from kernellab.analysis.idle import LOADERS, Idle
 from kernellab.analysis.replay import Interval, Otherwise, Replay, merged
 from kernellab.analysis.waits import Site, Waits
 from kernellab.traces.trace import Column, Rows
-from kernellab.traceview.nest import picked
 from kernellab.traceview.places import NOWHERE, Place, Places
 from kernellab.traceview.profiler_overhead import Watch
+from kernellab.traceview.row_tree import picked
 from kernellab.traceview.view import View
 
 Line = tuple[str | None, int | None]

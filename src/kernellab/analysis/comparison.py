@@ -12,7 +12,7 @@ import numpy as np
 
 from kernellab.traces.trace import Column, Trace
 from kernellab.traceview import profiler_overhead as watched
-from kernellab.traceview.nest import sums
+from kernellab.traceview.row_tree import sums
 from kernellab.traceview.view import View
 
 Table = dict[str, tuple[float, float]]  # by name: microseconds and how many, a step

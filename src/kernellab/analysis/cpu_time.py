@@ -11,8 +11,8 @@ import numpy as np
 from kernellab.analysis.replay import merged, overlaps
 from kernellab.traces.trace import Column, Kind, Rows
 from kernellab.traceview import source_lines as source
-from kernellab.traceview.nest import Mask, Nest, distinct, picked, sums
 from kernellab.traceview.places import NOWHERE, Place, Places
+from kernellab.traceview.row_tree import Mask, Nest, distinct, picked, sums
 from kernellab.traceview.view import View
 
 # Traces recorded before the profiler had its present folder name it `collecting`.

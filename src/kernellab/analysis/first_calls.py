@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernellab.traces.trace import NONE, Rows
-from kernellab.traceview.nest import sums
+from kernellab.traceview.row_tree import sums
 from kernellab.traceview.view import View
 
 _FAR = 10  # times what most later calls take

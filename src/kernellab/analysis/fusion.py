@@ -18,8 +18,8 @@ import numpy as np
 
 from kernellab.machinecode import kernel_origin as kernelnames
 from kernellab.traces.trace import Rows
-from kernellab.traceview.nest import distinct, picked
 from kernellab.traceview.places import Place, Places
+from kernellab.traceview.row_tree import distinct, picked
 from kernellab.traceview.view import View
 
 _MEMORY_BOUND = {"elementwise", "reduction", "copy", "softmax", "norm", "random", "PyTorch"}

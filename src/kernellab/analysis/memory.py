@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernellab.traces.trace import Column, Rows
-from kernellab.traceview.nest import Mask, picked, sums
 from kernellab.traceview.places import NOWHERE, Places
+from kernellab.traceview.row_tree import Mask, picked, sums
 from kernellab.traceview.view import View
 
 _POINTS = 400

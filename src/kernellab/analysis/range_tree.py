@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernellab.traces.trace import NONE, Column
-from kernellab.traceview.nest import Nest, picked, sums
+from kernellab.traceview.row_tree import Nest, picked, sums
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview import profiler_overhead as watched
-from kernellab.traceview.nest import Mask, picked
 from kernellab.traceview.profiler_overhead import Watch
+from kernellab.traceview.row_tree import Mask, picked
 from kernellab.traceview.view import View
 
 Interval = tuple[int, int]

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernellab.machinecode import kernel_origin as kernelnames
 from kernellab.traces.trace import Column, Kind
-from kernellab.traceview.nest import Nest, distinct, picked, sums
+from kernellab.traceview.row_tree import Nest, distinct, picked, sums
 from kernellab.traceview.view import View
 
 _SHAPES_SHOWN = 8

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from kernellab.traces.blocking_calls import blocking, pageable
 from kernellab.traces.trace import Column, Rows
-from kernellab.traceview.blocking_calls import blocking, pageable
-from kernellab.traceview.nest import Mask, picked
 from kernellab.traceview.places import Place, Places
+from kernellab.traceview.row_tree import Mask, picked
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View
 

@@ -35,7 +35,7 @@ def profile(
         raise UserError("num_warmups must be at least 0")
     import torch
 
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.profiler.session import How, Session
     from kernellab.reporting.pages.trace import draw_stacks
     from kernellab.reporting.profiles.summary import lines

@@ -131,7 +131,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
 
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
     """Each trace with what was asked of it; pictures beside it."""
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.reporting.pages import trace as pictures
     from kernellab.reporting.profiles import recording as words
     from kernellab.traces.files import read
@@ -202,7 +202,7 @@ def _print_json(document: Any) -> None:
 
 
 def _read(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.reporting.profiles import recording as words
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read_all

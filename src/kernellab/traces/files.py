@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.traces import kineto, nsys
-from kernellab.traces.pieces import GZIP
+from kernellab.traces.text_chunks import GZIP
 from kernellab.traces.trace import Trace
 
 _HEAD = 4096  # bytes, to tell a file's kind by

@@ -13,9 +13,9 @@ from typing import Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.text import shown
-from kernellab.traces.details import showable, sound
-from kernellab.traces.events import Events, NotEvents
-from kernellab.traces.pieces import pieces
+from kernellab.traces.chrome_events import Events, NotEvents
+from kernellab.traces.row_details import showable, sound
+from kernellab.traces.text_chunks import pieces
 from kernellab.traces.trace import Builder, Kind, Lane, Trace
 
 _KINDS = {

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.text import shown
-from kernellab.traces.details import sound
+from kernellab.traces.row_details import sound
 from kernellab.traces.trace import Builder, Kind, Lane, Trace
 
 MAGIC = b"SQLite format 3\0"

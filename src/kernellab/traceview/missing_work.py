@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernellab.traces.trace import NONE, ON_GPU, Kind, Rows, Trace
-from kernellab.traceview.nest import Mask
+from kernellab.traceview.row_tree import Mask
 
 _MUCH = 0.1  # of the launches: with more of them unseen, nothing is known of the GPU's time
 _LAUNCHES = re.compile(r"(cuda|cu|hip)(\w*Launch\w*Kernel|Memcpy|Memset)")

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernellab.traces.trace import NONE, Column, Rows
 from kernellab.traceview import source_lines as source
-from kernellab.traceview.nest import picked
+from kernellab.traceview.row_tree import picked
 from kernellab.traceview.view import View
 
 _SIBLINGS = 6

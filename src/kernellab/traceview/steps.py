@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernellab.traces.trace import Column, Kind
-from kernellab.traceview import optimizers
-from kernellab.traceview.nest import picked, sums
+from kernellab.traceview import optimizer_steps as optimizers
+from kernellab.traceview.row_tree import picked, sums
 
 if TYPE_CHECKING:
     from kernellab.traceview.view import View

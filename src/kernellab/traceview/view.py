@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Rows, Trace
 from kernellab.traceview.missing_work import Unseen, unseen
-from kernellab.traceview.nest import Mask, Nest, picked, sums
+from kernellab.traceview.row_tree import Mask, Nest, picked, sums
 from kernellab.traceview.steps import Steps, found
 
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs

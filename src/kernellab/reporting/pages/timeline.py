@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernellab.reporting.pages.html import LONGEST, in_script, part, printable
+from kernellab.traces.blocking_calls import blocking
 from kernellab.traces.trace import ON_GPU, Kind, Trace
-from kernellab.traceview.blocking_calls import blocking
 
 _KINDS = {  # many of them, and one
     Kind.OTHER: ("other", "other"),

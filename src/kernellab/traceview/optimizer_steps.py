@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernellab.traces.trace import Column, Rows, Trace
-from kernellab.traceview.nest import Nest, distinct
+from kernellab.traceview.row_tree import Nest, distinct
 
 RANGES = r"^Optimizer\.step#"
 _RARE = 3  # times less often than the most frequent: a first step makes the state, and looks like no other

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from kernellab.traces.trace import NONE, Kind, Trace
-from kernellab.traceview.nest import Mask
+from kernellab.traceview.row_tree import Mask
 
 _WAITS = re.compile(
     r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize|cu(Stream|Ctx|Event)Synchronize"
