@@ -113,7 +113,7 @@ def profiled(monkeypatch):
     """What is told of a call whose profiler has written these events."""
 
     def told(events, segments=0):
-        trace = kineto.table({"traceEvents": events})
+        trace = kineto.from_document({"traceEvents": events})
         assert trace.notes == []
         monkeypatch.setattr(module, "_profiled", lambda *_: (trace, segments))
         return inside(lambda: None, torch.device("cuda"))

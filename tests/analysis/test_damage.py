@@ -10,14 +10,14 @@ import pytest
 from kernellab.analysis.comparison import compare
 from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
-from kernellab.traces.trace import Builder, Kind, Lane
+from kernellab.traces.trace import TraceBuilder, Kind, Lane
 from support.traced import AUTOGRAD, MAIN, MUL, Program
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_that_make_no_sense_together_are_analysed_all_the_same(seed):
     draw = random.Random(seed)
-    builder = Builder("kineto")
+    builder = TraceBuilder("kineto")
     lanes = [builder.lane(lane) for lane in (MAIN, AUTOGRAD, Lane("GPU 0", "s", 0, 7), Lane("GPU 1", "s", 1, 7))]
     names = ["step_1", "step_2", "aten::mm", "aten::item", "cudaLaunchKernel", "cudaStreamSynchronize", MUL, "",
              "own.py(3): f", "<built-in function print>", "autograd::engine::evaluate_function: X"]  # fmt: skip
@@ -31,7 +31,7 @@ def test_rows_that_make_no_sense_together_are_analysed_all_the_same(seed):
             link=draw.randrange(6), sequence=draw.randrange(4), detail=builder.detail(str(detail), details[detail]),
         )  # fmt: skip
         builder.allocate(draw.randrange(10**6), draw.choice([100, -100]), draw.randrange(500), 0, draw.randrange(3), 0)
-    trace = builder.trace()
+    trace = builder.build()
     document = analyse(trace, plain_step_us=draw.choice([None, 1.0, 1e5]))
     json.dumps(document, allow_nan=False)
     assert lines(document)

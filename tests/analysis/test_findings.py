@@ -5,7 +5,7 @@ import pytest
 from kernellab.analysis import replay
 from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
-from kernellab.traces.trace import Builder, Kind, Lane
+from kernellab.traces.trace import TraceBuilder, Kind, Lane
 from support.traced import GEMM, Program, Training
 
 # What slows a training, the finding it must lead with, and the line of the script.
@@ -134,11 +134,11 @@ def test_a_step_timed_without_the_profiler_takes_its_share_out_of_gains(tmp_path
 
 
 def test_kernels_that_nothing_started_are_not_replayed():
-    builder = Builder("kineto")
+    builder = TraceBuilder("kineto")
     lane = builder.lane(Lane("GPU 0", "stream 7", 0, 7))
     for number in range(5):
         builder.add(Kind.KERNEL, builder.name("k"), lane, number * 100_000, 50_000, link=number + 1)
-    document = analyse(builder.trace())
+    document = analyse(builder.build())
     assert "busy 56% of a step" in document["findings"][0]["title"]
     assert document["findings"][0]["step_us"] == 450
     assert not any("replay gives" in note for note in document["notes"])

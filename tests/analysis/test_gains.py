@@ -6,7 +6,7 @@ import pytest
 
 from kernellab.analysis.comparison import compare
 from kernellab.analysis.document import analyse
-from kernellab.analysis.replay import Otherwise, Replay
+from kernellab.analysis.replay import Change, Replay
 from kernellab.traces import kineto
 from kernellab.traceview.places import Place
 from kernellab.traceview.view import View
@@ -240,4 +240,4 @@ def test_a_step_that_asks_for_nothing_leads_no_others():
                     run.kernel(GEMM, 10)
     view = View(run.trace())
     again = Replay(view, view.gpu[:0])
-    assert again.step_with(Otherwise()) == pytest.approx(again.seen_step_ns, rel=0.05)
+    assert again.step_with(Change()) == pytest.approx(again.seen_step_ns, rel=0.05)

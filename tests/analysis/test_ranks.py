@@ -2,7 +2,7 @@
 
 from kernellab.analysis.ranks import ranks
 from kernellab.reporting.profiles.recording import together
-from kernellab.traces.trace import Builder, Kind, Lane
+from kernellab.traces.trace import TraceBuilder, Kind, Lane
 
 US = 1000
 
@@ -11,8 +11,8 @@ class Rank:
     """A rank's trace in microseconds of its own clock, which began at `zero`."""
 
     def __init__(self, number, zero=0):
-        self.builder = Builder("kineto")
-        self.builder.about = {"rank": number}
+        self.builder = TraceBuilder("kineto")
+        self.builder.metadata = {"rank": number}
         self.builder.zero_ns = zero * US
         self.main, self.gloo = (self.builder.lane(Lane("p", name)) for name in ("main", "gloo"))
 
@@ -27,7 +27,7 @@ class Rank:
 
     def trace(self):
         self.add(Kind.RANGE, "begin", 0, 1)  # so that the clock begins at 0
-        return self.builder.trace()
+        return self.builder.build()
 
 
 def test_the_rank_that_comes_first_waits_for_the_one_that_comes_last():

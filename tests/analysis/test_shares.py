@@ -5,7 +5,7 @@ import pytest
 
 from kernellab.analysis.document import analyse
 from kernellab.traces.trace import Kind
-from kernellab.traceview.row_tree import Nest
+from kernellab.traceview.row_tree import RowTree
 from support.traced import AUTOGRAD, GEMM, LAYERS, MUL, Program, Training, as_nsys_sees_it, named
 
 
@@ -159,7 +159,7 @@ def test_nests_find_parents_paths_and_totals_at_any_depth():
         with run.range("c"):
             run.host(1)
     trace = run.trace()
-    nest = Nest(trace, trace.rows(Kind.RANGE))
+    nest = RowTree(trace, trace.rows(Kind.RANGE))
     assert nest.parent.tolist() == [-1, 0, 1, 0]
     assert nest.depth.tolist() == [0, 1, 2, 1]
     assert nest.first_of_name().tolist() == [True, True, False, True]

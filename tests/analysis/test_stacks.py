@@ -1,7 +1,7 @@
 """Whose time it was: stacks by CPU time and by the time of the kernels they started."""
 
 from kernellab.analysis.stacks import DEEPEST, UNKNOWN, collapsed
-from kernellab.traces.trace import Builder, Kind, Lane
+from kernellab.traces.trace import TraceBuilder, Kind, Lane
 
 MAIN, OTHER = Lane("1", "main"), Lane("1", "autograd")
 STREAM = Lane("GPU 0", "stream 7", 0, 7)
@@ -9,10 +9,10 @@ STREAM = Lane("GPU 0", "stream 7", 0, 7)
 
 def built(*rows):
     """Each a lane, a kind, a name, begin and duration; then the link."""
-    builder = Builder("kineto")
+    builder = TraceBuilder("kineto")
     for lane, kind, name, begin, duration, *link in rows:
         builder.add(kind, builder.name(name), builder.lane(lane), begin, duration, link=link[0] if link else 0)
-    return builder.trace()
+    return builder.build()
 
 
 STEP = (
@@ -97,4 +97,4 @@ def test_recursion_is_cut_but_its_time_is_kept():
 
 
 def test_an_empty_trace_has_no_stacks():
-    assert collapsed(Builder("kineto").trace()) == collapsed(Builder("kineto").trace(), by="cpu") == {}
+    assert collapsed(TraceBuilder("kineto").build()) == collapsed(TraceBuilder("kineto").build(), by="cpu") == {}

@@ -39,9 +39,9 @@ def test_steps_are_compared_without_the_profiler_where_both_are_known_so(tmp_pat
     before, after = Training(tmp_path, steps=3).trace, Training(tmp_path, "host", steps=3).trace
     assert "it took" in (told := compared_lines(compare(before, after))[0])
     assert ", both as profiled." in told
-    before.about["kernellab"]["plain_step_us"] = 100.0
+    before.metadata["kernellab"]["plain_step_us"] = 100.0
     assert compare(before, after)["step_us"]["as_profiled"]
-    after.about["kernellab"]["plain_step_us"] = 250.0
+    after.metadata["kernellab"]["plain_step_us"] = 250.0
     assert compare(before, after)["step_us"] == {"a": 100, "b": 250, "ratio": 2.5, "as_profiled": False}
     assert "a step takes 250 µs, it took 100 µs, without the profiler." in compared_lines(compare(before, after))[0]
 

@@ -55,7 +55,7 @@ def a_step():
 
 
 def named(trace, text):
-    (row,) = [row for row in range(len(trace)) if trace.text(row) == text]
+    (row,) = [row for row in range(len(trace)) if trace.name_of(row) == text]
     return row
 
 
@@ -68,10 +68,10 @@ def usable(trace):
     assert np.all(trace.parent < np.arange(count))
     assert set(trace.kind.tolist()) <= set(map(int, Kind))
     for row in range(count):
-        assert isinstance(trace.text(row), str)
-        json.dumps(trace.more(row), allow_nan=False)
+        assert isinstance(trace.name_of(row), str)
+        json.dumps(trace.details_of(row), allow_nan=False)
         assert trace.lanes[trace.lane[row]].name
-    assert trace.starter.max(initial=-1) < count
+    assert trace.launched_by.max(initial=-1) < count
 
 
 SECONDS = 20.0  # a file of these takes a tenth of one; a hang for ever

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernellab.traces.trace import Builder, Kind, Lane, Trace
+from kernellab.traces.trace import TraceBuilder, Kind, Lane, Trace
 
 LATENCY, PAUSE, LAUNCH = 4_000, 1_000, 5_000
 LAYERS = 8
@@ -18,9 +18,9 @@ class Program:
     """Time passes by `host`, `operator` and `wait`; kernels run when they are asked for and the stream is free."""
 
     def __init__(self, source: str = "kineto", script: Path | None = None, row_ns: int = 0) -> None:
-        self.builder = Builder(source)
+        self.builder = TraceBuilder(source)
         if script:
-            self.builder.about["kernellab"] = {"script": str(script)}
+            self.builder.metadata["kernellab"] = {"script": str(script)}
         self.row_ns = row_ns  # what the profiler takes for an operator; a tenth for a Python call, half for CUDA's
         self.now, self.link, self.thread = 0, 0, MAIN
         self.free: dict[int, int] = {}
@@ -95,7 +95,7 @@ class Program:
             self.copy("DtoH (Device -> Pageable)", 1, 4)
 
     def trace(self) -> Trace:
-        return self.builder.trace()
+        return self.builder.build()
 
 
 def named(rows: list[dict], name: str) -> dict:
@@ -104,14 +104,14 @@ def named(rows: list[dict], name: str) -> dict:
 
 def as_nsys_sees_it(trace: Trace) -> Trace:
     """The program's own ranges, CUDA's calls and what they started: no operators, no Python."""
-    builder = Builder("nsys")
+    builder = TraceBuilder("nsys")
     for row in trace.rows(Kind.RANGE, Kind.CALL, Kind.KERNEL, Kind.COPY):
-        if "#" not in trace.text(row):
+        if "#" not in trace.name_of(row):
             builder.add(
-                Kind(trace.kind[row]), builder.name(trace.text(row)), builder.lane(trace.lanes[trace.lane[row]]),
+                Kind(trace.kind[row]), builder.name(trace.name_of(row)), builder.lane(trace.lanes[trace.lane[row]]),
                 int(trace.begin[row]), int(trace.duration[row]), link=int(trace.link[row]),
             )  # fmt: skip
-    return builder.trace()
+    return builder.build()
 
 
 SCRIPT = """\

@@ -64,7 +64,7 @@ def test_broken_gzip_gives_what_lies_before_the_break(tmp_path):
         trace = traces.read(path)
         assert len(trace) > 1500
         assert any(words in note for note in trace.notes), trace.notes
-        assert [trace.text(row) for row in range(1500)] == [f"op {number}" for number in range(1500)]
+        assert [trace.name_of(row) for row in range(1500)] == [f"op {number}" for number in range(1500)]
 
 
 def test_an_event_that_is_no_json_is_left_out_and_its_neighbours_are_not(tmp_path):
@@ -79,7 +79,7 @@ def test_an_event_that_is_no_json_is_left_out_and_its_neighbours_are_not(tmp_pat
     ):
         before, after = (json.dumps(one)[1:-1] for one in (many(3), many(6)[3:]))
         trace = read_text(tmp_path, f'{{"traceEvents": [{before}, {broken}, {after}]}}')
-        assert [trace.text(row) for row in range(len(trace))] == [f"op {number}" for number in range(6)], broken[:60]
+        assert [trace.name_of(row) for row in range(len(trace))] == [f"op {number}" for number in range(6)], broken[:60]
         assert len([note for note in trace.notes if "cannot be read as JSON, in 1 place," in note]) == 1
 
 
@@ -102,7 +102,7 @@ def test_events_with_odd_fields_are_left_out_and_counted(tmp_path):
         {"ph": "M", "name": "thread_name", "args": 5},
     ]  # fmt: skip
     trace = read_text(tmp_path, text_of([*odd, *many(3)]))
-    assert [trace.text(row) for row in range(len(trace))] == ["op 0", "op 1", "op 2"]
+    assert [trace.name_of(row) for row in range(len(trace))] == ["op 0", "op 1", "op 2"]
     left_out = [re.search(r"\(([\d,]+) ×\)", note) for note in trace.notes]
     assert sum(int(match[1]) for match in left_out) == len(odd)
 
@@ -118,9 +118,9 @@ def test_details_that_are_not_what_they_should_be_do_not_reach_the_table(tmp_pat
             ]
         ),
     )
-    assert trace.more(named(trace, "k")) == {}
-    assert trace.more(named(trace, "m")) == {}
-    assert trace.more(named(trace, "o")) == {"types": ["float"]}
+    assert trace.details_of(named(trace, "k")) == {}
+    assert trace.details_of(named(trace, "m")) == {}
+    assert trace.details_of(named(trace, "o")) == {"types": ["float"]}
     assert any("a detail that is not what it should be (3 ×)" in note for note in trace.notes)
 
 
@@ -162,8 +162,8 @@ def test_an_event_longer_than_any_may_be_is_passed_over(tmp_path, monkeypatch):
 
 def test_what_a_terminal_obeys_does_not_stay_in_names(tmp_path):
     trace = read_text(tmp_path, text_of([event("a\x1b[2J\ud800\u202eb", 1, 1, **{"Input type": ["\x1b[31m"]})]))
-    assert trace.text(0).isprintable()
-    trace.text(0).encode()
+    assert trace.name_of(0).isprintable()
+    trace.name_of(0).encode()
     assert "\x1b" not in json.dumps(trace.details, ensure_ascii=False)
 
 
@@ -190,7 +190,7 @@ def test_what_is_no_name_of_a_thread_and_keys_without_end_are_not_kept(tmp_path)
     long += [event("a", 1, 1, where={"pid": 1, "tid": "y" * 5000})]
     trace = read_text(tmp_path, text_of([*long, *many(2)], **{f"key {number}": 1 for number in range(5000)}))
     assert len(trace) == 2
-    assert len(trace.about) <= 1001
+    assert len(trace.metadata) <= 1001
     assert "y" * 300 not in repr(trace)
 
 

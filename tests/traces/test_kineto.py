@@ -9,7 +9,7 @@ import pytest
 
 from kernellab import traces
 from kernellab.base.errors import UserError
-from kernellab.traces.trace import NONE, Builder, Kind, Lane
+from kernellab.traces.trace import NONE, TraceBuilder, Kind, Lane
 from support.chrome_traces import a_step, event, named, written
 from support.klab import HERE
 
@@ -28,11 +28,11 @@ def test_a_step_as_a_table(tmp_path, packed):
     assert trace.parent[mm] == named(trace, "Linear_0")
     assert trace.parent[named(trace, "Linear_0")] == step
     assert trace.parent[kernel] == NONE
-    assert trace.starter[kernel] == named(trace, "cudaLaunchKernel")
+    assert trace.launched_by[kernel] == named(trace, "cudaLaunchKernel")
     assert trace.sequence[mm] == trace.sequence[named(trace, "MmBackward0")] != 0
-    assert trace.more(mm) == {"shapes": [[2, 3], [3, 4]], "types": ["float", "float"]}
-    assert trace.more(kernel)["grid"] == [4, 1, 1]
-    assert trace.more(named(trace, "Memcpy HtoD (Pageable -> Device)")) == {"bytes": 4096}
+    assert trace.details_of(mm) == {"shapes": [[2, 3], [3, 4]], "types": ["float", "float"]}
+    assert trace.details_of(kernel)["grid"] == [4, 1, 1]
+    assert trace.details_of(named(trace, "Memcpy HtoD (Pageable -> Device)")) == {"bytes": 4096}
     assert (trace.memory.at.tolist(), trace.memory.device.tolist()) == ([14_500], [0])
 
 
@@ -68,27 +68,27 @@ def test_what_a_file_says_of_itself(tmp_path):
     assert about["gpus"] == [{"index": 0, "name": "NVIDIA H200", "sms": 132, "memory_bytes": 150_000_000_000}]
     assert (about["rank"], about["world_size"], about["backend"]) == (1, 2, "nccl")
     other = written(tmp_path / "o.json", a_step(), distributedInfo={**ranks, "rank": 0})
-    assert [trace.about["rank"] for trace in traces.read_all([path, other])] == [0, 1]
+    assert [trace.metadata["rank"] for trace in traces.read_all([path, other])] == [0, 1]
 
 
 def test_more_text_than_a_piece_is_read_whole(tmp_path):
     names = [f"op {number} " + "x" * (number % 700) for number in range(3000)]
     events = [event(name, number, 0.5) for number, name in enumerate(names)]
     trace = traces.read(written(tmp_path / "t.json", events))
-    assert [trace.text(row) for row in range(len(trace))] == names
+    assert [trace.name_of(row) for row in range(len(trace))] == names
     assert not trace.notes
 
 
 def test_a_row_ends_with_the_one_around_it():
-    builder = Builder("made")
+    builder = TraceBuilder("made")
     lane = builder.lane(Lane("p", "t"))
     for name, begin, duration in (("outer", 0, 100), ("inner", 50, 51), ("next", 100, 10)):
         builder.add(Kind.OPERATOR, builder.name(name), lane, begin, duration)
-    assert builder.trace().parent.tolist() == [NONE, 0, NONE]
+    assert builder.build().parent.tolist() == [NONE, 0, NONE]
 
 
 def test_a_range_outlasts_the_call_that_opens_it():
-    builder = Builder("made")
+    builder = TraceBuilder("made")
     lane = builder.lane(Lane("p", "t"))
     for kind, name, begin, end in (
         (Kind.PYTHON, "main", 0, 100),
@@ -100,8 +100,8 @@ def test_a_range_outlasts_the_call_that_opens_it():
         (Kind.OPERATOR, "after", 95, 96),
     ):
         builder.add(kind, builder.name(name), lane, begin, end - begin)
-    trace = builder.trace()
-    around = {trace.text(row): trace.text(p) if p != NONE else "" for row, p in enumerate(trace.parent)}
+    trace = builder.build()
+    around = {trace.name_of(row): trace.name_of(p) if p != NONE else "" for row, p in enumerate(trace.parent)}
     assert around == {
         "main": "",
         "__enter__": "main",
@@ -114,12 +114,12 @@ def test_a_range_outlasts_the_call_that_opens_it():
 
 
 def test_of_rows_at_the_same_time_the_caller_is_outside():
-    builder = Builder("made")
+    builder = TraceBuilder("made")
     lane = builder.lane(Lane("p", "t"))
     for kind in (Kind.CALL, Kind.OPERATOR, Kind.MODULE, Kind.PYTHON, Kind.RANGE):
         builder.add(kind, builder.name(kind.name), lane, 5, 10)
-    trace = builder.trace()
-    assert [trace.text(row) for row in range(5)] == ["PYTHON", "MODULE", "RANGE", "OPERATOR", "CALL"]
+    trace = builder.build()
+    assert [trace.name_of(row) for row in range(5)] == ["PYTHON", "MODULE", "RANGE", "OPERATOR", "CALL"]
     assert trace.parent.tolist() == [NONE, 0, 1, 2, 3]
 
 
@@ -135,7 +135,7 @@ def test_what_the_profiler_writes_is_read(tmp_path):
     profiler.export_chrome_trace(str(path))
     trace = traces.read(path)
     assert not trace.notes
-    assert trace.more(named(trace, "aten::addmm"))["shapes"][:3] == [[8], [4, 8], [8, 8]]
+    assert trace.details_of(named(trace, "aten::addmm"))["shapes"][:3] == [[8], [4, 8], [8, 8]]
     mine, forward = named(trace, "mine"), named(trace, "Linear_0")
     assert trace.kind[forward] == Kind.MODULE
     row, around = forward, []
@@ -151,21 +151,21 @@ def test_what_the_profiler_writes_is_read(tmp_path):
 def test_what_the_profiler_writes_on_a_gpu_is_read():
     trace = traces.read(HERE / "samples" / "kineto-h200.json.gz")
     assert not trace.notes
-    assert [gpu["name"] for gpu in trace.about["gpus"]] == ["NVIDIA H200"]
+    assert [gpu["name"] for gpu in trace.metadata["gpus"]] == ["NVIDIA H200"]
     assert Lane("profiler", "overhead") in trace.lanes
     kernels = trace.rows(Kind.KERNEL)
     assert len(kernels) == 12
     operators = []
     for kernel in kernels:
-        row = trace.starter[kernel]
+        row = trace.launched_by[kernel]
         assert trace.kind[row] == Kind.CALL
         while trace.kind[row] != Kind.OPERATOR:
             row = trace.parent[row]
-        operators.append(trace.text(row))
-        assert trace.begin[trace.starter[kernel]] < trace.begin[kernel]
-        assert trace.more(kernel)["registers"] > 0
+        operators.append(trace.name_of(row))
+        assert trace.begin[trace.launched_by[kernel]] < trace.begin[kernel]
+        assert trace.details_of(kernel)["registers"] > 0
     assert operators.count("aten::mm") == 4
-    assert max(len(trace.text(row)) for row in kernels) == 5050  # as long as that, and whole
+    assert max(len(trace.name_of(row)) for row in kernels) == 5050  # as long as that, and whole
 
 
 def test_a_million_of_events_is_grown_from_a_few_with_links_of_their_own(tmp_path):
@@ -179,11 +179,11 @@ def test_a_million_of_events_is_grown_from_a_few_with_links_of_their_own(tmp_pat
     assert not trace.notes
     kernels = trace.rows(Kind.KERNEL)
     assert len(kernels) == 11
-    calls = trace.starter[kernels]
+    calls = trace.launched_by[kernels]
     assert len(set(calls.tolist())) == 11
     assert np.all(trace.begin[calls] < trace.begin[kernels])
     assert np.all(trace.begin[kernels] - trace.begin[calls] < 100_000)
-    assert len({trace.text(row) for row in kernels}) == 3
+    assert len({trace.name_of(row) for row in kernels}) == 3
 
 
 def test_a_file_that_is_no_trace_is_refused_in_words(tmp_path):

@@ -92,10 +92,10 @@ def made(path, *, without=(), drop=(), **rows):
 def test_ranges_of_a_genuine_export(genuine):
     trace = traces.read(genuine)
     assert trace.source == "nsys"
-    assert sorted(trace.about) == ["EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION", "gpus"]
+    assert sorted(trace.metadata) == ["EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION", "gpus"]
     assert [note for note in trace.notes if "no kernels" in note]
     ranges = [row for row in trace.rows(Kind.RANGE) if "started" not in trace.lanes[trace.lane[row]].name]
-    tree = [(trace.text(row), trace.text(trace.parent[row]) if trace.parent[row] != NONE else "") for row in ranges]
+    tree = [(trace.name_of(row), trace.name_of(trace.parent[row]) if trace.parent[row] != NONE else "") for row in ranges]
     main = [pair for pair in tree if pair[0] != "load"]
     one = [("forward", "step"), ("layer 0", "forward"), ("layer 1", "forward"), ("backward", "step")]
     assert main == [
@@ -103,9 +103,9 @@ def test_ranges_of_a_genuine_export(genuine):
         for step in range(3)
         for pair in [(f"step {step}", ""), *((n, f"step {step}" if p == "step" else p) for n, p in one)]
     ]
-    loads = [row for row in ranges if trace.text(row) == "load"]
+    loads = [row for row in ranges if trace.name_of(row) == "load"]
     assert len(loads) == 3
-    assert all(trace.more(row) == {"domain": "data"} for row in loads)
+    assert all(trace.details_of(row) == {"domain": "data"} for row in loads)
     assert all(trace.duration[row] >= 2_000_000 for row in loads)  # it sleeps for two milliseconds
     assert len({trace.lane[row] for row in loads} & {trace.lane[row] for row in ranges[:5]}) == 0
 
@@ -120,8 +120,8 @@ def test_ranges_that_overlap_in_a_genuine_export_lie_beside_their_thread(genuine
 
 def test_what_the_system_was_asked_for_lies_within_the_ranges_of_a_genuine_export(genuine):
     trace = traces.read(genuine)
-    sleeps = [row for row in range(len(trace)) if trace.text(row) == "clock_nanosleep"]
-    assert {trace.text(trace.parent[row]) for row in sleeps} >= {"layer 0", "layer 1", "backward", "load"}
+    sleeps = [row for row in range(len(trace)) if trace.name_of(row) == "clock_nanosleep"]
+    assert {trace.name_of(trace.parent[row]) for row in sleeps} >= {"layer 0", "layer 1", "backward", "load"}
     assert set(trace.kind[sleeps].tolist()) == {Kind.OTHER}
 
 
@@ -129,28 +129,28 @@ def test_a_launch_as_a_table(tmp_path):
     trace = traces.read(made(tmp_path / "r.sqlite"))
     assert not trace.notes
     kernel, call = named(trace, "void gemm<float>(float*)"), named(trace, "cudaLaunchKernel")
-    assert trace.starter[kernel] == call
-    assert trace.text(trace.parent[call]) == "step"
-    assert trace.more(kernel) == {"grid": [4, 1, 1], "block": [128, 1, 1], "registers": 32, "shared_bytes": 1024}
+    assert trace.launched_by[kernel] == call
+    assert trace.name_of(trace.parent[call]) == "step"
+    assert trace.details_of(kernel) == {"grid": [4, 1, 1], "block": [128, 1, 1], "registers": 32, "shared_bytes": 1024}
     assert (trace.begin[kernel], trace.duration[kernel], trace.zero_ns) == (40, 20, 10**18 + 90)
     assert trace.lanes[trace.lane[kernel]].stream == 7
     assert trace.lanes[trace.lane[call]].name == "thread 6 (loop)"
-    assert trace.more(named(trace, "Memcpy HtoD (Pageable -> Device)")) == {"bytes": 4096}
+    assert trace.details_of(named(trace, "Memcpy HtoD (Pageable -> Device)")) == {"bytes": 4096}
     assert trace.kind[named(trace, "Memset (Device)")] == Kind.FILL
     wait = named(trace, "Stream Sync")
     assert trace.kind[wait] == Kind.WAIT
     assert trace.link[wait] == trace.link[named(trace, "cudaStreamSynchronize")]
     assert trace.memory.bytes.tolist() == [512, -512]
     assert trace.memory.total.tolist() == [512, 0]
-    assert trace.about["gpus"] == [{"index": 0, "name": "NVIDIA H200", "sms": 132, "memory_bytes": 150}]
+    assert trace.metadata["gpus"] == [{"index": 0, "name": "NVIDIA H200", "sms": 132, "memory_bytes": 150}]
 
 
 def test_tables_and_columns_that_are_not_there_are_done_without(tmp_path):
     missing = ("demangledName", "srcKind", "dstKind", "memKind", "domainId", "globalPid", "contextId", "smCount")
     absent = ("ThreadNames", "PROCESSES", "TARGET_INFO_SESSION_START_TIME")
     trace = traces.read(made(tmp_path / "r.sqlite", without=missing, drop=absent))
-    assert trace.text(trace.rows(Kind.KERNEL)[0]) == "gemm"
-    assert trace.starter[trace.rows(Kind.KERNEL)[0]] != NONE
+    assert trace.name_of(trace.rows(Kind.KERNEL)[0]) == "gemm"
+    assert trace.launched_by[trace.rows(Kind.KERNEL)[0]] != NONE
     assert trace.kind[named(trace, "Memcpy HtoD")] == Kind.COPY
     assert trace.zero_ns == 90
     gone = traces.read(made(tmp_path / "s.sqlite", drop=("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL")))
@@ -168,7 +168,7 @@ def test_operators_that_torch_wrote_as_ranges_are_operators(tmp_path):
     mm, backward = named(trace, "aten::mm"), named(trace, "MmBackward0")
     assert trace.kind[mm] == trace.kind[backward] == Kind.OPERATOR
     assert trace.sequence[mm] == trace.sequence[backward] == 8
-    assert trace.more(mm) == {"shapes": [[2, 3], [3, 4]]}
+    assert trace.details_of(mm) == {"shapes": [[2, 3], [3, 4]]}
     assert trace.kind[named(trace, "a, b, c")] == Kind.RANGE
 
 
@@ -184,8 +184,8 @@ def test_processes_that_count_alike_are_kept_apart(tmp_path):
         )
     )
     for row in trace.rows(Kind.KERNEL):
-        assert (trace.lanes[trace.lane[row]].process == "GPU 0") == (trace.text(row) != "gemm")
-        assert ("8" in trace.lanes[trace.lane[trace.starter[row]]].process) == (trace.text(row) == "gemm")
+        assert (trace.lanes[trace.lane[row]].process == "GPU 0") == (trace.name_of(row) != "gemm")
+        assert ("8" in trace.lanes[trace.lane[trace.launched_by[row]]].process) == (trace.name_of(row) == "gemm")
 
 
 def test_rows_with_odd_fields_are_left_out_and_counted(tmp_path):

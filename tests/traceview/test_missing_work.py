@@ -35,7 +35,7 @@ def test_a_trace_cut_before_the_gpus_rows_says_so_first_and_claims_nothing(tmp_p
 
 def test_a_program_that_leaves_its_gpu_alone_is_told_from_one_without():
     run = Program()
-    run.builder.about["deviceProperties"] = [{"name": "NVIDIA H200"}]
+    run.builder.metadata["deviceProperties"] = [{"name": "NVIDIA H200"}]
     with run.operator("aten::mm"):
         pass
     document = analyse(run.trace())

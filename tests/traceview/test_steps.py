@@ -12,7 +12,7 @@ def optimizing(names, shapes=(), *, ending=True, **steps):
     """Optimizers take turns, 100 µs each; `ending`: the recording ends with the last one's step."""
     run = Program()
     if steps:
-        run.builder.about["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, **steps}]}
+        run.builder.metadata["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, **steps}]}
     with run.python("own.py(1): main"):
         for at, name in enumerate(names):
             with run.operator("aten::addmm", us=90):
@@ -55,7 +55,7 @@ def test_optimizers_of_a_trace_nobody_counted_are_told_apart_by_name_or_shapes()
 
 def test_what_comes_before_the_first_step_of_a_program_is_no_step():
     run = Program()
-    run.builder.about["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, "first": 0, "last": 2}]}
+    run.builder.metadata["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, "first": 0, "last": 2}]}
     with run.python("own.py(1): main"):
         run.host(5000)
         for _ in range(3):
@@ -70,7 +70,7 @@ def test_what_comes_before_the_first_step_of_a_program_is_no_step():
 @pytest.mark.parametrize("said", [None, [], "x", [1], [{"phase": "active", "first": "0", "last": None}]])
 def test_steps_a_file_tells_nonsense_of_are_not_believed(said):
     run = Program()
-    run.builder.about["kernellab"] = {"steps": said}
+    run.builder.metadata["kernellab"] = {"steps": said}
     with run.range("Optimizer.step#SGD.step"):
         pass
     assert not View(run.trace()).steps.marked

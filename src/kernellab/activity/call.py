@@ -129,7 +129,7 @@ def _profiled(call: Callable[[], Any], on_gpu: bool, calls: int) -> tuple[Trace,
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(file))
-        return kineto.table(json.loads(file.read_text())), asked
+        return kineto.from_document(json.loads(file.read_text())), asked
 
 
 def _segments() -> int:

@@ -23,7 +23,7 @@ def compare(a: Trace, b: Trace) -> dict[str, Any]:
     views = View(a), View(b)
     on_gpu = all(len(view.gpu) for view in views)
     plain = [watched.plain_step_us(trace) for trace in (a, b)]
-    seen = [view.steps.took_ns / view.steps.count / 1e3 for view in views]
+    seen = [view.steps.duration_ns / view.steps.count / 1e3 for view in views]
     known = [us for us in plain if us]
     before, after = known if len(known) == len(plain) else seen
     notes = [] if on_gpu else ["Not both traces hold GPU activity: operators are compared by CPU time."]
@@ -45,7 +45,7 @@ def _operators(view: View, *, on_gpu: bool) -> Table:
     nest = view.operators
     if on_gpu:
         at = view.gpu_operators
-        mine = (at >= 0) & view.gpu_told
+        mine = (at >= 0) & view.gpu_counted
         own = sums(at[mine], view.gpu_ns[mine], len(nest))
     else:
         own = nest.self_time()
@@ -54,12 +54,12 @@ def _operators(view: View, *, on_gpu: bool) -> Table:
 
 
 def _kernels(view: View) -> Table:
-    mine = view.gpu_told
+    mine = view.gpu_counted
     return _table(view, view.trace.name[view.gpu[mine]], view.gpu_ns[mine])
 
 
 def _table(view: View, names: Column, times: Column) -> Table:
-    spent, count = view.by_name(names, times), np.bincount(names, minlength=len(view.trace.names))
+    spent, count = view.sum_by_name(names, times), np.bincount(names, minlength=len(view.trace.names))
     steps = view.steps.count
     return {
         view.trace.names[name]: (int(spent[name]) / steps / 1e3, int(count[name]) / steps)

@@ -11,8 +11,8 @@ import numpy as np
 from kernellab.analysis.replay import merged, overlaps
 from kernellab.traces.trace import Column, Kind, Rows
 from kernellab.traceview import source_lines as source
-from kernellab.traceview.places import NOWHERE, Place, Places
-from kernellab.traceview.row_tree import Mask, Nest, distinct, picked, sums
+from kernellab.traceview.places import UNKNOWN_PLACE, Place, Places
+from kernellab.traceview.row_tree import Mask, RowTree, distinct, take, sums
 from kernellab.traceview.view import View
 
 # Traces recorded before the profiler had its present folder name it `collecting`.
@@ -70,7 +70,7 @@ def spent(view: View, places: Places) -> Spent:
         begin, end = (np.clip(moments, steps.first_ns, steps.asked_ns) for moments in (begin, end))
         return np.asarray(end - begin - overlaps(compiled, begin, end))
 
-    nest = Nest(trace, np.union1d(_operators(view), _on_main(view, *_PYTHON)))
+    nest = RowTree(trace, np.union1d(_operators(view), _on_main(view, *_PYTHON)))
     own = _self_time(nest, counted(nest.begin, nest.end))
     is_operator = trace.kind[nest.rows] == Kind.OPERATOR
     python = np.searchsorted(places.nest.rows, nest.rows[~is_operator])
@@ -83,7 +83,7 @@ def spent(view: View, places: Places) -> Spent:
     uncompiled = int(counted(np.array([steps.first_ns]), np.array([steps.asked_ns]))[0])
     parts = int(times.sum()), int(alone.sum()), steps.asked_ns - steps.first_ns - uncompiled
     return Spent(
-        max(whole, sum(parts)), *parts, places.of(compiling[:1])[0] if len(compiling) else NOWHERE,
+        max(whole, sum(parts)), *parts, places.of(compiling[:1])[0] if len(compiling) else UNKNOWN_PLACE,
         operator, operator_ns, operator_place, place, place_ns,
     )  # fmt: skip
 
@@ -110,18 +110,18 @@ def _operators(view: View) -> Rows:
     rows = _on_main(view, Kind.OPERATOR)
     at = python.around(trace.lane[rows], trace.begin[rows])
     middle = (trace.begin[rows] + view.end[rows]) // 2
-    return rows[(at < 0) | (middle <= picked(python.end, at))]
+    return rows[(at < 0) | (middle <= take(python.end, at))]
 
 
 def _of_the_profiler(view: View, places: Places) -> Mask:
     """Which calls of Python are whoever records' own: made by it, and not by the program that it runs."""
     nest = places.nest
     recording = nest.nearest(view.named(_RECORDING)[nest.name])
-    inside = picked(nest.depth, recording) > picked(nest.depth, places.own)
+    inside = take(nest.depth, recording) > take(nest.depth, places.own)
     return np.asarray((recording >= 0) & inside)
 
 
-def _self_time(nest: Nest, within: Column) -> Column:
+def _self_time(nest: RowTree, within: Column) -> Column:
     """Of what counts of each row, what those in it leave."""
     inside = np.flatnonzero(nest.parent >= 0)
     own: Column = np.maximum(within - sums(nest.parent[inside], within[inside], len(nest)), 0)
@@ -132,9 +132,9 @@ def _dearest_operator(places: Places, rows: Rows, own: Column) -> tuple[str, Pla
     """By name; its line is the one that has most of its time, for backward's operators that of their forward."""
     view = places.view
     if not own.any():
-        return "", NOWHERE, 0
+        return "", UNKNOWN_PLACE, 0
     names = view.trace.name[rows]
-    by_name = view.by_name(names, own)
+    by_name = view.sum_by_name(names, own)
     most = int(by_name.argmax())
     mine = np.flatnonzero(names == most)
     mine = mine[np.argsort(-own[mine], kind="stable")[:_MOST_PLACED]]
@@ -150,10 +150,10 @@ def _dearest_place(places: Places, positions: Rows, own: Column) -> tuple[Place,
     """Time counts for the innermost function of the user's, apart for each call it makes of somebody else's."""
     nest = places.nest
     if not own.any():
-        return NOWHERE, 0
+        return UNKNOWN_PLACE, 0
     frame, made = places.own[positions], places.made[positions]
-    called = np.where(frame >= 0, picked(nest.name, made), nest.name[positions])
-    _, which = distinct(picked(nest.name, frame), called)
+    called = np.where(frame >= 0, take(nest.name, made), nest.name[positions])
+    _, which = distinct(take(nest.name, frame), called)
     times = sums(which, own, int(which.max()) + 1)
     most = int(times.argmax())
     at = int(np.where(which == most, own, -1).argmax())

@@ -7,7 +7,7 @@ from typing import Any
 from kernellab.analysis import causes, findings, fusion, memory, tables, waits
 from kernellab.analysis import cpu_time as processor
 from kernellab.analysis import range_tree as ranges
-from kernellab.analysis.causes import Looked
+from kernellab.analysis.causes import Analysis
 from kernellab.analysis.idle import Idle
 from kernellab.analysis.replay import Replay
 from kernellab.analysis.waits import Waits
@@ -31,12 +31,12 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     idle = Idle(view, places, blocking.rows)
     chains = fusion.chains(view, places, gbps)
     replay = Replay(view, blocking.rows, plain_step_us=plain_step_us)
-    looked = Looked(view, places, blocking, idle, chains, replay)
+    analysis = Analysis(view, places, blocking, idle, chains, replay)
     cpu = None if len(view.gpu) else processor.spent(view, places)
     return {
         "schema": SCHEMA,
-        "summary": _summary(looked, plain_step_us),
-        "findings": findings.ranked(looked, [] if view.unseen.much else causes.found(looked), cpu),
+        "summary": _summary(analysis, plain_step_us),
+        "findings": findings.ranked(analysis, [] if view.missing_work.substantial else causes.found(analysis), cpu),
         "cpu": cpu.document() if cpu else None,
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),
@@ -47,15 +47,15 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
         "fusion": fusion.document(chains, view.steps.count),
         "memory": memory.document(view, places),
         "calls": tables.calls(view),
-        "notes": _notes(looked, plain_step_us),
+        "notes": _notes(analysis, plain_step_us),
     }
 
 
-def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
-    view, steps = looked.view, looked.view.steps
-    replays = not view.unseen.much
-    busy_us = sum(looked.idle.busy_ns.values()) / 1e3
-    per_step_us = busy_us / max(len(looked.idle.devices), 1) / steps.count
+def _summary(analysis: Analysis, plain_step_us: float | None) -> dict[str, Any]:
+    view, steps = analysis.view, analysis.view.steps
+    replays = not view.missing_work.substantial
+    busy_us = sum(analysis.idle.busy_ns.values()) / 1e3
+    per_step_us = busy_us / max(len(analysis.idle.devices), 1) / steps.count
     return {
         "source": view.trace.source,
         "rows": len(view.trace),
@@ -63,22 +63,22 @@ def _summary(looked: Looked, plain_step_us: float | None) -> dict[str, Any]:
         "gpu_busy_us": round(busy_us, 3),
         "gpu_us": round(int(view.gpu_ns.sum()) / 1e3, 3),
         "on_gpu": bool(len(view.gpu)),
-        "gpu_rows_missing": view.unseen.much,
+        "gpu_rows_missing": view.missing_work.substantial,
         "devices": view.devices,
         "steps": steps.count,
         "steps_marked": steps.marked,
         "tables_of": "steps" if view.of_steps else "all",
-        "step_us": round(steps.took_ns / steps.count / 1e3, 3),
+        "step_us": round(steps.duration_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
         "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us and replays else None,
-        "replayed_step_us": round(looked.replay.step_ns / 1e3, 3) if replays else None,
-        "replayed_profiled_us": round(looked.replay.watched_step_ns / 1e3, 3) if replays else None,
-        "profiler_operator_ns": round(looked.replay.watch.row_ns, 1),
+        "replayed_step_us": round(analysis.replay.step_ns / 1e3, 3) if replays else None,
+        "replayed_profiled_us": round(analysis.replay.watched_step_ns / 1e3, 3) if replays else None,
+        "profiler_operator_ns": round(analysis.replay.watch.row_ns, 1),
     }
 
 
-def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
-    view, replay, notes = looked.view, looked.replay, list(looked.view.trace.notes)
+def _notes(analysis: Analysis, plain_step_us: float | None) -> list[str]:
+    view, replay, notes = analysis.view, analysis.replay, list(analysis.view.trace.notes)
     if not len(view.trace):
         return notes if _EMPTY in notes else [*notes, _EMPTY]  # a reader may have said so
     if view.steps.calls_of:
@@ -87,8 +87,8 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
         notes.append(
             "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
         )
-    unseen = view.unseen
-    if unseen.much:
+    unseen = view.missing_work
+    if unseen.substantial:
         return notes
     if unseen.missing:
         notes.append(f"{unseen.missing} of {unseen.launches} launches have no row on the GPU.")
@@ -97,7 +97,7 @@ def _notes(looked: Looked, plain_step_us: float | None) -> list[str]:
         return notes
     if not len(view.pythons):
         notes.append("No Python calls were recorded (with_stack): waits are named by operator, not by line.")
-    outside_ns, whole_ns = int(view.gpu_ns[~view.gpu_told].sum()), int(view.gpu_ns.sum())
+    outside_ns, whole_ns = int(view.gpu_ns[~view.gpu_counted].sum()), int(view.gpu_ns.sum())
     if outside_ns > _OUTSIDE * whole_ns:
         notes.append(
             f"Tables are of the steps; {outside_ns / whole_ns:.0%} of the GPU's time came before or after them."

@@ -9,35 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernellab.analysis.causes import Cause, Looked, launches_hold_up
-from kernellab.analysis.cpu_time import Spent
-from kernellab.analysis.replay import Otherwise
-from kernellab.traceview.places import NOWHERE, Place
+from kernellab.analysis.causes import Cause, Analysis, is_launch_bound
+from kernellab.analysis.cpu_time import CpuTime
+from kernellab.analysis.replay import Change
+from kernellab.traceview.places import UNKNOWN_PLACE, Place
 
 _WORTH = 0.02  # of a step: less is not said
 _BUSY = 0.9
 _LIKELY = 1.5
 
 
-def ranked(looked: Looked, causes: Sequence[Cause], cpu: Spent | None) -> list[dict[str, Any]]:
+def ranked(analysis: Analysis, causes: Sequence[Cause], cpu: CpuTime | None) -> list[dict[str, Any]]:
     """`cpu`: where the time goes without a GPU. What has most of it comes first then: work, or a line at fault."""
-    if looked.view.unseen.much:
-        return [_missing(looked)]
+    if analysis.view.missing_work.substantial:
+        return [_missing(analysis)]
     worth = sorted((one for one in causes if one.share >= _WORTH), key=lambda one: (not one.leads, -one.gain_ns))
     found = [_finding(cause) for cause in worth]
     if cpu is None:
-        return found or [_busy(looked)]
+        return found or [_busy(analysis)]
     larger = not worth or cpu.most_ns > worth[0].share * cpu.whole_ns
-    return [_cpu_only(looked, cpu), *found] if larger else found
+    return [_cpu_only(analysis, cpu), *found] if larger else found
 
 
 def _finding(cause: Cause) -> dict[str, Any]:
     step_us = cause.step_ns / 1e3
     title, do = _WORDS[cause.kind](cause, step_us)
-    for other in cause.also:
+    for other in cause.same_line:
         title += f"; the same line's {other.place.call}() {_also(other)}"
         do += f" And: {_WORDS[other.kind](other, step_us)[1]}"
-    evidence = {**cause.evidence, "stepping": cause.stepping}
+    evidence = {**cause.evidence, "stepping": cause.has_steps}
     return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, evidence)
 
 
@@ -70,7 +70,7 @@ def _also(cause: Cause) -> str:
 
 
 def _a_step(cause: Cause) -> str:
-    return " a step" if cause.stepping else ""
+    return " a step" if cause.has_steps else ""
 
 
 def _kernels(count: float) -> str:
@@ -79,7 +79,7 @@ def _kernels(count: float) -> str:
 
 def _often(cause: Cause) -> str:
     times, per_step = cause.evidence["count"], cause.evidence["per_step"]
-    if not cause.stepping:
+    if not cause.has_steps:
         return "once" if times == 1 else f"{times} times"
     if 0.85 < per_step < 1.05:  # the first and the last may lie outside
         return "in every step"
@@ -175,57 +175,57 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
 }
 
 
-def _missing(looked: Looked) -> dict[str, Any]:
+def _missing(analysis: Analysis) -> dict[str, Any]:
     """A GPU that seems idle because its rows are not there: nothing is claimed of it."""
-    view, unseen = looked.view, looked.view.unseen
+    view, unseen = analysis.view, analysis.view.missing_work
     why = "the file breaks off before them"
     if not unseen.cut:
         why = f"of {unseen.launches} launches, {unseen.missing} have none"
     title = f"The GPU's rows are missing: {why}, so that nothing is known of its time or of what a step could gain"
     do = "Open the whole file, or record the program again."
-    return _document("missing", title, do, NOWHERE, view.steps.took_ns / view.steps.count / 1e3, 0.0, {})
+    return _document("missing", title, do, UNKNOWN_PLACE, view.steps.duration_ns / view.steps.count / 1e3, 0.0, {})
 
 
-def _step_ns(looked: Looked) -> float:
+def _step_ns(analysis: Analysis) -> float:
     """As it runs, not as it is watched; without a call that started anything there is nothing to replay."""
-    view = looked.view
+    view = analysis.view
     if len(view.gpu) and not (view.calls >= 0).any():
         return view.steps.span_ns / view.steps.count
-    return looked.replay.step_ns
+    return analysis.replay.step_ns
 
 
-def _work(looked: Looked, title: str, do: str = "", place: Place = NOWHERE) -> dict[str, Any]:
+def _work(analysis: Analysis, title: str, do: str = "", place: Place = UNKNOWN_PLACE) -> dict[str, Any]:
     """Nothing to gain by the program's shape: its time is its work."""
-    return _document("busy", title, do, place, _step_ns(looked) / 1e3, 0.0, {})
+    return _document("busy", title, do, place, _step_ns(analysis) / 1e3, 0.0, {})
 
 
-def _busy(looked: Looked) -> dict[str, Any]:
-    view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
-    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
-    told = view.gpu_told
-    spent = view.by_name(view.trace.name[view.gpu[told]], view.gpu_ns[told])
+def _busy(analysis: Analysis) -> dict[str, Any]:
+    view, busy, replay = analysis.view, analysis.idle.busy_ns, analysis.replay
+    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(analysis), 1), 1.0)
+    counted = view.gpu_counted
+    spent = view.sum_by_name(view.trace.name[view.gpu[counted]], view.gpu_ns[counted])
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
     state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
-    if launches_hold_up(replay, Otherwise(), replay.cheapest):
+    if is_launch_bound(replay, Change(), replay.least_overhead):
         state = "Perhaps launch-bound, which the profiler hides by slowing the CPU: the GPU is"
-    return _work(looked, f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}")
+    return _work(analysis, f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}")
 
 
-def _cpu_only(looked: Looked, cpu: Spent) -> dict[str, Any]:
-    if not cpu.most_ns and len(looked.view.ranges):
-        return _work(looked, "Only the program's own ranges were timed: no operators or kernels were recorded")
+def _cpu_only(analysis: Analysis, cpu: CpuTime) -> dict[str, Any]:
+    if not cpu.most_ns and len(analysis.view.ranges):
+        return _work(analysis, "Only the program's own ranges were timed: no operators or kernels were recorded")
     if not cpu.most_ns:
-        return _work(looked, "Nothing ran that the trace could time")
+        return _work(analysis, "Nothing ran that the trace could time")
     begin = f"CPU only: {_part(cpu.most_ns, cpu.whole_ns)} of its time is"
     together = f"operators have {_part(cpu.operators_ns, cpu.whole_ns)}"
     if cpu.most_ns == cpu.compiling_ns:
         title = f"{begin} compiling{_for(cpu.compiling_place)}; {together}"
-        return _work(looked, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place)
+        return _work(analysis, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place)
     if cpu.place_ns > cpu.operator_ns:
-        return _work(looked, f"{begin} Python's in {cpu.place}; {together}", place=cpu.place)
+        return _work(analysis, f"{begin} Python's in {cpu.place}; {together}", place=cpu.place)
     title = f"{begin} {cpu.operator[:60]}{_for(cpu.operator_place)}; all {together}"
-    return _work(looked, title, place=cpu.operator_place)
+    return _work(analysis, title, place=cpu.operator_place)
 
 
 def _for(place: Place) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from kernellab.machinecode import kernel_origin as kernelnames
 from kernellab.traces.trace import Rows
 from kernellab.traceview.places import Place, Places
-from kernellab.traceview.row_tree import distinct, picked
+from kernellab.traceview.row_tree import distinct, take
 from kernellab.traceview.view import View
 
 _MEMORY_BOUND = {"elementwise", "reduction", "copy", "softmax", "norm", "random", "PyTorch"}
@@ -104,8 +104,8 @@ def chains(view: View, places: Places, gbps: float | None = None) -> list[Chain]
 def _places(view: View, places: Places, at: Rows) -> list[Place]:
     """The user's line that rows of the GPU ran for: of their forward, where they are of a backward."""
     operator = view.gpu_operators[at]
-    home = picked(view.forward, operator)
-    rows = np.where(home >= 0, picked(view.operators.rows, home), picked(view.operators.rows, operator))
+    home = take(view.forward, operator)
+    rows = np.where(home >= 0, take(view.operators.rows, home), take(view.operators.rows, operator))
     return places.of(rows)
 
 
@@ -119,8 +119,8 @@ def _candidates(view: View) -> tuple[Rows, Rows]:
 
 def _keys(view: View, at: Rows) -> tuple[Rows, Rows, Rows]:
     operator = view.gpu_operators[at]
-    detail = picked(view.trace.detail[view.operators.rows], operator)
-    return view.trace.name[view.gpu[at]], picked(view.operators.name, operator), detail
+    detail = take(view.trace.detail[view.operators.rows], operator)
+    return view.trace.name[view.gpu[at]], take(view.operators.name, operator), detail
 
 
 def _moves(view: View, at: Rows) -> list[Moves | None]:
@@ -165,7 +165,7 @@ def _runs(view: View, at: Rows, move: Rows, known: Sequence[Moves | None]) -> li
     pairs, which = distinct(move[:-1], move[1:])
     follows = np.array([_follows(known[a], known[b]) for a, b in pairs], dtype=np.bool_)[which]
     # Nobody fuses a forward's end with its backward's begin.
-    backward = picked(view.in_backward, view.gpu_operators[at]) >= 0
+    backward = take(view.in_backward, view.gpu_operators[at]) >= 0
     follows &= (lane[:-1] == lane[1:]) & (backward[:-1] == backward[1:])
     edges = np.flatnonzero(np.diff(np.concatenate([[0], follows.astype(np.int64), [0]])))
     return [np.arange(first, past + 1) for first, past in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)]
@@ -208,7 +208,7 @@ def _chain(
     return Chain(
         place=place,
         operators=[view.trace.names[name] for name in view.operators.name[view.gpu_operators[first]].tolist()],
-        kernels=[view.trace.text(int(row)) for row in view.gpu[first]],
+        kernels=[view.trace.name_of(int(row)) for row in view.gpu[first]],
         shape=steps[0].writes.shape,
         at=[at[one] for one in members],
         moved=moved,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernellab.traces.trace import NONE, Column, Rows
-from kernellab.traceview.places import NOWHERE, Places
-from kernellab.traceview.row_tree import Mask, picked, sums
+from kernellab.traceview.places import UNKNOWN_PLACE, Places
+from kernellab.traceview.row_tree import Mask, take, sums
 from kernellab.traceview.view import View
 
 _GAPS_SHOWN = 20
@@ -55,7 +55,7 @@ class Idle:
         of_lane = np.array([NONE if lane.device is None else lane.device for lane in lanes], dtype=np.int64)
         self.device = of_lane[view.trace.lane[view.gpu]] if len(view.gpu) else view.gpu
         # A GPU whose rows are missing only seems to idle.
-        known = len(view.gpu) and not view.unseen.much
+        known = len(view.gpu) and not view.missing_work.substantial
         self.devices = np.unique(self.device[view.gpu_in_steps]).tolist() if known else []
 
     @functools.cached_property
@@ -90,13 +90,13 @@ class Idle:
     def causes(self) -> tuple[Column, Rows]:
         """Each gap's cause, as a place in CAUSES, and, for a wait, the row that waited."""
         gaps, trace = self.gaps, self.view.trace
-        call = picked(self.view.calls, gaps.row)
-        asked = np.where(call >= 0, picked(trace.begin, call, 0), gaps.end)
+        call = take(self.view.calls, gaps.row)
+        asked = np.where(call >= 0, take(trace.begin, call, 0), gaps.end)
         waited = self._waits_in(gaps.begin, asked)
         middle = (gaps.begin + np.maximum(asked, gaps.begin)) // 2
         main = np.full(len(middle), self.view.main, dtype=np.int64)
-        python = self.places.around(np.where(call >= 0, picked(trace.lane, call, 0), main), middle)
-        loader = picked(self._in_loader, python) >= 0
+        python = self.places.around(np.where(call >= 0, take(trace.lane, call, 0), main), middle)
+        loader = take(self._in_loader, python) >= 0
         operator = self.view.operators.around(main, middle) >= 0
         quiet = self._quiet(python)
         codes = [
@@ -143,11 +143,11 @@ class Idle:
         """Python calls that ask nothing of the GPU, made by lines of the user's function that does ask."""
         nest, above = self.places.nest, self.places.nest.parent
         asking = self.launches_in > 0
-        users = (above >= 0) & (picked(self.places.own, above) == above) & (picked(self.launches_in, above, 0) > 0)
+        users = (above >= 0) & (take(self.places.own, above) == above) & (take(self.launches_in, above, 0) > 0)
         return np.asarray(users & ~asking & ~self.view.named(_NOT_WORK)[nest.name])
 
     def _quiet(self, python: Rows) -> Mask:
-        return np.asarray(picked(self.places.nest.nearest(self.silent), python) >= 0)
+        return np.asarray(take(self.places.nest.nearest(self.silent), python) >= 0)
 
     @functools.cached_property
     def after_wait_ns(self) -> Column:
@@ -197,8 +197,8 @@ class Idle:
                     "device": int(gaps.device[index]),
                     "cause": cause,
                     "words": CAUSES[cause],
-                    "wait": trace.text(int(waited[index])) if cause == "wait" else None,
-                    "next": trace.text(int(self.view.gpu[row])) if row >= 0 else None,
+                    "wait": trace.name_of(int(waited[index])) if cause == "wait" else None,
+                    "next": trace.name_of(int(self.view.gpu[row])) if row >= 0 else None,
                     "cpu": self._doing((int(gaps.begin[index]) + max(asked, int(gaps.begin[index]))) // 2, call),
                 }
             )
@@ -210,7 +210,7 @@ class Idle:
         lane = np.array([trace.lane[call] if call >= 0 else self.view.main])
         moment = np.array([at])
         python = int(self.places.around(lane, moment)[0])
-        place = self.places.at(python, at) if python >= 0 else NOWHERE
+        place = self.places.at(python, at) if python >= 0 else UNKNOWN_PLACE
         operator = int(self.view.operators.around(lane, moment)[0])
         parts = [str(place)] if place.file else []
         if operator >= 0:

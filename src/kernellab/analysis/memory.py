@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernellab.traces.trace import Column, Rows
-from kernellab.traceview.places import NOWHERE, Places
-from kernellab.traceview.row_tree import Mask, picked, sums
+from kernellab.traceview.places import UNKNOWN_PLACE, Places
+from kernellab.traceview.row_tree import Mask, take, sums
 from kernellab.traceview.view import View
 
 _POINTS = 400
@@ -69,9 +69,9 @@ def _category(view: View, rows: Rows) -> Column:
     found[bare] = ranges.around(np.full(len(bare), view.main, dtype=np.int64), at[bare])
 
     def within(pattern: str) -> Mask:
-        return np.asarray(picked(ranges.nearest(view.named(pattern)[ranges.name]), found) >= 0)
+        return np.asarray(take(ranges.nearest(view.named(pattern)[ranges.name]), found) >= 0)
 
-    backward = picked(view.in_backward, view.operators.around(lane, at)) >= 0
+    backward = take(view.in_backward, view.operators.around(lane, at)) >= 0
     module = view.modules.around(lane, at) >= 0
     forward = within("(?i)forward") | module
     tests = [within(_OPTIMIZER), backward, within(_PARAMETERS), within(_INPUTS), forward]
@@ -90,7 +90,7 @@ def _modules(view: View, rows: Rows) -> Rows:
     memory = view.trace.memory
     found = view.modules.around(memory.lane[rows], memory.at[rows])
     bare = np.flatnonzero(found < 0)
-    home = picked(view.forward, view.operators.around(memory.lane[rows[bare]], memory.at[rows[bare]]))
+    home = take(view.forward, view.operators.around(memory.lane[rows[bare]], memory.at[rows[bare]]))
     known = home >= 0
     makers = view.operators.rows[home[known]]
     found[bare[known]] = view.modules.around(view.trace.lane[makers], view.trace.begin[makers])
@@ -122,7 +122,7 @@ def _allocation(view: View, places: Places, row: int, until: Column) -> dict[str
     memory, trace = view.trace.memory, view.trace
     lane, at = memory.lane[[row]], memory.at[[row]]
     python = int(places.around(lane, at)[0])
-    place = places.at(python, int(at[0])) if python >= 0 else NOWHERE
+    place = places.at(python, int(at[0])) if python >= 0 else UNKNOWN_PLACE
     operator = int(view.operators.outermost[found]) if (found := int(view.operators.around(lane, at)[0])) >= 0 else -1
     return {
         "bytes": int(memory.bytes[row]),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernellab.traces.trace import NONE, Column
-from kernellab.traceview.row_tree import Nest, picked, sums
+from kernellab.traceview.row_tree import RowTree, take, sums
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View
 
@@ -65,26 +65,26 @@ def _in_order(known: list[tuple[int, ...]], first: Column) -> list[int]:
     return ordered
 
 
-def _kept(view: View) -> Nest:
+def _kept(view: View) -> RowTree:
     """The program's own ranges; PyTorch's where there are no others."""
     all_ranges = view.ranges
     own = ~view.named(_TORCHS)[all_ranges.name]
     if own.all() or not own.any():
         return all_ranges
-    nest = Nest(view.trace, all_ranges.rows[own])
+    nest = RowTree(view.trace, all_ranges.rows[own])
     nest.adopt(view.main, view.launching)
     return nest
 
 
-def _gpu(view: View, nest: Nest) -> Column:
+def _gpu(view: View, nest: RowTree) -> Column:
     if nest is view.ranges:
         return view.gpu_ranges
     kept = np.full(len(view.ranges), NONE, dtype=np.int64)
     kept[np.searchsorted(view.ranges.rows, nest.rows)] = np.arange(len(nest))
-    return picked(kept, picked(view.ranges.nearest(kept >= 0), view.gpu_ranges))
+    return take(kept, take(view.ranges.nearest(kept >= 0), view.gpu_ranges))
 
 
-def _labels(view: View, nest: Nest) -> tuple[Column, list[str], int]:
+def _labels(view: View, nest: RowTree) -> tuple[Column, list[str], int]:
     """Each row's label, what labels say, and the steps' own.
 
     `step_11` and `step_12` are one node; `layer_0` and `layer_1` are two. A range the program calls `step` is another.

@@ -30,10 +30,10 @@ def ranks(traces: Sequence[Trace]) -> dict[str, Any]:
     last = np.bincount(begins.argmax(axis=0), minlength=len(traces)) if count else np.zeros(len(traces), dtype=int)
     found = []
     for number, (trace, rows) in enumerate(zip(traces, collectives, strict=True)):
-        reduces = [row for row in rows if _REDUCES.search(trace.text(row))]
+        reduces = [row for row in rows if _REDUCES.search(trace.name_of(row))]
         found.append(
             {
-                "rank": int(trace.about.get("rank", number)),
+                "rank": int(trace.metadata.get("rank", number)),
                 "collectives": len(rows),
                 "collective_us": _us(trace.duration[rows].sum()),
                 "all_reduces": len(reduces),
@@ -56,8 +56,8 @@ def _wall(trace: Trace, rows: Rows) -> Column:
 
 def _collectives(trace: Trace) -> Rows:
     """In the order they began; on the GPU its kernels, which wait there, else the ranges of the threads that wait."""
-    kernels = [row for row in trace.rows(Kind.KERNEL).tolist() if _KERNELS.search(trace.text(row))]
-    on_cpu = [row for row in trace.rows(Kind.RANGE, Kind.OPERATOR).tolist() if _ON_CPU.search(trace.text(row))]
+    kernels = [row for row in trace.rows(Kind.KERNEL).tolist() if _KERNELS.search(trace.name_of(row))]
+    on_cpu = [row for row in trace.rows(Kind.RANGE, Kind.OPERATOR).tolist() if _ON_CPU.search(trace.name_of(row))]
     rows = np.array(kernels or on_cpu, dtype=np.int64)
     return rows[np.argsort(trace.begin[rows], kind="stable")]
 
@@ -73,9 +73,9 @@ def _layers(trace: Trace) -> list[dict[str, Any]]:
     home = _around(trace, ranges, operators)
     undone = _undone(trace, operators, home)
     started = trace.rows(*ON_GPU)
-    started = started[trace.starter[started] >= 0]
+    started = started[trace.launched_by[started] >= 0]
     if len(started):
-        calls = trace.starter[started]
+        calls = trace.launched_by[started]
         forward = _summed(trace, _around(trace, ranges, calls), trace.duration[started])
         nodes = np.array(sorted(undone), dtype=np.int64)
         inside = _around(trace, nodes, calls) if len(nodes) else np.full(len(calls), -1)

@@ -1,4 +1,4 @@
-"""What a step would take if something were otherwise: the program's calls run again, on paper.
+"""What a step would take if something were change: the program's calls run again, on paper.
 
 The CPU is one line of calls that ask the GPU for work or wait for it, with the time in between as it was measured; each
 stream does what it was asked for in order, as long as it took. Take a wait away and the CPU runs ahead; take the CPU's
@@ -19,8 +19,8 @@ import numpy as np
 
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview import profiler_overhead as watched
-from kernellab.traceview.profiler_overhead import Watch
-from kernellab.traceview.row_tree import Mask, picked
+from kernellab.traceview.profiler_overhead import ProfilerOverhead
+from kernellab.traceview.row_tree import Mask, take
 from kernellab.traceview.view import View
 
 Interval = tuple[int, int]
@@ -36,7 +36,7 @@ _PAGEABLE = r"(?i)pageable"
 
 
 @dataclass(frozen=True)
-class Otherwise:
+class Change:
     """What is changed: stretches of CPU time that are gone with all they asked for, waits that no longer block, and
     rows of the GPU that take another time."""
 
@@ -46,8 +46,8 @@ class Otherwise:
     free: bool = False  # the CPU takes no time at all: one launch for all
     instant: bool = False  # the GPU takes none
 
-    def also(self, other: Otherwise) -> Otherwise:
-        return Otherwise(
+    def also(self, other: Change) -> Change:
+        return Change(
             merged([*self.gone, *other.gone]),
             self.unblocked | other.unblocked,
             {**self.takes, **other.takes},
@@ -85,7 +85,7 @@ class Replay:
 
     def _calls(self, waits: Rows) -> None:
         trace, view = self.view.trace, self.view
-        asked = (picked(trace.begin, view.calls) >= self._lead_ns) & (picked(trace.begin, view.calls) < self.asked_ns)
+        asked = (take(trace.begin, view.calls) >= self._lead_ns) & (take(trace.begin, view.calls) < self.asked_ns)
         at = np.flatnonzero(asked & (view.calls >= 0))
         waiting = waits[(trace.begin[waits] >= self._lead_ns) & (trace.begin[waits] < self.asked_ns)]
         rows = np.union1d(view.calls[at], waiting)
@@ -114,7 +114,7 @@ class Replay:
         self._tail_from = tail_from
 
     def _cpu_end(self) -> int:
-        """The end of what threads did in the steps looked at."""
+        """The end of what threads did in the steps analysis at."""
         ranges = self.view.ranges
         inside = (ranges.begin >= self.begin_ns) & (ranges.begin < self.end_ns) & (ranges.lane == self.view.main)
         return int(np.minimum(ranges.end[inside], self.end_ns).max(initial=self.begin_ns))
@@ -155,65 +155,65 @@ class Replay:
             int(np.quantile(latency, 0.25)) if len(latency) > 20 else _LATENCY_NS,
         )
 
-    def _slowed(self, part: float) -> Watch:
+    def _slowed(self, part: float) -> ProfilerOverhead:
         """Rows charged a part of what they usually cost."""
-        return Watch(watched.row_ns(self.view, part, self._host + self._cost, self._written))
+        return ProfilerOverhead(watched.row_ns(self.view, part, self._host + self._cost, self._written))
 
-    def _charge(self, wanted_ns: float) -> Watch:
+    def _charge(self, wanted_ns: float) -> ProfilerOverhead:
         """What makes the replay as long as the steps are without the profiler.
 
         Rows cost something. Where the program takes too long unwatched for that, what no profiler slows makes up the
         rest; where it cannot, rows cost less than thought. Without a GPU all is one stretch of the CPU's.
         """
         if not len(self._rows):
-            return Watch(scale=wanted_ns / max(self._run(Otherwise(), Watch()), 1.0))
+            return ProfilerOverhead(scale=wanted_ns / max(self._run(Change(), ProfilerOverhead()), 1.0))
         cheapest = self._slowed(watched.CHEAPEST).row_ns
 
-        def row_ns(low: float, high: float) -> Watch:
-            return Watch(_sought(lambda ns: -self._run(Otherwise(), Watch(ns)), -wanted_ns, low, high))
+        def row_ns(low: float, high: float) -> ProfilerOverhead:
+            return ProfilerOverhead(_sought(lambda ns: -self._run(Change(), ProfilerOverhead(ns)), -wanted_ns, low, high))
 
-        if self._run(Otherwise(), Watch(cheapest)) >= wanted_ns:
+        if self._run(Change(), ProfilerOverhead(cheapest)) >= wanted_ns:
             return row_ns(cheapest, watched.MOST_NS)
         most = watched.MOST_LONGER
-        longer = _sought(lambda times: self._run(Otherwise(), Watch(cheapest, times)), wanted_ns, 1.0, most)
-        return Watch(cheapest, longer) if longer < most else row_ns(0.0, cheapest)
+        longer = _sought(lambda times: self._run(Change(), ProfilerOverhead(cheapest, times)), wanted_ns, 1.0, most)
+        return ProfilerOverhead(cheapest, longer) if longer < most else row_ns(0.0, cheapest)
 
     @functools.cached_property
     def step_ns(self) -> float:
         """A step as it is."""
-        return self.step_with(Otherwise())
+        return self.step_with(Change())
 
     @functools.cached_property
     def watched_step_ns(self) -> float:
         """A step with the profiler, to be held against what was seen."""
-        return self.step_with(Otherwise(), Watch())
+        return self.step_with(Change(), ProfilerOverhead())
 
     @property
     def seen_step_ns(self) -> float:
         """A step as it was watched. What the GPU still had to do when they began is not of these steps."""
         view, span = self.view, self.end_ns - self.begin_ns
-        earlier = view.gpu[picked(view.trace.begin, view.calls) < self.begin_ns]
+        earlier = view.gpu[take(view.trace.begin, view.calls) < self.begin_ns]
         left = max(int(view.end[earlier].max(initial=0)) - self.begin_ns, 0)
         ends_with_gpu = self.end_ns == view.steps.last_ns
         return (span - (left if ends_with_gpu else 0)) / self.steps
 
-    def step_with(self, otherwise: Otherwise, watch: Watch | None = None) -> float:
-        return self._run(otherwise, watch or self.watch) / self.steps
+    def step_with(self, change: Change, watch: ProfilerOverhead | None = None) -> float:
+        return self._run(change, watch or self.watch) / self.steps
 
-    def work_ns(self, otherwise: Otherwise) -> float:
+    def work_ns(self, change: Change) -> float:
         """The GPU's work in a step, by its kernels' own times: no pauses between them."""
-        gone = _covers(otherwise.gone, self._begin).tolist()
+        gone = _covers(change.gone, self._begin).tolist()
         kept = [one for one, dropped in list(zip(self._started, gone, strict=True))[self._first :] if not dropped]
-        return sum(otherwise.takes.get(row, took) for started in kept for _, took, row in started) / self.steps
+        return sum(change.takes.get(row, took) for started in kept for _, took, row in started) / self.steps
 
-    def _run(self, otherwise: Otherwise, watch: Watch) -> float:
-        host, cost = self._worked(otherwise, watch)
+    def _run(self, change: Change, watch: ProfilerOverhead) -> float:
+        host, cost = self._worked(change, watch)
         longer = (
             {row: round(took * watch.longer) for row, took in self._through_cpu.items()} if watch.longer > 1 else {}
         )
-        takes_otherwise = {**longer, **otherwise.takes}
-        dropped = _covers(otherwise.gone, self._begin).tolist()
-        pause, latency = (0, 0) if otherwise.instant else self._pace
+        takes_otherwise = {**longer, **change.takes}
+        dropped = _covers(change.gone, self._begin).tolist()
+        pause, latency = (0, 0) if change.instant else self._pace
         now, started = 0.0, list[float]()
         ready: dict[int, float] = {}
         done = led = 0.0
@@ -224,7 +224,7 @@ class Replay:
             if dropped[at]:
                 continue
             row = int(self._rows[at])
-            blocks = self._blocks[at] and row not in otherwise.unblocked and not otherwise.free
+            blocks = self._blocks[at] and row not in change.unblocked and not change.free
             if blocks and not self._started[at]:
                 now = max(now, done)
             asked = now
@@ -232,13 +232,13 @@ class Replay:
                 asked = now = max(now, started[-_QUEUE])
             now += takes
             for lane, took, gpu_row in self._started[at]:
-                begin = max(asked + (0 if otherwise.free else latency), ready.get(lane, -pause) + pause)
-                ready[lane] = begin + (0 if otherwise.instant else takes_otherwise.get(gpu_row, took))
+                begin = max(asked + (0 if change.free else latency), ready.get(lane, -pause) + pause)
+                ready[lane] = begin + (0 if change.instant else takes_otherwise.get(gpu_row, took))
                 done = max(done, ready[lane])
                 started.append(begin)
             if blocks and self._started[at]:
                 now = max(now, done + takes)
-        return max(now + self._tail_time(otherwise, watch), done) - led
+        return max(now + self._tail_time(change, watch), done) - led
 
     @functools.cached_property
     def _through_cpu(self) -> dict[int, int]:
@@ -246,22 +246,22 @@ class Replay:
         rows = self.view.gpu[self.view.named(_PAGEABLE)[self.view.trace.name[self.view.gpu]]]
         return dict(zip(rows.tolist(), self.view.trace.duration[rows].tolist(), strict=True))
 
-    def _worked(self, otherwise: Otherwise, watch: Watch) -> tuple[list[float], list[float]]:
+    def _worked(self, change: Change, watch: ProfilerOverhead) -> tuple[list[float], list[float]]:
         """The CPU's time before each call, and in it."""
-        if otherwise.free:
+        if change.free:
             nothing = [0.0] * len(self._rows)
             return nothing, nothing
-        left = self._host - overlaps(otherwise.gone, self._before, self._begin)
+        left = self._host - overlaps(change.gone, self._before, self._begin)
         share = np.divide(left, np.maximum(self._host, 1))
         spent = self._host + self._cost
         kept = watch.kept(spent, self._written) / np.maximum(spent, 1)
         return (self._host * kept * share).tolist(), (self._cost * kept).tolist()
 
-    def _tail_time(self, otherwise: Otherwise, watch: Watch) -> float:
-        if otherwise.free or not self._tail:
+    def _tail_time(self, change: Change, watch: ProfilerOverhead) -> float:
+        if change.free or not self._tail:
             return 0.0
         begin, end = np.array([self._tail_from]), np.array([self._tail_from + self._tail])
-        left = self._tail - int(overlaps(otherwise.gone, begin, end)[0])
+        left = self._tail - int(overlaps(change.gone, begin, end)[0])
         return float(watch.kept(end - begin, self.view.watched(begin, end))[0]) * left / self._tail
 
 
@@ -278,7 +278,7 @@ def _covers(gone: Sequence[Interval], at: Column) -> Mask:
         return np.zeros(len(at), dtype=np.bool_)
     begin, end = np.array(gone, dtype=np.int64).T
     where = np.searchsorted(begin, at, side="right") - 1
-    return np.asarray((where >= 0) & (at < picked(end, where)))
+    return np.asarray((where >= 0) & (at < take(end, where)))
 
 
 def overlaps(gone: Sequence[Interval], begin: Column, end: Column) -> Column:

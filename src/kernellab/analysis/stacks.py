@@ -32,7 +32,7 @@ def collapsed(trace: Trace, by: Literal["gpu", "cpu"] = "gpu") -> dict[tuple[str
             spent[stack] = spent.get(stack, 0) + time
     else:
         rows = trace.rows(*ON_GPU)
-        columns = (trace.starter[rows], trace.name[rows], trace.duration[rows])
+        columns = (trace.launched_by[rows], trace.name[rows], trace.duration[rows])
         for call, name, time in zip(*(column.tolist() for column in columns), strict=True):
             stack = stacks.inside(stacks.unknown if call == NONE else stacks.of[call], name)
             spent[stack] = spent.get(stack, 0) + time

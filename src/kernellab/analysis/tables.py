@@ -14,7 +14,7 @@ import numpy as np
 
 from kernellab.machinecode import kernel_origin as kernelnames
 from kernellab.traces.trace import Column, Kind
-from kernellab.traceview.row_tree import Nest, distinct, picked, sums
+from kernellab.traceview.row_tree import RowTree, distinct, take, sums
 from kernellab.traceview.view import View
 
 _SHAPES_SHOWN = 8
@@ -25,15 +25,15 @@ _NOT_STARTED = "(no operator)"
 def operators(view: View) -> list[dict[str, Any]]:
     """By operator, the one with most GPU (else CPU) time of its own first."""
     nest, names = view.operators, view.trace.names
-    known, told = (view.gpu_operators >= 0) & view.gpu_told, view.told(nest)
+    known, told = (view.gpu_operators >= 0) & view.gpu_counted, view.told(nest)
     own_gpu = sums(view.gpu_operators[known], view.gpu_ns[known], len(nest))
     counted = nest.first_of_name() & told
     total_gpu = nest.totals(own_gpu)
     columns = {
-        "self_cpu_us": view.by_name(nest.name[told], nest.self_time()[told]),
-        "total_cpu_us": view.by_name(nest.name[counted], nest.duration[counted]),
-        "self_gpu_us": view.by_name(nest.name[told], own_gpu[told]),
-        "total_gpu_us": view.by_name(nest.name[counted], total_gpu[counted]),
+        "self_cpu_us": view.sum_by_name(nest.name[told], nest.self_time()[told]),
+        "total_cpu_us": view.sum_by_name(nest.name[counted], nest.duration[counted]),
+        "self_gpu_us": view.sum_by_name(nest.name[told], own_gpu[told]),
+        "total_gpu_us": view.sum_by_name(nest.name[counted], total_gpu[counted]),
     }
     count = np.bincount(nest.name[told], minlength=len(names))
     became, shapes = _became(view), _shapes(view, own_gpu)
@@ -54,7 +54,7 @@ def operators(view: View) -> list[dict[str, Any]]:
 def _became(view: View) -> dict[int, list[dict[str, Any]]]:
     """The kernels each operator became, those through operators it called included, with the operators on the way."""
     paths, known = view.operators.paths(view.operators.name)
-    path = picked(paths, view.gpu_operators)
+    path = take(paths, view.gpu_operators)
     found: dict[int, dict[tuple[str, str], list[int]]] = defaultdict(dict)
     for (number, kernel), count, spent in _grouped(view, path, view.trace.name[view.gpu]):
         chain = known[number] if number >= 0 else ()
@@ -84,7 +84,7 @@ def _shapes(view: View, own_gpu: Column) -> dict[int, list[dict[str, Any]]]:
     kernels: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
     at = view.gpu_operators
     for (op, given, kernel), count, _ in _grouped(
-        view, picked(nest.name, at), picked(detail, at), view.trace.name[view.gpu]
+        view, take(nest.name, at), take(detail, at), view.trace.name[view.gpu]
     ):
         if op >= 0:
             kernels[op, given][view.trace.names[kernel]] = count
@@ -106,18 +106,18 @@ def _shapes(view: View, own_gpu: Column) -> dict[int, list[dict[str, Any]]]:
 
 def kernels(view: View) -> list[dict[str, Any]]:
     """By kernel, copies and fills included, with the operators that started it."""
-    trace, total = view.trace, max(int(view.gpu_ns[view.gpu_told].sum()), 1)
+    trace, total = view.trace, max(int(view.gpu_ns[view.gpu_counted].sum()), 1)
     starters: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    operator = picked(view.operators.name, view.gpu_operators)
+    operator = take(view.operators.name, view.gpu_operators)
     for (kernel, op), count, took in _grouped(view, trace.name[view.gpu], operator):
         starters[kernel].append(
             {"name": trace.names[op] if op >= 0 else _NOT_STARTED, "count": count, "gpu_us": _us(took)}
         )
     rows = []
-    longest = view.gpu[view.gpu_told][np.argsort(-view.gpu_ns[view.gpu_told], kind="stable")]
+    longest = view.gpu[view.gpu_counted][np.argsort(-view.gpu_ns[view.gpu_counted], kind="stable")]
     _, first = np.unique(trace.name[longest], return_index=True)
     for row in longest[first].tolist():
-        name, text = int(trace.name[row]), trace.text(row)
+        name, text = int(trace.name[row]), trace.name_of(row)
         family = kernelnames.family(text)
         spent = sum(one["gpu_us"] for one in starters[name])
         count = sum(one["count"] for one in starters[name])
@@ -131,7 +131,7 @@ def kernels(view: View) -> list[dict[str, Any]]:
                 "mean_us": round(spent / count, 3),
                 "share": round(spent * 1e3 / total, 4),
                 "operators": sorted(starters[name], key=lambda one: -one["gpu_us"]),
-                **{key: value for key, value in trace.more(row).items() if key in _LAUNCH},
+                **{key: value for key, value in trace.details_of(row).items() if key in _LAUNCH},
             }
         )
     return sorted(rows, key=lambda row: -row["gpu_us"])
@@ -143,8 +143,8 @@ def modules(view: View) -> list[dict[str, Any]]:
     if not len(nest):
         return []
     paths, known = nest.paths(nest.name)
-    forward = picked(view.in_backward, view.gpu_operators) < 0
-    found, told = (view.gpu_modules >= 0) & view.gpu_told, view.told(nest)
+    forward = take(view.in_backward, view.gpu_operators) < 0
+    found, told = (view.gpu_modules >= 0) & view.gpu_counted, view.told(nest)
     own = sums(view.gpu_modules[found], view.gpu_ns[found], len(nest))
     back = sums(view.gpu_modules[found & ~forward], view.gpu_ns[found & ~forward], len(nest))
     columns = {
@@ -181,10 +181,10 @@ def _backward_cpu(view: View) -> Column:
 
 def calls(view: View) -> list[dict[str, Any]]:
     """Calls of CUDA's runtime and driver: the rows people meet, in words."""
-    nest = Nest(view.trace, view.trace.rows(Kind.CALL))
+    nest = RowTree(view.trace, view.trace.rows(Kind.CALL))
     told = view.told(nest)
     count = np.bincount(nest.name[told], minlength=len(view.trace.names))
-    spent = view.by_name(nest.name[told], nest.duration[told])
+    spent = view.sum_by_name(nest.name[told], nest.duration[told])
     rows = [
         {
             "name": view.trace.names[name],
@@ -199,7 +199,7 @@ def calls(view: View) -> list[dict[str, Any]]:
 
 def _grouped(view: View, *keys: Column) -> Sequence[tuple[tuple[int, ...], int, int]]:
     """The GPU's rows that are told of by equal keys: each with how many and how long."""
-    told = view.gpu_told
+    told = view.gpu_counted
     if not told.any():
         return []
     found, which = distinct(*(key[told] for key in keys))

@@ -13,7 +13,7 @@ import numpy as np
 from kernellab.traces.blocking_calls import blocking, pageable
 from kernellab.traces.trace import Column, Rows
 from kernellab.traceview.places import Place, Places
-from kernellab.traceview.row_tree import Mask, picked
+from kernellab.traceview.row_tree import Mask, take
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View
 
@@ -44,7 +44,7 @@ class Waits:
         inside = (trace.begin[rows] >= view.steps.first_ns) & (trace.begin[rows] < view.steps.asked_ns)
         rows = rows[inside]
         at = places.around(trace.lane[rows], trace.begin[rows])
-        profilers = picked(places.of_the_profiler, at) >= 0
+        profilers = take(places.of_the_profiler, at) >= 0
         self.rows: Rows = rows[~profilers][np.argsort(trace.begin[rows[~profilers]], kind="stable")]
 
     @functools.cached_property
@@ -60,14 +60,14 @@ class Waits:
         sites = []
         for place, members in groups.items():
             rows, python = self.rows[members], at[members]
-            made = picked(self.places.made, python)
+            made = take(self.places.made, python)
             copies = rows[self.pageable[rows]]
             sites.append(
                 Site(
                     place=place,
                     rows=rows,
                     python=np.unique(made[made >= 0]),
-                    calls=sorted({trace.text(int(row)) for row in rows}),
+                    calls=sorted({trace.name_of(int(row)) for row in rows}),
                     times=self._times(rows, made),
                     wait_ns=int(trace.duration[rows].sum()),
                     copies=len(copies),
@@ -78,7 +78,7 @@ class Waits:
 
     def _times(self, rows: Rows, made: Rows) -> int:
         trace, nest = self.view.trace, self.view.operators
-        operator = picked(nest.outermost, nest.around(trace.lane[rows], trace.begin[rows]))
+        operator = take(nest.outermost, nest.around(trace.lane[rows], trace.begin[rows]))
         for holders in (made, operator):
             if (holders >= 0).all():
                 return len(np.unique(holders))
@@ -93,16 +93,16 @@ class Waits:
             return trace.names[int(nest.name[nest.outermost[at]])]
         within = int(ranges.around(lane, moment)[0])
         if within < 0:
-            return trace.text(row)
+            return trace.name_of(row)
         name = trace.names[int(ranges.name[within])]
-        return f"{trace.text(row)} in {'a step' if is_step(name) else name}"
+        return f"{trace.name_of(row)} in {'a step' if is_step(name) else name}"
 
     def _to_gpu(self, calls: Rows) -> bool:
         """Whether copies went to the GPU."""
         if not len(calls):
             return False
         started = self.view.gpu[np.isin(self.view.calls, calls)]
-        return any("HtoD" in self.view.trace.text(int(row)) for row in started[:1])
+        return any("HtoD" in self.view.trace.name_of(int(row)) for row in started[:1])
 
 
 def points(sites: Sequence[Site], idle_of: Column, rows: Rows) -> list[dict[str, Any]]:

@@ -149,12 +149,12 @@ def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> l
 
 
 def _show(args: argparse.Namespace, profiles: list[dict[str, Any]], collected: Collected, folder: Path) -> None:
-    from kernellab.analysis.ranks import ranks
+    from kernellab.analysis.ranks import compare_ranks
     from kernellab.reporting.profiles import recording as words
     from kernellab.reporting.profiles.summary import lines
 
     by_rank = [one for one in profiles if one["cycle"] == 1] if "rank" in profiles[0]["session"] else []
-    together = ranks([one["trace_read"] for one in by_rank]) if len(by_rank) > 1 else None
+    together = compare_ranks([one["trace_read"] for one in by_rank]) if len(by_rank) > 1 else None
     document = _document(profiles, collected, folder, together)
     (folder / "profile.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     if args.json:
@@ -217,9 +217,9 @@ def _read(args: argparse.Namespace, rest: list[str]) -> int:
     documents = [analyse(trace) for trace in traces]
     together = None
     if len(traces) > 1:
-        from kernellab.analysis.ranks import ranks
+        from kernellab.analysis.ranks import compare_ranks
 
-        together = ranks(traces)
+        together = compare_ranks(traces)
     drawn = _draw(args, traces)
     if args.json:
         more = {"profiles": [{"document": one} for one in documents], "ranks": together} if together else {}

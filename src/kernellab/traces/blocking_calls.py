@@ -1,4 +1,8 @@
-"""Which calls of CUDA make the CPU wait for the GPU: by their names, and by the copies they started."""
+"""The one list of CUDA calls that block the host until the GPU is done.
+
+A call blocks by its name (`cudaStreamSynchronize`, `cudaMemcpy`, `cudaFree`), or because it copies from or to pageable
+memory: such a copy blocks although its name ends in `Async`.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,35 @@ import re
 
 import numpy as np
 
-from kernellab.traces.trace import NONE, Kind, Trace
-from kernellab.traceview.row_tree import Mask
+from kernellab.traces.trace import NONE, Kind, Mask, Trace
 
-_WAITS = re.compile(
+_BLOCKING = re.compile(
     r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize|cu(Stream|Ctx|Event)Synchronize"
     r"|(cuda|hip)(Memcpy|Memcpy2D|Free|FreeHost)(_v\d+)?$|cuMemcpy(DtoH|HtoD|DtoD)?(_v\d+)?$|cuMemFree(?!Async)"
 )
-_COPIES = re.compile(r"(cuda|hip)Memcpy\w*Async|cuMemcpy\w*Async")
+_ASYNC_COPY = re.compile(r"(cuda|hip)Memcpy\w*Async|cuMemcpy\w*Async")
+_PAGEABLE = "pageable"  # in the name of a copy: "Memcpy HtoD (Pageable -> Device)"
 
 
-def pageable(trace: Trace) -> Mask:
-    """Calls that started a copy from or to pageable memory: they wait, whatever they are called."""
+def find_blocking_calls(trace: Trace) -> Mask:
+    """Which rows are calls that block the host until the GPU is done."""
+    blocking, copies = (
+        np.array([bool(pattern.match(name)) for name in trace.names] or [False])
+        for pattern in (_BLOCKING, _ASYNC_COPY)
+    )
+    pageable = find_pageable_copies(trace)
+    return np.asarray((trace.kind == Kind.CALL) & (blocking[trace.name] | (copies[trace.name] & pageable)))
+
+
+def find_pageable_copies(trace: Trace) -> Mask:
+    """Which rows are calls that launched a copy from or to pageable memory."""
+    calls = trace.launched_by[np.flatnonzero(is_pageable_copy(trace))]
     found = np.zeros(len(trace), dtype=np.bool_)
-    named = np.array(["pageable" in name.lower() for name in trace.names] or [False])
-    copies = trace.rows(Kind.COPY)
-    calls = trace.starter[copies[named[trace.name[copies]]]]
     found[calls[calls != NONE]] = True
     return found
 
 
-def blocking(trace: Trace) -> Mask:
-    """Calls that return when the GPU is done."""
-    waits, copies = (
-        np.array([bool(pattern.match(name)) for name in trace.names] or [False]) for pattern in (_WAITS, _COPIES)
-    )
-    found: Mask = (trace.kind == Kind.CALL) & (waits[trace.name] | (copies[trace.name] & pageable(trace)))
-    return found
+def is_pageable_copy(trace: Trace) -> Mask:
+    """Which rows are copies on the GPU from or to pageable memory."""
+    named = np.array([_PAGEABLE in name.lower() for name in trace.names] or [False])
+    return np.asarray((trace.kind == Kind.COPY) & named[trace.name])

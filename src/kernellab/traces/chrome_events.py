@@ -1,7 +1,7 @@
-"""The events of a Chrome trace, one after another, from text that comes in pieces and may be damaged.
+"""The events of a Chrome trace, one at a time, from text that arrives in chunks and may be damaged.
 
-Both forms are read: an object with a list `traceEvents`, and the bare list. Only one event and one piece are in memory.
-Where the text is no JSON, reading goes on at the next place that looks like an event; `notes` says what was lost.
+Both forms are read: an object with a list `traceEvents`, and a bare list. Only one event and one chunk are in memory.
+Where the text is not valid JSON, reading continues at the next text that looks like an event; `notes` reports the loss.
 """
 
 from __future__ import annotations
@@ -9,222 +9,233 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
-_LONGEST = 1 << 26  # characters of one value; longer ones are passed over
-_PATIENCE = 1 << 31  # characters looked at in vain, altogether; a place that is no JSON counts as some thousands
-_PLACE = 1 << 12
-_MOST_BLANK = 1 << 26  # characters: a small packed file can hold hours of nothing
-_ABOUT = 1 << 16  # characters of a value beside the events that are kept
-_MOST_KEYS = 1000
-_CUT = 16  # a value broken off this close to the end of what was read may go on in the next piece
+from kernellab.base.json import JsonObject, JsonValue
+
+_MAX_VALUE = 1 << 26  # characters of one value; a longer one is skipped
+_MAX_SEARCHED = 1 << 31  # characters searched without result, in all
+_COST_OF_DAMAGE = 1 << 12  # characters that one damaged place counts as searched
+_MAX_BLANK = 1 << 26  # characters of white space: a small gzip file can hold hours of it
+_MAX_METADATA = 1 << 16  # characters of a value beside the events; a longer one is not kept
+_MAX_KEYS = 1000
+_CUT = 16  # an error this close to the end of the text may be a value that continues in the next chunk
 
 _Skip = Callable[[str, int], re.Match[str] | None]
 _between = re.compile(r"[ \t\r\n,]*").match
 _blank = re.compile(r"[ \t\r\n]*").match
 _next_event = re.compile(r',[ \t\r\n]{0,64}(?=\{[ \t\r\n]{0,64}"\w{1,9}"[ \t\r\n]{0,64}:)').search
-_scan = json.JSONDecoder(strict=False).raw_decode
+_decode = json.JSONDecoder(strict=False).raw_decode
 
 
-class NotEvents(Exception):
-    """The text holds no list of events; the message says what it is instead."""
+class NotATrace(Exception):
+    """The text contains no list of events; the message completes a sentence that begins with the file's name."""
 
 
-class _Ended(Exception):
-    """The text ends within a value."""
+class _Truncated(Exception):
+    """The text ends inside a value."""
 
 
-class _Lost(Exception):
-    """Nothing that looks like an event comes after what is no JSON."""
+class _NoEventFollows(Exception):
+    """Nothing after a damaged place looks like an event."""
 
 
-class _Broken(Exception):
-    """What stands here is no JSON."""
+class _Damaged(Exception):
+    """The text at the current position is not valid JSON."""
 
 
-class Events:
-    """Iterate once; `top` and `notes` are complete when the iteration is."""
+class ChromeEvents:
+    """Iterate once; `metadata` and `notes` are complete when the iteration ends."""
 
-    def __init__(self, pieces: Iterator[str]) -> None:
-        self.top: dict[str, Any] = {}  # what an object says beside its events
+    def __init__(self, chunks: Iterator[str]) -> None:
+        self.metadata: JsonObject = {}  # the values beside the list of events
         self.notes: list[str] = []
-        self._pieces = pieces
+        self._chunks = chunks
         self._text = ""
         self._at = 0
         self._passed = 0  # characters dropped from before `_text`
-        self._looked = 0  # characters looked at in vain
-        self._places = 0  # that are no JSON
-        self._first = 0  # of them
-        self._found = False
+        self._searched = 0  # characters searched without result
+        self._damaged_places = 0
+        self._first_damage = 0  # position of the first damaged place
+        self._list_found = False
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[JsonValue]:
         first = self._peek()
         if not first:
-            raise NotEvents("is empty")
+            raise NotATrace("is empty")
         if first not in "[{":
-            raise NotEvents("is not JSON")
+            raise NotATrace("is not JSON")
         self._at += 1
         try:
-            yield from self._list(bare=True) if first == "[" else self._object()
+            yield from self._read_list(bare=True) if first == "[" else self._read_object()
             if self._peek():
-                self.notes.append(f"What follows the trace's end, at character {self._here():,}, is not read.")
-        except _Ended:
-            self.notes.append(f"The file breaks off at character {self._here():,}: what came after is missing.")
-        except _Lost:
+                self.notes.append(f"The text after the end of the trace, at character {self._position():,}, is not read.")
+        except _Truncated:
+            self.notes.append(f"The file is truncated at character {self._position():,}: the rest is missing.")
+        except _NoEventFollows:
             pass
-        except _Broken:
-            self._lose()
-            self.notes.append(f"Nothing could be read after character {self._here():,}.")
-        if self._places:
+        except _Damaged:
+            self._count_damage()
+            self.notes.append(f"Nothing could be read after character {self._position():,}.")
+        if self._damaged_places:
             self.notes.append(
-                f"Left out: what cannot be read as JSON, in {self._places:,} place{'s' * (self._places > 1)}, "
-                f"the first at character {self._first:,}."
+                f"Left out: text that is not valid JSON, in {self._damaged_places:,} "
+                f"place{'s' * (self._damaged_places > 1)}, the first at character {self._first_damage:,}."
             )
-        if self._found:
-            return
-        if self._places:
-            raise NotEvents(f"cannot be read as JSON from character {self._first:,} on, and no `traceEvents` follow")
-        if self.notes:
-            raise NotEvents(f"breaks off before its first event ({self._here():,} characters were read)")
-        raise NotEvents("is JSON, but no trace: it has no list `traceEvents`")
+        if not self._list_found:
+            raise self._refusal()
 
-    def _here(self) -> int:
+    def _refusal(self) -> NotATrace:
+        if self._damaged_places:
+            return NotATrace(f"is not valid JSON from character {self._first_damage:,} on, and no `traceEvents` follow")
+        if self.notes:
+            return NotATrace(f"is truncated before its first event ({self._position():,} characters were read)")
+        return NotATrace("is JSON but not a trace: it has no list `traceEvents`")
+
+    def _position(self) -> int:
         return self._passed + self._at
 
-    def _more(self) -> bool:
-        """Reads on, and drops what is behind. Each time nothing was taken in between, twice as much: a long value is
-        looked at again from its beginning, and would otherwise take the square of its length."""
+    def _read_more(self) -> bool:
+        """Reads on and drops the text that was consumed.
+
+        If nothing was consumed since the last call, the text doubles: a long value is decoded again from its beginning,
+        and fixed steps would take time quadratic in its length.
+        """
         rest = self._text[self._at :]
         self._passed += self._at
-        gathered, size = [rest], len(rest)
-        for piece in self._pieces:
-            gathered.append(piece)
-            size += len(piece)
+        parts, size = [rest], len(rest)
+        for chunk in self._chunks:
+            parts.append(chunk)
+            size += len(chunk)
             if size > 2 * len(rest):
                 break
-        self._text, self._at = "".join(gathered), 0
+        self._text, self._at = "".join(parts), 0
         return size > len(rest)
 
     def _peek(self, skip: _Skip = _blank) -> str:
-        """The next character that says something; none at the end."""
-        begin = self._here()
+        """The next character that `skip` does not match; empty at the end."""
+        begin = self._position()
         while True:
             self._at = skip(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
                 return self._text[self._at]
-            if self._here() - begin > _MOST_BLANK or not self._more():
+            if self._position() - begin > _MAX_BLANK or not self._read_more():
                 return ""
 
-    def _value(self) -> Any:
-        """The value that begins here."""
+    def _read_value(self) -> JsonValue:
+        """The value that begins at the current position."""
         self._peek()
         while True:
             try:
-                value, self._at = _scan(self._text, self._at)
+                value: JsonValue
+                value, self._at = _decode(self._text, self._at)
                 return value
             except RecursionError:
-                raise _Broken from None
+                raise _Damaged from None
             except ValueError as error:
-                self._read_on(error)
+                self._extend_or_raise(error)
 
-    def _read_on(self, error: ValueError) -> None:
-        """Returns with more text where that may mend the error."""
-        place = self._at  # of errors without a place there is one: a number of thousands of digits
+    def _extend_or_raise(self, error: ValueError) -> None:
+        """Reads more text if that may resolve the error."""
+        place = self._at  # an integer of thousands of digits raises an error without a position
         if isinstance(error, json.JSONDecodeError):
             place = len(self._text) if error.msg.startswith("Unterminated") else error.pos
-        if place < len(self._text) - _CUT or len(self._text) - self._at > _LONGEST:
-            self._looked += place - self._at
-            raise _Broken
-        if not self._more():
-            raise _Ended
+        if place < len(self._text) - _CUT or len(self._text) - self._at > _MAX_VALUE:
+            self._searched += place - self._at
+            raise _Damaged
+        if not self._read_more():
+            raise _Truncated
 
-    def _lose(self) -> None:
-        if not self._places:
-            self._first = self._here()
-        self._places += 1
+    def _count_damage(self) -> None:
+        if not self._damaged_places:
+            self._first_damage = self._position()
+        self._damaged_places += 1
 
-    def _list(self, *, bare: bool) -> Iterator[Any]:
-        self._found = self._found or bare
-        lost = False
+    def _read_list(self, *, bare: bool) -> Iterator[JsonValue]:
+        self._list_found = self._list_found or bare
+        damaged = False
         while True:
-            # The loop most of the time is spent in: no method is called for an event that can be read.
+            # Most of the time is spent in this loop: an event that can be read costs no method call.
             text, at = self._text, self._at
             try:
-                while not lost:
+                while not damaged:
                     at = _between(text, at).end()  # type: ignore[union-attr]
-                    event, at = _scan(text, at)
+                    event, at = _decode(text, at)
                     yield event
             except (ValueError, RecursionError):
                 self._at = at
             character = self._peek(_between)
             if not character:
-                if bare and not lost:  # its bracket may be missing: Chrome allows it
+                if bare and not damaged:  # Chrome allows the closing bracket of a bare list to be missing
                     return
-                raise _Ended
-            if character == "]" and not lost:
+                raise _Truncated
+            if character == "]" and not damaged:
                 self._at += 1
                 return
             try:
-                event = self._value()
-            except _Broken:
-                if not lost:
-                    self._lose()
-                lost = True
-                self._find_event(self._at + 1)
+                value = self._read_value()
+            except _Damaged:
+                if not damaged:
+                    self._count_damage()
+                damaged = True
+                self._go_to_next_event(self._at + 1)
                 continue
-            if lost and not (isinstance(event, dict) and "ph" in event):  # a part of the event that is lost
-                self._find_event(self._at)
+            if damaged and not (isinstance(value, dict) and "ph" in value):  # a part of the damaged event
+                self._go_to_next_event(self._at)
                 continue
-            lost = False
-            yield event
+            damaged = False
+            yield value
 
-    def _find_event(self, begin: int) -> None:
-        """Goes to the next place that looks like the beginning of an event."""
+    def _go_to_next_event(self, begin: int) -> None:
+        """Moves to the next text that looks like the beginning of an event."""
         self._at = begin
         while not (match := _next_event(self._text, self._at)):
             self._at = max(self._at, len(self._text) - 256)
-            if not self._more():
-                raise _Lost
-        # An error counts the lines before it: with nothing before it, it costs the least.
+            if not self._read_more():
+                raise _NoEventFollows
+        # The decoder counts the lines before an error. Without text before it, an error costs the least.
         self._passed += match.end()
         self._text, self._at = self._text[match.end() :], 0
-        self._looked += _PLACE
-        if self._looked > _PATIENCE:
-            raise _Broken
+        self._searched += _COST_OF_DAMAGE
+        if self._searched > _MAX_SEARCHED:
+            raise _Damaged
 
-    def _object(self) -> Iterator[Any]:
+    def _read_object(self) -> Iterator[JsonValue]:
         while True:
             character = self._peek(_between)
             if character == "}":
                 self._at += 1
                 return
             if not character:
-                raise _Ended
+                raise _Truncated
             try:
-                begins = self._here()
-                key = self._value()
+                begin = self._position()
+                key = self._read_value()
                 if self._peek() != ":":
-                    raise _Broken
+                    raise _Damaged
                 self._at += 1
                 if key == "traceEvents" and self._peek() == "[":
                     self._at += 1
-                    self._found = True
-                    yield from self._list(bare=False)
+                    self._list_found = True
+                    yield from self._read_list(bare=False)
                     continue
-                value = self._value()
-                if isinstance(key, str) and self._here() - begins <= _ABOUT and len(self.top) < _MOST_KEYS:
-                    self.top[key] = value
-            except _Broken:
-                if self._found:
+                value = self._read_value()
+                if isinstance(key, str) and self._position() - begin <= _MAX_METADATA:
+                    self._keep_metadata(key, value)
+            except _Damaged:
+                if self._list_found:
                     raise
-                self._lose()
-                self._find_list()
+                self._count_damage()
+                self._go_to_events()
 
-    def _find_list(self) -> None:
-        """Past what is broken, to the key of the events."""
+    def _keep_metadata(self, key: str, value: JsonValue) -> None:
+        if len(self.metadata) < _MAX_KEYS:
+            self.metadata[key] = value
+
+    def _go_to_events(self) -> None:
+        """Moves past a damaged place to the key of the events."""
         self._at += 1
         while (at := self._text.find('"traceEvents"', self._at)) < 0:
             self._at = max(self._at, len(self._text) - 64)
-            if not self._more():
-                raise _Lost
+            if not self._read_more():
+                raise _NoEventFollows
         self._at = at

@@ -1,4 +1,4 @@
-"""A file's text in pieces, packed by gzip or not: a broken packing gives what lies before the break."""
+"""The text of a file in chunks, gzip or plain. A damaged gzip file yields the text before the damage."""
 
 from __future__ import annotations
 
@@ -7,62 +7,63 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-GZIP = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 
-_READ = 1 << 17  # bytes of the file at a time: the text of one error is found by counting lines from the first
-_PIECE = 1 << 18  # bytes of text at a time: packed text can be a thousand times as long as what it is packed in
-_MOST = 1 << 33  # bytes of text that are read at all: a file of megabytes can unpack for hours
+# Bytes read at a time. Small, because the JSON decoder locates an error by counting lines from the chunk's start.
+_READ_SIZE = 1 << 17
+_CHUNK_SIZE = 1 << 18  # bytes of text at a time: gzip text can expand a thousandfold
+_MAX_TEXT = 1 << 33  # bytes of text read in all: a file of megabytes can expand for hours
 
 
-def pieces(path: Path, notes: list[str]) -> Iterator[str]:
-    """The text, never more than some megabytes at once. What is missing from it goes to `notes`."""
+def read_chunks(path: Path, notes: list[str]) -> Iterator[str]:
+    """The text, with at most a few megabytes in memory. Sentences about missing text are appended to `notes`."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-    read = 0
+    size = 0
     with path.open("rb") as file:
-        packed = file.read(2) == GZIP
+        compressed = file.read(2) == GZIP_MAGIC
         file.seek(0)
-        raw = iter(lambda: file.read(_READ), b"")
-        for piece in _unpacked(raw, notes) if packed else raw:
-            read += len(piece)
-            yield decoder.decode(piece)
-            if read >= _MOST:
-                notes.append(f"Only the first {_MOST >> 30} GiB of text are read.")
+        raw = iter(lambda: file.read(_READ_SIZE), b"")
+        for chunk in _decompress(raw, notes) if compressed else raw:
+            size += len(chunk)
+            yield decoder.decode(chunk)
+            if size >= _MAX_TEXT:
+                notes.append(f"Only the first {_MAX_TEXT >> 30} GiB of text are read.")
                 return
     yield decoder.decode(b"", final=True)
 
 
-def _unpacked(raw: Iterator[bytes], notes: list[str]) -> Iterator[bytes]:
-    unpacker = zlib.decompressobj(wbits=31)
-    for packed in raw:
-        while packed:
-            if unpacker.eof:  # another member, or the zeros some tools end with
-                packed = packed.lstrip(b"\0")
-                unpacker = zlib.decompressobj(wbits=31)
+def _decompress(raw: Iterator[bytes], notes: list[str]) -> Iterator[bytes]:
+    decompressor = zlib.decompressobj(wbits=31)
+    for data in raw:
+        while data:
+            if decompressor.eof:  # another gzip member, or the zeros some tools append
+                data = data.lstrip(b"\0")
+                decompressor = zlib.decompressobj(wbits=31)
                 continue
-            before = unpacker.copy()
+            before = decompressor.copy()
             try:
-                piece = unpacker.decompress(packed, _PIECE)
+                chunk = decompressor.decompress(data, _CHUNK_SIZE)
             except zlib.error as error:
-                yield from _up_to_the_break(before, packed)
-                notes.append(f"The gzip packing is broken ({error}): what comes after the break is missing.")
+                yield from _decompress_until_damage(before, data)
+                notes.append(f"The gzip data is damaged ({error}): everything after the damage is missing.")
                 return
-            packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-            yield piece
-    if not unpacker.eof:
-        notes.append("The gzip packing breaks off: the file's end is missing.")
+            data = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+            yield chunk
+    if not decompressor.eof:
+        notes.append("The gzip data is truncated: the end of the file is missing.")
 
 
-def _up_to_the_break(unpacker: zlib._Decompress, packed: bytes) -> Iterator[bytes]:
-    """An error takes with it all that was unpacked in the same step: smaller and smaller steps lose the least."""
-    step = max(1, len(packed) // 32)
-    while packed:
-        before = unpacker.copy()
+def _decompress_until_damage(decompressor: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """zlib discards all output of the call that fails. Ever smaller steps lose the least."""
+    step = max(1, len(data) // 32)
+    while data:
+        before = decompressor.copy()
         try:
-            piece = unpacker.decompress(packed[:step], _PIECE)
+            chunk = decompressor.decompress(data[:step], _CHUNK_SIZE)
         except zlib.error:
             if step == 1:
                 return
-            unpacker, step = before, max(1, step // 32)
+            decompressor, step = before, max(1, step // 32)
             continue
-        packed = unpacker.unconsumed_tail + packed[step:]
-        yield piece
+        data = decompressor.unconsumed_tail + data[step:]
+        yield chunk

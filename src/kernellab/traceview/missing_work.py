@@ -20,7 +20,7 @@ _CAPTURES = {1: re.compile(r"(cuda|cu|hip)StreamBeginCapture"), -1: re.compile(r
 
 
 @dataclass(frozen=True)
-class Unseen:
+class MissingWork:
     """`launches` that asked a GPU for something, and how many of them started no row."""
 
     launches: int
@@ -32,13 +32,13 @@ class Unseen:
         return self.cut or self.missing > _MUCH * self.launches
 
 
-def unseen(trace: Trace, *, had_gpu: bool) -> Unseen:
+def unseen(trace: Trace, *, had_gpu: bool) -> MissingWork:
     rows, launches = trace.rows(*ON_GPU), _launches(trace)
-    started = np.isin(launches, trace.starter[rows])
+    started = np.isin(launches, trace.launched_by[rows])
     # Where nothing says which call started a row, that none did says nothing of the launches.
-    linked = bool((trace.starter[rows] != NONE).any()) or not len(rows)
-    cut = had_gpu and not trace.whole and not len(rows) and not len(launches)
-    return Unseen(len(launches), int((~started).sum()) if linked else 0, cut)
+    linked = bool((trace.launched_by[rows] != NONE).any()) or not len(rows)
+    cut = had_gpu and not trace.complete and not len(rows) and not len(launches)
+    return MissingWork(len(launches), int((~started).sum()) if linked else 0, cut)
 
 
 def _launches(trace: Trace) -> Rows:

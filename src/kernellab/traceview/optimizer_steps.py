@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernellab.traces.trace import Column, Rows, Trace
-from kernellab.traceview.row_tree import Nest, distinct
+from kernellab.traceview.row_tree import RowTree, distinct
 
 RANGES = r"^Optimizer\.step#"
 _RARE = 3  # times less often than the most frequent: a first step makes the state, and looks like no other
@@ -27,7 +27,7 @@ class Recorded:
 
 
 def recorded(trace: Trace) -> Recorded | None:
-    about = trace.about.get("kernellab")
+    about = trace.metadata.get("kernellab")
     stretches = about.get("steps") if isinstance(about, dict) else None
     known = stretches if isinstance(stretches, list) else []
     active = [one for one in known if isinstance(one, dict) and one.get("phase") == "active"]
@@ -37,7 +37,7 @@ def recorded(trace: Trace) -> Recorded | None:
     return Recorded(first, last - first + 1)
 
 
-def leading(ranges: Nest, found: Rows, operators: Nest, trace: Trace, told: Recorded | None) -> Rows:
+def leading(ranges: RowTree, found: Rows, operators: RowTree, trace: Trace, told: Recorded | None) -> Rows:
     """Of optimizers' ranges, in the order of time, those that end steps."""
     if not len(found) or (told is not None and told.count >= len(found)):
         return found
@@ -60,7 +60,7 @@ def _groups(labels: Column) -> Iterator[Rows]:
         yield np.flatnonzero(which.reshape(-1) == label)
 
 
-def _alike(ranges: Nest, found: Rows, operators: Nest, trace: Trace) -> Rows:
+def _alike(ranges: RowTree, found: Rows, operators: RowTree, trace: Trace) -> Rows:
     """Optimizers of one name differ by the operators in their steps, and by these operators' shapes."""
     mine = np.flatnonzero(operators.lane == ranges.lane[found[0]])
     begins = operators.begin[mine]

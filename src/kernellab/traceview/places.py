@@ -11,7 +11,7 @@ import numpy as np
 
 from kernellab.traces.trace import NONE, Column, Rows
 from kernellab.traceview import source_lines as source
-from kernellab.traceview.row_tree import picked
+from kernellab.traceview.row_tree import take
 from kernellab.traceview.view import View
 
 _SIBLINGS = 6
@@ -55,14 +55,14 @@ class Place:
 
 
 Names = tuple[str, ...]
-NOWHERE = Place(None, None, None, "")
+UNKNOWN_PLACE = Place(None, None, None, "")
 
 
 class Places:
     def __init__(self, view: View) -> None:
         self.view = view
         self.nest = view.pythons
-        about = view.trace.about.get("kernellab")
+        about = view.trace.metadata.get("kernellab")
         script = about.get("script") if isinstance(about, dict) else None
         self._beside = [Path(script).parent] if isinstance(script, str) else []
         self._sources = source.Sources(self._beside)
@@ -114,13 +114,13 @@ class Places:
         """Where in the program rows of threads were: operators, calls of CUDA."""
         trace, nest = self.view.trace, self.view.operators
         positions = self.around(trace.lane[rows], trace.begin[rows])
-        operators = picked(nest.outermost, nest.around(trace.lane[rows], trace.begin[rows]))
-        began = np.where(operators >= 0, picked(nest.begin, operators), trace.begin[rows])
-        names = picked(nest.name, operators).tolist()
+        operators = take(nest.outermost, nest.around(trace.lane[rows], trace.begin[rows]))
+        began = np.where(operators >= 0, take(nest.begin, operators), trace.begin[rows])
+        names = take(nest.name, operators).tolist()
         found = []
         for position, moment, name in zip(positions.tolist(), began.tolist(), names, strict=True):
             operator = trace.names[name] if name >= 0 else ""
-            found.append(self.at(position, moment, operator) if position >= 0 else NOWHERE)
+            found.append(self.at(position, moment, operator) if position >= 0 else UNKNOWN_PLACE)
         return found
 
     def at(self, position: int, moment: int, operator: str = "") -> Place:
@@ -165,7 +165,7 @@ class Places:
     def _found(self, frame: int, names: Names, operator: str, before: Names, after: Names) -> Place:
         written = source.frame(self._text(frame))
         if written is None:
-            return NOWHERE
+            return UNKNOWN_PLACE
         call = operator.removeprefix("aten::")
         if names:
             call = next((name for name in names if name not in source.DECORATORS), names[0])

@@ -29,18 +29,18 @@ _LEAST = 0.1  # of a stretch's measured time is the program's, however much the 
 _SLOWED = (1.5, 1.8, 2.4)
 CHEAPEST, USUAL, DEAREST = 0.5, 1.0, 1.5  # parts of that: other machines, other versions
 _LAUNCHES = 4  # times the usual per row: what a stretch takes beyond is something else
-_SHAPES_IN = 1000  # operators looked at
+_SHAPES_IN = 1000  # operators analysis at
 
 
 def plain_step_us(trace: Trace) -> float | None:
     """A step's time without the profiler: whoever collected the trace may have taken it."""
-    about = trace.about.get("kernellab")
+    about = trace.metadata.get("kernellab")
     said = about.get("plain_step_us") if isinstance(about, dict) else None
     return float(said) if isinstance(said, int | float) and said > 0 else None
 
 
 @dataclass(frozen=True)
-class Watch:
+class ProfilerOverhead:
     """What is taken from measured times, and added, to have those of the program alone."""
 
     row_ns: float = 0.0  # for each operator written; other rows are counted in operators
@@ -61,7 +61,7 @@ def row_ns(view: View, part: float, spent: Column, written: Times) -> float:
     if view.trace.source != "kineto" or not written.any():
         return 0.0
     some = view.operators.rows[:: max(len(view.operators) // _SHAPES_IN, 1)]
-    shapes = any("shapes" in view.trace.more(int(row)) for row in some)
+    shapes = any("shapes" in view.trace.details_of(int(row)) for row in some)
     times = 1 + part * (_SLOWED[int(shapes) + int(len(view.pythons) > 0)] - 1)
     # Few stretches hold a loader or a wait; the others are launches, and tell what a row takes with the work it is for.
     wrote = np.flatnonzero(written > 0)

@@ -17,7 +17,7 @@ from kernellab.traces.trace import NONE, Column, Rows, Trace
 Mask = npt.NDArray[np.bool_]
 
 
-class Nest:
+class RowTree:
     def __init__(self, trace: Trace, rows: Rows) -> None:
         self.rows = rows  # sorted by lane, then time, outer before inner, as the table is
         self.lane, self.begin = trace.lane[rows], trace.begin[rows]
@@ -157,8 +157,8 @@ def distinct(*keys: Column) -> tuple[list[tuple[int, ...]], Column]:
     return list(zip(*(key[first].tolist() for key in keys), strict=True)), which.reshape(-1).astype(np.int64)
 
 
-def picked(values: Column, at: Rows, otherwise: int = NONE) -> Column:
+def take(values: Column, at: Rows, change: int = NONE) -> Column:
     """`values[at]`, where `at` may be NONE."""
     if not len(values):
-        return np.full(len(at), otherwise, dtype=np.int64)
-    return np.where(at >= 0, values[at], otherwise)
+        return np.full(len(at), change, dtype=np.int64)
+    return np.where(at >= 0, values[at], change)

@@ -1,7 +1,7 @@
 """Lines of source code, found again from a profile's Python rows.
 
 PyTorch's profiler names a Python call by the line its function begins on, not by the line that called. That line is
-looked for in the source: which calls of that name the function makes and, where it makes several, which of them lies
+analysis for in the source: which calls of that name the function makes and, where it makes several, which of them lies
 between the calls made before and after. Without the source, the function's first line is all there is.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 _FRAME = re.compile(r"^(?P<file>.+\.py|<.+?>)\((?P<line>\d+)\): (?P<function>.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (?P<name>\w*)")
-# Functions of torch that stand for another in a profile: what calls them is written otherwise.
+# Functions of torch that stand for another in a profile: what calls them is written change.
 _NAMELESS = ("inner", "compile_wrapper", "__init__", "_wrapped_call_impl", "_call_impl")
 _WRITTEN = {"wrapper": "step", **dict.fromkeys(_NAMELESS, "")}
 # What an operator that no Python call made may be written as.

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernellab.traces.trace import Column, Kind
 from kernellab.traceview import optimizer_steps as optimizers
-from kernellab.traceview.row_tree import picked, sums
+from kernellab.traceview.row_tree import take, sums
 
 if TYPE_CHECKING:
     from kernellab.traceview.view import View
@@ -55,13 +55,13 @@ class Steps:
         return int(self.end[-1])
 
     @property
-    def took_ns(self) -> int:
+    def duration_ns(self) -> int:
         return max(self.last_ns - self.first_ns, 0)
 
     @property
     def span_ns(self) -> int:
         """What they took, to divide by."""
-        return max(self.took_ns, 1)
+        return max(self.duration_ns, 1)
 
 
 def found(view: View) -> Steps:
@@ -119,7 +119,7 @@ def _steps(view: View, begin: Column, end: Column) -> Steps:
     between = np.maximum(begin[1:] - end[:-1], 0)
     lead = int(np.median(between)) if len(between) else 0
     first = max(int(begin[0]) - lead, int(view.trace.begin[view.trace.lane == view.main].min()))
-    called = picked(view.trace.begin, view.calls)
+    called = take(view.trace.begin, view.calls)
     mine = (called >= first) & (called < end[-1])
     last = max(int(end[-1]), int(view.end[view.gpu[mine]].max(initial=0)))
     return Steps(np.append(first, end[:-1]), np.append(end[:-1], last), int(end[-1]), marked=True)

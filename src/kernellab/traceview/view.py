@@ -1,4 +1,4 @@
-"""A trace looked at: its nests, the GPU's rows with whoever started them, and its steps. Every question starts here."""
+"""A trace analysis at: its nests, the GPU's rows with whoever started them, and its steps. Every question starts here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernellab.traces.trace import NONE, ON_GPU, Column, Kind, Rows, Trace
-from kernellab.traceview.missing_work import Unseen, unseen
-from kernellab.traceview.row_tree import Mask, Nest, picked, sums
+from kernellab.traceview.missing_work import MissingWork, unseen
+from kernellab.traceview.row_tree import Mask, RowTree, take, sums
 from kernellab.traceview.steps import Steps, found
 
 # What a row costs the program that is watched, in tenths of an operator. PyTorch 2.13 on a CPU, November 2026: 0.2 µs
@@ -27,29 +27,29 @@ class View:
     def named(self, pattern: str | re.Pattern[str]) -> Mask:
         """Which names a pattern fits, to be indexed by a column of names."""
         fits = re.compile(pattern).search
-        # A file may name a row by megabytes; nothing that is looked for stands further back.
+        # A file may name a row by megabytes; nothing that is analysis for stands further back.
         return np.array([bool(fits(name[:_LOOKED_AT])) for name in self.trace.names], dtype=np.bool_)
 
     # Threads
 
     @functools.cached_property
-    def operators(self) -> Nest:
-        return Nest(self.trace, self.trace.rows(Kind.OPERATOR))
+    def operators(self) -> RowTree:
+        return RowTree(self.trace, self.trace.rows(Kind.OPERATOR))
 
     @functools.cached_property
-    def modules(self) -> Nest:
-        return Nest(self.trace, self.trace.rows(Kind.MODULE))
+    def modules(self) -> RowTree:
+        return RowTree(self.trace, self.trace.rows(Kind.MODULE))
 
     @functools.cached_property
-    def ranges(self) -> Nest:
-        nest = Nest(self.trace, self.trace.rows(Kind.RANGE))
+    def ranges(self) -> RowTree:
+        nest = RowTree(self.trace, self.trace.rows(Kind.RANGE))
         nest.adopt(self.main, self.launching)
         return nest
 
     @functools.cached_property
-    def pythons(self) -> Nest:
+    def pythons(self) -> RowTree:
         """Calls of Python functions and of modules, which are such calls."""
-        nest = Nest(self.trace, self.trace.rows(Kind.PYTHON, Kind.MODULE))
+        nest = RowTree(self.trace, self.trace.rows(Kind.PYTHON, Kind.MODULE))
         nest.adopt(self.main, self.launching)
         return nest
 
@@ -86,16 +86,16 @@ class View:
     @functools.cached_property
     def calls(self) -> Rows:
         """The call that started each of `gpu`."""
-        return self.trace.starter[self.gpu]
+        return self.trace.launched_by[self.gpu]
 
     @functools.cached_property
-    def unseen(self) -> Unseen:
+    def unseen(self) -> MissingWork:
         return unseen(self.trace, had_gpu=bool(self.devices))
 
     @functools.cached_property
     def devices(self) -> list[str]:
         """The GPUs there were, by name, whether or not they had anything to do."""
-        properties = self.trace.about.get("deviceProperties")
+        properties = self.trace.metadata.get("deviceProperties")
         named = properties if isinstance(properties, list) else []
         return [str(one.get("name")) for one in named if isinstance(one, dict) and one.get("name")]
 
@@ -117,13 +117,13 @@ class View:
         """The innermost module each of `gpu` ran for; backward's work is of the module whose forward it undoes."""
         found = self.at_calls(self.modules)
         bare = np.flatnonzero(found < 0)
-        home = picked(self.forward, self.gpu_operators[bare])
+        home = take(self.forward, self.gpu_operators[bare])
         known = home >= 0
         rows = self.operators.rows[home[known]]
         found[bare[known]] = self.modules.around(self.trace.lane[rows], self.trace.begin[rows])
         return found
 
-    def at_calls(self, nest: Nest) -> Rows:
+    def at_calls(self, nest: RowTree) -> Rows:
         """What of a nest was around the call that started each of `gpu`."""
         found = np.full(len(self.gpu), NONE, dtype=np.int64)
         known = np.flatnonzero(self.calls >= 0)
@@ -168,7 +168,7 @@ class View:
     @functools.cached_property
     def gpu_in_steps(self) -> Mask:
         """Which of `gpu` the steps started."""
-        called = picked(self.trace.begin, self.calls)
+        called = take(self.trace.begin, self.calls)
         asked = np.where(called >= 0, called, self.trace.begin[self.gpu])
         until = np.where(called >= 0, self.steps.asked_ns, self.steps.last_ns)
         return (asked >= self.steps.first_ns) & (asked < until)
@@ -181,15 +181,15 @@ class View:
         return self.steps.marked and bool(inside.any())
 
     @functools.cached_property
-    def gpu_told(self) -> Mask:
+    def gpu_counted(self) -> Mask:
         """Which of `gpu` are told of."""
         return self.gpu_in_steps if self.of_steps else np.ones(len(self.gpu), dtype=np.bool_)
 
-    def told(self, nest: Nest) -> Mask:
+    def told(self, nest: RowTree) -> Mask:
         """Which of a nest are."""
         return self._begun_in_steps(nest) if self.of_steps else np.ones(len(nest), dtype=np.bool_)
 
-    def _begun_in_steps(self, nest: Nest) -> Mask:
+    def _begun_in_steps(self, nest: RowTree) -> Mask:
         return np.asarray((nest.begin >= self.steps.first_ns) & (nest.begin < self.steps.asked_ns))
 
     @functools.cached_property
@@ -205,5 +205,5 @@ class View:
         starts, written = self._watched
         return np.asarray((written[np.searchsorted(starts, end)] - written[np.searchsorted(starts, begin)]) / 10)
 
-    def by_name(self, names: Column, values: Column) -> Column:
+    def sum_by_name(self, names: Column, values: Column) -> Column:
         return sums(names, values, len(self.trace.names))
