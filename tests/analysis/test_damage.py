@@ -10,7 +10,8 @@ import pytest
 from kernellab.analysis.comparison import compare
 from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
-from kernellab.traces.trace import TraceBuilder, Kind, Lane
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane
 from support.traced import AUTOGRAD, MAIN, MUL, Program
 
 
@@ -30,7 +31,7 @@ def test_rows_that_make_no_sense_together_are_analysed_all_the_same(seed):
             draw.choice([-50, draw.randrange(1000), draw.randrange(10**6)]), draw.choice([-7, 0, 500, 10**6, 10**12]),
             link=draw.randrange(6), sequence=draw.randrange(4), detail=builder.detail(str(detail), details[detail]),
         )  # fmt: skip
-        builder.allocate(draw.randrange(10**6), draw.choice([100, -100]), draw.randrange(500), 0, draw.randrange(3), 0)
+        builder.add_allocation(draw.randrange(10**6), draw.choice([100, -100]), draw.randrange(500), 0, draw.randrange(3), 0)
     trace = builder.build()
     document = analyse(trace, plain_step_us=draw.choice([None, 1.0, 1e5]))
     json.dumps(document, allow_nan=False)

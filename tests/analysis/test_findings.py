@@ -5,7 +5,8 @@ import pytest
 from kernellab.analysis import replay
 from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
-from kernellab.traces.trace import TraceBuilder, Kind, Lane
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane
 from support.traced import GEMM, Program, Training
 
 # What slows a training, the finding it must lead with, and the line of the script.

@@ -2,7 +2,8 @@
 
 from kernellab.analysis.ranks import ranks
 from kernellab.reporting.profiles.recording import together
-from kernellab.traces.trace import TraceBuilder, Kind, Lane
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane
 
 US = 1000
 

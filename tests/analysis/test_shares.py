@@ -123,7 +123,7 @@ def test_memory_at_its_peak_is_held_by_what_was_under_way_when_it_was_asked_for(
     run = Program()
 
     def hold(size, total, address):
-        run.builder.allocate(run.now, size, total, 0, address, run.builder.lane(run.thread))
+        run.builder.add_allocation(run.now, size, total, 0, address, run.builder.lane(run.thread))
         run.host(1)
 
     with run.python("own.py(1): <module>"), run.range("step_0"):

@@ -1,7 +1,8 @@
 """Whose time it was: stacks by CPU time and by the time of the kernels they started."""
 
 from kernellab.analysis.stacks import DEEPEST, UNKNOWN, collapsed
-from kernellab.traces.trace import TraceBuilder, Kind, Lane
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane
 
 MAIN, OTHER = Lane("1", "main"), Lane("1", "autograd")
 STREAM = Lane("GPU 0", "stream 7", 0, 7)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernellab.traces.trace import TraceBuilder, Kind, Lane, Trace
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane, Trace
 
 LATENCY, PAUSE, LAUNCH = 4_000, 1_000, 5_000
 LAYERS = 8

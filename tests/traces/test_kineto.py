@@ -9,7 +9,8 @@ import pytest
 
 from kernellab import traces
 from kernellab.base.errors import UserError
-from kernellab.traces.trace import NONE, TraceBuilder, Kind, Lane
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import NONE, Kind, Lane
 from support.chrome_traces import a_step, event, named, written
 from support.klab import HERE
 

@@ -1,48 +1,90 @@
-"""A trace's analyses together, as one document."""
+"""All analyses of a trace as one document: the one of `klab profile --json`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
-from kernellab.analysis import causes, findings, fusion, memory, tables, waits
-from kernellab.analysis import cpu_time as processor
-from kernellab.analysis import range_tree as ranges
-from kernellab.analysis.causes import Analysis
-from kernellab.analysis.idle import Idle
+from kernellab.analysis import findings, fusion, memory, range_tree, tables, waits
+from kernellab.analysis.causes import Analysis, find_causes
+from kernellab.analysis.cpu_time import CpuDocument, measure_cpu_time
+from kernellab.analysis.fusion import ChainDocument
+from kernellab.analysis.idle import IdleDocument, IdleTime
+from kernellab.analysis.memory import MemoryDocument
+from kernellab.analysis.range_tree import RangeDocument
 from kernellab.analysis.replay import Replay
-from kernellab.analysis.waits import Waits
+from kernellab.analysis.tables import CallDocument, KernelDocument, ModuleDocument, OperatorDocument
+from kernellab.analysis.waits import WaitDocument, Waits
+from kernellab.base.json import JsonObject
 from kernellab.traces.trace import Trace
-from kernellab.traceview import profiler_overhead as watched
 from kernellab.traceview.places import Places
+from kernellab.traceview.profiler_overhead import read_plain_step_us
 from kernellab.traceview.view import View
 
 SCHEMA = 1
 _EMPTY = "The trace holds no events."
-_OUTSIDE = 0.01  # of the GPU's time: less of it outside the steps is not said
-_OFF = 0.1  # a replay further from what was seen is not believed in silence
+_OUTSIDE = 0.01  # of the GPU's time: less outside the steps is not reported
+_TOLERANCE = 0.1  # relative error of a replay from which on a note doubts it
 
 
-def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | None = None) -> dict[str, Any]:
-    """Every question's answer. `plain_step_us` is a step's time without a profiler, `gbps` the memory's bandwidth."""
+class SummaryDocument(TypedDict):
+    source: str
+    rows: int
+    span_us: float
+    gpu_busy_us: float
+    gpu_us: float
+    on_gpu: bool
+    gpu_rows_missing: bool
+    devices: list[str]
+    steps: int
+    steps_marked: bool
+    tables_of: str  # `steps` or `all`
+    step_us: float
+    plain_step_us: float | None  # without the profiler
+    plain_busy_fraction: float | None
+    replayed_step_us: float | None
+    replayed_profiled_us: float | None
+    profiler_operator_ns: float
+
+
+class ProfileDocument(TypedDict):
+    schema: int
+    summary: SummaryDocument
+    findings: list[JsonObject]
+    cpu: CpuDocument | None  # only without a GPU
+    operators: list[OperatorDocument]
+    kernels: list[KernelDocument]
+    modules: list[ModuleDocument]
+    ranges: list[RangeDocument]
+    sync_points: list[WaitDocument]
+    idle: IdleDocument
+    fusion: list[ChainDocument]
+    memory: MemoryDocument
+    calls: list[CallDocument]
+    notes: list[str]  # what is missing from the trace, and what is uncertain because of it
+
+
+def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | None = None) -> ProfileDocument:
+    """`plain_step_us` is the time of a step without a profiler, `gbps` the memory's bandwidth, if known."""
     view = View(trace)
-    plain_step_us = plain_step_us or watched.plain_step_us(trace)
+    plain_step_us = plain_step_us or read_plain_step_us(trace)
     places = Places(view)
     blocking = Waits(view, places)
-    idle = Idle(view, places, blocking.rows)
-    chains = fusion.chains(view, places, gbps)
+    idle = IdleTime(view, places, blocking.rows)
+    chains = fusion.find_chains(view, places, gbps)
     replay = Replay(view, blocking.rows, plain_step_us=plain_step_us)
     analysis = Analysis(view, places, blocking, idle, chains, replay)
-    cpu = None if len(view.gpu) else processor.spent(view, places)
+    causes = [] if view.missing_work.substantial else find_causes(analysis)
+    cpu = None if len(view.gpu_rows) else measure_cpu_time(view, places)
     return {
         "schema": SCHEMA,
         "summary": _summary(analysis, plain_step_us),
-        "findings": findings.ranked(analysis, [] if view.missing_work.substantial else causes.found(analysis), cpu),
+        "findings": findings.ranked(analysis, causes, cpu),
         "cpu": cpu.document() if cpu else None,
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),
         "modules": tables.modules(view),
-        "ranges": ranges.tree(view),
-        "sync_points": waits.points(blocking.sites, idle.after_wait_ns, blocking.rows),
+        "ranges": range_tree.document(view),
+        "sync_points": waits.document(blocking.sites, idle.after_wait_ns, blocking.rows),
         "idle": idle.document(),
         "fusion": fusion.document(chains, view.steps.count),
         "memory": memory.document(view, places),
@@ -51,88 +93,91 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     }
 
 
-def _summary(analysis: Analysis, plain_step_us: float | None) -> dict[str, Any]:
-    view, steps = analysis.view, analysis.view.steps
-    replays = not view.missing_work.substantial
+def _summary(analysis: Analysis, plain_step_us: float | None) -> SummaryDocument:
+    view, steps, replay = analysis.view, analysis.view.steps, analysis.replay
+    replayed = not view.missing_work.substantial
     busy_us = sum(analysis.idle.busy_ns.values()) / 1e3
-    per_step_us = busy_us / max(len(analysis.idle.devices), 1) / steps.count
+    busy_step_us = busy_us / max(len(analysis.idle.devices), 1) / steps.count
     return {
         "source": view.trace.source,
         "rows": len(view.trace),
         "span_us": round(view.trace.span_ns / 1e3, 3),
         "gpu_busy_us": round(busy_us, 3),
         "gpu_us": round(int(view.gpu_ns.sum()) / 1e3, 3),
-        "on_gpu": bool(len(view.gpu)),
+        "on_gpu": bool(len(view.gpu_rows)),
         "gpu_rows_missing": view.missing_work.substantial,
-        "devices": view.devices,
+        "devices": view.gpu_names,
         "steps": steps.count,
         "steps_marked": steps.marked,
-        "tables_of": "steps" if view.of_steps else "all",
+        "tables_of": "steps" if view.counts_steps_only else "all",
         "step_us": round(steps.duration_ns / steps.count / 1e3, 3),
         "plain_step_us": plain_step_us,
-        "plain_busy_fraction": round(min(per_step_us / plain_step_us, 1.0), 4) if plain_step_us and replays else None,
-        "replayed_step_us": round(analysis.replay.step_ns / 1e3, 3) if replays else None,
-        "replayed_profiled_us": round(analysis.replay.watched_step_ns / 1e3, 3) if replays else None,
-        "profiler_operator_ns": round(analysis.replay.watch.row_ns, 1),
+        "plain_busy_fraction": round(min(busy_step_us / plain_step_us, 1.0), 4) if plain_step_us and replayed else None,
+        "replayed_step_us": round(replay.step_ns / 1e3, 3) if replayed else None,
+        "replayed_profiled_us": round(replay.profiled_step_ns / 1e3, 3) if replayed else None,
+        "profiler_operator_ns": round(replay.overhead.operator_ns, 1),
     }
 
 
 def _notes(analysis: Analysis, plain_step_us: float | None) -> list[str]:
-    view, replay, notes = analysis.view, analysis.replay, list(analysis.view.trace.notes)
+    view, notes = analysis.view, list(analysis.view.trace.notes)
     if not len(view.trace):
-        return notes if _EMPTY in notes else [*notes, _EMPTY]  # a reader may have said so
-    if view.steps.calls_of:
-        notes.append(f"No steps are marked: a call of {view.steps.calls_of} is taken for one, its first left out.")
+        return notes if _EMPTY in notes else [*notes, _EMPTY]  # the reader may have noted it
+    if view.steps.module:
+        notes.append(f"No steps are marked: each call of {view.steps.module} is taken as a step, except the first.")
     elif not view.steps.marked:
         notes.append(
             "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
         )
-    unseen = view.missing_work
-    if unseen.substantial:
+    missing = view.missing_work
+    if missing.substantial:
         return notes
-    if unseen.missing:
-        notes.append(f"{unseen.missing} of {unseen.launches} launches have no row on the GPU.")
-    if not len(view.gpu):
-        notes.append("No GPU activity was recorded: times are the CPU's.")
+    if missing.missing:
+        notes.append(f"{missing.missing} of {missing.launches} launches have no row on the GPU.")
+    if not len(view.gpu_rows):
+        notes.append("No GPU activity was recorded: times are CPU times.")
         return notes
-    if not len(view.pythons):
+    if not len(view.python_calls):
         notes.append("No Python calls were recorded (with_stack): waits are named by operator, not by line.")
-    outside_ns, whole_ns = int(view.gpu_ns[~view.gpu_counted].sum()), int(view.gpu_ns.sum())
-    if outside_ns > _OUTSIDE * whole_ns:
-        notes.append(
-            f"Tables are of the steps; {outside_ns / whole_ns:.0%} of the GPU's time came before or after them."
-        )
-    unstarted = int((view.calls < 0).sum())
-    if unstarted:
-        notes.append(f"{unstarted} of {len(view.gpu)} rows of the GPU have no call that started them.")
-    if unstarted == len(view.gpu):
-        notes.append("So steps cannot be replayed, and nothing is known of what could be gained.")
+    outside_ns, gpu_ns = int(view.gpu_ns[~view.gpu_counted].sum()), int(view.gpu_ns.sum())
+    if outside_ns > _OUTSIDE * gpu_ns:
+        notes.append(f"Tables cover the steps; {outside_ns / gpu_ns:.0%} of the GPU's time was before or after them.")
+    unlinked = int((view.gpu_calls < 0).sum())
+    if unlinked:
+        notes.append(f"For {unlinked} of {len(view.gpu_rows)} GPU rows the launching call was not recorded.")
+    if unlinked == len(view.gpu_rows):
+        notes.append("Without launching calls, steps cannot be replayed: possible gains are unknown.")
         return notes
-    return notes + _doubts(replay, plain_step_us)
+    return notes + _doubts(analysis.replay, plain_step_us)
 
 
 def _doubts(replay: Replay, plain_step_us: float | None) -> list[str]:
-    """What is not known of the program as it runs unwatched."""
-    watch, notes = replay.watch, list[str]()
-    seen_us, step_us = replay.seen_step_ns / 1e3, replay.step_ns / 1e3
-    if plain_step_us is None and watch.row_ns:
+    """What is uncertain about the program without the profiler."""
+    overhead, notes = replay.overhead, list[str]()
+    profiled_us, step_us = replay.measured_step_ns / 1e3, replay.step_ns / 1e3
+    if plain_step_us is None and overhead.operator_ns:
         notes.append(
-            "A step's time without the profiler is not known. Rows are charged what they usually cost, "
-            f"{watch.row_ns / 1e3:.1f} µs an operator, which makes a step of {seen_us:.0f} µs one of {step_us:.0f} µs: "
-            "what is said of launches and waits is in doubt."
+            "The time of a step without the profiler is not known. A typical profiler overhead, "
+            f"{overhead.operator_ns / 1e3:.1f} µs per operator, is subtracted: a step of {profiled_us:.0f} µs becomes "
+            f"{step_us:.0f} µs. Statements about launches and waits are uncertain."
         )
     elif plain_step_us is None:
         notes.append(
-            "A step's time without the profiler is not known: the profiler slows the CPU, so that waits and launches "
-            "look dearer than they are."
+            "The time of a step without the profiler is not known. The profiler slows the CPU, so waits and launches "
+            "appear more expensive than they are."
         )
-    if watch.longer > 1 + _OFF:
+    if overhead.stretch > 1 + _TOLERANCE:
         notes.append(
-            f"A step takes {plain_step_us:.0f} µs without the profiler, and took {seen_us:.0f} µs with it: long "
-            "stretches of the CPU and copies of pageable memory, which it does not slow, are taken to last "
-            f"{watch.longer:.1f} times as long as was seen."
+            f"A step takes {plain_step_us:.0f} µs without the profiler and took {profiled_us:.0f} µs with it. Long CPU "
+            "spans and copies of pageable memory, which the profiler does not slow, are assumed to last "
+            f"{overhead.stretch:.1f} times as long as measured."
         )
-    replayed, wanted = (step_us, plain_step_us) if plain_step_us else (replay.watched_step_ns / 1e3, seen_us)
-    if abs(replayed / max(wanted, 1e-3) - 1) > _OFF:
-        notes.append(f"The replay gives {replayed:.0f} µs for a step of {wanted:.0f} µs: gains are as much in doubt.")
+    if plain_step_us:
+        replayed_us, wanted_us = step_us, plain_step_us
+    else:
+        replayed_us, wanted_us = replay.profiled_step_ns / 1e3, profiled_us
+    if abs(replayed_us / max(wanted_us, 1e-3) - 1) > _TOLERANCE:
+        notes.append(
+            f"The replay gives {replayed_us:.0f} µs for a step of {wanted_us:.0f} µs: gains are equally uncertain."
+        )
     return notes

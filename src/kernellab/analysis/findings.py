@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernellab.analysis.causes import Cause, Analysis, is_launch_bound
+from kernellab.analysis.causes import Analysis, Cause, is_launch_bound
 from kernellab.analysis.cpu_time import CpuTime
 from kernellab.analysis.replay import Change
 from kernellab.traceview.places import UNKNOWN_PLACE, Place
@@ -177,10 +177,10 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
 
 def _missing(analysis: Analysis) -> dict[str, Any]:
     """A GPU that seems idle because its rows are not there: nothing is claimed of it."""
-    view, unseen = analysis.view, analysis.view.missing_work
+    view, missing = analysis.view, analysis.view.missing_work
     why = "the file breaks off before them"
-    if not unseen.cut:
-        why = f"of {unseen.launches} launches, {unseen.missing} have none"
+    if not missing.cut:
+        why = f"of {missing.launches} launches, {missing.missing} have none"
     title = f"The GPU's rows are missing: {why}, so that nothing is known of its time or of what a step could gain"
     do = "Open the whole file, or record the program again."
     return _document("missing", title, do, UNKNOWN_PLACE, view.steps.duration_ns / view.steps.count / 1e3, 0.0, {})
@@ -189,7 +189,7 @@ def _missing(analysis: Analysis) -> dict[str, Any]:
 def _step_ns(analysis: Analysis) -> float:
     """As it runs, not as it is watched; without a call that started anything there is nothing to replay."""
     view = analysis.view
-    if len(view.gpu) and not (view.calls >= 0).any():
+    if len(view.gpu_rows) and not (view.gpu_calls >= 0).any():
         return view.steps.span_ns / view.steps.count
     return analysis.replay.step_ns
 
@@ -203,7 +203,7 @@ def _busy(analysis: Analysis) -> dict[str, Any]:
     view, busy, replay = analysis.view, analysis.idle.busy_ns, analysis.replay
     share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(analysis), 1), 1.0)
     counted = view.gpu_counted
-    spent = view.sum_by_name(view.trace.name[view.gpu[counted]], view.gpu_ns[counted])
+    spent = view.sum_by_name(view.trace.name[view.gpu_rows[counted]], view.gpu_ns[counted])
     most = int(spent.argmax())
     part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
     state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
@@ -221,7 +221,9 @@ def _cpu_only(analysis: Analysis, cpu: CpuTime) -> dict[str, Any]:
     together = f"operators have {_part(cpu.operators_ns, cpu.whole_ns)}"
     if cpu.most_ns == cpu.compiling_ns:
         title = f"{begin} compiling{_for(cpu.compiling_place)}; {together}"
-        return _work(analysis, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place)
+        return _work(
+            analysis, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place
+        )
     if cpu.place_ns > cpu.operator_ns:
         return _work(analysis, f"{begin} Python's in {cpu.place}; {together}", place=cpu.place)
     title = f"{begin} {cpu.operator[:60]}{_for(cpu.operator_place)}; all {together}"

@@ -16,6 +16,7 @@ from kernellab.cli.begin import begun, folder_for, shown
 from kernellab.cli.options import positive
 
 if TYPE_CHECKING:
+    from kernellab.analysis.ranks import RanksDocument
     from kernellab.running.parent.profiling import Collected
 
 TOOLS = ("nsys", "ncu")
@@ -180,7 +181,7 @@ def _table(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _document(
-    profiles: list[dict[str, Any]], collected: Collected, folder: Path, together: dict[str, Any] | None
+    profiles: list[dict[str, Any]], collected: Collected, folder: Path, together: RanksDocument | None
 ) -> dict[str, Any]:
     """The first profile's own document; where there are more, all of them."""
     every = [{k: v for k, v in one.items() if k not in ("trace_read", "session")} for one in profiles]

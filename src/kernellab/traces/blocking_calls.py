@@ -23,8 +23,7 @@ _PAGEABLE = "pageable"  # in the name of a copy: "Memcpy HtoD (Pageable -> Devic
 def find_blocking_calls(trace: Trace) -> Mask:
     """Which rows are calls that block the host until the GPU is done."""
     blocking, copies = (
-        np.array([bool(pattern.match(name)) for name in trace.names] or [False])
-        for pattern in (_BLOCKING, _ASYNC_COPY)
+        np.array([bool(pattern.match(name)) for name in trace.names] or [False]) for pattern in (_BLOCKING, _ASYNC_COPY)
     )
     pageable = find_pageable_copies(trace)
     return np.asarray((trace.kind == Kind.CALL) & (blocking[trace.name] | (copies[trace.name] & pageable)))

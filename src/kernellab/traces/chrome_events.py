@@ -68,7 +68,9 @@ class ChromeEvents:
         try:
             yield from self._read_list(bare=True) if first == "[" else self._read_object()
             if self._peek():
-                self.notes.append(f"The text after the end of the trace, at character {self._position():,}, is not read.")
+                self.notes.append(
+                    f"The text after the end of the trace, at character {self._position():,}, is not read."
+                )
         except _Truncated:
             self.notes.append(f"The file is truncated at character {self._position():,}: the rest is missing.")
         except _NoEventFollows:

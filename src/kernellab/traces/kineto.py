@@ -229,7 +229,7 @@ class _EventReader:
 
 
 def _metadata(top: JsonObject) -> JsonObject:
-    """The values beside the events, and the names that are the same for every profiler: `gpus`, `rank`, `world_size`."""
+    """The values beside the events, with `gpus`, `rank` and `world_size`, which every reader names so."""
     metadata = {key: printable_value(value) for key, value in top.items()}
     devices = metadata.get("deviceProperties")
     metadata["gpus"] = [

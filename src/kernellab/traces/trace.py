@@ -23,6 +23,7 @@ Rows = npt.NDArray[np.int64]  # positions in a table
 Mask = npt.NDArray[np.bool_]
 
 NONE = -1  # no such row
+MATCHED_CHARACTERS = 4096  # patterns match only within the first characters of a name
 
 
 class Kind(enum.IntEnum):

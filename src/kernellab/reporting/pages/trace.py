@@ -27,7 +27,8 @@ def draw(trace: Trace, path: Path, title: str) -> list[Path]:
 def draw_stacks(trace: Trace, stem: Path, title: str) -> list[Path]:
     """Self time on the GPU by call stack; of a trace without a GPU, on the CPU."""
     on_gpu = bool(len(trace.rows(*ON_GPU)))
-    return _flames(stem, title, "GPU time" if on_gpu else "CPU time", collapse_stacks(trace, "gpu" if on_gpu else "cpu"))
+    stacks = collapse_stacks(trace, "gpu" if on_gpu else "cpu")
+    return _flames(stem, title, "GPU time" if on_gpu else "CPU time", stacks)
 
 
 def _flames(stem: Path, title: str, whose: str, stacks: flame.Stacks) -> list[Path]:
