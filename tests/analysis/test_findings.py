@@ -80,7 +80,7 @@ def test_a_wait_inside_the_models_own_work_is_unblocked_not_removed():
 @pytest.mark.usefixtures("costs_nothing")
 def test_of_a_long_trace_steps_from_its_middle_stand_for_all(tmp_path, monkeypatch, gpu_us):
     training = Training(tmp_path, gpu_us=gpu_us, steps=30)
-    monkeypatch.setattr(replay, "_MOST_CALLS", 400)
+    monkeypatch.setattr(replay, "_MAX_CALLS", 400)
     document = analyse(training.trace)
     assert document["summary"]["replayed_step_us"] == pytest.approx(training.step_us, rel=0.03)
 

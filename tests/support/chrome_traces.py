@@ -13,14 +13,12 @@ from kernellab.base.errors import UserError
 from kernellab.traces.trace import Kind
 
 ON_THREAD = {"pid": 10, "tid": 11}
-
-
 ON_STREAM = {"pid": 0, "tid": 7}
 
 
-def written(path, events, *, packed=False, **top):
+def written(path, events, *, compressed=False, **top):
     text = json.dumps({"schemaVersion": 1, **top, "traceEvents": events, "traceName": "t"}, indent=2).encode()
-    path.write_bytes(gzip.compress(text) if packed else text)
+    path.write_bytes(gzip.compress(text) if compressed else text)
     return path
 
 
@@ -79,6 +77,12 @@ SECONDS = 20.0  # a file of these takes a tenth of one; a hang for ever
 
 def text_of(events, **top):
     return json.dumps({"schemaVersion": 1, **top, "traceEvents": events}, indent=2)
+
+
+def read_text(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return traces.read(path)
 
 
 def many(count=50):

@@ -220,3 +220,27 @@ class Training:
                 with run.operator(f"aten::{name}", tensor, tensor, sequence=numbers[-1]):
                     run.kernel(MUL, 3)
         return [("MulBackward0", number, 1) for number in numbers]
+
+
+def fetching(folder: Path, load_us: float, copy_us: float) -> Program:
+    """Nine steps whose one line loads data and copies it to the GPU."""
+    script = folder / "fetch.py"
+    script.write_text('for number in range(9):\n    x = next(loader).to("cuda")\n    model(x)\n')
+    run = Program(script=script)
+    with run.python("fetch.py(1): <module>"):
+        for step in range(9):
+            with run.range(f"step_{step}"):
+                if load_us:
+                    with (
+                        run.python("<built-in function next>"),
+                        run.python("torch/utils/data/dataloader.py(700): __next__"),
+                    ):
+                        run.host(load_us)
+                if copy_us:
+                    with run.python("<built-in method to of Tensor object at 0x1>"), run.operator("aten::to"):
+                        run.copy("HtoD (Pageable -> Device)", copy_us, 1 << 20)
+                with run.module("MLP_0"):
+                    for _ in range(10):
+                        with run.operator("aten::mm"):
+                            run.kernel(GEMM, 30)
+    return run
