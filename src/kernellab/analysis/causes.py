@@ -371,8 +371,8 @@ def _busiest_line(analysis: Analysis) -> Place:
 
 def _largest_shapes(view: View) -> list[list[int]]:
     """The input shapes of the operator the GPU spent most time on."""
-    known = (view.gpu_operators >= 0) & view.gpu_counted
-    own = np.bincount(view.gpu_operators[known], weights=view.gpu_ns[known], minlength=len(view.operators))
+    counted = (view.gpu_operators >= 0) & view.gpu_counted
+    own = np.bincount(view.gpu_operators[counted], weights=view.gpu_ns[counted], minlength=len(view.operators))
     for position in np.argsort(-own, kind="stable")[:_MAX_SEARCHED].tolist():
         given = view.trace.details_of(int(view.operators.rows[position])).get("shapes")
         shapes = []

@@ -111,8 +111,8 @@ class IdleTime:
         by_lane = np.array([NONE if lane.device is None else lane.device for lane in lanes], dtype=np.int64)
         self._device = by_lane[view.trace.lane[view.gpu_rows]] if len(view.gpu_rows) else view.gpu_rows
         # A GPU whose rows are missing only seems idle.
-        known = len(view.gpu_rows) and not view.missing_work.substantial
-        self.devices: list[int] = np.unique(self._device[view.gpu_in_steps]).tolist() if known else []
+        complete = len(view.gpu_rows) and not view.missing_work.substantial
+        self.devices: list[int] = np.unique(self._device[view.gpu_in_steps]).tolist() if complete else []
 
     @functools.cached_property
     def busy_ns(self) -> dict[int, int]:
@@ -204,12 +204,12 @@ class IdleTime:
     @functools.cached_property
     def after_wait_ns(self) -> Column:
         """The GPU's idle time after each of `waits`."""
-        mine = self.causes.code == _CODES["wait"]
+        by_wait = self.causes.code == _CODES["wait"]
         order = np.argsort(self.waits, kind="stable")
         idle = np.zeros(len(self.waits), dtype=np.int64)
-        if mine.any():
-            at = order[np.searchsorted(self.waits[order], self.causes.wait[mine])]
-            np.add.at(idle, at, self.gaps.duration[mine])
+        if by_wait.any():
+            at = order[np.searchsorted(self.waits[order], self.causes.wait[by_wait])]
+            np.add.at(idle, at, self.gaps.duration[by_wait])
         return idle
 
     def document(self) -> IdleDocument:

@@ -101,9 +101,7 @@ def _categories(view: View, events: Rows) -> Column:
     """The position of each allocation's category in _CATEGORIES."""
     memory, ranges = view.trace.memory, view.ranges
     lane, at = memory.lane[events], memory.at[events]
-    around = ranges.around(lane, at)
-    bare = np.flatnonzero(around < 0)
-    around[bare] = ranges.around(np.full(len(bare), view.main_lane, dtype=np.int64), at[bare])
+    around = view.around_or_main(ranges, lane, at)
 
     def within(pattern: str) -> Mask:
         return np.asarray(take(ranges.nearest(view.names_matching(pattern)[ranges.name]), around) >= 0)
@@ -115,33 +113,27 @@ def _categories(view: View, events: Rows) -> Column:
 
 
 def _by_category(category: Column, sizes: Column, peak: int) -> list[CategoryDocument]:
-    held = sum_by_key(category, sizes, len(_CATEGORIES)).tolist()
-    rows = [*zip(_CATEGORIES, held, strict=True), (_BEFORE, max(peak - sum(held), 0))]
+    totals = sum_by_key(category, sizes, len(_CATEGORIES)).tolist()
+    rows = [*zip(_CATEGORIES, totals, strict=True), (_BEFORE, max(peak - sum(totals), 0))]
     documents: list[CategoryDocument] = [{"name": name, "bytes": size} for name, size in rows if size]
     return sorted(documents, key=lambda row: -row["bytes"])
 
 
 def _modules(view: View, events: Rows) -> Rows:
     """The module an allocation was made in, or whose backward it was made in."""
-    memory = view.trace.memory
-    modules = view.modules.around(memory.lane[events], memory.at[events])
-    bare = np.flatnonzero(modules < 0)
-    operator = view.operators.around(memory.lane[events[bare]], memory.at[events[bare]])
-    forward = take(view.forward_operator, operator)
-    known = forward >= 0
-    rows = view.operators.rows[forward[known]]
-    modules[bare[known]] = view.modules.around(view.trace.lane[rows], view.trace.begin[rows])
-    return modules
+    lane, at = view.trace.memory.lane[events], view.trace.memory.at[events]
+    modules = view.modules.around(lane, at)
+    return np.where(modules >= 0, modules, view.around_forward(view.modules, view.operators.around(lane, at)))
 
 
 def _by_module(view: View, module: Rows, sizes: Column) -> list[ModuleMemoryDocument]:
     numbers, paths = view.modules.paths(view.modules.name)
     inside = module >= 0
-    held = sum_by_key(numbers[module[inside]], sizes[inside], len(paths))
+    totals = sum_by_key(numbers[module[inside]], sizes[inside], len(paths))
     return [
-        {"path": [view.trace.names[name] for name in paths[number]], "bytes": int(held[number])}
-        for number in np.argsort(-held, kind="stable").tolist()
-        if held[number]
+        {"path": [view.trace.names[name] for name in paths[number]], "bytes": int(totals[number])}
+        for number in np.argsort(-totals, kind="stable").tolist()
+        if totals[number]
     ]
 
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 import numpy as np
 
 from kernellab.traces.trace import Column, Kind, Rows, Trace
-from kernellab.traceview.row_tree import RowTree, take
+from kernellab.traceview.row_tree import RowTree
 from kernellab.traceview.view import View
 
 _LAYER = r"^layer_\d+$"
@@ -113,7 +113,7 @@ def _gpu_time(view: View, layers: RowTree) -> tuple[Column, Column]:
     trace, launched = view.trace, view.gpu_calls >= 0
     calls, ns = view.gpu_calls[launched], view.gpu_ns[launched]
     forward = layers.around(trace.lane[calls], trace.begin[calls])
-    backward = _layer_of_forward(view, layers, view.gpu_operators[launched])
+    backward = view.around_forward(layers, view.gpu_operators[launched])
     return _sum_by_layer(view, layers, forward, ns), _sum_by_layer(view, layers, backward, ns)
 
 
@@ -121,17 +121,10 @@ def _cpu_time(view: View, layers: RowTree) -> tuple[Column, Column]:
     """By name of a layer: the time of its ranges, and of the autograd nodes of its backward."""
     nodes = np.flatnonzero(view.backward_node == np.arange(len(view.operators)))
     forward = view.sum_by_name(layers.name, layers.duration)
-    backward = _layer_of_forward(view, layers, nodes)
+    backward = view.around_forward(layers, nodes)
     return forward, _sum_by_layer(view, layers, backward, view.operators.duration[nodes])
 
 
-def _layer_of_forward(view: View, layers: RowTree, operators: Rows) -> Rows:
-    """For each operator in backward, the layer around its forward operator; NONE for others."""
-    forward = take(view.forward_operator, operators)
-    rows = take(view.operators.rows, forward)
-    return np.where(forward >= 0, layers.around(view.trace.lane[rows], view.trace.begin[rows]), forward)
-
-
 def _sum_by_layer(view: View, layers: RowTree, at: Rows, values: Column) -> Column:
-    known = at >= 0
-    return view.sum_by_name(layers.name[at[known]], values[known])
+    inside = at >= 0
+    return view.sum_by_name(layers.name[at[inside]], values[inside])

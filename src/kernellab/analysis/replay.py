@@ -152,11 +152,11 @@ class Replay:
     def _pause_and_latency(self) -> tuple[int, int]:
         """The GPU's pause between queued kernels, and the time from a launch to its kernel on an idle GPU."""
         trace, view = self.view.trace, self.view
-        known = np.flatnonzero(view.gpu_calls >= 0)
-        if len(known) < 2:
+        linked = np.flatnonzero(view.gpu_calls >= 0)
+        if len(linked) < 2:
             return _PAUSE_NS, _LATENCY_NS
-        rows = view.gpu_rows[known]
-        begin, called = trace.begin[rows], trace.begin[view.gpu_calls[known]]
+        rows = view.gpu_rows[linked]
+        begin, called = trace.begin[rows], trace.begin[view.gpu_calls[linked]]
         free = np.append(0, np.maximum.accumulate(view.end[rows])[:-1])
         queued, idle = called < free - 10 * _LATENCY_NS, called > free
         pause = np.clip((begin - free)[queued], 0, None)

@@ -267,9 +267,7 @@ def modules(view: View) -> list[ModuleDocument]:
 def _backward_cpu(view: View) -> Column:
     """For each call of a module, the time of the autograd nodes of its backward."""
     nodes = np.flatnonzero(view.backward_node == np.arange(len(view.operators)))
-    forward = view.forward_operator[nodes]
-    nodes, rows = nodes[forward >= 0], view.operators.rows[forward[forward >= 0]]
-    at = view.modules.around(view.trace.lane[rows], view.trace.begin[rows])
+    at = view.around_forward(view.modules, nodes)
     return sum_by_key(at[at >= 0], view.operators.duration[nodes[at >= 0]], len(view.modules))
 
 

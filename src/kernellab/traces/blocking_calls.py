@@ -32,9 +32,9 @@ def find_blocking_calls(trace: Trace) -> Mask:
 def find_pageable_copies(trace: Trace) -> Mask:
     """Which rows are calls that launched a copy from or to pageable memory."""
     calls = trace.launched_by[np.flatnonzero(is_pageable_copy(trace))]
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[calls[calls != NONE]] = True
-    return found
+    launches_copy = np.zeros(len(trace), dtype=np.bool_)
+    launches_copy[calls[calls != NONE]] = True
+    return launches_copy
 
 
 def is_pageable_copy(trace: Trace) -> Mask:

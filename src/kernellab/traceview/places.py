@@ -100,8 +100,8 @@ class Places:
         tree, users = self.tree, self._is_users
         above = np.where(tree.parent >= 0, tree.parent, 0)
         first = (~users & (tree.parent >= 0) & users[above]) if len(tree) else users
-        found = tree.nearest(first | users)
-        return np.where((found >= 0) & ~users[found], found, NONE) if len(tree) else found
+        nearest = tree.nearest(first | users)
+        return np.where((nearest >= 0) & ~users[nearest], nearest, NONE) if len(tree) else nearest
 
     @functools.cached_property
     def profiler_frame(self) -> Rows:
@@ -110,10 +110,7 @@ class Places:
 
     def python_at(self, lane: Column, at: Column) -> Rows:
         """The innermost Python call open on a thread at a moment; if the thread has none, on the main thread."""
-        found = self.tree.around(lane, at)
-        bare = np.flatnonzero(found < 0)
-        found[bare] = self.tree.around(np.full(len(bare), self.view.main_lane, dtype=np.int64), at[bare])
-        return found
+        return self.view.around_or_main(self.tree, lane, at)
 
     def locate_rows(self, rows: Rows) -> list[Place]:
         """Where in the program rows of threads (operators, CUDA calls) ran."""

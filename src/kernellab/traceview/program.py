@@ -105,30 +105,29 @@ class TracedProgram:
     @functools.cached_property
     def gpu_ranges(self) -> Rows:
         """The innermost range each GPU row was launched in; without one on its own thread, the main thread's."""
-        found = self._around_calls(self.ranges)
-        bare = np.flatnonzero((found < 0) & (self.gpu_calls >= 0))
-        lane = np.full(len(bare), self.main_lane, dtype=np.int64)
-        found[bare] = self.ranges.around(lane, self.trace.begin[self.gpu_calls[bare]])
-        return found
+        return self._around_calls(self.ranges, or_main=True)
 
     @functools.cached_property
     def gpu_modules(self) -> Rows:
         """The innermost module each GPU row belongs to; backward belongs to the module of its forward operator."""
-        found = self._around_calls(self.modules)
-        bare = np.flatnonzero(found < 0)
-        forward = take(self.forward_operator, self.gpu_operators[bare])
-        known = forward >= 0
-        rows = self.operators.rows[forward[known]]
-        found[bare[known]] = self.modules.around(self.trace.lane[rows], self.trace.begin[rows])
-        return found
+        modules = self._around_calls(self.modules)
+        return np.where(modules >= 0, modules, self.around_forward(self.modules, self.gpu_operators))
 
-    def _around_calls(self, tree: RowTree) -> Rows:
+    def _around_calls(self, tree: RowTree, *, or_main: bool = False) -> Rows:
         """The innermost row of a tree around the call that launched each GPU row."""
-        found = np.full(len(self.gpu_rows), NONE, dtype=np.int64)
-        known = np.flatnonzero(self.gpu_calls >= 0)
-        rows = self.gpu_calls[known]
-        found[known] = tree.around(self.trace.lane[rows], self.trace.begin[rows])
-        return found
+        positions = np.full(len(self.gpu_rows), NONE, dtype=np.int64)
+        linked = np.flatnonzero(self.gpu_calls >= 0)
+        calls = self.gpu_calls[linked]
+        around = self.around_or_main if or_main else RowTree.around
+        positions[linked] = around(tree, self.trace.lane[calls], self.trace.begin[calls])
+        return positions
+
+    def around_or_main(self, tree: RowTree, lane: Column, at: Column) -> Rows:
+        """The innermost row of a tree that is open on a lane at a moment; if there is none, on the main thread."""
+        positions = tree.around(lane, at)
+        bare = np.flatnonzero(positions < 0)
+        positions[bare] = tree.around(np.full(len(bare), self.main_lane, dtype=np.int64), at[bare])
+        return positions
 
     # Forward and backward
 
@@ -143,17 +142,23 @@ class TracedProgram:
 
         Several operators show the same number until one of them makes a node, so the last to show it made the node.
         """
-        found = np.full(len(self.operators), NONE, dtype=np.int64)
+        forward = np.full(len(self.operators), NONE, dtype=np.int64)
         sequence = self.trace.sequence[self.operators.rows]
         backward = self.backward_node >= 0
         makers = np.flatnonzero(~backward & (sequence > 0))
         if not len(makers) or not backward.any():
-            return found
+            return forward
         order = np.lexsort((self.operators.begin[makers], sequence[makers]))
         makers, numbers = makers[order], sequence[makers[order]]
         wanted = np.flatnonzero(backward)
         number = sequence[self.backward_node[wanted]]
         at = np.searchsorted(numbers, number, side="right") - 1
         same = (at >= 0) & (number > 0) & (numbers[at.clip(min=0)] == number)
-        found[wanted[same]] = makers[at[same]]
-        return found
+        forward[wanted[same]] = makers[at[same]]
+        return forward
+
+    def around_forward(self, tree: RowTree, operators: Rows) -> Rows:
+        """For each operator in backward, the innermost row of a tree around its forward operator; else NONE."""
+        forward = take(self.forward_operator, operators)
+        rows = take(self.operators.rows, forward)
+        return np.where(forward >= 0, tree.around(self.trace.lane[rows], self.trace.begin[rows]), NONE)
