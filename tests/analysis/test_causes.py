@@ -1,4 +1,4 @@
-"""Causes name the line to change and the time a step gains, compared with what was gained: on paper and on an H200."""
+"""Causes name the line to change and predict the gain, compared with the real gain: simulated and on an H200."""
 
 import pytest
 

@@ -177,7 +177,7 @@ def test_what_takes_most_of_a_step_comes_before_the_loader():
     first, second = _loading(heavy_us=8000)["findings"]
     assert "Python's in heavy() (own.py:6)" in first["title"]
     assert second["kind"] == "loader"
-    assert [one["kind"] for one in _loading(heavy_us=500)["findings"]] == ["loader"]
+    assert [finding["kind"] for finding in _loading(heavy_us=500)["findings"]] == ["loader"]
 
 
 def test_a_step_has_its_time_without_the_profiler_if_that_is_known():

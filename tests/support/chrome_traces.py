@@ -27,7 +27,7 @@ def event(name, ts, dur, cat="cpu_op", where=ON_THREAD, **args):
 
 
 def a_step():
-    """A range around an operator whose call starts a kernel, and its backward elsewhere."""
+    """A range around an operator whose call launches a kernel, and its backward on another thread."""
     return [
         {"ph": "M", "name": "process_name", **ON_THREAD, "ts": 5, "args": {"name": "python"}},
         {"ph": "M", "name": "thread_name", **ON_THREAD, "ts": 5, "args": {"name": "thread 11 (loop)"}},
@@ -58,7 +58,7 @@ def named(trace, text):
 
 
 def usable(trace):
-    """What every analysis relies on."""
+    """Asserts what every analysis relies on."""
     count = len(trace)
     assert all(len(column) == count for column in (trace.kind, trace.begin, trace.duration, trace.lane, trace.parent))
     assert np.all(trace.begin >= 0)
@@ -72,7 +72,7 @@ def usable(trace):
     assert trace.launched_by.max(initial=-1) < count
 
 
-SECONDS = 20.0  # a file of these takes a tenth of one; a hang for ever
+SECONDS = 20.0  # the limit for one of these files, which takes a tenth of a second
 
 
 def text_of(events, **top):

@@ -17,7 +17,7 @@ def launch(**more):
 
 
 def raw(*kernels):
-    """A page by hand, in the layout of the genuine one; times in µs, bytes in megabytes, as ncu prints them unasked."""
+    """A raw page in the layout of a genuine one: times in µs and bytes in megabytes, as ncu prints them by default."""
     columns = {
         "ID": ("id", ""),
         "Process ID": (7, ""),
@@ -38,8 +38,8 @@ def raw(*kernels):
         "device__attribute_multiprocessor_count": (132, ""),
     }
     rows = [list(columns), [unit for _, unit in columns.values()]]
-    for one in kernels:
-        values = (one.get(v, v.format(**one)) if isinstance(v, str) else v for v, _ in columns.values())
+    for kernel in kernels:
+        values = (kernel.get(v, v.format(**kernel)) if isinstance(v, str) else v for v, _ in columns.values())
         rows.append([f"{value:,}" if isinstance(value, float) else str(value) for value in values])
     return "==PROF== Connected to process 7 (python)\n" + table(rows) + "==PROF== Disconnected from process 7\n"
 

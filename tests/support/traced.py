@@ -1,4 +1,4 @@
-"""Programs that never ran: a CPU and a GPU on paper, and the trace a profiler would have written of them."""
+"""Simulated programs: a model of a CPU and a GPU, and the trace a profiler would write of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +16,13 @@ GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n"
 
 
 class Program:
-    """Time passes by `host`, `operator` and `wait`; kernels run when they are asked for and the stream is free."""
+    """`host`, `operator` and `wait` advance the CPU's time; a kernel runs when it is launched and its stream is free."""
 
     def __init__(self, source: str = "kineto", script: Path | None = None, row_ns: int = 0) -> None:
         self.builder = TraceBuilder(source)
         if script:
             self.builder.metadata["kernellab"] = {"script": str(script)}
-        self.row_ns = row_ns  # what the profiler takes for an operator; a tenth for a Python call, half for CUDA's
+        self.row_ns = row_ns  # profiler overhead per operator; a tenth of it per Python call, half per CUDA call
         self.now, self.link, self.thread = 0, 0, MAIN
         self.free: dict[int, int] = {}
         self.sequence = 0
@@ -71,7 +71,7 @@ class Program:
         begin = self.now
         starts = max(begin + LATENCY, self.free.get(stream, -PAUSE) + PAUSE)
         ends = starts + round(us * 1000)
-        # From pageable memory the call returns with the copy.
+        # A copy from pageable memory blocks the call until it is done.
         self.now = max(begin + LAUNCH + self.row_ns // 2, ends if kind is Kind.COPY else 0)
         thread = self.builder.lane(self.thread)
         called = self.builder.name("cudaMemcpyAsync" if kind is Kind.COPY else "cudaLaunchKernel")
@@ -86,9 +86,9 @@ class Program:
         self.now = max(self.now, *self.free.values(), 0) + 2_000
         self.builder.add(Kind.CALL, self.builder.name(name), self.builder.lane(self.thread), begin, self.now - begin)
 
-    def copy(self, way: str, us: float, size: int) -> None:
-        """From or to pageable memory."""
-        self.kernel(f"Memcpy {way}", us, kind=Kind.COPY, bytes=size)
+    def copy(self, direction: str, us: float, size: int) -> None:
+        """A copy from or to pageable memory."""
+        self.kernel(f"Memcpy {direction}", us, kind=Kind.COPY, bytes=size)
         self.wait()
 
     def item(self) -> None:
@@ -104,7 +104,7 @@ def named(rows: list[dict], name: str) -> dict:
 
 
 def as_nsys_sees_it(trace: Trace) -> Trace:
-    """The program's own ranges, CUDA's calls and what they started: no operators, no Python."""
+    """The program's own ranges, CUDA calls and what they launched: no operators, no Python."""
     builder = TraceBuilder("nsys")
     for row in trace.rows(Kind.RANGE, Kind.CALL, Kind.KERNEL, Kind.COPY):
         if "#" not in trace.name_of(row):
@@ -141,7 +141,7 @@ for data in loader:
 
 
 class Training:
-    """An MLP's steps. What slows it is switched on by name, so that a gain said can be held against a gain had."""
+    """The steps of an MLP. Names switch on what slows it, so that a predicted gain can be compared with the real one."""
 
     def __init__(
         self, folder: Path, *slowed: str, steps: int = 12, gpu_us: float = 20, row_ns: int = 0, layers: int = 8

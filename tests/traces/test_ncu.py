@@ -20,16 +20,21 @@ ELEMENTWISE = (
 
 
 def test_a_genuine_page_is_read_without_its_log():
-    (one,) = ncu.launches(GENUINE.read_text())
-    assert (one.function, one.grid, one.block, one.device) == ("softmax_warp", (1024, 1, 1), (128, 1, 1), "NVIDIA H200")
-    assert one.name.startswith("void softmax_warp<float, 4, 8, 32>(const T1 *")
-    assert one.numbers["device__attribute_l2_cache_size"] == 62_914_560  # a number with commas
+    (parsed,) = ncu.launches(GENUINE.read_text())
+    assert (parsed.function, parsed.grid, parsed.block, parsed.device) == (
+        "softmax_warp",
+        (1024, 1, 1),
+        (128, 1, 1),
+        "NVIDIA H200",
+    )
+    assert parsed.name.startswith("void softmax_warp<float, 4, 8, 32>(const T1 *")
+    assert parsed.numbers["device__attribute_l2_cache_size"] == 62_914_560  # a number with commas
 
 
 def test_units_are_converted_to_nanoseconds_and_bytes():
-    (one,) = ncu.launches(raw(launch(time=1234.5, read=1.5)))
-    assert one.numbers["gpu__time_duration.sum"] == 1_234_500
-    assert one.numbers["dram__bytes_read.sum"] == 1_500_000
+    (parsed,) = ncu.launches(raw(launch(time=1234.5, read=1.5)))
+    assert parsed.numbers["gpu__time_duration.sum"] == 1_234_500
+    assert parsed.numbers["dram__bytes_read.sum"] == 1_500_000
     (older,) = ncu.launches(raw(launch(time=2.0)).replace('"us"', '"usecond"'))
     assert older.numbers["gpu__time_duration.sum"] == 2000
 
@@ -44,13 +49,13 @@ def test_units_are_converted_to_nanoseconds_and_bytes():
     ],
 )
 def test_the_function_is_taken_from_the_demangled_name(name, function):
-    (one,) = ncu.launches(raw(launch(name=name)))
-    assert (one.name, one.function) == (name, function)
+    (parsed,) = ncu.launches(raw(launch(name=name)))
+    assert (parsed.name, parsed.function) == (name, function)
 
 
 def test_control_characters_are_removed_from_names():
-    (one,) = ncu.launches(raw(launch(name="a\x1b[31mb")))
-    assert "\x1b" not in one.name
+    (parsed,) = ncu.launches(raw(launch(name="a\x1b[31mb")))
+    assert "\x1b" not in parsed.name
 
 
 def test_rules_are_read_with_their_estimates_and_metrics_are_skipped():
@@ -71,8 +76,8 @@ def test_rules_are_read_with_their_estimates_and_metrics_are_skipped():
 
 
 def test_a_value_that_is_not_a_finite_number_is_dropped():
-    (one,) = ncu.launches(raw(launch(time="1e999", read="nan", written="(!) n/a")))
-    assert not {"gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"} & set(one.numbers)
+    (parsed,) = ncu.launches(raw(launch(time="1e999", read="nan", written="(!) n/a")))
+    assert not {"gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"} & set(parsed.numbers)
 
 
 def test_a_prefix_makes_the_ids_of_several_reports_unique():

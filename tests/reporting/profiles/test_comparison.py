@@ -1,4 +1,4 @@
-"""A comparison of two traces is told in one sentence and two tables."""
+"""A comparison of two traces is printed as one sentence and two tables."""
 
 import pytest
 

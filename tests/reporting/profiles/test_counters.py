@@ -1,4 +1,4 @@
-"""Counters are told in words, with ncu's own advice."""
+"""Counters are printed in words, with ncu's own advice."""
 
 import pytest
 
@@ -29,14 +29,14 @@ def test_a_sweep_is_summarised_in_words():
 
 
 @pytest.mark.parametrize(
-    ("memory", "compute", "dram", "held"),
+    ("memory", "compute", "dram", "limit"),
     [
         (95, 94, 21, "memory and arithmetic alike"),
         (80, 40, 75, "memory ("),
         (80, 40, 21, "its caches and shared memory"),
     ],
 )
-def test_the_limiting_part_of_the_memory_system_is_named(memory, compute, dram, held):
+def test_the_limiting_part_of_the_memory_system_is_named(memory, compute, dram, limit):
     shares = {
         "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": memory,
         "sm__throughput.avg.pct_of_peak_sustained_elapsed": compute,
@@ -44,7 +44,7 @@ def test_the_limiting_part_of_the_memory_system_is_named(memory, compute, dram, 
     }
     launch = ncu.Launch("0", "k", (512, 1, 1), (128, 1, 1), "", {key: float(value) for key, value in shares.items()})
     document = counters.impl_counters("triton", [launch], [], None, "float32")
-    assert f"held by {held}" in lines({"ways": [document]}, name_width=80)[0]
+    assert f"held by {limit}" in lines({"ways": [document]}, name_width=80)[0]
 
 
 def test_estimates_for_the_whole_launch_come_before_estimates_for_one_unit():

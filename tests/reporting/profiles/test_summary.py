@@ -1,4 +1,4 @@
-"""A profile is told in the terminal: the answer first, tables after."""
+"""A profile is printed in the terminal: the answer first, tables after."""
 
 import pytest
 
