@@ -16,7 +16,7 @@ GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n"
 
 
 class Program:
-    """`host`, `operator` and `wait` advance the CPU's time; a kernel runs when it is launched and its stream is free."""
+    """`host`, `operator` and `wait` advance the CPU's time. A kernel runs once it is launched and its stream is free."""
 
     def __init__(self, source: str = "kineto", script: Path | None = None, row_ns: int = 0) -> None:
         self.builder = TraceBuilder(source)
@@ -141,7 +141,7 @@ for data in loader:
 
 
 class Training:
-    """The steps of an MLP. Names switch on what slows it, so that a predicted gain can be compared with the real one."""
+    """The steps of an MLP. Names switch on what slows it, to compare a predicted gain with the real one."""
 
     def __init__(
         self, folder: Path, *slowed: str, steps: int = 12, gpu_us: float = 20, row_ns: int = 0, layers: int = 8

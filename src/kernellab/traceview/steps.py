@@ -35,7 +35,7 @@ def mask_step_number(name: str) -> str:
 class Steps:
     """Steps from the end of one range to the end of the next: what lies between two ranges (a loader) is the second's.
 
-    The first step begins as long before its range as the others do on average. The last step ends when its GPU work
+    The first step begins as long before its range as the others do (median). The last step ends when its GPU work
     does; what the CPU launches after `cpu_end_ns` belongs to no step.
     """
 
