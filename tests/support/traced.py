@@ -16,7 +16,7 @@ GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n"
 
 
 class Program:
-    """`host`, `operator` and `wait` advance the CPU's time. A kernel runs once it is launched and its stream is free."""
+    """`host`, `operator` and `wait` advance the CPU's time. A kernel runs once launched, when its stream is free."""
 
     def __init__(self, source: str = "kineto", script: Path | None = None, row_ns: int = 0) -> None:
         self.builder = TraceBuilder(source)
