@@ -54,7 +54,7 @@ def test_a_loader_is_named_by_its_line_and_the_advice_depends_on_its_workers(tmp
     assert (first["kind"], first["line"]) == ("loader", 2)
     assert first["title"].startswith("The data loader holds the program up: for x, y in DataLoader(")
     assert "GPU" not in first["title"]
-    assert ("do not keep up" in first["do"]) == bool(workers)
+    assert ("workers are too slow" in first["do"]) == bool(workers)
     assert ("Give the DataLoader workers" in first["do"]) == (not workers)
 
 

@@ -14,5 +14,5 @@ def test_on_an_h200_loading_a_kernel_is_set_up_not_launch_bound():
     assert (finding["kind"], finding["evidence"]["operator"]) == ("setup", "aten::pow")
     # Of `aten::pow`, 43.08 ms in its first call against about 0.06 ms, and of `aten::normal_`, 2.87 ms against 0.04 ms.
     assert finding["evidence"]["setup_us"] == pytest.approx(43_080 + 2_870, rel=0.01)
-    assert lines(products)[0].startswith("First-call set-up: 45.85 ms go to first calls, most of it to aten::pow.")
+    assert lines(products)[0].startswith("First-call set-up: first calls take 45.85 ms, most of it aten::pow.")
     assert "Warm up before recording" in lines(products)[1]

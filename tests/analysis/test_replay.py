@@ -20,7 +20,7 @@ def test_the_gpu_work_of_a_step_is_the_sum_of_its_kernels():
     finding = analyse(kineto.read(HERE / "samples" / "slowed_tiny_batch_h200.json.gz"))["findings"][0]
     # 3489.86 µs of kernels in six steps; with the pauses between them a step still takes longer than that.
     assert finding["evidence"]["gpu_us"] == pytest.approx(3489.86 / 6, rel=0.005)
-    assert "to ask for 582 µs of GPU work" in finding["title"]
+    assert "to launch 582 µs of GPU work" in finding["title"]
     assert finding["step_without_us"] > 700
 
 

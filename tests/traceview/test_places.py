@@ -1,4 +1,4 @@
-"""The user's line around a moment is found, and shown as exactly as it is known."""
+"""The user's line around a moment is found in the source."""
 
 import sys
 
@@ -6,15 +6,7 @@ import pytest
 
 from kernellab.analysis.document import analyse
 from kernellab.traces.trace import Kind
-from kernellab.traceview.places import Place
 from support.traced import GEMM, MUL, Program
-
-
-def test_a_place_without_an_exact_line_is_named_by_its_function():
-    assert str(Place("own.py", 62, "train", "cpu")) == "cpu() in train() (own.py:62)"
-    assert str(Place("own.py", 62, "train", "")) == "train() (own.py:62)"
-    assert str(Place("own.py", 1, "<module>", "item")) == "item() in own.py"
-    assert str(Place("own.py", 69, "train", "cpu", "y.cpu()", exact=True)) == "y.cpu() at own.py:69"
 
 
 def test_a_range_does_not_hide_the_python_call_around_it():

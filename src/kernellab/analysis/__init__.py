@@ -2,5 +2,6 @@
 
 In: a `Trace` (for `counters`, launches of Nsight Compute). Out: plain documents, described by the TypedDicts of the
 module that makes them; `document.analyse` joins them into the one of `klab profile --json`. Words for the terminal are
-made in reporting. Imports base, traces, traceview, machinecode (names of kernels), gpumodel (roofline); no torch.
+made in reporting, those of findings here. Imports base, traces, traceview, findings, machinecode (names of kernels),
+gpumodel (roofline); no torch.
 """

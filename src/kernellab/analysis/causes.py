@@ -17,8 +17,9 @@ from kernellab.analysis.idle import LOADERS, IdleTime
 from kernellab.analysis.intervals import Interval
 from kernellab.analysis.replay import Change, Replay
 from kernellab.analysis.waits import Waits, WaitSite
+from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.traces.trace import Rows
-from kernellab.traceview.places import UNKNOWN_PLACE, Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.profiler_overhead import ProfilerOverhead
 from kernellab.traceview.row_tree import take
 from kernellab.traceview.view import View
@@ -27,9 +28,9 @@ Line = tuple[str | None, int | None]
 Positions = list[int]  # of Python calls
 
 _MAX_SITES = 12  # lines of each kind for which steps are replayed, the most expensive first
-# Share of a step from which on a cause is reported before launches. Every program has some loader and Python time; a
-# wait or a chain of kernels is a choice of the author.
-_LEADING = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
+# Share of a step from which on a cause is assumed fixed before launches are examined. Every program has some loader and
+# Python time; a wait or a chain of kernels is a choice of the author.
+_FIXED_BEFORE_LAUNCHES = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
 _SAME_LINE = 0.005  # share of a step: less is not reported of a line's other causes
 _SLOWER = 1.1  # times the GPU's time: closer than that, neither waits for the other
 _MOST = 0.5  # of the CPU's time, taken by first calls
@@ -44,7 +45,7 @@ _WORK = ("backward", "step", "")
 _WORKERS = r"_MultiProcessingDataLoaderIter|utils/data/dataloader\.py\(\d+\): _(try_)?get_data"
 
 
-class Evidence(TypedDict, total=False):
+class CauseEvidence(TypedDict, total=False):
     """The measurements behind a cause; which keys are present depends on its kind. Times are per step."""
 
     # wait, copy, loader, host
@@ -90,18 +91,14 @@ class Cause:
     change: Change
     step_ns: float
     gain_ns: float
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: CauseEvidence = field(default_factory=CauseEvidence)
     same_line: tuple[Cause, ...] = ()  # other causes of the line, removed with it; the most expensive first
+    after: tuple[Cause, ...] = ()  # the gain assumes that these are fixed
     has_steps: bool = True  # False: the trace has no steps, and `step_ns` is its whole time
 
     @property
     def share(self) -> float:
         return self.gain_ns / self.step_ns if self.step_ns else 0.0
-
-    @property
-    def leads(self) -> bool:
-        """Whether it is caused by one line and worth fixing before anything else."""
-        return self.share >= _LEADING.get(self.kind, 1.0)
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ class Analysis:
     def steps(self) -> int:
         return self.view.steps.count
 
-    def cause(self, kind: str, place: Place, change: Change, evidence: Evidence) -> Cause:
+    def cause(self, kind: str, place: Place, change: Change, evidence: CauseEvidence) -> Cause:
         step_ns = self.replay.step_ns
         gain_ns = max(step_ns - self.replay.step_ns_with(change), 0.0)
         return Cause(kind, place, change, step_ns, gain_ns, evidence, has_steps=self.view.steps.marked)
@@ -131,8 +128,9 @@ def find_causes(analysis: Analysis) -> list[Cause]:
     # Other work on a line that waits belongs to the wait: print(loss.item()) is two calls.
     causes = [*_find_waits(analysis, host_calls), *_find_host_work(analysis, host_calls)]
     lines = [*_join_by_line(analysis, causes), *_find_fusion(analysis)]
-    fixed = functools.reduce(Change.combine, (cause.change for cause in lines if cause.leads), Change())
-    return [*lines, *_find_launch_bound(analysis, fixed)]
+    fixed = tuple(cause for cause in lines if cause.share >= _FIXED_BEFORE_LAUNCHES.get(cause.kind, 1.0))
+    change = functools.reduce(Change.combine, (cause.change for cause in fixed), Change())
+    return [*lines, *(replace(cause, after=fixed) for cause in _find_launch_bound(analysis, change))]
 
 
 def _join_by_line(analysis: Analysis, causes: Sequence[Cause]) -> Iterator[Cause]:
@@ -260,7 +258,7 @@ def _find_host_work(analysis: Analysis, host_calls: dict[Line, Positions]) -> It
     for positions, removed in lines[:_MAX_SITES]:
         longest = max(positions, key=lambda position: int(tree.duration[position]))
         loading = _call_intervals(analysis, [position for position in positions if is_loader[position]])
-        evidence: Evidence = {
+        evidence: CauseEvidence = {
             "count": len(positions),
             "per_step": len(positions) / analysis.steps,
             "cpu_us": intervals.length(removed) * analysis.replay.overhead.scale / analysis.steps / 1e3,
@@ -331,14 +329,14 @@ def _find_launch_bound(analysis: Analysis, fixed: Change) -> Iterator[Cause]:
     if first and first.setup_ns > _MOST * cpu_ns:
         row = int(view.operators.rows[first.largest])
         (place,) = analysis.places.locate_rows(np.array([row]))
-        setup: Evidence = {
+        setup: CauseEvidence = {
             "cpu_us": cpu_ns / 1e3,
             "setup_us": first.setup_ns / 1e3,
             "operator": view.trace.name_of(row),
         }
         yield Cause("setup", place, change, step_ns, min(first.setup_ns, gain_ns), setup, has_steps=False)
         return
-    evidence: Evidence = {
+    evidence: CauseEvidence = {
         "kernels": int(view.gpu_in_steps.sum()) / analysis.steps,
         "cpu_us": cpu_ns / 1e3,
         "gpu_us": replay.gpu_work_ns(fixed) / 1e3,

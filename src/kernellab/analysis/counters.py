@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TypedDict, TypeVar
 
-from kernellab.gpumodel.roofline import roofline
+from kernellab.gpumodel.roofline import Ceilings, Cost, roofline
 from kernellab.traces.ncu import Launch, Rule
 
 _TIME = "gpu__time_duration.sum"
@@ -63,14 +63,6 @@ BUSY = 60.0  # percent from which on a unit limits a kernel, as in ncu's own rul
 _SIMILAR = 5.0  # percent: two busy units closer than this limit a kernel together
 
 _Number = TypeVar("_Number", int, float)
-
-
-class CostDocument(TypedDict):
-    """The cost an op declares for a case."""
-
-    bytes_read: int
-    bytes_written: int
-    flops: dict[str, int]
 
 
 class RuleDocument(TypedDict):
@@ -178,7 +170,7 @@ def limit(launch: Launch) -> str | None:
 
 
 def impl_counters(
-    impl: str, launches: Sequence[Launch], rules: Sequence[Rule], cost: CostDocument | None, dtype: str
+    impl: str, launches: Sequence[Launch], rules: Sequence[Rule], cost: Cost | None, dtype: str
 ) -> ImplDocument:
     """One call of an implementation: its launches, and the bytes they moved beside the declared ones."""
     kernels: list[ImplLaunchDocument] = [{"way": impl, **launch_counters(launch, rules)} for launch in launches]
@@ -188,12 +180,12 @@ def impl_counters(
     counted = None if read is None or written is None else read + written
     fewest = cost["bytes_read"] + cost["bytes_written"] if cost else None
     peak_gbps = _peak_gbps(launches)
-    ceilings = None if peak_gbps is None else {"copy_gbps": peak_gbps, "matmul_tflops": {}}
+    ceilings: Ceilings | None = None if peak_gbps is None else {"copy_gbps": peak_gbps, "matmul_tflops": {}}
     roofs: dict[str, dict[str, object]] = {}
     if cost:
         roofs["declared"] = asdict(roofline(cost, dtype, time_us, ceilings))
     if read is not None and written is not None:
-        moved: CostDocument = {"bytes_read": read, "bytes_written": written, "flops": cost["flops"] if cost else {}}
+        moved: Cost = {"bytes_read": read, "bytes_written": written, "flops": cost["flops"] if cost else {}}
         roofs["counted"] = asdict(roofline(moved, dtype, time_us, ceilings))
     return {
         "way": impl,

@@ -9,9 +9,10 @@ from typing import TypedDict
 import numpy as np
 
 from kernellab.analysis import intervals
+from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.traces.trace import Column, Kind, Mask, Rows
 from kernellab.traceview import source_lines as source
-from kernellab.traceview.places import UNKNOWN_PLACE, Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.row_tree import RowTree, distinct, sum_by_key, take
 from kernellab.traceview.view import View
 

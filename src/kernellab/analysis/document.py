@@ -14,7 +14,7 @@ from kernellab.analysis.range_tree import RangeDocument
 from kernellab.analysis.replay import Replay
 from kernellab.analysis.tables import CallDocument, KernelDocument, ModuleDocument, OperatorDocument
 from kernellab.analysis.waits import WaitDocument, Waits
-from kernellab.base.json import JsonObject
+from kernellab.findings.document import ProfileFinding, profile_document
 from kernellab.traces.trace import Trace
 from kernellab.traceview.places import Places
 from kernellab.traceview.profiler_overhead import read_plain_step_us
@@ -49,7 +49,7 @@ class SummaryDocument(TypedDict):
 class ProfileDocument(TypedDict):
     schema: int
     summary: SummaryDocument
-    findings: list[JsonObject]
+    findings: list[ProfileFinding]
     cpu: CpuDocument | None  # only without a GPU
     operators: list[OperatorDocument]
     kernels: list[KernelDocument]
@@ -78,7 +78,7 @@ def analyse(trace: Trace, *, plain_step_us: float | None = None, gbps: float | N
     return {
         "schema": SCHEMA,
         "summary": _summary(analysis, plain_step_us),
-        "findings": findings.ranked(analysis, causes, cpu),
+        "findings": [profile_document(finding) for finding in findings.find(analysis, causes, cpu)],
         "cpu": cpu.document() if cpu else None,
         "operators": tables.operators(view),
         "kernels": tables.kernels(view),

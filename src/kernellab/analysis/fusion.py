@@ -17,10 +17,11 @@ from typing import TypedDict
 
 import numpy as np
 
+from kernellab.findings.place import Place
 from kernellab.machinecode import kernel_origin
 from kernellab.traces.row_details import RowDetails
 from kernellab.traces.trace import Rows
-from kernellab.traceview.places import Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.row_tree import distinct, take
 from kernellab.traceview.view import View
 

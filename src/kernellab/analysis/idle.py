@@ -8,8 +8,9 @@ from typing import TypedDict
 
 import numpy as np
 
+from kernellab.findings.place import UNKNOWN_PLACE
 from kernellab.traces.trace import NONE, Column, Mask, Rows
-from kernellab.traceview.places import UNKNOWN_PLACE, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.row_tree import sum_by_key, take
 from kernellab.traceview.view import View
 

@@ -10,9 +10,10 @@ from typing import TypedDict
 
 import numpy as np
 
+from kernellab.findings.place import Place
 from kernellab.traces.blocking_calls import find_blocking_calls, find_pageable_copies
 from kernellab.traces.trace import Column, Mask, Rows
-from kernellab.traceview.places import Place, Places
+from kernellab.traceview.places import Places
 from kernellab.traceview.row_tree import take
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernellab.base.errors import UserError
 from kernellab.declaration.case import ELLIPSIS
+from kernellab.declaration.documents import CostJson
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Cost:
     def bytes_written(self) -> int:
         return sum(map(_bytes, self.write))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> CostJson:
         return {
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
+from kernellab.declaration.documents import CaseJson, RequestJson
 
 ELLIPSIS = "..."
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -65,7 +66,7 @@ class Case:
         layout = [] if self.layout == "contiguous" else [self.layout]
         return " · ".join([self.size_label, self.dtype, *options, *layout])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> CaseJson:
         dims = {name: list(s) if isinstance(s, tuple) else s for name, s in self.dims.items()}
         return {
             "dims": dims,
@@ -160,7 +161,7 @@ class CaseRequest:
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     quick: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> RequestJson:
         return {
             "shapes": [list(s) for s in self.shapes],
             "dtypes": list(self.dtypes),

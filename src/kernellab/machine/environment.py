@@ -10,14 +10,14 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.version import VERSION
+from kernellab.machine.description import CpuJson, EnvironmentJson, GpuBoard
 
 _PACKAGES = ("kernellab", "torch", "triton", "numpy", "cuda-core", "nvidia-cuda-nvrtc")
 
 
-def environment() -> dict[str, Any]:
+def environment() -> EnvironmentJson:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
@@ -37,7 +37,7 @@ def version(package: str) -> str | None:
         return None
 
 
-def cpu() -> dict[str, Any]:
+def cpu() -> CpuJson:
     import psutil
 
     name = platform.processor() or platform.machine()
@@ -47,11 +47,11 @@ def cpu() -> dict[str, Any]:
                 name = line.split(":", 1)[1].strip()
                 break
     affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count()
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return {"name": name, "cores": cores, "memory_bytes": psutil.virtual_memory().total}
 
 
-def gpus() -> list[dict[str, Any]]:
+def gpus() -> list[GpuBoard]:
     """Every NVIDIA GPU the driver knows, through NVML: no CUDA context is made."""
     try:
         import pynvml
@@ -59,7 +59,7 @@ def gpus() -> list[dict[str, Any]]:
         pynvml.nvmlInit()
     except Exception:  # no driver, or no package: there is no GPU to speak of
         return []
-    found = []
+    found: list[GpuBoard] = []
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
@@ -98,7 +98,7 @@ def commit() -> str | None:
     return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
 
 
-def device_identity(env: dict[str, Any], uuid: str) -> str:
+def device_identity(env: EnvironmentJson, uuid: str) -> str:
     """One string per device and what decides its speed: cached ceilings and resumed runs are keyed by it.
 
     `uuid` is `cpu`, or a GPU's: its number depends on CUDA_VISIBLE_DEVICES.
@@ -106,16 +106,17 @@ def device_identity(env: dict[str, Any], uuid: str) -> str:
     return machine_class(env, uuid, serial=f" {uuid}")
 
 
-def machine_class(env: dict[str, Any], uuid: str, *, serial: str = "") -> str:
+def machine_class(env: EnvironmentJson, uuid: str, *, serial: str = "") -> str:
     """What machines share whose times may be compared: the device's name, its driver or threads, and no serial."""
     if uuid != "cpu":
-        gpu = next((g for g in env["gpus"] if g["uuid"] == uuid), {"name": "unknown GPU", "driver": "unknown"})
-        return f"{gpu['name']}{serial} driver {gpu['driver']}"
+        gpu = next((g for g in env["gpus"] if g["uuid"] == uuid), None)
+        name, driver = (gpu["name"], gpu["driver"]) if gpu else ("unknown GPU", "unknown")
+        return f"{name}{serial} driver {driver}"
     threads = os.environ.get("OMP_NUM_THREADS") or env["cpu"]["cores"]
     return f"{env['cpu']['name']} {threads} threads"
 
 
-def run_key(env: dict[str, Any], identity: str) -> str:
+def run_key(env: EnvironmentJson, identity: str) -> str:
     """What a resumed run must share with the run it continues."""
     text = f"{env['packages']} {sys.version_info[:2]} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

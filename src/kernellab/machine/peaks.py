@@ -5,14 +5,14 @@ They serve to say that a time is impossible. Where something is unknown it is No
 
 from __future__ import annotations
 
-from typing import Any
-
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject
 from kernellab.machine.chips import chip
+from kernellab.machine.description import Peaks
 from kernellab.machine.nvml import Nvml
 
 
-def peaks(device_id: str, sm_count: int, capability: tuple[int, int], l2_bytes: int) -> dict[str, Any] | None:
+def peaks(device_id: str, sm_count: int, capability: tuple[int, int], l2_bytes: int) -> Peaks | None:
     """`pin_gbps`, `l2_bytes` and `tflops` of a GPU, `device_id` its UUID; None on the CPU and without NVML.
 
     Multiprocessors, capability and cache come from the caller: torch knows them, NVML does not.
@@ -41,7 +41,7 @@ def _pin_gbps(gpu: Nvml) -> float | None:
     return clock * width * 2 / 8 / 1e3 if clock and width else None
 
 
-def _tflops(gpu: Nvml, sm_count: int, capability: tuple[int, int]) -> dict[str, Any] | None:
+def _tflops(gpu: Nvml, sm_count: int, capability: tuple[int, int]) -> JsonObject | None:
     clock = _highest_mhz(gpu, "NVML_CLOCK_SM")
     try:
         known = chip("{}.{}".format(*capability))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.traces.trace import NONE, Column, Mask, Rows
 from kernellab.traceview import source_lines as source
 from kernellab.traceview.row_tree import take
@@ -16,47 +16,11 @@ from kernellab.traceview.source_lines import Owner
 from kernellab.traceview.view import View
 
 _MAX_NEIGHBOURS = 6  # calls before and after, by which a line is recognised
-_MAX_SNIPPET = 60  # characters
 _MAX_DECORATORS = 5  # of one function
 _PROFILERS = r"^torch/profiler/|/torch/profiler/"
 
 
-@dataclass(frozen=True)
-class Place:
-    """A place in the program. `exact`: the line was found in the source; else it is the function's first line."""
-
-    file: str | None
-    line: int | None
-    function: str | None
-    call: str
-    code: str = ""
-    exact: bool = False
-
-    def __str__(self) -> str:
-        if self.file is None:
-            return self.call[:_MAX_SNIPPET] or "an unrecorded place"
-        if self.exact:
-            at = f"{Path(self.file).name}:{self.line}"
-            return f"{self.snippet} at {at}" if self.snippet else at
-        # The line is the function's first: not where it happened.
-        within = f"{self.function}() ({self.file}:{self.line})" if str(self.function).isidentifier() else self.file
-        return f"{self.snippet} in {within}" if self.snippet else within
-
-    @property
-    def snippet(self) -> str:
-        """The source line if it is short, else the call, else the beginning of the line.
-
-        A call such as `__next__` is not written in the source: a loop is shown by its line.
-        """
-        if self.code and len(self.code) <= _MAX_SNIPPET:
-            return self.code
-        if self.call and not (self.code and self.call.startswith("__")):
-            return f"{self.call[:_MAX_SNIPPET]}()"
-        return f"{self.code[:_MAX_SNIPPET]}…" if self.code else ""
-
-
 Names = tuple[str, ...]
-UNKNOWN_PLACE = Place(None, None, None, "")
 
 
 class Places:

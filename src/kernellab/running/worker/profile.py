@@ -6,7 +6,7 @@ import functools
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -16,6 +16,15 @@ from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.passes import FORWARD, Pass, pass_of
+from kernellab.record.result_events import (
+    CallActivitySeen,
+    KernelsSeen,
+    RoundTimed,
+    SeriesTimed,
+    TrafficCounted,
+)
+from kernellab.record.schema import OperatorTraffic, SeriesJson
+from kernellab.running.protocol.commands import KernelSeriesRequest
 from kernellab.running.worker.task import Task
 from kernellab.timing.cache import Flush
 from kernellab.timing.input_sets import InputSets
@@ -26,7 +35,7 @@ from kernellab.timing.work import Call, Work
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 
-def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, Any]], rounds: int) -> None:
+def profile_group(task: Task, impls: Sequence[str], series: Sequence[KernelSeriesRequest], rounds: int) -> None:
     """Send what each way does inside a call, then the kernel times of those series that ask for them."""
     compiled.forget(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
@@ -35,8 +44,8 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, A
             found = _inside(task, name, inputs)
         kernels, enclosing = found.pop("kernels", None), found.pop("enclosing", None)
         if kernels is not None:
-            task.channel.send("kernels", impl=name, kernels=kernels)
-        task.channel.send("inside", impl=name, inside=found)
+            task.channel.send(KernelsSeen(impl=name, kernels=kernels))
+        task.channel.send(CallActivitySeen(impl=name, inside=found))
         _send_traffic(task, name, inputs, enclosing)
         for sentence in sentences(found) if found else ():
             task.noter(name, "inside")(f"inside the timed call it {sentence}")
@@ -71,10 +80,10 @@ def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Any
         task.noter(name, "traffic")(f"the bytes its operators move are not known: {explain(error)}")
         return
     found = moved if enclosing is None else with_kernels(moved, enclosing)
-    task.channel.send("traffic", impl=name, traffic=found)
+    task.channel.send(TrafficCounted(impl=name, traffic=cast("list[OperatorTraffic]", found)))
 
 
-def _kernel_series(task: Task, names: list[str], series: dict[str, str], rounds: int) -> None:
+def _kernel_series(task: Task, names: list[str], series: SeriesJson, rounds: int) -> None:
     """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
     device, timed = task.device, pass_of(series["pass"])
     cold = series["cache"] == "cold"
@@ -102,9 +111,27 @@ def _kernel_series(task: Task, names: list[str], series: dict[str, str], rounds:
     for name, us in zip(plan, samples, strict=True):
         found.setdefault(name, []).append(us)
     for number in range(_LEAD_IN, rounds + _LEAD_IN):
-        one = {name: [taken[number]] for name, taken in found.items()}
-        task.channel.send("round", **series, round=number - _LEAD_IN, samples_us=one, calls=counts)
-    task.channel.send("timed", **series, impls=list(found), looks=[], decided=False, steady=None, telemetry=None)
+        one: dict[str, list[float] | float] = {name: [taken[number]] for name, taken in found.items()}
+        task.channel.send(
+            RoundTimed(
+                pass_name=series["pass"],
+                timer=series["timer"],
+                cache=series["cache"],
+                round=number - _LEAD_IN,
+                samples_us=one,
+                calls=counts,
+            )
+        )
+    task.channel.send(
+        SeriesTimed(
+            pass_name=series["pass"],
+            timer=series["timer"],
+            cache=series["cache"],
+            impls=list(found),
+            looks=[],
+            decided=False,
+        )
+    )
 
 
 def _preparing(timed: Pass, task: Task, name: str) -> Callable[[Inputs], Call]:
