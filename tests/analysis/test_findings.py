@@ -3,9 +3,10 @@
 import pytest
 
 from kernellab.analysis import replay
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
-from kernellab.traces.trace import Builder, Kind, Lane
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane
 from support.traced import GEMM, Program, Training
 
 # What slows a training: the kind of the first finding, and the line of the script.
@@ -78,7 +79,7 @@ def test_a_wait_inside_the_models_own_work_is_unblocked_and_not_removed():
 @pytest.mark.usefixtures("costs_nothing")
 def test_of_a_long_trace_only_steps_from_its_middle_are_replayed(tmp_path, monkeypatch, gpu_us):
     training = Training(tmp_path, gpu_us=gpu_us, steps=30)
-    monkeypatch.setattr(replay, "_MOST_CALLS", 400)
+    monkeypatch.setattr(replay, "_MAX_CALLS", 400)
     document = analyse(training.trace)
     assert document["summary"]["replayed_step_us"] == pytest.approx(training.step_us, rel=0.03)
 
@@ -144,11 +145,11 @@ def test_a_step_timed_without_the_profiler_removes_its_overhead_from_gains(tmp_p
 
 
 def test_kernels_without_a_recorded_launch_are_not_replayed():
-    builder = Builder("kineto")
+    builder = TraceBuilder("kineto")
     lane = builder.lane(Lane("GPU 0", "stream 7", 0, 7))
     for number in range(5):
         builder.add(Kind.KERNEL, builder.name("k"), lane, number * 100_000, 50_000, link=number + 1)
-    document = analyse(builder.trace())
+    document = analyse(builder.build())
     assert "busy 56% of a step" in document["findings"][0]["title"]
     assert document["findings"][0]["step_us"] == 450
     assert not any("replay gives" in note for note in document["notes"])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kernellab.analysis.causes import Cause, Looked, launches_hold_up
-from kernellab.analysis.cpu_time import Spent
-from kernellab.analysis.replay import Otherwise
+from kernellab.analysis.causes import Analysis, Cause, is_launch_bound
+from kernellab.analysis.cpu_time import CpuTime
+from kernellab.analysis.replay import Change
+from kernellab.base.json import JsonValue
 from kernellab.findings.finding import Confidence, Evidence, Finding, Precedence, StepTimes
 from kernellab.findings.place import UNKNOWN_PLACE, Place
 from kernellab.findings.ranking import rank
@@ -16,50 +17,63 @@ _BUSY = 0.9
 _PLAUSIBLE_IDLE = 1.5  # times the gain: a longer idle time is the profiler's doing
 
 
-def find(looked: Looked, causes: Sequence[Cause], cpu: Spent | None) -> list[Finding]:
+def find(analysis: Analysis, causes: Sequence[Cause], cpu: CpuTime | None) -> list[Finding]:
     """Findings ranked by gain. `cpu` is where the time goes in a trace without a GPU.
 
     Without a GPU, what takes most of the time comes first: work, or a line that could be changed.
     """
-    if looked.view.unseen.much:
-        return [_missing_rows(looked)]
-    findings = _from_causes(looked, [cause for cause in causes if cause.share >= _MIN_SHARE])
+    if analysis.view.missing_work.substantial:
+        return [_missing_rows(analysis)]
+    findings = _from_causes(analysis, [cause for cause in causes if cause.share >= _MIN_SHARE])
     if cpu is None:
-        return rank(findings) or [_busy_gpu(looked)]
+        return rank(findings) or [_busy_gpu(analysis)]
     ranked = rank(findings)
     largest = ranked[0].step if ranked else None
     if largest is None or cpu.most_ns > largest.gain_share * cpu.whole_ns:
-        return rank([_cpu_work(looked, cpu), *findings])
+        return rank([_cpu_work(analysis, cpu), *findings])
     return ranked
 
 
-def _from_causes(looked: Looked, causes: Sequence[Cause]) -> list[Finding]:
+def _from_causes(analysis: Analysis, causes: Sequence[Cause]) -> list[Finding]:
     findings: dict[int, Finding] = {}
     for cause in sorted(causes, key=lambda cause: len(cause.after)):
         after = [findings[id(earlier)] for earlier in cause.after if id(earlier) in findings]
-        findings[id(cause)] = _from_cause(looked, cause, after)
+        findings[id(cause)] = _from_cause(analysis, cause, after)
     return [findings[id(cause)] for cause in causes]
 
 
-def _from_cause(looked: Looked, cause: Cause, after: Sequence[Finding]) -> Finding:
+def _from_cause(analysis: Analysis, cause: Cause, after: Sequence[Finding]) -> Finding:
     step_us, gain_us = cause.step_ns / 1e3, cause.gain_ns / 1e3
     title, do = _DESCRIPTIONS[cause.kind](cause, step_us)
-    for other in cause.also:
+    for other in cause.same_line:
         title += f"; the same line's {other.place.call}() {_describe_briefly(other)}"
         do += f" And: {_DESCRIPTIONS[other.kind](other, step_us)[1]}"
     # The step that a gain is measured against may already be shortened by other fixes: ranking compares with today's.
-    today_us = looked.replay.step_ns / 1e3
+    today_us = analysis.replay.step_ns / 1e3
     return Finding(
         title=title,
         do=do,
         confidence=_confidence(cause),
         gain=today_us / max(today_us - gain_us, 1e-3) if today_us else None,
-        evidence=[Evidence(key, value) for key, value in {**cause.evidence, "stepping": cause.stepping}.items()],
+        evidence=_evidence(cause),
         name=cause.kind,
         place=cause.place,
         step=StepTimes(step_us, gain_us),
         after=after,
     )
+
+
+def _evidence(cause: Cause) -> list[Evidence]:
+    values: dict[str, object] = {**cause.evidence, "stepping": cause.has_steps}
+    return [Evidence(name, _json_value(value)) for name, value in values.items()]
+
+
+def _json_value(value: object) -> JsonValue:
+    if isinstance(value, list):
+        return [_json_value(item) for item in value]
+    if isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"evidence is text, numbers and lists of them, not {type(value).__name__}")
 
 
 def _confidence(cause: Cause) -> Confidence:
@@ -80,7 +94,7 @@ def _describe_briefly(cause: Cause) -> str:
 
 
 def _per_step(cause: Cause) -> str:
-    return " a step" if cause.stepping else ""
+    return " a step" if cause.has_steps else ""
 
 
 def _kernels(count: float) -> str:
@@ -89,7 +103,7 @@ def _kernels(count: float) -> str:
 
 def _frequency(cause: Cause) -> str:
     times, per_step = cause.evidence["count"], cause.evidence["per_step"]
-    if not cause.stepping:
+    if not cause.has_steps:
         return "once" if times == 1 else f"{times} times"
     if 0.85 < per_step < 1.05:  # the first and the last may lie outside the steps
         return "in every step"
@@ -187,30 +201,30 @@ _DESCRIPTIONS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
 # Without a cause ---------------------------------------------------------------------------------------
 
 
-def _missing_rows(looked: Looked) -> Finding:
+def _missing_rows(analysis: Analysis) -> Finding:
     """The GPU seems idle because its rows are not in the file: nothing is concluded."""
-    view, unseen = looked.view, looked.view.unseen
+    view, missing = analysis.view, analysis.view.missing_work
     reason = "the file breaks off before them"
-    if not unseen.cut:
-        reason = f"of {unseen.launches} launches, {unseen.missing} have none"
+    if not missing.cut:
+        reason = f"of {missing.launches} launches, {missing.missing} have none"
     return Finding(
         name="missing",
         title=f"The GPU's rows are missing: {reason}. Its time, and what a step could gain, are not known",
         do="Open the whole file, or record the program again.",
         confidence="measured",
-        step=StepTimes(view.steps.took_ns / view.steps.count / 1e3, 0.0),
+        step=StepTimes(view.steps.duration_ns / view.steps.count / 1e3, 0.0),
     )
 
 
-def _step_ns(looked: Looked) -> float:
+def _step_ns(analysis: Analysis) -> float:
     """Without the profiler's overhead. Where no call that launched the work was recorded, nothing can be replayed."""
-    view = looked.view
-    if len(view.gpu) and not (view.calls >= 0).any():
+    view = analysis.view
+    if len(view.gpu_rows) and not (view.gpu_calls >= 0).any():
         return view.steps.span_ns / view.steps.count
-    return looked.replay.step_ns
+    return analysis.replay.step_ns
 
 
-def _work(looked: Looked, title: str, do: str = "", place: Place = UNKNOWN_PLACE) -> Finding:
+def _work(analysis: Analysis, title: str, do: str = "", place: Place = UNKNOWN_PLACE) -> Finding:
     """No gain from another structure of the program: its time is its work."""
     return Finding(
         name="busy",
@@ -219,37 +233,39 @@ def _work(looked: Looked, title: str, do: str = "", place: Place = UNKNOWN_PLACE
         confidence="measured",
         precedence=Precedence.FIRST,
         place=place,
-        step=StepTimes(_step_ns(looked) / 1e3, 0.0),
+        step=StepTimes(_step_ns(analysis) / 1e3, 0.0),
     )
 
 
-def _busy_gpu(looked: Looked) -> Finding:
-    view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
-    busy_share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
-    shown = view.gpu_told
-    time_by_name = view.by_name(view.trace.name[view.gpu[shown]], view.gpu_ns[shown])
+def _busy_gpu(analysis: Analysis) -> Finding:
+    view, busy, replay = analysis.view, analysis.idle.busy_ns, analysis.replay
+    busy_share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(analysis), 1), 1.0)
+    shown = view.gpu_counted
+    time_by_name = view.sum_by_name(view.trace.name[view.gpu_rows[shown]], view.gpu_ns[shown])
     longest = int(time_by_name.argmax())
     part, name = time_by_name[longest] / max(int(time_by_name.sum()), 1), view.trace.names[longest]
     state = "GPU-bound: the GPU is" if busy_share >= _BUSY else "No single cause stands out: the GPU is"
-    if launches_hold_up(replay, Otherwise(), replay.cheapest):
+    if is_launch_bound(replay, Change(), replay.least_overhead):
         state = "Perhaps launch-bound, which the profiler hides by slowing the CPU: the GPU is"
-    return _work(looked, f"{state} busy {busy_share:.0%} of a step; {part:.0%} of its time is {name[:60]}")
+    return _work(analysis, f"{state} busy {busy_share:.0%} of a step; {part:.0%} of its time is {name[:60]}")
 
 
-def _cpu_work(looked: Looked, cpu: Spent) -> Finding:
-    if not cpu.most_ns and len(looked.view.ranges):
-        return _work(looked, "Only the program's own ranges were timed: no operators or kernels were recorded")
+def _cpu_work(analysis: Analysis, cpu: CpuTime) -> Finding:
+    if not cpu.most_ns and len(analysis.view.ranges):
+        return _work(analysis, "Only the program's own ranges were timed: no operators or kernels were recorded")
     if not cpu.most_ns:
-        return _work(looked, "Nothing ran that the trace could time")
+        return _work(analysis, "Nothing ran that the trace could time")
     begin = f"CPU only: {_percent(cpu.most_ns, cpu.whole_ns)} of its time is"
     operators = f"operators have {_percent(cpu.operators_ns, cpu.whole_ns)}"
     if cpu.most_ns == cpu.compiling_ns:
         title = f"{begin} compiling{_for(cpu.compiling_place)}; {operators}"
-        return _work(looked, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place)
+        return _work(
+            analysis, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place
+        )
     if cpu.place_ns > cpu.operator_ns:
-        return _work(looked, f"{begin} Python's in {cpu.place}; {operators}", place=cpu.place)
+        return _work(analysis, f"{begin} Python's in {cpu.place}; {operators}", place=cpu.place)
     title = f"{begin} {cpu.operator[:60]}{_for(cpu.operator_place)}; all {operators}"
-    return _work(looked, title, place=cpu.operator_place)
+    return _work(analysis, title, place=cpu.operator_place)
 
 
 def _for(place: Place) -> str:
