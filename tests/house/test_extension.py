@@ -51,16 +51,30 @@ def run(args):
     return 0
 '''
 
+RULE = '''
+"""The kernel was launched on a Friday."""
+
+from kernellab.findings.finding import Finding
+
+NEEDS = "a calendar"
+GAIN = "none: a warning"
+
+
+def examine(subject):
+    return Finding(title="this may be a Friday", do="wait for Monday", confidence="possible", evidence=[])
+'''
+
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Path:
-    """The source folder of a copy of the package with one op and one verb more."""
+    """The source folder of a copy of the package with an op, a rule and a verb more."""
     src = tmp_path_factory.mktemp("copy") / "src"
     shutil.copytree(SRC / "kernellab", src / "kernellab", ignore=shutil.ignore_patterns("__pycache__"))
     package = src / "kernellab"
     (package / "ops" / "triple").mkdir()
     (package / "ops" / "triple" / "__init__.py").write_text(OP)
     (package / "cli" / "verbs" / "greet.py").write_text(VERB)
+    (package / "explaining" / "rules" / "launched_on_friday.py").write_text(RULE)
     return src
 
 
@@ -90,9 +104,17 @@ def test_an_op_is_a_folder(klab):
     assert statuses == {"manual": "ok", "torch": "ok"}
 
 
+def test_a_rule_is_a_file(klab):
+    done = klab("explain", "triple", "--impl", "manual", "--static", "--gpu", "h200", "--json")
+    assert done.returncode == 0, done.stderr
+    ((result,), name) = json.loads(done.stdout)["results"], "launched-on-friday"
+    assert [finding["title"] for finding in result["findings"] if finding["rule"] == name] == ["this may be a Friday"]
+
+
 def test_the_docs_check_names_what_was_added_and_nothing_else(copy):
     assert undocumented(take_inventory(copy), HERE.parent) == [
         "verb greet in docs/commands.md",
         "option --politely of greet in docs/commands.md",
+        "rule launched-on-friday in docs/explain.md",
         "op triple in README.md",
     ]

@@ -19,8 +19,9 @@ import json
 from kernellab.cli import verb_parser
 from kernellab.cli.discovery import find_verbs
 from kernellab.declaration.targets import shipped_names
+from kernellab.explaining.rulebook import all_rules
 verbs = {name: verb_parser(verb).option_names() for name, verb in find_verbs().items()}
-print(json.dumps({"verbs": verbs, "ops": shipped_names()}))
+print(json.dumps({"verbs": verbs, "ops": shipped_names(), "rules": list(all_rules())}))
 """
 
 
@@ -28,15 +29,14 @@ print(json.dumps({"verbs": verbs, "ops": shipped_names()}))
 class Inventory:
     verbs: dict[str, list[str]]  # each with its long options, without dashes
     ops: list[str]
-    rules: list[str]  # as the docs write them: words with spaces
+    rules: list[str]
 
 
 def take_inventory(src: Path) -> Inventory:
     """Of the package in a source folder, by its own means of discovery."""
     env = klab_env(PYTHONPATH=str(src))
     done = subprocess.run([sys.executable, "-c", _INVENTORY], env=env, capture_output=True, text=True, check=True)
-    rules = [path.stem for path in (src / "kernellab" / "explaining" / "rules").glob("*.py") if path.stem[0] != "_"]
-    return Inventory(**json.loads(done.stdout), rules=[rule.replace("_", " ") for rule in sorted(rules)])
+    return Inventory(**json.loads(done.stdout))
 
 
 def undocumented(inventory: Inventory, root: Path) -> list[str]:
@@ -62,7 +62,7 @@ def undocumented(inventory: Inventory, root: Path) -> list[str]:
 def documented_rules(root: Path) -> set[str]:
     """The rules in the table of docs/explain.md."""
     section = _sections((root / "docs" / "explain.md").read_text())["The rules"]
-    return {re.sub(r"[-\s]+", " ", name).lower() for name in _first_cells(section)}
+    return {cell.strip("`") for cell in _first_cells(section)}
 
 
 def documented_verbs(root: Path) -> set[str]:

@@ -15,3 +15,8 @@ def shown(text: str, longest: int | None = None) -> str:
 def share_text(fraction: float) -> str:
     """A share in a sentence: `12 %`, or `less than 1 %`."""
     return "less than 1 %" if fraction < 0.01 else f"{100 * fraction:.0f} %"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from kernellab.cli.options import (
     add_device_option,
     case_request,
     parse_device,
+    print_json,
     require_positive,
     split_commas,
 )
@@ -149,8 +148,10 @@ def _show(args: argparse.Namespace, record: dict[str, Any], folder: Path, *, int
     from kernellab.reporting.text.console import console
 
     if args.json:
-        json.dump(record, sys.stdout, indent=1, allow_nan=False)
-        print()
+        from kernellab.explaining.document import add_findings
+
+        add_findings(record)
+        print_json(record)
         files.write(record, folder)
         return
     out = console()

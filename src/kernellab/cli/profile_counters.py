@@ -108,7 +108,7 @@ def _parse_grids(args: argparse.Namespace) -> dict[str, list[int]]:
 
 
 def _count_impls(request: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
-    from kernellab.analysis.counters import way
+    from kernellab.analysis.counters import impl_counters
     from kernellab.running.parent import nsight_compute as ncu
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def _count_impls(request: Mapping[str, Any], folder: Path, name: str, path: str)
             skipped.append({"impl": impl["impl"], "reason": error.message})
             continue
         cost = counted.answer[0].get("cost") if counted.answer else None
-        entry = way(impl["impl"], counted.launches, counted.rules, cost, impl["case"]["dtype"])
+        entry = impl_counters(impl["impl"], counted.launches, counted.rules, cost, impl["case"]["dtype"])
         entries.append({**entry, "case": impl["case"], "report": counted.report})
     if not entries:
         reasons = "\n".join(f"  {entry['impl']}: {entry['reason']}" for entry in skipped)
@@ -144,11 +144,11 @@ def _count_grids(request: Mapping[str, Any], folder: Path, name: str, path: str)
 
 
 def _opened_document(counted: Counted) -> dict[str, Any]:
-    from kernellab.analysis.counters import sweep, way
+    from kernellab.analysis.counters import impl_counters, sweep
 
     if len(counted.launches) > 1 and all(launch.function == _SWEPT_KERNEL for launch in counted.launches):
         return {"op": "square", "case": None, "sweep": sweep(counted.launches, counted.rules)}
-    return {"op": None, "ways": [way("", counted.launches, counted.rules, None, "")], "skipped": []}
+    return {"op": None, "ways": [impl_counters("", counted.launches, counted.rules, None, "")], "skipped": []}
 
 
 def _finish(args: argparse.Namespace, document: dict[str, Any], journal: Journal) -> int:

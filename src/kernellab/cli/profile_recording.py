@@ -15,6 +15,8 @@ from kernellab.cli.profile_traces import table_options
 from kernellab.cli.run_folder import create_journal, display_path
 
 if TYPE_CHECKING:
+    from kernellab.analysis.document import ProfileDocument
+    from kernellab.analysis.ranks import RanksDocument
     from kernellab.cli.profile_programs import PlannedProgram, SizeStudy
     from kernellab.running.parent.profiling import Collected
     from kernellab.traces.trace import Trace
@@ -29,7 +31,7 @@ class Profile:
     file: str
     pictures: list[str]
     trace: Trace
-    document: dict[str, Any]
+    document: ProfileDocument
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -91,7 +93,7 @@ def _report_nothing(args: argparse.Namespace, collected: Collected, *, script: b
 
 def _analyse(collected: Collected, folder: Path) -> list[Profile]:
     """Every trace, analysed, with pictures drawn beside it."""
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.reporting.pages import trace as pictures
     from kernellab.reporting.profiles import recording
     from kernellab.traces.files import read
@@ -108,12 +110,12 @@ def _analyse(collected: Collected, folder: Path) -> list[Profile]:
 
 
 def _report(args: argparse.Namespace, profiles: list[Profile], collected: Collected, folder: Path) -> None:
-    from kernellab.analysis.ranks import ranks
+    from kernellab.analysis.ranks import compare_ranks
     from kernellab.reporting.profiles import recording
     from kernellab.reporting.profiles.summary import lines
 
     by_rank = [profile for profile in profiles if profile.cycle == 1] if "rank" in profiles[0].session else []
-    across_ranks = ranks([profile.trace for profile in by_rank]) if len(by_rank) > 1 else None
+    across_ranks = compare_ranks([profile.trace for profile in by_rank]) if len(by_rank) > 1 else None
     document = _document(profiles, collected, folder, across_ranks)
     (folder / "profile.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     if args.json:
@@ -136,7 +138,7 @@ def _report(args: argparse.Namespace, profiles: list[Profile], collected: Collec
 
 
 def _document(
-    profiles: list[Profile], collected: Collected, folder: Path, across_ranks: dict[str, Any] | None
+    profiles: list[Profile], collected: Collected, folder: Path, across_ranks: RanksDocument | None
 ) -> dict[str, Any]:
     """The document of the first profile; where there are more, all of them too."""
     document = {

@@ -37,15 +37,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(args: argparse.Namespace) -> int:
-    from kernellab.analysis.ranks import ranks
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
+    from kernellab.analysis.ranks import compare_ranks
     from kernellab.reporting.profiles import recording
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read_all
 
     traces = read_all([Path(name) for name in args.target])
     documents = [analyse(trace) for trace in traces]
-    across_ranks = ranks(traces) if len(traces) > 1 else None
+    across_ranks = compare_ranks(traces) if len(traces) > 1 else None
     pictures = _draw(args, traces)
     if args.json:
         profiles = [{"document": document} for document in documents]

@@ -88,7 +88,7 @@ def _describe_present() -> dict[str, object]:
             "present": True,
             "name": facts["name"],
             "cpu": {**facts, "caches": cpu_caches},
-            "rows": [asdict(row) for row in cpu_rows(facts, cpu_caches)],
+            "rows": [asdict(row) for row in cpu_rows(facts["cores"], facts["memory_bytes"], cpu_caches)],
         }
     architecture = chip(gpu["arch"])
     pins = f", {gpu['pin_gbps']:.0f} GB/s at the pins" if gpu["pin_gbps"] else ""

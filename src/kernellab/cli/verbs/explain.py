@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli.options import (
@@ -24,6 +24,7 @@ from kernellab.cli.run_folder import create_journal, display_path
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
     from kernellab.declaration.targets import Target
+    from kernellab.explaining.run_explanation import Unexplained
     from kernellab.record.journal import Journal
     from kernellab.record.schema import Record
     from kernellab.record.settings import Settings
@@ -58,6 +59,8 @@ def arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from kernellab.explaining.document import run_document
+    from kernellab.explaining.run_explanation import explain_run
     from kernellab.record import verdict
     from kernellab.reporting.terminal import explanation as report
     from kernellab.reporting.text.console import console
@@ -67,27 +70,27 @@ def run(args: argparse.Namespace) -> int:
     gpu_name = _gpu_name(args)
     record, folder, interrupted = _load_or_measure(args, gpu_name)
     derived = verdict.derive(record)
-    document = report.document(derived, gpu_name)
-    if not document["results"]:
-        raise UserError(_nothing_to_explain(document["others"], args.target))
+    explanation = explain_run(derived, gpu_name)
+    if not explanation.explanations:
+        raise UserError(_nothing_to_explain(explanation.unexplained, args.target))
     if args.json:
-        print_json({**document, "folder": display_path(folder)})
+        print_json({**run_document(derived, explanation), "folder": display_path(folder)})
     else:
         out = console()
-        report.show(document, derived, out, verbose=args.verbose)
+        report.show(explanation, derived, out, verbose=args.verbose)
         out.print(f"record: {display_path(folder)}", style="dim")
     if args.plot:
         from kernellab.reporting.charts.roofline import plot
 
-        plot(document["results"], derived, Path(args.plot))
+        plot([entry.subject for entry in explanation.explanations], derived, Path(args.plot))
     if interrupted:
         return 130
     failed = any(entry["status"] in verdict.BAD for entry in record["code"])
     return 1 if failed else verdict.exit_code(derived) if record["results"] else 0
 
 
-def _nothing_to_explain(others: Sequence[Mapping[str, Any]], target: str) -> str:
-    reasons = {f"{entry['impl']}: {entry['reason']}" for entry in others if entry["reason"]}
+def _nothing_to_explain(unexplained: Sequence[Unexplained], target: str) -> str:
+    reasons = {f"{entry.impl}: {entry.reason}" for entry in unexplained if entry.reason}
     return f"nothing of {target} was timed or compiled{': ' + '; '.join(sorted(reasons)) if reasons else ''}"
 
 

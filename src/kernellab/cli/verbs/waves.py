@@ -171,11 +171,11 @@ def _predict(grid: int | Tiling, gpu: Gpu, per_sm: Occupancy, ilp: int, cluster:
 
 def _measure(grids: list[dict[str, Any]], threads: int, gpu: Gpu, per_sm: Occupancy) -> list[str]:
     """Adds `measured` to each grid, from compute-bound blocks of the same occupancy. Returns reasons for doubt."""
-    from kernellab.gpumodel.occupancy import shared_for
+    from kernellab.gpumodel.occupancy import shared_bytes_for
     from kernellab.running.parent.device import fill
 
     # The kernel that is timed uses few registers. Shared memory limits it to the same number of blocks per SM.
-    shared = shared_for(gpu.chip, threads, _REGISTERS, per_sm.blocks_per_sm)
+    shared = shared_bytes_for(gpu.chip, threads, _REGISTERS, per_sm.blocks_per_sm)
     measurement = fill([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
     for grid, timed in zip(grids, measurement.grids, strict=True):
         ideal_ms = timed["blocks"] / gpu.sms * measurement.block_ms
