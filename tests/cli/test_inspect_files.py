@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from kernellab.codeanalysis.facts import facts_of_sass
-from kernellab.machinecode.assemble import assemble
+from kernellab.machinecode.assembler import assemble
 from kernellab.machinecode.cubin import disassemble
-from kernellab.machinecode.names import meant
+from kernellab.machinecode.kernel_names import meant
 from kernellab.machinecode.sass import parse_sass
 from kernellab.reporting.terminal.code import show_facts
 from support.klab import HERE

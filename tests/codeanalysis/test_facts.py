@@ -7,11 +7,11 @@ import pytest
 
 from kernellab.base.errors import UserError
 from kernellab.build import cuda
+from kernellab.codeanalysis.control_flow import find_loops, hottest
 from kernellab.codeanalysis.facts import facts, facts_of_ptx
-from kernellab.codeanalysis.graph import find_loops, hottest
-from kernellab.machinecode import tools
-from kernellab.machinecode.assemble import assemble, spills
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode import cuda_tools
+from kernellab.machinecode.assembler import assemble, spills
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.machinecode.sass import parse_sass
@@ -255,8 +255,8 @@ def test_an_array_in_local_memory_is_no_spill(monkeypatch):
     assert found.stack_bytes > 0
     (remark,) = [r for r in found.remarks if r.startswith("local memory")]
     assert "an array the registers cannot index: an index known when compiling" in remark
-    there = tools.find
-    monkeypatch.setattr(tools, "find", lambda name: () if name == "ptxas" else there(name))
+    there = cuda_tools.find
+    monkeypatch.setattr(cuda_tools, "find", lambda name: () if name == "ptxas" else there(name))
     (found,) = facts(built.cubin, ptx)
     assert found.spill_bytes is None
 
@@ -410,6 +410,6 @@ def test_a_target_no_assembler_knows_is_a_sentence():
 
 
 def test_missing_tools_are_a_sentence(monkeypatch):
-    monkeypatch.setattr(tools, "find", lambda name: ())
+    monkeypatch.setattr(cuda_tools, "find", lambda name: ())
     with pytest.raises(UserError, match="nvdisasm was found neither"):
-        tools.require("nvdisasm")
+        cuda_tools.require("nvdisasm")

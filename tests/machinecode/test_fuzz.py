@@ -8,7 +8,7 @@ import pytest
 from kernellab.base.errors import UserError
 from kernellab.codeanalysis.diff import align
 from kernellab.codeanalysis.facts import facts_of_ptx, facts_of_sass
-from kernellab.machinecode.assemble import assemble
+from kernellab.machinecode.assembler import assemble
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx

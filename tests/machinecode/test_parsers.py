@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.machinecode import tools
-from kernellab.machinecode.assemble import assemble
+from kernellab.machinecode import cuda_tools
+from kernellab.machinecode.assembler import assemble
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.instructions import Directive, Guard, Label, Source, instructions
 from kernellab.machinecode.ptx import parse_ptx
@@ -196,7 +196,7 @@ def test_both_of_nvidias_disassemblers_tell_the_same_story(tmp_path):
     cubin = shipped_code.triton_kernel("tanh_flat", "fp32", 90).cubin
     by_nvdisasm = parse_sass(disassemble(cubin))
     (tmp_path / "k.cubin").write_bytes(cubin)
-    command = [tools.require("cuobjdump"), "-sass", tmp_path / "k.cubin"]
+    command = [cuda_tools.require("cuobjdump"), "-sass", tmp_path / "k.cubin"]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     by_cuobjdump = parse_sass(told.stdout)
     assert by_cuobjdump.problems == by_nvdisasm.problems == []

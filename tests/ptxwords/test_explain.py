@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.machinecode.names import short_name
+from kernellab.machinecode.kernel_names import short_name
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.ptxwords.explain import explain_ptx
 from support.klab import HERE

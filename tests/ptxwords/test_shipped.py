@@ -3,7 +3,7 @@
 import pytest
 
 from kernellab.codeanalysis.facts import facts
-from kernellab.machinecode.classes import CLASSES
+from kernellab.machinecode.instruction_classes import CLASSES
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.ptxwords.explain import explain_ptx
 from kernellab.ptxwords.stages import STAGES

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.capture.launches import Launch
+from kernellab.capture.launch import Launch
 from kernellab.capture.recorder import verify
 from kernellab.capture.standin_gpu import StandinGpu
-from kernellab.capture.torch_device import Nothing, alone, answers, replaced
+from kernellab.capture.standin_torch import Nothing, alone, answers, replaced
 
 _CPU, _GPU = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -42,7 +42,7 @@ def generated(
     """What a compiled function becomes on a GPU that is not there; tensors among `args` are on meta."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from kernellab.capture.triton_driver import standing_in
+    from kernellab.capture.standin_triton import standing_in
 
     launches: list[Launch] = []
 
@@ -145,7 +145,7 @@ def _forget_devices() -> None:
 
 def _every_config(tuner: Any, *args: Any, stream: Any, **kwargs: Any) -> None:
     """In place of tuning: each of inductor's configurations is launched once, on nothing."""
-    from kernellab.capture.triton_driver import configuration
+    from kernellab.capture.standin_triton import configuration
 
     if not tuner.launchers:
         tuner.precompile()

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernellab.base.errors import UserError
 from kernellab.capture.inductor import Generated
-from kernellab.capture.launches import Launch
+from kernellab.capture.launch import Launch
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.op import Op
 

@@ -15,9 +15,9 @@ from typing import Any
 from kernellab.base.errors import UserError
 from kernellab.build import cpp, cuda
 from kernellab.build.sources import with_includes
-from kernellab.capture.launches import Dims, Launch, Parameter, Source
+from kernellab.capture.launch import Dims, Launch, Parameter, Source
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu
-from kernellab.capture.torch_device import alone, pretending, replaced
+from kernellab.capture.standin_torch import alone, pretending, replaced
 from kernellab.machine.tools import has_module
 from kernellab.machinecode.cubin import read_cubin
 
@@ -57,7 +57,7 @@ def capturing(on: str | StandinGpu, heard: Callable[[Launch], None] = lambda lau
         stack.enter_context(pretending(gpu))
         stack.enter_context(_cuda_launches(gpu, note))
         if has_module("triton"):
-            from kernellab.capture.triton_driver import standing_in
+            from kernellab.capture.standin_triton import standing_in
 
             stack.enter_context(standing_in(gpu, note))
         yield launches

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from triton.runtime.jit import JITFunction
 
-from kernellab.capture.launches import Dims, Launch, Parameter, Source
+from kernellab.capture.launch import Dims, Launch, Parameter, Source
 from kernellab.capture.pointers import pointer, size_bytes
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")

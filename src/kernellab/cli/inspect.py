@@ -20,7 +20,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.codeanalysis.files import is_code
+    from kernellab.codeanalysis.code_files import is_code
 
     if args.diff and any(is_code(name) for name in args.diff):  # `--diff a.ptx b.ptx` takes the files for its own
         args.target, args.diff = [*args.target, *args.diff], []
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _refuse_other_files(target: str) -> None:
     """A file that is neither machine code nor Python would be run as an op file, and fail far from the reason."""
-    from kernellab.codeanalysis.files import SUFFIXES, looks_like
+    from kernellab.codeanalysis.code_files import SUFFIXES, looks_like
 
     path = Path(target)
     if path.suffix == ".py" or not path.is_file():

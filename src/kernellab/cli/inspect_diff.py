@@ -15,7 +15,7 @@ from kernellab.cli.inspect_op import listing_of
 from kernellab.machine.chips import chip
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
 
 Inspect = Callable[[list[str], list[str]], tuple[dict[str, Any], Path]]
 Kernel = dict[str, Any]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kernellab.base.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
 
 _SHOWN = ("facts", "explain", "source", "sass")
 _OF_OPS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "timings")
@@ -20,7 +20,7 @@ _OF_OPS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
-    from kernellab.codeanalysis.files import open_code
+    from kernellab.codeanalysis.code_files import open_code
 
     dims_in(rest)
     for option in _OF_OPS:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _only(listing: Listing, kernel: str | None) -> Listing:
     """The listing with the facts alone of the kernels that were named, in full or in part."""
-    from kernellab.machinecode.names import meant, short_name
+    from kernellab.machinecode.kernel_names import meant, short_name
 
     if kernel is None:
         return listing

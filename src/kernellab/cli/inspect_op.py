@@ -13,7 +13,7 @@ from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_arguments, case_request, positive
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
     from kernellab.record.settings import Settings
 
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
@@ -147,7 +147,7 @@ def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _keep(record: dict[str, Any], name: str) -> None:
     """Only the kernels of one name, with or without the arguments of a template, or of a part of it."""
-    from kernellab.machinecode.names import meant
+    from kernellab.machinecode.kernel_names import meant
 
     known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
     found = meant(name, known)
@@ -168,7 +168,7 @@ def _print_facts(record: dict[str, Any], folder: Path) -> None:
 
 def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
-    from kernellab.codeanalysis.files import listing_of_cubin
+    from kernellab.codeanalysis.code_files import listing_of_cubin
     from kernellab.reporting.terminal.inspection import configuration
 
     if "cubin" not in kernel["files"]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernellab.codeanalysis.warp import Warp
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.ptx import Entry
 
 SECTOR_BYTES = 32

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.codeanalysis.graph import Loop, executed, find_loops, hottest
+from kernellab.codeanalysis.control_flow import Loop, executed, find_loops, hottest
 from kernellab.codeanalysis.loads_in_flight import flight_bytes
 from kernellab.codeanalysis.remarks import remarks
 from kernellab.codeanalysis.trigonometry import trigonometry
-from kernellab.machinecode import tools
-from kernellab.machinecode.assemble import assemble, spills
-from kernellab.machinecode.classes import CLASSES, classify
+from kernellab.machinecode import cuda_tools
+from kernellab.machinecode.assembler import assemble, spills
 from kernellab.machinecode.cubin import CubinKernel, disassemble, read_cubin
+from kernellab.machinecode.instruction_classes import CLASSES, classify
 from kernellab.machinecode.instructions import Instruction, Line, instructions
 from kernellab.machinecode.ptx import Entry, PtxModule, parse_ptx
 from kernellab.machinecode.sass import SassModule, parse_sass
@@ -280,7 +280,7 @@ def _spilled(
         return None, "local memory is used; without the PTX a spill looks like a local array"
     if not any(variable.space == "local" for variable in (*module.variables, *entry.variables)):
         return moved, "local loads and stores in the SASS; the PTX declares no local array"
-    if tools.find("ptxas"):
+    if cuda_tools.find("ptxas"):
         try:
             said = spills(assemble(module.text, module.target).log).get(one.name)
         except UserError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import Instruction, Label, Line
 
 _LOADS = ("global_load", "async_copy")

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from kernellab.codeanalysis.doubles import doubles
+from kernellab.codeanalysis.double_precision import doubles
 from kernellab.codeanalysis.trigonometry import Trigonometry
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import Instruction
 
 _SLOW = "the slow path of sinf or cosf, which large arguments take"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import Entry
 

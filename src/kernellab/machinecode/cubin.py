@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernellab.base.errors import UserError
-from kernellab.machinecode import tools
+from kernellab.machinecode import cuda_tools
 from kernellab.machinecode.elf import Elf, read_elf
 
 # How an attribute's value is stored.
@@ -135,7 +135,7 @@ def disassemble(data: bytes) -> str:
         try:
             done = subprocess.run(
                 # Dataflow analysis is for the branches of GPUs before Volta, and a quarter of the time.
-                [tools.require("nvdisasm"), "-c", "-g", "-ndf", str(file)],
+                [cuda_tools.require("nvdisasm"), "-c", "-g", "-ndf", str(file)],
                 capture_output=True,
                 timeout=_SECONDS,
                 check=False,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Line, Problem, Source
-from kernellab.machinecode.operands import Unreadable, operands
-from kernellab.machinecode.tokens import Token, tokenize
+from kernellab.machinecode.ptx_operands import Unreadable, operands
+from kernellab.machinecode.ptx_tokens import Token, tokenize
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 _SPACES = {".global", ".const", ".shared", ".local", ".tex", ".reg", ".param"}

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Source, instructions
-from kernellab.machinecode.names import of_library, short_name
+from kernellab.machinecode.kernel_names import of_library, short_name
 from kernellab.machinecode.ptx import Entry, Param, PtxModule, Registers, Variable
 from kernellab.ptxwords import arithmetic as words_arithmetic
 from kernellab.ptxwords import cooperation as words_together

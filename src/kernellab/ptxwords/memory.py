@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import Instruction
 from kernellab.ptxwords.arithmetic import Words
 from kernellab.ptxwords.phrases import bits, count, groups_left, listed, place, show, type_words, types

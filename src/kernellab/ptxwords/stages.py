@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import Instruction
 from kernellab.ptxwords.phrases import SPECIAL
 from kernellab.ptxwords.registers import inputs, results

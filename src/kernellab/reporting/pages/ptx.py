@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from kernellab.codeanalysis.facts import Facts
-from kernellab.machinecode.names import short_name
+from kernellab.machinecode.kernel_names import short_name
 from kernellab.ptxwords.explain import Explained
 from kernellab.ptxwords.stages import STAGES
 from kernellab.reporting.terminal.code import folded, shortened, threads

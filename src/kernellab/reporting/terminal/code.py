@@ -14,8 +14,8 @@ from rich.text import Text
 
 from kernellab.codeanalysis.diff import CountPair, Diff, Row
 from kernellab.codeanalysis.facts import Facts, LoopFacts
-from kernellab.machinecode.classes import CLASSES
-from kernellab.machinecode.names import short_name
+from kernellab.machinecode.instruction_classes import CLASSES
+from kernellab.machinecode.kernel_names import short_name
 from kernellab.ptxwords.explain import Explained
 from kernellab.ptxwords.stages import STAGES
 from kernellab.reporting.text.numbers import count

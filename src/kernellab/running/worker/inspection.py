@@ -20,16 +20,16 @@ from kernellab.base.user_code import explain
 from kernellab.build import cpp
 from kernellab.build.cuda import OutOfSight
 from kernellab.capture.inductor import Generated, generated, generated_here, written
-from kernellab.capture.launches import Launch
+from kernellab.capture.launch import Launch
 from kernellab.capture.line_count import c_lines, python_lines
 from kernellab.capture.op_file import exported
 from kernellab.capture.recorder import capturing
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
-from kernellab.codeanalysis.banks import conflicts
+from kernellab.codeanalysis.bank_conflicts import conflicts
 from kernellab.codeanalysis.coalescing import spread
 from kernellab.codeanalysis.facts import facts
-from kernellab.codeanalysis.products import products
+from kernellab.codeanalysis.matrix_products import products
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.inputs import make
 from kernellab.declaration.op import Impl, Op

@@ -22,7 +22,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from kernellab.base.user_code import explain
-from kernellab.capture.launches import Launch
+from kernellab.capture.launch import Launch
 from kernellab.capture.standin_gpu import StandinGpu
 from kernellab.capture.triton_launch import LEVELS, OPTIONS, launch_of, plain, sources_of
 from kernellab.machinecode.cubin import read_cubin

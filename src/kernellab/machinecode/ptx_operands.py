@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernellab.machinecode.instructions import Operand
-from kernellab.machinecode.tokens import Token, number
+from kernellab.machinecode.ptx_tokens import Token, number
 
 _OPEN, _CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 _DEEPEST = 8  # PTX nests two deep; damaged text must not recurse

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kernellab.machinecode.classes import Class, classify
+from kernellab.machinecode.instruction_classes import Class, classify
 from kernellab.machinecode.instructions import Instruction, Operand
 
 _LOADS = ("global_load", "generic_load")

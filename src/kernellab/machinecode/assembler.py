@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernellab.base.errors import UserError
-from kernellab.machinecode import tools
+from kernellab.machinecode import cuda_tools
 
 _SECONDS = 300.0
 _FUNCTION = re.compile(r"(?:Function properties for|Compiling entry function) '?([^\s']+)")
@@ -37,9 +37,9 @@ def assemble(ptx: str, target: str) -> Assembled:
     number = re.match(r"sm_(\d+)[af]?$", target)
     if number is None:
         raise UserError(f"{target or 'nothing'!r} is no target: the PTX must say .target sm_90, or another")
-    found = tools.assemblers(int(number[1]))
+    found = cuda_tools.assemblers(int(number[1]))
     if not found:
-        tools.require("ptxas")
+        cuda_tools.require("ptxas")
     complaints = []
     for tool in found:
         built = _try(tool, ptx, target)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernellab.codeanalysis.loop_counts import turns
-from kernellab.machinecode.classes import classify
+from kernellab.codeanalysis.trip_counts import turns
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import Directive, Instruction, Label, Line, Operand
 
 # Classes a loop that only waits for another thread or for a copy is made of.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.codeanalysis.facts import Facts, facts, facts_of_ptx, facts_of_sass
-from kernellab.machinecode.assemble import assemble
+from kernellab.machinecode.assembler import assemble
 from kernellab.machinecode.cubin import disassemble
 from kernellab.machinecode.instructions import Instruction, Problem, instructions
 from kernellab.machinecode.ptx import PtxModule, parse_ptx

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.codeanalysis.products import Product, products
+from kernellab.codeanalysis.matrix_products import Product, products
 from kernellab.machinecode.ptx import parse_ptx
 
 PTX = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.codeanalysis.banks import conflicts
+from kernellab.codeanalysis.bank_conflicts import conflicts
 from kernellab.machinecode.ptx import parse_ptx
 
 PTX = """
