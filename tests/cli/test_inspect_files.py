@@ -11,7 +11,7 @@ from rich.console import Console
 from kernellab.codeanalysis.facts import facts_of_sass
 from kernellab.machinecode.assembler import assemble
 from kernellab.machinecode.cubin import disassemble
-from kernellab.machinecode.kernel_names import meant
+from kernellab.machinecode.kernel_names import match_symbols
 from kernellab.machinecode.sass import parse_sass
 from kernellab.reporting.terminal.code import show_facts
 from support.klab import HERE
@@ -219,7 +219,7 @@ MANGLED = ("_Z13softmax_blockIfLi4EEvPT_", "_Z12softmax_loopIfEvPT_", "_ZN4mine5
     ],
 )
 def test_a_kernel_is_named_as_its_author_wrote_it_or_in_part(name, found):
-    assert meant(name, MANGLED) == [MANGLED[at] for at in found]
+    assert match_symbols(name, MANGLED) == [MANGLED[at] for at in found]
 
 
 def test_a_mangled_kernel_is_picked_by_its_plain_name(klab, tmp_path):

@@ -10,7 +10,7 @@ from kernellab.build import cuda
 from kernellab.codeanalysis.control_flow import find_loops, hottest
 from kernellab.codeanalysis.facts import facts, facts_of_ptx
 from kernellab.machinecode import cuda_tools
-from kernellab.machinecode.assembler import assemble, spills
+from kernellab.machinecode.assembler import assemble, parse_spills
 from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx
@@ -215,7 +215,7 @@ def crowded(count: int) -> str:
 def test_spills_are_told_by_the_assembler_and_from_the_sass_alike():
     ptx = crowded(60)
     built = assemble(ptx, "sm_75")
-    said = spills(built.log)["k"]
+    said = parse_spills(built.log)["k"]
     (by_log,) = facts(built.cubin, ptx, spill_log=built.log)
     (by_sass,) = facts(built.cubin, ptx)
     (without_ptx,) = facts(built.cubin)

@@ -42,12 +42,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _only(listing: Listing, kernel: str | None) -> Listing:
     """The listing with the facts alone of the kernels that were named, in full or in part."""
-    from kernellab.machinecode.kernel_names import meant, short_name
+    from kernellab.machinecode.kernel_names import match_symbols, short_name
 
     if kernel is None:
         return listing
     names = [one.name for one in listing.facts]
-    found = meant(kernel, names)
+    found = match_symbols(kernel, names)
     if not found:
         known = [short_name(name).removesuffix("<…>") for name in names]
         raise UserError(f"no kernel {kernel!r} in {listing.name}: {nearest(kernel, known)}")

@@ -147,10 +147,10 @@ def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _keep(record: dict[str, Any], name: str) -> None:
     """Only the kernels of one name, with or without the arguments of a template, or of a part of it."""
-    from kernellab.machinecode.kernel_names import meant
+    from kernellab.machinecode.kernel_names import match_symbols
 
     known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
-    found = meant(name, known)
+    found = match_symbols(name, known)
     if not found:
         raise UserError(f"no kernel {name!r}: {nearest(name, known)}")
     for entry in record["code"]:

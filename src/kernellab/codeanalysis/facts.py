@@ -15,7 +15,7 @@ from kernellab.codeanalysis.loads_in_flight import flight_bytes
 from kernellab.codeanalysis.remarks import remarks
 from kernellab.codeanalysis.trigonometry import trigonometry
 from kernellab.machinecode import cuda_tools
-from kernellab.machinecode.assembler import assemble, spills
+from kernellab.machinecode.assembler import assemble, parse_spills
 from kernellab.machinecode.cubin import CubinKernel, disassemble, read_cubin
 from kernellab.machinecode.instruction_classes import CLASSES, classify
 from kernellab.machinecode.instructions import Instruction, Line, instructions
@@ -270,7 +270,7 @@ def _spilled(
 
     Without a local array in the PTX every local load and store is a spill; with one, only ptxas can tell.
     """
-    said = spills(log).get(one.name)
+    said = parse_spills(log).get(one.name)
     if said is not None:
         return said.stored_bytes + said.loaded_bytes, "ptxas -v"
     moved = sum(c.bytes for line in code if (c := classify(line)).name in ("local_load", "local_store"))
@@ -282,7 +282,7 @@ def _spilled(
         return moved, "local loads and stores in the SASS; the PTX declares no local array"
     if cuda_tools.find("ptxas"):
         try:
-            said = spills(assemble(module.text, module.target).log).get(one.name)
+            said = parse_spills(assemble(module.text, module.target).log).get(one.name)
         except UserError:
             said = None
         if said is not None:

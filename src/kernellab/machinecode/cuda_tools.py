@@ -1,4 +1,4 @@
-"""NVIDIA's assembler and disassemblers: those in Triton's package, which is always there on Linux, else a toolkit's."""
+"""Finds NVIDIA's assembler and disassemblers: in the triton package, which Linux installs always have, or a toolkit."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from kernellab.machine.tools import of_the_toolkit
 
 
 def require(name: str) -> str:
-    """The path of `nvdisasm` or `cuobjdump`."""
-    found = find(name)
-    if not found:
+    """The path of `ptxas`, `nvdisasm` or `cuobjdump`. Raises `UserError` where there is none."""
+    paths = find(name)
+    if not paths:
         raise UserError(
             f"{name} was found neither in the triton package nor in a CUDA toolkit: "
             "pip install triton, or put the toolkit's bin folder on the PATH"
         )
-    return found[0]
+    return paths[0]
 
 
-def assemblers(arch: int) -> list[str]:
-    """Every `ptxas` there is, the one Triton takes for this architecture first; a toolkit's comes last."""
+def find_assemblers(arch: int) -> list[str]:
+    """Every `ptxas` on this machine: the one Triton uses for this architecture first, a toolkit's last."""
     names = ("ptxas-blackwell", "ptxas") if arch >= 100 else ("ptxas", "ptxas-blackwell")
-    own = [path for name in names if (path := _of_triton(name)) is not None]
-    return list(dict.fromkeys([*own, *find("ptxas")]))
+    bundled = [path for name in names if (path := _find_in_triton(name)) is not None]
+    return list(dict.fromkeys([*bundled, *find("ptxas")]))
 
 
 @functools.cache
 def find(name: str) -> tuple[str, ...]:
-    """Where a tool is, the best first."""
-    paths = [_of_triton(name), of_the_toolkit(name)]
+    """The paths of a tool, the preferred one first."""
+    paths = [_find_in_triton(name), of_the_toolkit(name)]
     return tuple(dict.fromkeys(path for path in paths if path))
 
 
-def _of_triton(name: str) -> str | None:
-    # find_spec locates the package without running it: importing triton takes a second.
+def _find_in_triton(name: str) -> str | None:
+    # find_spec locates the package without importing it: importing triton takes a second.
     try:
         spec = importlib.util.find_spec("triton")
     except (ImportError, ValueError):

@@ -1,6 +1,6 @@
-"""What kind of work an instruction is: which memory it touches and how widely, or which unit it keeps busy.
+"""The class of work an instruction belongs to: the memory it accesses and how many bytes, or the unit that executes it.
 
-An opcode nobody listed is "unknown", and counted as that.
+An opcode that is not in the tables is "unknown", and counted as such.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from kernellab.machinecode.instructions import Instruction
 
-# Every class there is, in the order in which they are shown.
+# Every class, in the order of display.
 CLASSES = {
     "global_load": "loads from global memory",
     "global_store": "stores to global memory",
     "global_atomic": "atomics on global memory",
-    "async_copy": "cp.async: global to shared memory past the registers",
+    "async_copy": "cp.async: global to shared memory without registers",
     "bulk_copy": "TMA: whole tiles moved by the copy engine",
-    "generic_load": "loads from whichever memory the address is in",
-    "generic_store": "stores to whichever memory the address is in",
+    "generic_load": "loads through a generic address",
+    "generic_store": "stores through a generic address",
     "shared_load": "loads from shared memory",
     "shared_store": "stores to shared memory",
     "shared_atomic": "atomics on shared memory",
@@ -34,27 +34,27 @@ CLASSES = {
     "fp16": "fp16 and bf16 arithmetic",
     "fp64": "fp64 arithmetic",
     "special": "special functions: exp2, log2, sin, reciprocal, square root",
-    "integer": "integers, addresses, bits, comparisons of integers",
-    "conversion": "from one type to another",
+    "integer": "integer arithmetic: addresses, bits, comparisons",
+    "conversion": "conversions between types",
     "control": "branches and returns",
     "synchronisation": "barriers, fences, waiting",
-    "movement": "between registers and between threads",
-    "unknown": "opcodes that are not known here",
+    "movement": "moves between registers and between threads",
+    "unknown": "opcodes that are not in the tables",
 }
 MEMORY = tuple(name for name in CLASSES if name.endswith(("_load", "_store", "_atomic", "_copy")))
 
 
 @dataclass(frozen=True, slots=True)
-class Class:
-    """`bytes` is what one thread moves, where that is known: 0 otherwise."""
+class InstructionClass:
+    """`bytes` is how many bytes one thread moves; 0 where that is not known."""
 
     name: str
     bytes: int = 0
 
 
-def classify(instruction: Instruction) -> Class:
-    """The class of an instruction of PTX or of SASS: SASS is the one in capitals."""
-    return _sass(instruction) if instruction.opcode[:1].isupper() else _ptx(instruction)
+def classify(instruction: Instruction) -> InstructionClass:
+    """The class of an instruction of PTX or SASS. Only SASS opcodes are in capitals."""
+    return _classify_sass(instruction) if instruction.opcode[:1].isupper() else _classify_ptx(instruction)
 
 
 # PTX -----------------------------------------------------------------------------------------------------
@@ -91,33 +91,33 @@ _REGISTER_BYTES = 4
 _TYPE = re.compile(r"(?:[bsuf]|bf)(\d{1,3})(x2)?")
 
 
-def _ptx(instruction: Instruction) -> Class:
+def _classify_ptx(instruction: Instruction) -> InstructionClass:
     base, modifiers = instruction.base, instruction.modifiers
     if base in ("ld", "ldu", "st"):
         space = next((_SPACES[m] for m in modifiers if m in _SPACES), "generic")
         action = "store" if base == "st" and space != "constant" else "load"
-        return Class(f"{space}_{action}", _ptx_bytes(modifiers))
+        return InstructionClass(f"{space}_{action}", _ptx_bytes(modifiers))
     if base in ("atom", "red"):
         if "async" in modifiers:
-            return Class("synchronisation")
+            return InstructionClass("synchronisation")
         space = next((_SPACES[m] for m in modifiers if m in _SPACES), "global")
-        return Class(f"{space}_atomic", _ptx_bytes(modifiers)) if space in ("global", "shared") else Class("unknown")
+        return InstructionClass(f"{space}_atomic", _ptx_bytes(modifiers)) if space in ("global", "shared") else InstructionClass("unknown")
     if base in ("ldmatrix", "stmatrix"):
         count = next((int(m[1:]) for m in modifiers if m in ("x1", "x2", "x4")), 1)
-        return Class("shared_load" if base == "ldmatrix" else "shared_store", count * _REGISTER_BYTES)
+        return InstructionClass("shared_load" if base == "ldmatrix" else "shared_store", count * _REGISTER_BYTES)
     if base == "cp":
         return _ptx_copy(instruction)
     if base == "wgmma" and not instruction.has("mma_async"):
-        return Class("synchronisation")
+        return InstructionClass("synchronisation")
     if base == "tcgen05":
         return _ptx_tcgen05(instruction)
     if base in _ARITHMETIC:
-        return Class("special" if base == "div" and _ptx_unit(modifiers) == "fp32" else _ptx_unit(modifiers))
-    return Class(_PTX.get(base, "unknown"))
+        return InstructionClass("special" if base == "div" and _ptx_unit(modifiers) == "fp32" else _ptx_unit(modifiers))
+    return InstructionClass(_PTX.get(base, "unknown"))
 
 
 def _ptx_unit(modifiers: tuple[str, ...]) -> str:
-    """By the type computed in, which stands first: `sub.rn.f32.f16` computes in fp32."""
+    """The unit for the type computed in, which comes first: `sub.rn.f32.f16` computes in fp32."""
     first = next((m for m in modifiers if _TYPE.fullmatch(m)), "")
     if first == "f64":
         return "fp64"
@@ -133,29 +133,27 @@ def _ptx_bytes(modifiers: tuple[str, ...]) -> int:
     for modifier in modifiers:
         if modifier in ("v2", "v4", "v8"):
             count = int(modifier[1])
-        elif found := _TYPE.fullmatch(modifier):
-            bits = int(found[1]) * (2 if found[2] else 1)
+        elif match := _TYPE.fullmatch(modifier):
+            bits = int(match[1]) * (2 if match[2] else 1)
     return bits * count // 8
 
 
-def _ptx_copy(instruction: Instruction) -> Class:
-    if instruction.has("commit_group", "wait_group", "wait_all"):
-        return Class("synchronisation")
-    if instruction.has("mbarrier"):
-        return Class("synchronisation")
+def _ptx_copy(instruction: Instruction) -> InstructionClass:
+    if instruction.has("commit_group", "wait_group", "wait_all", "mbarrier"):
+        return InstructionClass("synchronisation")
     if instruction.has("bulk", "reduce"):
-        return Class("bulk_copy")
+        return InstructionClass("bulk_copy")
     size = instruction.operands[2].value if len(instruction.operands) > 2 else None
-    return Class("async_copy", int(size) if isinstance(size, int) else 0)
+    return InstructionClass("async_copy", int(size) if isinstance(size, int) else 0)
 
 
-def _ptx_tcgen05(instruction: Instruction) -> Class:
+def _ptx_tcgen05(instruction: Instruction) -> InstructionClass:
     kind = instruction.modifiers[0] if instruction.modifiers else ""
     if kind in ("ld", "st"):
-        return Class("tensor_load" if kind == "ld" else "tensor_store")
+        return InstructionClass("tensor_load" if kind == "ld" else "tensor_store")
     if kind == "cp":
-        return Class("bulk_copy")
-    return Class("tensor_tcgen05" if kind in ("mma", "shift") else "synchronisation")
+        return InstructionClass("bulk_copy")
+    return InstructionClass("tensor_tcgen05" if kind in ("mma", "shift") else "synchronisation")
 
 
 # SASS ----------------------------------------------------------------------------------------------------
@@ -202,18 +200,18 @@ _SASS = {word: name for name, words in _SASS_WORDS.items() for word in words.spl
 _SASS_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
 
 
-def _sass(instruction: Instruction) -> Class:
+def _classify_sass(instruction: Instruction) -> InstructionClass:
     base, modifiers = instruction.base, instruction.modifiers
     name = _SASS.get(base, "unknown")
     if name in MEMORY and name not in ("bulk_copy", "tensor_load", "tensor_store"):
-        return Class(name, _sass_bytes(base, modifiers))
+        return InstructionClass(name, _sass_bytes(base, modifiers))
     if base == "IMAD" and instruction.has("MOV"):
-        return Class("movement")
+        return InstructionClass("movement")
     if base == "HADD2" and instruction.has("F32"):
-        return Class("conversion")  # -RZ + x, widened
+        return InstructionClass("conversion")  # -RZ + x, converted to fp32
     if base == "HFMA2" and [o.name for o in instruction.operands[1:3]] == ["RZ", "RZ"]:
-        return Class("movement")  # 0·0 + a constant: a way to load one that leaves the integer unit free
-    return Class(name)
+        return InstructionClass("movement")  # 0·0 + constant: loads a constant without using the integer unit
+    return InstructionClass(name)
 
 
 def _sass_bytes(base: str, modifiers: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""Text of PTX cut into tokens, each with its place; one pass, whatever the text."""
+"""Splits the text of PTX into tokens with their positions, in a single pass over any text."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Every token but white space and comments."""
-    found: list[Token] = []
+    """All tokens, without white space and comments."""
+    tokens: list[Token] = []
     line, at = 1, 0
     while (match := _TOKEN.match(text, at)) is not None:
         kind, at = match.lastgroup or "mark", match.end()
@@ -40,12 +40,12 @@ def tokenize(text: str) -> list[Token]:
             line += text.count("\n", at, end)
             at = end
         elif kind != "skip":
-            found.append(Token(kind, match.group(), line, match.start(), at))
-    return found
+            tokens.append(Token(kind, match.group(), line, match.start(), at))
+    return tokens
 
 
-def number(text: str) -> int | float:
-    """The value of a number as PTX writes it; 0f and 0d are the bits of a float and of a double."""
+def parse_number(text: str) -> int | float:
+    """The value of a number in PTX. 0f and 0d prefix the bits of a float and of a double."""
     head = text[:2].lower()
     if head == "0f":
         return float(struct.unpack(">f", bytes.fromhex(text[2:]))[0])
@@ -54,6 +54,6 @@ def number(text: str) -> int | float:
     digits = text.rstrip("U")
     if head == "0x":
         return int(digits, 16)
-    if digits.isdigit() and len(digits) <= 40:  # Python refuses to read thousands of digits
+    if digits.isdigit() and len(digits) <= 40:  # Python refuses to convert thousands of digits
         return int(digits)
     return float(digits)

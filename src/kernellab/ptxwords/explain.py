@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from kernellab.machinecode.instructions import Directive, Guard, Instruction, Label, Source, instructions
-from kernellab.machinecode.kernel_names import of_library, short_name
+from kernellab.machinecode.kernel_names import is_from_cuda_headers, short_name
 from kernellab.machinecode.ptx import Entry, Param, PtxModule, Registers, Variable
 from kernellab.ptxwords import arithmetic as words_arithmetic
 from kernellab.ptxwords import cooperation as words_together
@@ -41,7 +41,7 @@ def explain_ptx(module: PtxModule) -> list[Explained]:
     """Every line of code and declaration, in the order of the text. Debug sections and comments are left out."""
     found = _header(module)
     for variable in module.variables:
-        stage = "library" if of_library(variable.name) else "entry"
+        stage = "library" if is_from_cuda_headers(variable.name) else "entry"
         found.append(Explained(variable.line, variable.text, _declared(variable), stage))
     for entry in module.functions:
         found += _function(entry)
@@ -94,7 +94,7 @@ def _declared(variable: Variable) -> str:
     }.get(variable.space, variable.space)
     if variable.space == "shared" and variable.count == 0:
         return f"{variable.name}: shared memory whose size the launch decides"
-    whose = ", of CUDA's own headers" if of_library(variable.name) else ""
+    whose = ", of CUDA's own headers" if is_from_cuda_headers(variable.name) else ""
     return f"{variable.name}: {size} byte{'' if size == 1 else 's'} of {where}{whose}"
 
 
