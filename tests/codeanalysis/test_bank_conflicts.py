@@ -1,8 +1,8 @@
-"""Bank conflicts in shared memory, from the addresses of a warp."""
+"""Bank conflicts in shared memory: the transactions of a warp's accesses, relative to the minimum."""
 
 import pytest
 
-from kernellab.codeanalysis.bank_conflicts import conflicts
+from kernellab.codeanalysis.bank_conflicts import transaction_ratio
 from kernellab.machinecode.ptx import parse_ptx
 
 PTX = """
@@ -22,31 +22,31 @@ PTX = """
 """
 
 
-def found(stride, access="ld.shared.f32 %f1, [%r3];", block=(128, 1, 1)):
+def ratio(stride, access="ld.shared.f32 %f1, [%r3];", block=(128, 1, 1)):
     (kernel,) = parse_ptx(PTX.format(stride=stride, access=access)).kernels
-    return conflicts(kernel, [], block)
+    return transaction_ratio(kernel, [], block)
 
 
 @pytest.mark.parametrize(
-    ("stride", "goes"),
+    ("stride", "transactions"),
     [(4, 1), (8, 2), (128, 32), (132, 1), (0, 1), (64, 16), (2, 1)],
-    ids=["next to each other", "every second", "a column", "a padded column", "all the same", "half a row", "halves"],
+    ids=["adjacent", "every second", "a column", "a padded column", "all the same", "half a row", "halves"],
 )
-def test_lanes_that_meet_in_a_bank_are_served_in_turn(stride, goes):
-    assert found(stride) == goes
+def test_different_words_of_one_bank_need_a_transaction_each(stride, transactions):
+    assert ratio(stride) == transactions
 
 
-def test_wide_accesses_are_taken_in_parts():
-    assert found(16, "st.shared.v4.f32 [%r3], {%f1, %f2, %f3, %f4};") == 1
-    assert found(8, "ld.shared.v2.f32 {%f1, %f2}, [%r3];") == 1
-    assert found(128, "ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r3];") == 8
+def test_wide_accesses_are_split_into_parts_of_all_banks():
+    assert ratio(16, "st.shared.v4.f32 [%r3], {%f1, %f2, %f3, %f4};") == 1
+    assert ratio(8, "ld.shared.v2.f32 {%f1, %f2}, [%r3];") == 1
+    assert ratio(128, "ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r3];") == 8
 
 
-def test_what_is_not_known_does_not_count():
-    assert found(4, "ld.global.f32 %f1, [%rd1];") is None
-    assert found(4, "ld.shared.f32 %f1, [%r8];") is None
+def test_accesses_with_unknown_addresses_are_ignored():
+    assert ratio(4, "ld.global.f32 %f1, [%rd1];") is None
+    assert ratio(4, "ld.shared.f32 %f1, [%r8];") is None
 
 
-def test_what_stands_after_a_loop_is_reached_though_its_first_turn_leads_back():
+def test_code_after_a_loop_is_reached_though_its_first_iteration_jumps_back():
     loop = "\n".join(["mov.u32 %r5, 0;", "$L:", "add.s32 %r5, %r5, 64;", "setp.lt.u32 %p1, %r5, 128;", "@%p1 bra $L;"])
-    assert found(128, f"{loop}\nld.shared.f32 %f1, [%r3];") == 32
+    assert ratio(128, f"{loop}\nld.shared.f32 %f1, [%r3];") == 32

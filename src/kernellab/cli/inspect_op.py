@@ -168,7 +168,7 @@ def _print_facts(record: dict[str, Any], folder: Path) -> None:
 
 def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
-    from kernellab.codeanalysis.code_files import listing_of_cubin
+    from kernellab.codeanalysis.code_files import listing_from_cubin
     from kernellab.reporting.terminal.inspection import configuration
 
     if "cubin" not in kernel["files"]:
@@ -176,7 +176,7 @@ def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     files = {level: folder / file for level, file in kernel["files"].items()}
     ptx = files["ptx"].read_text() if "ptx" in files else ""
     name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], configuration(kernel))))
-    found = listing_of_cubin(name, files["cubin"].read_bytes(), ptx)
+    found = listing_from_cubin(name, files["cubin"].read_bytes(), ptx)
     found.facts = [one for one in found.facts if one.name == kernel["symbol"]]
     return found
 
@@ -207,14 +207,14 @@ def _explain(record: dict[str, Any], folder: Path) -> None:
 def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     from kernellab.cli.inspect_files import explained, problems
     from kernellab.cli.options import write_to
-    from kernellab.reporting.pages.ptx import page
+    from kernellab.reporting.pages.ptx import write_page
     from kernellab.reporting.terminal.inspection import parameters
 
     found = _read(record, folder)
     if len(found) != 1:
         raise UserError(f"--html writes one kernel's page, {len(found)} were read: --impl, --arch and --kernel choose")
     ((kernel, one),) = found
-    text = page(one.name, explained(one), one.facts, [*parameters(kernel), *one.notes, *problems(one)])
+    text = write_page(one.name, explained(one), one.facts, [*parameters(kernel), *one.notes, *problems(one)])
     write_to("--html", path, text)
 
 

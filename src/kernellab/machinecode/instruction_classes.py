@@ -101,7 +101,9 @@ def _classify_ptx(instruction: Instruction) -> InstructionClass:
         if "async" in modifiers:
             return InstructionClass("synchronisation")
         space = next((_SPACES[m] for m in modifiers if m in _SPACES), "global")
-        return InstructionClass(f"{space}_atomic", _ptx_bytes(modifiers)) if space in ("global", "shared") else InstructionClass("unknown")
+        if space not in ("global", "shared"):
+            return InstructionClass("unknown")
+        return InstructionClass(f"{space}_atomic", _ptx_bytes(modifiers))
     if base in ("ldmatrix", "stmatrix"):
         count = next((int(m[1:]) for m in modifiers if m in ("x1", "x2", "x4")), 1)
         return InstructionClass("shared_load" if base == "ldmatrix" else "shared_store", count * _REGISTER_BYTES)

@@ -34,7 +34,11 @@ _FAMILIES = [
     (r"reduce_kernel|ReduceOp|MeanOps|sum_functor", "reduction", "PyTorch's reduction: reads all, writes little"),
     (r"cub::|thrust::", "CUB", "NVIDIA's sorts, scans and reductions"),
     (r"CatArray|index|gather|scatter|Embedding", "gather", "PyTorch moving elements by index"),
-    (r"copy_kernel|direct_copy|CopyFunctor|float8_copy|bfloat16_copy", "copy", "PyTorch copying, or converting the dtype"),
+    (
+        r"copy_kernel|direct_copy|CopyFunctor|float8_copy|bfloat16_copy",
+        "copy",
+        "PyTorch copying, or converting the dtype",
+    ),
     (r"vectorized_elementwise_kernel", "elementwise", "PyTorch's elementwise operator, wide accesses"),
     (r"unrolled_elementwise_kernel|elementwise_kernel", "elementwise", "PyTorch's elementwise operator, any strides"),
     (r"multi_tensor_apply", "foreach", "PyTorch over a list of tensors: an optimizer's step"),

@@ -260,8 +260,9 @@ class _Parser:
         kind, alignment, count = _parse_type(tokens)
         pointer = ".ptr" in words
         space = next((word[1:] for word in words if word in (".global", ".shared", ".const", ".local")), "")
-        function.params.append(Param(name, kind, alignment, pointer, space, count, self.source_text(tokens), tokens[0].line))
-
+        function.params.append(
+            Param(name, kind, alignment, pointer, space, count, self.source_text(tokens), tokens[0].line)
+        )
 
     def _add_variables(self, variables: list[Variable], tokens: list[Token]) -> None:
         name = next((t.text for t in tokens if t.kind == "word" and not t.text.startswith(".")), None)
@@ -270,7 +271,9 @@ class _Parser:
                 self.add_problem(tokens[0], f"{self.source_text(tokens)[:60]!r} declares nothing")
             return
         kind, alignment, count = _parse_type(tokens)
-        variables.append(Variable(name, tokens[0].text[1:], kind, alignment, count, self.source_text(tokens), tokens[0].line))
+        variables.append(
+            Variable(name, tokens[0].text[1:], kind, alignment, count, self.source_text(tokens), tokens[0].line)
+        )
 
     # The body of a function --------------------------------------------------------------------------------
 

@@ -26,10 +26,10 @@ from kernellab.capture.op_file import exported
 from kernellab.capture.recorder import capturing
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
-from kernellab.codeanalysis.bank_conflicts import conflicts
-from kernellab.codeanalysis.coalescing import spread
-from kernellab.codeanalysis.facts import facts
-from kernellab.codeanalysis.matrix_products import products
+from kernellab.codeanalysis.bank_conflicts import transaction_ratio
+from kernellab.codeanalysis.coalescing import sector_ratio
+from kernellab.codeanalysis.facts import facts_from_cubin
+from kernellab.codeanalysis.matrix_products import find_matrix_products
 from kernellab.declaration.case import Case, CaseRequest
 from kernellab.declaration.inputs import make
 from kernellab.declaration.op import Impl, Op
@@ -38,8 +38,7 @@ from kernellab.gpumodel.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
 from kernellab.machinecode.cubin import disassemble, read_cubin
-from kernellab.machinecode.ptx import Entry as PtxEntry
-from kernellab.machinecode.ptx import parse_ptx
+from kernellab.machinecode.ptx import PtxFunction, parse_ptx
 from kernellab.record.battery_events import CodeAccount, CodeRead
 from kernellab.running.protocol.events import LaunchCaptured
 from kernellab.running.worker.channel import Channel
@@ -189,7 +188,7 @@ class Inspector:
         assert isinstance(cubin, bytes)
         with self.channel.running(None, "read"):  # not the way's doing any more
             sass = disassemble(cubin)
-            told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
+            told = facts_from_cubin(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
         shared = (told.shared_bytes or 0) + launch.shared_bytes
         fits = occupancy(
             self.gpu.chip,
@@ -204,10 +203,10 @@ class Inspector:
         misshapen, fold = grid_refusal(launch.grid, launch.block)
         entry |= {
             "refusal": f"{misshapen}: {fold}" if misshapen else "",
-            "facts": asdict(told),
+            "facts": told.to_json(),
             "sectors": _sectors(launch, _l1_share(launch, fits, self.gpu.sms)) if self.accounts else None,
             "conflicts": _conflicts(launch) if self.accounts else None,
-            "products": [asdict(one) for one in products(code[0])] if (code := _entry(launch)) else [],
+            "products": [one.to_json() for one in find_matrix_products(code[0])] if (code := _entry(launch)) else [],
             "shared_total_bytes": shared,
             "occupancy": asdict(fits),
             "cubin_arch": read_cubin(cubin).arch,
@@ -314,13 +313,13 @@ def _l1_share(launch: Launch, fits: Occupancy, sms: int) -> float:
 def _sectors(launch: Launch, l1_share_bytes: float) -> float | None:
     """How far a warp's accesses are spread; None where the code does not tell."""
     kernels = _entry(launch)
-    return spread(kernels[0], _arguments(launch), launch.block, l1_share_bytes) if kernels else None
+    return sector_ratio(kernels[0], _arguments(launch), launch.block, l1_share_bytes) if kernels else None
 
 
 def _conflicts(launch: Launch) -> float | None:
     """How often a warp's accesses to shared memory meet in a bank; None where the code does not tell."""
     kernels = _entry(launch)
-    return conflicts(kernels[0], _arguments(launch), launch.block) if kernels else None
+    return transaction_ratio(kernels[0], _arguments(launch), launch.block) if kernels else None
 
 
 def _arguments(launch: Launch) -> list[int | None]:
@@ -330,7 +329,7 @@ def _arguments(launch: Launch) -> list[int | None]:
     return [None if p.bytes is not None else _integer(p.value) for p in passed]
 
 
-def _entry(launch: Launch) -> list[PtxEntry]:
+def _entry(launch: Launch) -> list[PtxFunction]:
     """The kernel in its PTX, where there is one."""
     return [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
 

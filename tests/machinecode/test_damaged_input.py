@@ -1,4 +1,4 @@
-"""Ten thousand damaged inputs: the readers of machine code neither crash nor hang, and what they read can be used."""
+"""Ten thousand damaged inputs: the parsers of machine code neither raise nor hang, and their results can be used."""
 
 import random
 import time
@@ -7,20 +7,21 @@ import pytest
 
 from kernellab.base.errors import UserError
 from kernellab.codeanalysis.diff import align
-from kernellab.codeanalysis.facts import facts_of_ptx, facts_of_sass
+from kernellab.codeanalysis.facts import facts_from_ptx, facts_from_sass
 from kernellab.machinecode.assembler import assemble
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.machinecode.sass import parse_sass
-from kernellab.ptxwords.explain import WORDS, explain_ptx
+from kernellab.ptxwords.explain import DESCRIBERS, explain_ptx
+from kernellab.ptxwords.stages import STAGES
 from support import shipped_code
-from support.klab import HERE
+from support.machine_code import TINY_PTX
 
 MUTANTS = 10_000
 PARTS = {"ptx": 0.4, "sass": 0.3, "cubin": 0.3}
-USED = 4  # every fourth is also explained, counted and compared, which takes longer than reading it
-# One input takes milliseconds, a hang for ever; in between lies a machine so busy that this is no timing.
+USED = 4  # every fourth is also explained, counted and compared, which takes longer than parsing it
+# One input takes milliseconds; a hang takes for ever. The limit allows for a busy machine.
 SECONDS = 5.0
 ODD = (
     b"{",
@@ -43,28 +44,28 @@ ODD = (
 )
 
 
-def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
-    """One to four blows: flips, cuts, repeats, splices from another sample, odd characters, an early end."""
+def mutate(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
+    """Damage the data one to four times: flip bits, cut, repeat, splice from another sample, insert, truncate."""
     for _ in range(rng.randint(1, 4)):
         if not data:
             break
         a, b = sorted(rng.randrange(len(data) + 1) for _ in range(2))
         short = slice(a, min(b, a + 80))
-        blow = rng.randrange(6)
-        if blow == 0:
+        damage = rng.randrange(6)
+        if damage == 0:
             flipped = bytearray(data)
             for _ in range(rng.randint(1, 8)):
                 flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
             data = bytes(flipped)
-        elif blow == 1:
+        elif damage == 1:
             data = data[:a] + data[short.stop :]
-        elif blow == 2:
+        elif damage == 2:
             data = data[:a] + data[short] * rng.randint(2, 5) + data[a:]
-        elif blow == 3:
+        elif damage == 3:
             other = rng.choice(others)
             start = rng.randrange(len(other))
             data = data[:a] + other[start : start + rng.randint(1, 200)] + data[a:]
-        elif blow == 4:
+        elif damage == 4:
             data = data[:a] + rng.choice(ODD) * rng.choice((1, 1, 2, 40)) + data[a:]
         else:
             data = data[:b]
@@ -73,8 +74,8 @@ def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
 
 @pytest.fixture(scope="module")
 def samples() -> dict[str, list[bytes]]:
-    """Real ones, kept small: a hand-written kernel, pieces of compilers' output, their cubins and disassemblies."""
-    tiny = (HERE / "samples" / "tiny.ptx").read_bytes()
+    """Real code, kept small: a hand-written kernel, the beginning of compilers' output, cubins and disassemblies."""
+    tiny = TINY_PTX.encode()
     triton = shipped_code.triton_kernel("square_flat", "fp32", 90)
     cuda = shipped_code.cuda_kernel("Square_map_flat", "fp32", 80)
     cubins = [assemble(tiny.decode(), "sm_75").cubin, triton.cubin, cuda.cubin]
@@ -83,20 +84,24 @@ def samples() -> dict[str, list[bytes]]:
     return {"ptx": [tiny, *heads], "sass": [text[: text.rindex(b"\n", 0, 2000)] for text in sass], "cubin": cubins}
 
 
-def read(kind: str, data: bytes, use: bool = True) -> int:
-    """How many problems a file had; with `use`, everything else is done with it that needs no other tool."""
+def count_problems(kind: str, data: bytes, use: bool = True) -> int:
+    """How many problems a file has. With `use`, everything else is done with it that needs no other tool."""
     text = data.decode("utf-8", "replace")
     if kind == "ptx":
         module = parse_ptx(text)
-        assert all(one.words and one.stage for one in (explain_ptx(module) if use else ()))
-        for one, entry in zip(facts_of_ptx(module), module.kernels, strict=True) if use else ():
-            assert one.size == len(instructions(entry.body))
+        for line in explain_ptx(module) if use else ():
+            assert line.words
+            assert line.stage in STAGES
+        for facts, kernel in zip(facts_from_ptx(module), module.kernels, strict=True) if use else ():
+            assert facts.size == len(instructions(kernel.body))
         return len(module.problems)
     if kind == "sass":
         disassembly = parse_sass(text)
-        assert all(one.size >= 0 for one in (facts_of_sass(disassembly) if use else ()))
-        code = [line for function in disassembly.functions for line in instructions(function.body)]
-        assert all(row.kind == "same" for row in align(code[:20], code[:20]))
+        bodies = [instructions(function.body) for function in disassembly.functions if function.body]
+        for facts, body in zip(facts_from_sass(disassembly), bodies, strict=True) if use else ():
+            assert facts.size == sum(line.base != "NOP" for line in body)
+        code = [line for body in bodies for line in body][:20]
+        assert [row.kind for row in align(code, code)] == ["same"] * len(code)
         return len(disassembly.problems)
     try:
         return len(read_cubin(data).kernels) == 0
@@ -104,20 +109,20 @@ def read(kind: str, data: bytes, use: bool = True) -> int:
         return 1
 
 
-def test_ten_thousand_damaged_inputs_are_read_or_refused(samples):
+def test_ten_thousand_damaged_inputs_are_parsed_or_refused(samples):
     rng = random.Random(20261115)
     everything = [data for kind in samples.values() for data in kind]
     noticed = dict.fromkeys(PARTS, 0)
     done = 0
     for kind, share in PARTS.items():
         for _ in range(round(MUTANTS * share)):
-            data = mutated(rng, rng.choice(samples[kind]), everything)
+            data = mutate(rng, rng.choice(samples[kind]), everything)
             began = time.monotonic()
-            noticed[kind] += bool(read(kind, data, use=done % USED == 0))
+            noticed[kind] += bool(count_problems(kind, data, use=done % USED == 0))
             assert time.monotonic() - began < SECONDS, f"{len(data)} bytes of {kind}"
             done += 1
     assert done == MUTANTS
-    # Blows that were never noticed would mean that nothing was hit.
+    # If no damage were noticed, the inputs would not be damaged.
     assert all(count > 0.15 * MUTANTS * PARTS[kind] for kind, count in noticed.items()), noticed
 
 
@@ -143,10 +148,10 @@ OPERANDS = (
 
 
 def test_every_opcode_with_any_modifiers_and_operands_is_explained_or_unknown():
-    """Forms no compiler writes: what the samples do not hold, damage does not reach."""
+    """Forms that no compiler emits: the samples do not contain them, so damaging samples does not reach them."""
     rng = random.Random(20261115)
     text = []
-    for base in sorted(WORDS) * 40:
+    for base in sorted(DESCRIBERS) * 40:
         opcode = ".".join([base, *rng.choices(MODIFIERS, k=rng.randint(0, 4))])
         guard = rng.choice(("", "", "@%p2 ", "@!%p2 "))
         text.append(f"{guard}{opcode} {', '.join(rng.choices(OPERANDS, k=rng.randint(0, 5)))};")
@@ -154,14 +159,14 @@ def test_every_opcode_with_any_modifiers_and_operands_is_explained_or_unknown():
     assert module.problems == []
     lines = explain_ptx(module)
     assert len(lines) == len(text) + 2  # the entry and its parameter
-    assert 0.2 < sum(one.known for one in lines) / len(lines) < 1.0
-    facts_of_ptx(module)
+    assert 0.2 < sum(line.known for line in lines) / len(lines) < 1.0
+    (facts,) = facts_from_ptx(module)
+    assert facts.size == len(text)
 
 
 @pytest.mark.parametrize("kind", ["ptx", "sass", "cubin"])
-def test_the_samples_themselves_are_in_order(samples, kind):
-    whole = samples[kind][0]
-    assert read(kind, whole) == 0
+def test_the_undamaged_samples_have_no_problems(samples, kind):
+    assert count_problems(kind, samples[kind][0]) == 0
 
 
 @pytest.mark.parametrize(
@@ -192,10 +197,10 @@ def test_the_samples_themselves_are_in_order(samples, kind):
     ],
     ids=range(16),
 )
-def test_text_made_to_be_slow_is_read_in_time_that_grows_with_its_length(text):
+def test_text_made_to_be_slow_is_parsed_in_linear_time(text):
     began = time.monotonic()
     module = parse_ptx(text)
     explain_ptx(module)
-    facts_of_ptx(module)
-    facts_of_sass(parse_sass(text))
+    facts_from_ptx(module)
+    facts_from_sass(parse_sass(text))
     assert time.monotonic() - began < 4 * SECONDS
