@@ -1,28 +1,29 @@
-"""What one launch of a kernel was: plain data, the same for Triton and CUDA C++. Imports no torch."""
+"""A captured launch of a kernel as plain data, the same for Triton and CUDA C++. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+
+from kernellab.base.json import JsonObject, JsonValue
 
 Dims = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of a kernel. `special` says what the compiler was allowed to assume of it."""
+    """An argument of a kernel. `special` is what the compiler assumed about it."""
 
     name: str
     type: str
     value: str
     special: str = ""
-    bytes: int | None = None  # of the tensor a pointer is given for
+    bytes: int | None = None  # size of the tensor, for a pointer
 
 
 @dataclass(frozen=True)
 class Source:
-    """A piece of source text and where it stands."""
+    """A piece of source text and its place in a file."""
 
     name: str
     file: str
@@ -32,30 +33,30 @@ class Source:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel as it was launched, and the code that would have run.
+    """A kernel as it was launched, and its code.
 
-    `grid` counts blocks, also where they come in clusters. `code` has one entry per level: ttir, ttgir, llir and
-    ptx as text, cubin as bytes; it is empty where `refusal` says why there is none. `config` is what the author
-    or a tuner chose: warps, stages and constexprs in Triton, template and macros in CUDA C++.
+    `grid` counts blocks, also for clusters. `code` has one entry per level: ttir, ttgir, llir and ptx as text, cubin as
+    bytes. It is empty where `refusal` says why the kernel was not compiled. `config` is what the author or a tuner
+    chose: warps, stages and constexprs in Triton, template and macros in CUDA C++.
     """
 
     kind: str  # "triton" or "cuda"
     kernel: str
     symbol: str  # the kernel's name in the binary
     arch: str
-    gpu: str  # the one that answered what the author's code asked of its device
+    gpu: str  # the product whose properties the author's code saw
     grid: Dims
     block: Dims
     cluster: Dims
-    shared_bytes: int  # dynamic: given with the launch
-    config: Mapping[str, Any]
+    shared_bytes: int  # dynamic shared memory of the launch
+    config: Mapping[str, JsonValue]
     parameters: tuple[Parameter, ...]
-    sources: tuple[Source, ...]  # the kernel's own first, then what it calls or includes
+    sources: tuple[Source, ...]  # the kernel's own first, then the functions it calls or includes
     code: Mapping[str, str | bytes] = field(repr=False)
     build_s: float  # 0 where it was compiled before
-    tuned: tuple[int, int] | None = None  # which of an autotuner's configurations this is, and of how many
+    tuned: tuple[int, int] | None = None  # which of an autotuner's configurations this is, and how many there are
     refusal: str = ""
-    times: int = 1  # launches like this one
+    times: int = 1  # number of identical launches
 
     @property
     def threads(self) -> int:
@@ -65,6 +66,17 @@ class Launch:
     def blocks(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything but the code, whose place is in files."""
-        return {k: v for k, v in asdict(self).items() if k != "code"}
+    @property
+    def constants(self) -> Mapping[str, JsonValue]:
+        """Triton's constexprs."""
+        constants = self.config.get("constexprs")
+        return constants if isinstance(constants, dict) else {}
+
+    @property
+    def cubin(self) -> bytes | None:
+        cubin = self.code.get("cubin")
+        return cubin if isinstance(cubin, bytes) else None
+
+    def to_json(self) -> JsonObject:
+        """Everything but the code, which is stored in files."""
+        return {key: value for key, value in asdict(self).items() if key != "code"}

@@ -1,7 +1,7 @@
-"""A GPU that is not there: torch's questions about one answered from the database, tensors on the device meta.
+"""Makes torch see the stand-in GPU: torch.cuda answers from the database, and tensors are on the meta device.
 
-Meta tensors have sizes, strides and alignment, and no memory. While pretending they say they are on a GPU, so that
-an ordinary wrapper takes its ordinary path up to the launch. Nothing here launches or computes.
+Meta tensors have sizes, strides and alignment, but no memory. While the stand-in is active they report that they are on
+a GPU, so that a wrapper takes its usual path up to the launch. Nothing here launches or computes.
 """
 
 from __future__ import annotations
@@ -10,92 +10,101 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from kernellab.base.functions import AnyFunction
 from kernellab.capture.standin_gpu import StandinGpu
 
 _META = torch.device("meta")
+_UNCHANGED: frozenset[object] = frozenset({torch.device})  # functions that are called with the arguments as they are
 
-# Torch and Triton are one for all threads: whoever puts something in their place has them alone until it is back.
-alone = threading.RLock()
+# All threads share torch and Triton: hold this lock while functions of theirs are replaced.
+torch_lock = threading.RLock()
 
 
 @contextlib.contextmanager
-def pretending(gpu: StandinGpu) -> Iterator[None]:
-    """In the body torch sees one GPU of this kind, and custom operators run what they would run on it."""
+def use_standin(gpu: StandinGpu) -> Iterator[None]:
+    """In the body torch sees one GPU of this kind, and custom operators run their implementation for it."""
     with contextlib.ExitStack() as stack:
-        for name, answer in answers(gpu).items():
-            stack.enter_context(replaced(torch.cuda, name, answer))
-        stack.enter_context(_real_custom_ops(gpu))
-        stack.enter_context(_OnGpu(gpu))
+        for name, function in cuda_functions(gpu).items():
+            stack.enter_context(replace_attribute(torch.cuda, name, function))
+        stack.enter_context(_use_real_custom_ops(gpu))
+        stack.enter_context(_MetaAsGpu(gpu))
         yield
 
 
-class _OnGpu(TorchFunctionMode):
-    """Meta tensors claim to be on the GPU, and what is made there is made on meta."""
+class _MetaAsGpu(TorchFunctionMode):
+    """Meta tensors report that they are on the GPU; tensors created on the GPU are created on meta."""
 
     def __init__(self, gpu: StandinGpu) -> None:
         super().__init__()
         device = torch.device("cuda", gpu.index)
-        self._claims: dict[Any, Any] = {
+        self._reported: dict[object, object] = {
             torch.Tensor.device.__get__: device,
             torch.Tensor.is_cuda.__get__: True,  # type: ignore[attr-defined]
             torch.Tensor.is_meta.__get__: False,  # type: ignore[attr-defined]
             torch.Tensor.get_device: gpu.index,
         }
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self._claims and args[0].is_meta:
-            return self._claims[func]
-        if func is torch.device:
+    def __torch_function__(
+        self,
+        func: AnyFunction,
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if func in self._reported and tensor is not None and tensor.is_meta:
+            return self._reported[func]
+        if func in _UNCHANGED:
             return func(*args, **(kwargs or {}))
-        if func is torch.Tensor.cuda:
-            return args[0].to(_META)
-        moved = {k: _to_meta(v) for k, v in (kwargs or {}).items()}
-        return func(*(_to_meta(a) for a in args), **moved)
+        if func is torch.Tensor.cuda and tensor is not None:
+            return tensor.to(_META)
+        moved = {name: _to_meta(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_to_meta, args), **moved)
 
 
-def _to_meta(value: Any) -> Any:
-    """The device meta where a GPU is meant."""
+def _to_meta(value: object) -> object:
+    """The meta device in place of a GPU; anything else unchanged."""
     if isinstance(value, torch.device):
         return _META if value.type == "cuda" else value
     return _META if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")) else value
 
 
 @contextlib.contextmanager
-def _real_custom_ops(gpu: StandinGpu) -> Iterator[None]:
-    """On meta tensors a custom operator runs its fake function, which launches nothing; here its real one instead.
+def _use_real_custom_ops(gpu: StandinGpu) -> Iterator[None]:
+    """On meta tensors a custom operator runs its fake function, which launches nothing. Run its real one instead.
 
-    The dispatcher looks the fake function up at each call, so that gradients registered for the operator still work.
+    The dispatcher looks up the fake function at each call, so replacing it keeps the operator's registered gradients.
     """
-    from torch._library.custom_ops import OPDEFS
+    from torch._library.custom_ops import OPDEFS, CustomOpDef
+
+    def is_torchs(op: CustomOpDef) -> bool:
+        """Torch defines its own operators in the same way; on meta tensors they compute nothing."""
+        home = str(op._init_fn.__module__)
+        return home.startswith("torch.") and home != "torch._library.triton"  # every author's triton_op is there
 
     with contextlib.ExitStack() as stack:
         for op in list(OPDEFS.values()):
             real = op._backend_fns.get("cuda") or op._backend_fns.get(None)
-            if real is not None and not _of_torch(op):
-                stack.enter_context(replaced(op, "_abstract_fn", functools.partial(_on_gpu, gpu, real)))
+            if real is not None and not is_torchs(op):
+                stack.enter_context(
+                    replace_attribute(op, "_abstract_fn", functools.partial(_call_on_standin, gpu, real))
+                )
         yield
 
 
-def _of_torch(op: Any) -> bool:
-    """Torch defines operators of its own in the same way, which compute nothing on meta tensors."""
-    home = str(op._init_fn.__module__)
-    return home.startswith("torch.") and home != "torch._library.triton"  # where everybody's triton_op is wrapped
-
-
-def _on_gpu(gpu: StandinGpu, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with _OnGpu(gpu):  # the dispatcher has left it
+def _call_on_standin(gpu: StandinGpu, real: AnyFunction, *args: object, **kwargs: object) -> object:
+    with _MetaAsGpu(gpu):  # the dispatcher has left the mode
         return real(*args, **kwargs)
 
 
-def answers(gpu: StandinGpu) -> dict[str, Any]:
-    """What stands in for functions of torch.cuda, by name."""
+def cuda_functions(gpu: StandinGpu) -> dict[str, AnyFunction]:
+    """Replacements for functions and classes of torch.cuda, by name."""
     properties = SimpleNamespace(
         name=gpu.name,
         major=gpu.chip.capability[0],
@@ -121,8 +130,8 @@ def answers(gpu: StandinGpu) -> dict[str, Any]:
         "device_count": lambda: 1,
         "current_device": lambda: gpu.index,
         "set_device": lambda device: None,
-        "device": Nothing,
-        "device_of": Nothing,
+        "device": NullContext,
+        "device_of": NullContext,
         "synchronize": lambda device=None: None,
         "get_device_capability": lambda device=None: gpu.chip.capability,
         "get_device_name": lambda device=None: gpu.name,
@@ -133,7 +142,7 @@ def answers(gpu: StandinGpu) -> dict[str, Any]:
         "Stream": _Stream,
         "current_stream": _Stream,
         "default_stream": _Stream,
-        "stream": Nothing,
+        "stream": NullContext,
     }
 
 
@@ -142,20 +151,20 @@ class _Stream:
 
     cuda_stream = 0
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         pass
 
     def synchronize(self) -> None:
         pass
 
-    def wait_stream(self, other: Any) -> None:
+    def wait_stream(self, other: object) -> None:
         pass
 
 
-class Nothing:
-    """Stands in for contexts that choose a device or a stream; a class, as people ask for instances of them."""
+class NullContext:
+    """Replaces contexts that select a device or a stream. It is a class because callers use isinstance on them."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: object) -> None:
         pass
 
     def __enter__(self) -> None:
@@ -166,12 +175,12 @@ class Nothing:
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute with another value in the body, one that is not there made for it."""
-    there = hasattr(owner, name)
+def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]:
+    """Replaces an attribute in the body of the context; one that does not exist is added and removed again."""
+    existed = hasattr(owner, name)
     before = inspect.getattr_static(owner, name, None)  # a static method stays one
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before) if there else delattr(owner, name)
+        setattr(owner, name, before) if existed else delattr(owner, name)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from kernellab.machinecode.instructions import Instruction
 
 LANES = 32
 Lanes = list[int] | None
+Values = tuple[int, ...]  # of the operands, in one lane
+# The result of an instruction in one lane. Raises ValueError for another number of operands than the usual one.
+Operation = Callable[[Instruction, Values], int]
+_MAX_SHIFT = 64  # damaged code may contain any number
 
 
 def compute(line: Instruction, operands: list[Lanes]) -> Lanes:
@@ -21,8 +26,10 @@ def compute(line: Instruction, operands: list[Lanes]) -> Lanes:
     # The addend of a wide multiply-add is as wide as its product.
     types = [result_type if line.base == "mad" and at == 2 else operand_type for at in range(len(operands))]
     try:
-        return [_wrap(operation(line, *map(_wrap, values, types)), result_type) for values in zip(*lanes, strict=True)]
-    except (TypeError, ValueError):  # a form of the instruction with other operands than the usual ones
+        return [
+            _wrap(operation(line, tuple(map(_wrap, values, types))), result_type) for values in zip(*lanes, strict=True)
+        ]
+    except ValueError:  # a form of the instruction with other operands than the usual ones
         return None
 
 
@@ -77,11 +84,12 @@ def _wrap(value: int, type_name: str) -> int:
     return value - (1 << bits) if type_name[0] == "s" and value >> (bits - 1) else value
 
 
-def _product(line: Instruction, a: int, b: int, *more: int) -> int:
+def _multiply_add(line: Instruction, values: Values) -> int:
+    a, b, *addends = values
     if line.has("hi"):
         bits = next(int(m[1:]) for m in line.modifiers if m[:1] in "su" and m[1:].isdigit())
-        return (a * b >> bits) + sum(more)
-    return a * b + sum(more)
+        return (a * b >> bits) + sum(addends)
+    return a * b + sum(addends)
 
 
 def _quotient(a: int, b: int) -> int:
@@ -89,8 +97,9 @@ def _quotient(a: int, b: int) -> int:
     return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else 0
 
 
-def _lop3(line: Instruction, a: int, b: int, c: int, table: int) -> int:
+def _lop3(line: Instruction, values: Values) -> int:
     """Any logical function of three bits, given by its truth table of eight rows."""
+    a, b, c, table = values
     result = 0
     for bit in range(32):
         row = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1
@@ -98,36 +107,35 @@ def _lop3(line: Instruction, a: int, b: int, c: int, table: int) -> int:
     return result
 
 
-def _insert(line: Instruction, a: int, b: int, start: int, count: int) -> int:
-    start = min(start, 64)  # damaged code may contain any number
-    mask = (1 << min(count, 64)) - 1 << start
+def _insert_bits(line: Instruction, values: Values) -> int:
+    a, b, start, count = values
+    start = min(start, _MAX_SHIFT)
+    mask = (1 << min(count, _MAX_SHIFT)) - 1 << start
     return b & ~mask | a << start & mask
 
 
-def _funnel(line: Instruction, low: int, high: int, by: int) -> int:
+def _funnel_shift(line: Instruction, values: Values) -> int:
     """The upper half of the 64 bits shifted left, or their lower half shifted right."""
-    by = by % 32 if line.has("wrap") else min(by, 32)
+    low, high, amount = values
+    amount = amount % 32 if line.has("wrap") else min(amount, 32)
     both = (high & 0xFFFFFFFF) << 32 | low & 0xFFFFFFFF
-    return both << by >> 32 if line.has("l") else both >> by
+    return both << amount >> 32 if line.has("l") else both >> amount
 
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    **dict.fromkeys(("eq",), lambda a, b: a == b),
-    **dict.fromkeys(("ne",), lambda a, b: a != b),
-    **dict.fromkeys(("lt", "lo"), lambda a, b: a < b),
-    **dict.fromkeys(("le", "ls"), lambda a, b: a <= b),
-    **dict.fromkeys(("gt", "hi"), lambda a, b: a > b),
-    **dict.fromkeys(("ge", "hs"), lambda a, b: a >= b),
+    **dict.fromkeys(("eq",), operator.eq),
+    **dict.fromkeys(("ne",), operator.ne),
+    **dict.fromkeys(("lt", "lo"), operator.lt),
+    **dict.fromkeys(("le", "ls"), operator.le),
+    **dict.fromkeys(("gt", "hi"), operator.gt),
+    **dict.fromkeys(("ge", "hs"), operator.ge),
 }
-_LOGICAL: dict[str, Callable[[int, int], int]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-}
+_LOGICAL: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
-def _compare(line: Instruction, a: int, b: int, *other: int) -> int:
+def _compare(line: Instruction, values: Values) -> int:
     """Compare two numbers, and combine the result with another predicate where the opcode says so."""
+    a, b, *other = values
     comparison = next((m for m in line.modifiers if m in _COMPARISONS), None)
     logical = next((m for m in line.modifiers if m in _LOGICAL), None)
     if comparison is None or bool(logical) != bool(other):
@@ -136,30 +144,51 @@ def _compare(line: Instruction, a: int, b: int, *other: int) -> int:
     return _LOGICAL[logical](result, other[0] & 1) if logical else result
 
 
-_OPERATIONS: dict[str, Callable[..., int]] = {
-    "mov": lambda line, a: a,
-    "cvt": lambda line, a: a,
-    "cvta": lambda line, a: a,
-    "add": lambda line, a, b: a + b,
-    "sub": lambda line, a, b: a - b,
-    "mul": _product,
-    "mad": _product,
-    "shl": lambda line, a, b: a << min(b, 64),
-    "shr": lambda line, a, b: a >> min(b, 64),
-    "and": lambda line, a, b: a & b,
-    "or": lambda line, a, b: a | b,
-    "xor": lambda line, a, b: a ^ b,
-    "not": lambda line, a: ~a,
-    "neg": lambda line, a: -a,
-    "min": lambda line, a, b: min(a, b),
-    "max": lambda line, a, b: max(a, b),
-    "div": lambda line, a, b: _quotient(a, b),
-    "rem": lambda line, a, b: a - b * _quotient(a, b),
-    "abs": lambda line, a: abs(a),
-    "setp": _compare,
-    "selp": lambda line, a, b, p: a if p & 1 else b,
-    "bfi": _insert,
-    "shf": _funnel,
-    "bfe": lambda line, a, start, count: a >> min(start, 64) & (1 << min(count, 64)) - 1,
+def _unary(operation: Callable[[int], int]) -> Operation:
+    def apply(line: Instruction, values: Values) -> int:
+        (a,) = values
+        return operation(a)
+
+    return apply
+
+
+def _binary(operation: Callable[[int, int], int]) -> Operation:
+    def apply(line: Instruction, values: Values) -> int:
+        a, b = values
+        return operation(a, b)
+
+    return apply
+
+
+def _ternary(operation: Callable[[int, int, int], int]) -> Operation:
+    def apply(line: Instruction, values: Values) -> int:
+        a, b, c = values
+        return operation(a, b, c)
+
+    return apply
+
+
+_OPERATIONS: dict[str, Operation] = {
+    **dict.fromkeys(("mov", "cvt", "cvta"), _unary(lambda a: a)),
+    "not": _unary(operator.invert),
+    "neg": _unary(operator.neg),
+    "abs": _unary(abs),
+    "add": _binary(operator.add),
+    "sub": _binary(operator.sub),
+    "and": _binary(operator.and_),
+    "or": _binary(operator.or_),
+    "xor": _binary(operator.xor),
+    "min": _binary(min),
+    "max": _binary(max),
+    "div": _binary(_quotient),
+    "rem": _binary(lambda a, b: a - b * _quotient(a, b)),
+    "shl": _binary(lambda a, b: a << min(b, _MAX_SHIFT)),
+    "shr": _binary(lambda a, b: a >> min(b, _MAX_SHIFT)),
+    "selp": _ternary(lambda a, b, p: a if p & 1 else b),
+    "bfe": _ternary(lambda a, start, count: a >> min(start, _MAX_SHIFT) & (1 << min(count, _MAX_SHIFT)) - 1),
+    "bfi": _insert_bits,
+    "shf": _funnel_shift,
     "lop3": _lop3,
+    "setp": _compare,
+    **dict.fromkeys(("mul", "mad"), _multiply_add),
 }

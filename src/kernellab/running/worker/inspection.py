@@ -18,12 +18,12 @@ from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
 from kernellab.build import cpp
-from kernellab.build.cuda import OutOfSight
-from kernellab.capture.inductor import Generated, generated, generated_here, written
+from kernellab.build.cuda import NotCapturable
+from kernellab.capture.inductor import GeneratedCode, generate_for_standin, generate_on_gpu, generate_source
 from kernellab.capture.launch import Launch
 from kernellab.capture.line_count import c_lines, python_lines
-from kernellab.capture.op_file import exported
-from kernellab.capture.recorder import capturing
+from kernellab.capture.op_file import write_op_file
+from kernellab.capture.recorder import record_launches
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.codeanalysis.bank_conflicts import transaction_ratio
@@ -104,7 +104,7 @@ class Inspector:
             except NotDifferentiable as no:
                 instead = "; --pass forward shows what it launches" if of == "both" else ""
                 found |= {"status": "skipped", "reason": f"no backward pass: {no}{instead}"}
-            except (_Outside, OutOfSight) as outside:
+            except (_Outside, NotCapturable) as outside:
                 found |= {"status": "skipped", "reason": str(outside)}
             except Exception as error:
                 found |= {"status": "error", "reason": _told(error)}
@@ -129,7 +129,7 @@ class Inspector:
     def _account(self, impl: Impl, case: Case, kernels: list[Entry]) -> CodeAccount:
         """Its cost, its operators' traffic and its lines; the kernels are compiled by now."""
         inputs = {name: _meta(self.op, name, case) for name in self.op.args}
-        with capturing(self.gpu) as launches:
+        with record_launches(self.gpu) as launches:
             found = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
         return cast(CodeAccount, {"cost": cost_of(self.op, case, inputs), **found})
 
@@ -149,7 +149,7 @@ class Inspector:
         return [self._read(impl, launch) for launch in self._captured(impl, case, of)]
 
     def _captured(self, impl: Impl, case: Case, of: str) -> list[Launch]:
-        with capturing(self.gpu, self._heard) as launches:
+        with record_launches(self.gpu, self._heard) as launches:
             self._call(impl, case, of, launches)
         return launches
 
@@ -175,7 +175,7 @@ class Inspector:
 
     def _read(self, impl: Impl, launch: Launch) -> Entry:
         """A launch with the facts of its binary; its code goes into files."""
-        entry = {"name": launch.kernel, **launch.to_json()}
+        entry: Entry = {"name": launch.kernel, **launch.to_json()}
         entry.pop("kernel")
         count = c_lines if launch.kind == "cuda" else python_lines
         entry["sources"] = [
@@ -239,7 +239,7 @@ class Inspector:
         """On the GPU asked for, what ran there; otherwise what would be written for it, and what is for this CPU."""
         options = self.op.call_options(case)
         if self.present:
-            found = generated_here(*self._on_gpu(impl, case, of), options)
+            found = generate_on_gpu(*self._on_gpu(impl, case, of), options)
             entries: list[Entry] = []
         else:
             if of != "forward":
@@ -248,7 +248,7 @@ class Inspector:
                 )
             entries = [self._for_cpu(impl, case)] if self.cpu else []
             tensors = [_meta(self.op, name, case) for name in self.op.args]
-            found = generated(impl.fn, tensors, options, self.gpu, self._heard)
+            found = generate_for_standin(impl.fn, tensors, options, self.gpu, self._heard)
         whole = self._files(impl, f"{self.gpu.arch}-generated", {"py": found.source})["py"]
         file, refusal = self._export(impl, case, found)
         for launch in found.launches:
@@ -257,10 +257,10 @@ class Inspector:
             entries[-1]["not_exported"] = refusal
         return entries
 
-    def _export(self, impl: Impl, case: Case, found: Generated) -> tuple[dict[str, str], str]:
+    def _export(self, impl: Impl, case: Case, found: GeneratedCode) -> tuple[dict[str, str], str]:
         """An op file of the generated kernels, or why there is none."""
         try:
-            text = exported(self.op, case, found, ran=self.present, interpreted=INTERPRETER_LIMIT)
+            text = write_op_file(self.op, case, found, ran=self.present, interpreter_limit=INTERPRETER_LIMIT)
         except UserError as error:
             return {}, error.message
         return {"export": self._files(impl, f"{self.gpu.arch}-export", {"py": text})["py"]}, ""
@@ -276,7 +276,7 @@ class Inspector:
         small = standin(self.op, case, _SMALL).with_(device="cpu")
         inputs = make(self.op, small, 0, "cpu")
         with torch.no_grad():
-            text = written(impl.fn, list(inputs.values()), self.op.call_options(small))
+            text = generate_source(impl.fn, list(inputs.values()), self.op.call_options(small))
         files = self._files(impl, "cpu-generated", {"py": text})  # C++ as a text in Python
         return _on_cpu("C++ by inductor", {"case": small.label}, [], {"cpp": files["py"]})
 
