@@ -1,11 +1,10 @@
-"""An op with every manner of launching. It is loaded once: twice would register its custom operators twice."""
+"""The op whose launches are captured."""
 
 import pytest
 
-from kernellab.declaration.targets import load, resolve
-from support.klab import OPFILES
+from support.captured_op import captured_op
 
 
 @pytest.fixture(scope="session")
 def double():
-    return load(resolve(str(OPFILES / "captured.py")))["double"]
+    return captured_op()

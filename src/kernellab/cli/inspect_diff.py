@@ -91,7 +91,7 @@ def _same(left: Found, right: Found) -> bool:
 
 def _found(one: Side, fresh: tuple[Any, Path] | None) -> list[Found]:
     from kernellab.record.reading import load
-    from kernellab.reporting.terminal.inspection import kernels
+    from kernellab.reporting.terminal.inspection import list_kernels
 
     record: Any
     if one.run is not None:
@@ -99,9 +99,9 @@ def _found(one: Side, fresh: tuple[Any, Path] | None) -> list[Found]:
     else:
         assert fresh is not None
         record, folder = fresh
-    found = [(kernel, folder) for kernel in kernels(record) if one.fits(kernel)]
+    found = [(kernel, folder) for kernel in list_kernels(record) if one.fits(kernel)]
     if not found:
-        _explain_missing(one, kernels(record))
+        _explain_missing(one, list_kernels(record))
         reasons = dict.fromkeys(entry["reason"] for entry in record["code"] if one.impl in ("", entry["impl"]))
         why = "; ".join(filter(None, reasons)) or "nothing was captured for it"
         raise UserError(f"--diff {one.text}: no machine code: {why}")

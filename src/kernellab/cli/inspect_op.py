@@ -139,10 +139,10 @@ def _passes(text: str | None) -> list[str]:
 
 
 def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
-    from kernellab.reporting.terminal.inspection import kernels, others
+    from kernellab.reporting.terminal.inspection import list_failures, list_kernels
 
     head = {key: record[key] for key in ("schema", "command", "environment")}
-    return {**head, "folder": shown(folder), "kernels": kernels(record), "others": others(record)}
+    return {**head, "folder": shown(folder), "kernels": list_kernels(record), "others": list_failures(record)}
 
 
 def _keep(record: dict[str, Any], name: str) -> None:
@@ -158,33 +158,35 @@ def _keep(record: dict[str, Any], name: str) -> None:
 
 
 def _print_facts(record: dict[str, Any], folder: Path) -> None:
-    from kernellab.reporting.terminal import inspection as inspected
+    from kernellab.reporting.terminal import inspection
     from kernellab.reporting.text.console import console
 
     out = console()
-    inspected.show(record, out)
+    inspection.show_inspection(record, out)
     out.print(f"files: {shown(folder / 'artifacts')}", style="dim")
 
 
 def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
     """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
     from kernellab.codeanalysis.code_files import listing_from_cubin
-    from kernellab.reporting.terminal.inspection import configuration
+    from kernellab.reporting.terminal.inspection import describe_configuration
 
     if "cubin" not in kernel["files"]:
         raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code of a GPU")
     files = {level: folder / file for level, file in kernel["files"].items()}
     ptx = files["ptx"].read_text() if "ptx" in files else ""
-    name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], configuration(kernel))))
+    name = " ".join(
+        filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], describe_configuration(kernel)))
+    )
     found = listing_from_cubin(name, files["cubin"].read_bytes(), ptx)
     found.facts = [one for one in found.facts if one.name == kernel["symbol"]]
     return found
 
 
 def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Listing]]:
-    from kernellab.reporting.terminal.inspection import kernels
+    from kernellab.reporting.terminal.inspection import list_kernels
 
-    found = [(k, listing_of(k, folder)) for k in kernels(record) if "cubin" in k["files"]]
+    found = [(k, listing_of(k, folder)) for k in list_kernels(record) if "cubin" in k["files"]]
     if not found:
         raise UserError(f"no PTX to explain: {_reasons(record)}")
     return found
@@ -192,14 +194,13 @@ def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Li
 
 def _explain(record: dict[str, Any], folder: Path) -> None:
     from kernellab.cli.inspect_files import explained
-    from kernellab.reporting.terminal import code
-    from kernellab.reporting.terminal import inspection as inspected
+    from kernellab.reporting.terminal import code, inspection
     from kernellab.reporting.text.console import console
 
     out = console()
     for kernel, listing in _read(record, folder):
         out.print(listing.name, style="bold")
-        for line in inspected.parameters(kernel):
+        for line in inspection.describe_parameters(kernel):
             out.print(f" {line}", soft_wrap=True)
         code.show_explained(explained(listing), out)
 
@@ -208,20 +209,20 @@ def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     from kernellab.cli.inspect_files import explained, problems
     from kernellab.cli.options import write_to
     from kernellab.reporting.pages.ptx import write_page
-    from kernellab.reporting.terminal.inspection import parameters
+    from kernellab.reporting.terminal.inspection import describe_parameters
 
     found = _read(record, folder)
     if len(found) != 1:
         raise UserError(f"--html writes one kernel's page, {len(found)} were read: --impl, --arch and --kernel choose")
     ((kernel, one),) = found
-    text = write_page(one.name, explained(one), one.facts, [*parameters(kernel), *one.notes, *problems(one)])
+    text = write_page(one.name, explained(one), one.facts, [*describe_parameters(kernel), *one.notes, *problems(one)])
     write_to("--html", path, text)
 
 
 def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
-    from kernellab.reporting.terminal.inspection import kernels
+    from kernellab.reporting.terminal.inspection import list_kernels
 
-    found = kernels(record)
+    found = list_kernels(record)
     files = list(dict.fromkeys(k["files"]["export"] for k in found if "export" in k["files"]))
     if len(files) != 1:
         why = next((k["not_exported"] for k in found if k.get("not_exported")), None) or _reasons(record)
@@ -240,16 +241,16 @@ def _reasons(record: dict[str, Any]) -> str:
 
 def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
     """The text itself, to be read or piped; between kernels a line that is a comment in each of these languages."""
-    from kernellab.reporting.terminal.inspection import configuration, kernels
+    from kernellab.reporting.terminal.inspection import describe_configuration, list_kernels
 
     found = 0
-    for k in kernels(record):
+    for k in list_kernels(record):
         endings = _SOURCES if level == "source" else (level,)
         file = next((k["files"][end] for end in endings if end in k["files"]), None)
         if file is None:
             continue
         found += 1
-        head = " ".join(filter(None, (k["impl"], k["name"], k["arch"], configuration(k))))
+        head = " ".join(filter(None, (k["impl"], k["name"], k["arch"], describe_configuration(k))))
         print(f"// {head}\n{(folder / file).read_text().rstrip()}\n")
     if not found:
         raise UserError(f"no {level} to show: {_reasons(record)}")

@@ -1,138 +1,137 @@
 """The JSON of one kernel: an entry of `code[].kernels[]` in a record, and the facts that `klab inspect --json` prints.
 
-`worker.inspection` writes these objects; the record, the explanation and the reports read them. Keys that records of
-older versions lack are `NotRequired`.
+`running.worker.inspection` writes these objects; the record, the explanation and the reports read them. A key that
+records of older versions lack is NotRequired.
 """
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
-from kernellab.base.json import JsonValue
+from kernellab.base.json import JsonObject
 
 
 class AccessJson(TypedDict):
     """Instructions of one class that move the same number of bytes per thread."""
 
-    kind: str
-    bytes: int
-    count: int
+    kind: Annotated[str, "the class of the instructions"]
+    bytes: Annotated[int, "that one thread moves"]
+    count: Annotated[int, "number of instructions"]
 
 
 class LoopJson(TypedDict):
-    label: str
-    depth: int
-    first_line: int
-    last_line: int
-    size: int
-    instructions: dict[str, int]
-    sources: list[str]
-    waits: bool
-    hottest: bool
-    turns: NotRequired[int | None]
-    executed: NotRequired[dict[str, int]]
+    """A loop of a kernel. Counts include the loops inside it."""
+
+    label: Annotated[str, "where it begins"]
+    depth: Annotated[int, "1 for a loop that is not inside another"]
+    first_line: Annotated[int, "in the text of the code"]
+    last_line: Annotated[int, "in the text of the code"]
+    size: Annotated[int, "number of instructions"]
+    instructions: Annotated[dict[str, int], "by class"]
+    sources: Annotated[list[str], "the author's lines, most frequent first"]
+    waits: Annotated[bool, "whether it only waits for a barrier, a copy or a lock"]
+    hottest: Annotated[bool, "whether most time is probably spent in it"]
+    turns: NotRequired[Annotated[int | None, "trip count; null where the code does not contain it"]]
+    executed: NotRequired[Annotated[dict[str, int], "instructions of one iteration, by class"]]
 
 
 class FactsJson(TypedDict):
-    """See `facts.KernelFacts`, of which this is the JSON. What the file does not contain is None."""
+    """Numbers read from a kernel's machine code; null where the file does not contain them."""
 
-    name: str
-    arch: str
-    registers: int | None
-    spill_bytes: int | None
-    spill_known_by: str
-    stack_bytes: int | None
-    shared_bytes: int | None
-    barriers: int | None
-    threads: list[int] | None
-    threads_required: bool
-    counted_in: str
-    instructions: dict[str, int]
-    executed: NotRequired[dict[str, int]]
-    accesses: list[AccessJson]
-    widest_global_bytes: int
-    narrowest_global_bytes: int
-    flight_bytes: NotRequired[int]
-    predicated: int
-    uses: list[str]
-    loops: list[LoopJson]
-    remarks: list[str]
+    name: Annotated[str, "the kernel's symbol"]
+    arch: Annotated[str, "the architecture that it was compiled for"]
+    registers: Annotated[int | None, "per thread"]
+    spill_bytes: Annotated[int | None, "stored and loaded by a thread because registers ran out"]
+    spill_known_by: Annotated[str, "how the spills are known"]
+    stack_bytes: Annotated[int | None, "per thread"]
+    shared_bytes: Annotated[int | None, "static shared memory"]
+    barriers: Annotated[int | None, "named barriers"]
+    threads: Annotated[list[int] | None, "the block size required, or the largest allowed; empty where any is allowed"]
+    threads_required: Annotated[bool, "whether `threads` is required"]
+    counted_in: Annotated[str, "`SASS`, or `PTX` where nothing was assembled"]
+    instructions: Annotated[dict[str, int], "by class"]
+    executed: NotRequired[Annotated[dict[str, int], "by a thread, by class; a loop of unknown trip count counts once"]]
+    accesses: Annotated[list[AccessJson], "to memory, by class and width"]
+    widest_global_bytes: Annotated[int, "of one access to global memory; 0 where there is none"]
+    narrowest_global_bytes: Annotated[int, "of one access to global memory; 0 where there is none"]
+    flight_bytes: NotRequired[Annotated[int, "that a thread requests from global memory before it waits"]]
+    predicated: Annotated[int, "instructions with a guard"]
+    uses: Annotated[list[str], "features of the hardware: `TMA`, `mma`, `shuffles`, …"]
+    loops: Annotated[list[LoopJson], "outer before inner"]
+    remarks: Annotated[list[str], "sentences about unusual properties"]
 
 
 class OccupancyJson(TypedDict):
-    """See `gpumodel.occupancy.Occupancy`."""
+    """How many blocks fit on an SM, and what limits them."""
 
-    blocks_per_sm: int
-    warps_per_sm: int
-    fraction: float
-    limiter: str
-    limiters: NotRequired[list[str]]
-    limits: dict[str, int | None]
-    refusal: NotRequired[str]
-    remedy: str
-    warps_per_block: int
-    shared_split_bytes: int
-    l1_bytes: int
+    blocks_per_sm: Annotated[int, "0 where it cannot be launched"]
+    warps_per_sm: Annotated[int, ""]
+    fraction: Annotated[float, "of the warps that an SM can hold"]
+    limiter: Annotated[str, "the first of `limiters`"]
+    limiters: NotRequired[Annotated[list[str], "every resource that allows no more blocks"]]
+    limits: Annotated[dict[str, int | None], "blocks that each resource allows; null where it limits nothing"]
+    refusal: NotRequired[Annotated[str, "why it cannot be launched"]]
+    remedy: Annotated[str, "what would allow more blocks"]
+    warps_per_block: Annotated[int, ""]
+    shared_split_bytes: Annotated[int, "shared memory's part of the SRAM"]
+    l1_bytes: Annotated[int, "the rest of the SRAM"]
 
 
 class MatrixProductJson(TypedDict):
-    """One kind of tensor-core instruction: the type it multiplies, and its operations per thread."""
+    """One kind of tensor-core instruction."""
 
-    kind: str
-    flops: int
+    kind: Annotated[str, "the type that it multiplies: `bf16`"]
+    flops: Annotated[int, "operations per thread; 0 where not known"]
 
 
 class ParameterJson(TypedDict):
-    """An argument of the captured launch. `special` is what the compiler assumed about it."""
+    """An argument of a captured launch."""
 
-    name: str
-    type: str
-    value: str
-    special: str
-    bytes: NotRequired[int | None]
+    name: Annotated[str, ""]
+    type: Annotated[str, "`*fp32`, `i32`, `pointer`, …"]
+    value: Annotated[str, "the value, or what a pointer points to"]
+    special: Annotated[str, "what the compiler assumed about it"]
+    bytes: NotRequired[Annotated[int | None, "size of the tensor; null for other arguments"]]
 
 
 class SourceJson(TypedDict):
-    """Source text of a kernel, or of a function that it calls or includes; `lines` counts lines of code."""
+    """Source text of a kernel, or of a function that it calls or a file that it includes."""
 
-    name: str
-    file: str
-    first_line: int
-    lines: NotRequired[int]
+    name: Annotated[str, ""]
+    file: Annotated[str, ""]
+    first_line: Annotated[int, ""]
+    lines: NotRequired[Annotated[int, "lines of code"]]
 
 
 class KernelJson(TypedDict):
-    """One kernel of an implementation. A kernel for the CPU has no launch: only the first group of keys.
+    """One kernel of an implementation. Only a kernel for the GPU has the keys of a launch and of machine code."""
 
-    `facts` and `occupancy` are None where there is no GPU code: for the CPU, or where `refusal` says why the kernel
-    could not be compiled or launched.
-    """
-
-    kind: str  # "triton", "cuda" or "cpp"
-    name: str
-    config: dict[str, JsonValue]
-    parameters: list[ParameterJson]
-    sources: list[SourceJson]
-    files: dict[str, str]  # paths in the run's folder, by level: ptx, sass, cubin, …
-    refusal: str
-    tuned: list[int] | None  # which of an autotuner's configurations, counted from 0, and how many there are
-    facts: FactsJson | None
-    occupancy: OccupancyJson | None
-    # Of a captured launch:
-    symbol: NotRequired[str]
-    arch: NotRequired[str]
-    gpu: NotRequired[str]
-    grid: NotRequired[list[int]]
-    block: NotRequired[list[int]]
-    cluster: NotRequired[list[int]]
-    shared_bytes: NotRequired[int]  # dynamic
-    build_s: NotRequired[float]
-    times: NotRequired[int]
-    # Of its machine code:
-    shared_total_bytes: NotRequired[int]
-    cubin_arch: NotRequired[str]
-    products: NotRequired[list[MatrixProductJson]]
-    sectors: NotRequired[float | None]  # memory sectors a warp touches, relative to the minimum
-    conflicts: NotRequired[float | None]  # shared-memory transactions of a warp, relative to the minimum
-    # Of torch.compile: why no op file could be written
-    not_exported: NotRequired[str]
+    kind: Annotated[str, "`triton`, `cuda` or `cpp`"]
+    name: Annotated[str, "as its author wrote it"]
+    config: Annotated[JsonObject, "what the author or a tuner chose"]
+    parameters: Annotated[list[ParameterJson], "arguments of the launch"]
+    sources: Annotated[list[SourceJson], "the kernel's own first"]
+    files: Annotated[dict[str, str], "paths in the run's folder, by level: `ptx`, `sass`, `cubin`, …"]
+    refusal: Annotated[str, "why it cannot be compiled or launched; empty where it can"]
+    tuned: Annotated[list[int] | None, "which of an autotuner's configurations, from 0, and how many there are"]
+    facts: Annotated[FactsJson | None, "null without code for a GPU"]
+    occupancy: Annotated[OccupancyJson | None, "null without code for a GPU"]
+    symbol: NotRequired[Annotated[str, "its name in the binary"]]
+    arch: NotRequired[Annotated[str, "the requested architecture"]]
+    gpu: NotRequired[Annotated[str, "the product whose properties the author's code saw"]]
+    grid: NotRequired[Annotated[list[int], "in blocks, also for clusters"]]
+    block: NotRequired[Annotated[list[int], "in threads"]]
+    cluster: NotRequired[Annotated[list[int], "in blocks"]]
+    shared_bytes: NotRequired[Annotated[int, "dynamic shared memory of the launch"]]
+    shared_total_bytes: NotRequired[Annotated[int, "with the static shared memory"]]
+    build_s: NotRequired[Annotated[float, "seconds of compilation; 0 where it was compiled before"]]
+    times: NotRequired[Annotated[int, "number of identical launches"]]
+    cubin_arch: NotRequired[Annotated[str, "as the cubin says it: `sm_90a`"]]
+    products: NotRequired[Annotated[list[MatrixProductJson], "what its tensor cores multiply"]]
+    sectors: NotRequired[
+        Annotated[float | None, "after `klab explain`: memory sectors a warp touches, relative to the minimum"]
+    ]
+    conflicts: NotRequired[
+        Annotated[float | None, "after `klab explain`: a warp's shared-memory transactions, relative to the minimum"]
+    ]
+    not_exported: NotRequired[Annotated[str, "of torch.compile: why no op file could be written"]]
