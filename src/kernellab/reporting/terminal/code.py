@@ -46,11 +46,11 @@ def show_facts(kernels: Sequence[KernelFacts], notes: Iterable[str], out: Consol
     for facts in kernels:
         prefix = f"{short_name(facts.name)}: " if len(kernels) > 1 else ""
         for sentence in _describe_loops(facts.loops):
-            _print_line(f" {prefix}{sentence}", out)
+            print_indented(f"{prefix}{sentence}", 1, out)
         for remark in facts.remarks:
-            _print_line(f" {prefix}{remark}", out, "yellow")
+            print_indented(f"{prefix}{remark}", 1, out, "yellow")
     for note in notes:
-        _print_line(f" {note}", out, "dim")
+        print_indented(note, 1, out, "dim")
 
 
 def _facts_rows(kernels: Sequence[KernelFacts]) -> list[tuple[str, list[str]]]:
@@ -119,9 +119,12 @@ def _describe_loop(loop: LoopFacts) -> str:
     return f"{kind} at {loop.label}{where}{depth}{iterations}: {count(loop.size, 'instruction')}: {parts}"
 
 
-def _print_line(text: str, out: Console, style: str = "") -> None:
-    """A terminal wraps the text; piped, it stays one line."""
-    out.print(Text(text, style=style), soft_wrap=not out.is_terminal)
+def print_indented(text: str, indent: int, out: Console, style: str = "") -> None:
+    """Print indented text. A terminal wraps it with the same indent; piped, it stays one line."""
+    if out.is_terminal:
+        out.print(Padding(Text(text, style=style), (0, 0, 0, indent)))
+    else:
+        out.print(Text(f"{'':{indent}}{text}", style=style), soft_wrap=True)
 
 
 # Explained PTX ---------------------------------------------------------------------------------------------
@@ -139,9 +142,9 @@ def show_explained(lines: Sequence[ExplainedLine], out: Console) -> None:
             out.print(Text.assemble((STAGES[line.stage], "bold"), (source, "dim")))
             previous = current
         out.print(Text(f" {line.line:>{width}}  {shorten(line.text)}", style="cyan"), soft_wrap=True)
-        _print_indented(line.words, width + 3, out, "" if line.known else "yellow")
+        print_indented(line.words, width + 3, out, "" if line.known else "yellow")
     out.print()
-    _print_line(summarise_explained(lines), out)
+    out.print(summarise_explained(lines))
 
 
 def summarise_explained(lines: Sequence[ExplainedLine]) -> str:
@@ -158,14 +161,6 @@ def fold_library_constants(lines: Sequence[ExplainedLine]) -> Iterator[Explained
         first, *more = run
         words = f"{first.words}; and {len(more)} more like it" if more else first.words
         yield replace(first, words=words)
-
-
-def _print_indented(text: str, indent: int, out: Console, style: str) -> None:
-    """Indented, also where the terminal wraps the text; piped, a line stays one line."""
-    if out.is_terminal:
-        out.print(Padding(Text(text, style=style), (0, 0, 0, indent)))
-    else:
-        _print_line(f"{'':{indent}}{text}", out, style)
 
 
 def shorten(text: str) -> str:
@@ -189,7 +184,7 @@ def show_diff(diff: KernelDiff, names: tuple[str, str], level: str, out: Console
     _show_counts("instructions by class", diff.classes, names, out)
     _show_counts("opcodes that differ", diff.opcodes[:_MAX_OPCODES], names, out)
     if len(diff.opcodes) > _MAX_OPCODES:
-        _print_line(f" and {count(len(diff.opcodes) - _MAX_OPCODES, 'opcode')} more", out, "dim")
+        print_indented(f"and {len(diff.opcodes) - _MAX_OPCODES} more", 1, out, "dim")
     out.print()
     out.print(Text(f"{level.upper()}, aligned", style="bold"))
     _show_rows(diff.rows, out)
@@ -236,12 +231,12 @@ def _show_rows(rows: Sequence[DiffRow], out: Console) -> None:
     totals = {kind: sum(row.kind == kind for row in rows) for kind in _ROW_KINDS}
     parts = [f"{total} {_ROW_KINDS[kind]}" for kind, total in totals.items() if total]
     out.print()
-    _print_line(" · ".join(parts) or "no instructions", out)
+    print_indented(" · ".join(parts) or "no instructions", 0, out)
 
 
 def _show_skipped(skipped: int, out: Console) -> None:
     if skipped:
-        _print_line(f"      … {count(skipped, 'instruction')} the same", out, "dim")
+        print_indented(f"… {count(skipped, 'instruction')} the same", 6, out, "dim")
 
 
 def _marked_lines(row: DiffRow) -> list[tuple[str, str]]:

@@ -13,9 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.gpumodel.occupancy import in_words
+from kernellab.reporting.terminal.code import print_indented
 from kernellab.reporting.text import numbers as words
 
 Kernel = dict[str, Any]
+StyledLine = tuple[str, str]  # a text and its style
 
 _FACTS = (
     *("registers", "spill_bytes", "stack_bytes", "barriers", "instructions", "executed", "accesses"),
@@ -68,11 +70,16 @@ def show_inspection(record: Mapping[str, Any], out: Console) -> None:
             for part in build_table(with_facts, out.width if out.is_terminal else None):
                 out.print(part)
         lines = [*_describe_refusals(with_facts), *_describe_remarks(with_facts), *_describe_others(kernels)]
-        for line in lines:
-            out.print(line, soft_wrap=not out.is_terminal)
+        for text, style in lines:
+            print_indented(text, 1, out, style)
         out.print()
-    for line in describe_failures(list_failures(record)):
-        out.print(line, soft_wrap=not out.is_terminal)
+    show_failures(list_failures(record), out)
+
+
+def show_failures(failures: Iterable[Mapping[str, Any]], out: Console) -> None:
+    """A line for each of `list_failures`; one line where the reason is the same for several architectures."""
+    for text, style in describe_failures(failures):
+        print_indented(text, 1, out, style)
 
 
 def build_table(kernels: Sequence[Kernel], width: int | None) -> Iterator[Table | Text]:
@@ -152,17 +159,17 @@ def _describe_dims(dims: Sequence[int]) -> str:
     return f"{x}×{y}×{z}" if z > 1 else f"{x}×{y}" if y > 1 else str(x)
 
 
-def _describe_remarks(kernels: Iterable[Kernel]) -> Iterator[Text]:
+def _describe_remarks(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
     """Each remark once, with every architecture that it applies to."""
     archs_of: dict[tuple[str, str, str], list[str]] = {}
     for kernel in kernels:
         for remark in kernel["remarks"]:
             archs_of.setdefault((kernel["impl"], kernel["name"], remark), []).append(kernel["arch"])
     for (impl, name, remark), archs in archs_of.items():
-        yield Text(f" {impl} {name} ({', '.join(dict.fromkeys(archs))}): {remark}", style="yellow")
+        yield f"{impl} {name} ({', '.join(dict.fromkeys(archs))}): {remark}", "yellow"
 
 
-def _describe_refusals(kernels: Iterable[Kernel]) -> Iterator[Text]:
+def _describe_refusals(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
     for kernel in kernels:
         occupancy, reason = kernel["occupancy"], kernel["refusal"]
         if not occupancy["blocks_per_sm"]:
@@ -170,27 +177,26 @@ def _describe_refusals(kernels: Iterable[Kernel]) -> Iterator[Text]:
             reason = f"{refusal}: {remedy}" if refusal else remedy
         if reason:
             where = f"{kernel['impl']} {kernel['name']} on {kernel['arch']}"
-            yield Text(f" {where} cannot launch: {reason}", style="bold red")
+            yield f"{where} cannot launch: {reason}", "bold red"
 
 
-def _describe_others(kernels: Iterable[Kernel]) -> Iterator[Text]:
+def _describe_others(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
     """Kernels without facts: configurations that failed, and code for the CPU."""
     for kernel in kernels:
         if "registers" in kernel:
             continue
         if kernel["refusal"]:
             name = f"{kernel['impl']} {kernel['name']} {describe_configuration(kernel)}"
-            yield Text(f" {name} on {kernel['arch']}: {kernel['refusal']}", style="yellow")
+            yield f"{name} on {kernel['arch']}: {kernel['refusal']}", "yellow"
         else:
-            yield Text(f" {kernel['impl']}  {kernel['name']}, for this CPU: {', '.join(kernel['files'].values())}")
+            yield f"{kernel['impl']}  {kernel['name']}, for this CPU: {', '.join(kernel['files'].values())}", ""
 
 
-def describe_failures(failures: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
-    """A line for each of `list_failures`; one line where the reason is the same for several architectures."""
+def describe_failures(failures: Iterable[Mapping[str, Any]]) -> Iterator[StyledLine]:
     archs_of: dict[tuple[str, str, str], list[str]] = {}
     for failure in failures:
         archs_of.setdefault((failure["impl"], failure["status"], failure["reason"]), []).append(failure["arch"])
     for (impl, status, reason), archs in archs_of.items():
         failed = status not in ("none", "skipped")
         where = f" ({', '.join(dict.fromkeys(archs))})" if failed else ""
-        yield Text(f" {impl}{where}  {status}: {reason}", style="bold red" if failed else "")
+        yield f"{impl}{where}  {status}: {reason}", "bold red" if failed else ""
