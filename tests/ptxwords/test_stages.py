@@ -23,5 +23,5 @@ def test_what_a_result_is_used_for_determines_the_stage():
         "ret": "control",
     }
     lines = explain_ptx(parse_ptx(TINY_PTX))
-    found = {text: next(line.stage for line in lines if line.text.startswith(text)) for text in stages}
-    assert found == stages
+    explained = {text: next(line.stage for line in lines if line.text.startswith(text)) for text in stages}
+    assert explained == stages

@@ -108,20 +108,21 @@ def align(left: Sequence[Instruction], right: Sequence[Instruction]) -> list[Dif
     matcher = difflib.SequenceMatcher(None, left_keys, right_keys, autojunk=pairs > _MAX_EXACT_PAIRS)
     registers = _RegisterPairs()
     rows: list[DiffRow] = []
-    for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+    for tag, left_start, left_end, right_start, right_end in matcher.get_opcodes():
+        left_part, right_part = left[left_start:left_end], right[right_start:right_end]
         if tag == "equal":
-            for one, other in zip(left[a0:a1], right[b0:b1], strict=True):
-                rows.append(DiffRow("same" if registers.pair(one, other) else "values", one, other))
+            for a, b in zip(left_part, right_part, strict=True):
+                rows.append(DiffRow("same" if registers.pair(a, b) else "values", a, b))
             continue
-        common = min(a1 - a0, b1 - b0)
-        for one, other in zip(left[a0 : a0 + common], right[b0 : b0 + common], strict=True):
-            if one.base == other.base:
-                registers.pair(one, other)
-                rows.append(DiffRow("changed", one, other))
+        for a, b in zip(left_part, right_part, strict=False):
+            if a.base == b.base:
+                registers.pair(a, b)
+                rows.append(DiffRow("changed", a, b))
             else:
-                rows += [DiffRow("left", one, None), DiffRow("right", None, other)]
-        rows += [DiffRow("left", one, None) for one in left[a0 + common : a1]]
-        rows += [DiffRow("right", None, other) for other in right[b0 + common : b1]]
+                rows += [DiffRow("left", a, None), DiffRow("right", None, b)]
+        common = min(len(left_part), len(right_part))
+        rows += [DiffRow("left", a, None) for a in left_part[common:]]
+        rows += [DiffRow("right", None, b) for b in right_part[common:]]
     return rows
 
 

@@ -183,12 +183,13 @@ def describe_shift(line: Instruction, context: KernelContext) -> str:
         return ""
     amount = line.operands[2].value
     factor = 1 << amount if isinstance(amount, int) and 0 <= amount < 63 else None
+    distance = "1 bit" if ops[2] == "1" else f"{ops[2]} bits"
     if line.base == "shl":
-        return f"shifts {ops[1]} left by {ops[2]} bits into {ops[0]}" + (f": × {factor}" if factor else "")
+        return f"shifts {ops[1]} left by {distance} into {ops[0]}" + (f": × {factor}" if factor else "")
     signed = bool(types(line)) and types(line)[-1][:1] == "s"
     fill = "copying the sign bit" if signed else "filling with zeros"
     divided = f": / {factor}" if factor and not signed else ""
-    return f"shifts {ops[1]} right by {ops[2]} bits into {ops[0]}, {fill}{divided}"
+    return f"shifts {ops[1]} right by {distance} into {ops[0]}, {fill}{divided}"
 
 
 def describe_funnel_shift(line: Instruction, context: KernelContext) -> str:

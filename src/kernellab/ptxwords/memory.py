@@ -106,9 +106,9 @@ def describe_load(line: Instruction, context: KernelContext) -> str:
     values = [part.text for part in to.parts] or [to.text]
     kind = types(line)[-1] if types(line) else ""
     if line.has("param", "param::entry") and source.name in context.positions:
-        what = "a pointer" if source.name in context.pointers else _describe_parameter_type(kind)
+        content = "a pointer" if source.name in context.pointers else _describe_parameter_type(kind)
         offset = f", {source.value} bytes into it" if source.value else ""
-        return f"loads parameter {context.positions[source.name]} ({what}) into {join_names(values)}{offset}"
+        return f"loads parameter {context.positions[source.name]} ({content}) into {join_names(values)}{offset}"
     origin = f"from {_describe_space(line)} at {describe_address(source, context)}"
     extended = f", {'sign' if kind[:1] == 's' else 'zero'}-extended" if 0 < bits(kind) < 32 else ""
     return (
