@@ -19,13 +19,6 @@ def test_a_launch_has_its_grid_its_arguments_and_its_source(double):
     assert {"ttir", "ttgir", "llir", "ptx", "cubin"} == set(launch.code)
 
 
-def test_the_json_has_everything_but_the_code(double):
-    (launch,) = capture(double["triton"], [meta(64, 256)], arch="sm_90")
-    document = launch.to_json()
-    assert "code" not in document
-    assert set(vars(launch)) - {"code"} == set(document)
-
-
 def test_the_compilers_assumptions_follow_the_alignment_of_the_tensor(double):
     x = meta(64 * 256 + 1)[1:]  # a view that begins 4 bytes into its memory
     (launch,) = capture(double["triton"], [x], arch="sm_90")

@@ -72,7 +72,9 @@ def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
     assert "aborted (SIGABRT)" in told["triton-dies", "forward, backward"]["reason"]
     looks = told["triton-looks", "forward"]
     assert looks["status"] == "error"
-    assert looks["reason"].startswith("looks at values, which are not there without a GPU: RuntimeError: Tensor.item()")
+    assert looks["reason"].startswith(
+        "reads the values of a tensor, which are not available without a GPU: RuntimeError: Tensor.item()"
+    )
     line = next(n for n, text in enumerate(SOURCE.splitlines(), 1) if ".item()" in text)
     assert looks["reason"].endswith(f"(captured.py:{line})")
     assert "shared memory, Required: 131072, Hardware limit: 101376" in told["triton-too-much", "forward"]["reason"]

@@ -9,6 +9,7 @@ import torch
 
 from kernellab.base.errors import UserError
 from kernellab.build.cuda import Kernel
+from kernellab.capture.meta_inputs import meta_inputs
 from kernellab.capture.recorder import capture
 from kernellab.capture.standin_torch import torch_lock
 from kernellab.declaration.case import CaseRequest
@@ -68,14 +69,7 @@ def _impl_call(impl: Impl, args: Sequence[object], options: Options) -> tuple[li
         return [_to_meta(arg) for arg in args], options
     op = impl.op
     case = op.expand(CaseRequest(quick=True), "cuda")[0]
-    tensors: list[object] = []
-    for name, arg in op.args.items():
-        if arg.optional and not case.options.get(name, False):
-            tensors.append(None)
-            continue
-        dtype = torch.int64 if arg.is_index else getattr(torch, case.dtype)
-        tensors.append(torch.empty(op.sizes(arg, case), dtype=dtype, device="meta"))
-    return tensors, {**op.call_options(case), **options}
+    return list(meta_inputs(op, case).values()), {**op.call_options(case), **options}
 
 
 def _to_meta(value: object) -> object:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from kernellab.base.json import JsonObject, JsonValue
+from kernellab.base.json import JsonValue
 
 Dims = tuple[int, int, int]
 
@@ -76,7 +76,3 @@ class Launch:
     def cubin(self) -> bytes | None:
         cubin = self.code.get("cubin")
         return cubin if isinstance(cubin, bytes) else None
-
-    def to_json(self) -> JsonObject:
-        """Everything but the code, which is stored in files."""
-        return {key: value for key, value in asdict(self).items() if key != "code"}
