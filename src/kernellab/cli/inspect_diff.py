@@ -16,9 +16,10 @@ from kernellab.machine.chips import chip
 
 if TYPE_CHECKING:
     from kernellab.codeanalysis.code_files import Listing
+    from kernellab.record.schema import Record
+    from kernellab.reporting.terminal.inspection import InspectedKernel as Kernel
 
-Inspect = Callable[[list[str], list[str]], tuple[dict[str, Any], Path]]
-Kernel = dict[str, Any]
+Inspect = Callable[[list[str], list[str]], tuple["Record", Path]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace, inspect: Inspect) -> int:
     return 0
 
 
-Found = tuple[Kernel, Path]
+Found = tuple["Kernel", Path]
 
 
 def _listing(one: Side, kernel: Kernel, folder: Path) -> Listing:
@@ -89,11 +90,10 @@ def _same(left: Found, right: Found) -> bool:
     return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
 
 
-def _found(one: Side, fresh: tuple[Any, Path] | None) -> list[Found]:
+def _found(one: Side, fresh: tuple[Record, Path] | None) -> list[Found]:
     from kernellab.record.reading import load
     from kernellab.reporting.terminal.inspection import list_kernels
 
-    record: Any
     if one.run is not None:
         record, folder = load(one.run), one.run
     else:
@@ -162,7 +162,7 @@ def times(run: Path, pair: tuple[Found, Found]) -> str | None:
     record = verdict.derive(load(run))
     told = []
     for kernel, _ in pair:
-        case = {k: v for k, v in kernel["case"].items() if k != "device"}
+        case = {k: v for k, v in (kernel["case"] or {}).items() if k != "device"}
         for result in record["results"]:
             time = result["derived"].get("time")
             at = {k: v for k, v in result["case"].items() if k != "device"}

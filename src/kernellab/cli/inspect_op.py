@@ -14,7 +14,9 @@ from kernellab.cli.options import case_arguments, case_request, positive
 
 if TYPE_CHECKING:
     from kernellab.codeanalysis.code_files import Listing
+    from kernellab.record.schema import Record
     from kernellab.record.settings import Settings
+    from kernellab.reporting.terminal.inspection import InspectedKernel
 
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
 SHOWN = ("facts", "explain", *LEVELS)
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     return 1 if any(entry["status"] in BAD for entry in record["code"]) else 0
 
 
-def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[Any, Path]:
+def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[Record, Path]:
     """The record of one inspection, and the folder its files are in."""
     from kernellab.running.parent.inspection import Inspection
 
@@ -138,14 +140,14 @@ def _passes(text: str | None) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _document(record: Record, folder: Path) -> dict[str, Any]:
     from kernellab.reporting.terminal.inspection import list_failures, list_kernels
 
     head = {key: record[key] for key in ("schema", "command", "environment")}
     return {**head, "folder": shown(folder), "kernels": list_kernels(record), "others": list_failures(record)}
 
 
-def _keep(record: dict[str, Any], name: str) -> None:
+def _keep(record: Record, name: str) -> None:
     """Only the kernels of one name, with or without the arguments of a template, or of a part of it."""
     from kernellab.machinecode.kernel_names import match_symbols
 
@@ -157,7 +159,7 @@ def _keep(record: dict[str, Any], name: str) -> None:
         entry["kernels"] = [k for k in entry["kernels"] if k["name"] in found]
 
 
-def _print_facts(record: dict[str, Any], folder: Path) -> None:
+def _print_facts(record: Record, folder: Path) -> None:
     from kernellab.reporting.terminal import inspection
     from kernellab.reporting.text.console import console
 
@@ -166,7 +168,7 @@ def _print_facts(record: dict[str, Any], folder: Path) -> None:
     out.print(f"files: {shown(folder / 'artifacts')}", style="dim")
 
 
-def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
+def listing_of(kernel: InspectedKernel, folder: Path) -> Listing:
     """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
     from kernellab.codeanalysis.code_files import listing_from_cubin
     from kernellab.reporting.terminal.inspection import describe_configuration
@@ -175,15 +177,14 @@ def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
         raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code of a GPU")
     files = {level: folder / file for level, file in kernel["files"].items()}
     ptx = files["ptx"].read_text() if "ptx" in files else ""
-    name = " ".join(
-        filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], describe_configuration(kernel)))
-    )
+    configuration = describe_configuration(kernel["tuned"], kernel["config"])
+    name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], configuration)))
     found = listing_from_cubin(name, files["cubin"].read_bytes(), ptx)
     found.facts = [one for one in found.facts if one.name == kernel["symbol"]]
     return found
 
 
-def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Listing]]:
+def _read(record: Record, folder: Path) -> list[tuple[InspectedKernel, Listing]]:
     from kernellab.reporting.terminal.inspection import list_kernels
 
     found = [(k, listing_of(k, folder)) for k in list_kernels(record) if "cubin" in k["files"]]
@@ -192,7 +193,7 @@ def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Li
     return found
 
 
-def _explain(record: dict[str, Any], folder: Path) -> None:
+def _explain(record: Record, folder: Path) -> None:
     from kernellab.cli.inspect_files import explained
     from kernellab.reporting.terminal import code, inspection
     from kernellab.reporting.text.console import console
@@ -205,7 +206,7 @@ def _explain(record: dict[str, Any], folder: Path) -> None:
         code.show_explained(explained(listing), out)
 
 
-def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
+def _write_page(record: Record, folder: Path, path: Path) -> None:
     from kernellab.cli.inspect_files import explained, problems
     from kernellab.cli.options import write_to
     from kernellab.reporting.pages.ptx import write_page
@@ -219,7 +220,7 @@ def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
     write_to("--html", path, text)
 
 
-def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
+def _export(record: Record, folder: Path, path: Path) -> None:
     from kernellab.reporting.terminal.inspection import list_kernels
 
     found = list_kernels(record)
@@ -234,12 +235,12 @@ def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
     print(f"wrote {path}: klab run {path} checks and times it", file=sys.stderr)
 
 
-def _reasons(record: dict[str, Any]) -> str:
+def _reasons(record: Record) -> str:
     said = dict.fromkeys(f"{entry['impl']}: {entry['reason']}" for entry in record["code"] if entry["reason"])
     return "; ".join(said) or "the ways asked for have none"
 
 
-def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
+def _print_level(record: Record, folder: Path, level: str) -> None:
     """The text itself, to be read or piped; between kernels a line that is a comment in each of these languages."""
     from kernellab.reporting.terminal.inspection import describe_configuration, list_kernels
 
@@ -250,7 +251,9 @@ def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
         if file is None:
             continue
         found += 1
-        head = " ".join(filter(None, (k["impl"], k["name"], k["arch"], describe_configuration(k))))
+        head = " ".join(
+            filter(None, (k["impl"], k["name"], k["arch"], describe_configuration(k["tuned"], k["config"])))
+        )
         print(f"// {head}\n{(folder / file).read_text().rstrip()}\n")
     if not found:
         raise UserError(f"no {level} to show: {_reasons(record)}")

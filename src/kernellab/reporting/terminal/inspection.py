@@ -6,63 +6,163 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kernellab.base.json import JsonObject, JsonValue
+from kernellab.codeanalysis.kernel_json import (
+    AccessJson,
+    KernelJson,
+    LoopJson,
+    OccupancyJson,
+    ParameterJson,
+    SourceJson,
+)
+from kernellab.declaration.documents import CaseJson
 from kernellab.gpumodel.occupancy import in_words
+from kernellab.record.schema import CodeJson, Record
 from kernellab.reporting.terminal.code import print_indented
 from kernellab.reporting.text import numbers as words
 
-Kernel = dict[str, Any]
 StyledLine = tuple[str, str]  # a text and its style
-
-_FACTS = (
-    *("registers", "spill_bytes", "stack_bytes", "barriers", "instructions", "executed", "accesses"),
-    *("widest_global_bytes", "narrowest_global_bytes", "predicated", "uses", "loops", "remarks"),
-)
-_OF_LAUNCH = (
-    *("kind", "symbol", "cubin_arch", "grid", "block", "cluster", "config", "tuned", "times", "parameters", "sources"),
-    *("build_s", "refusal", "files", "not_exported"),
-)
 
 _NUMBERS = ("grid", "block", "registers", "spilled", "shared", "occupancy", "instructions", "access")
 # Columns that a narrow terminal omits, the first first.
 _OMITTED_FIRST = ("instructions", "spilled", "shared", "access", "grid", "block", "configuration")
 
+_Pass = TypedDict("_Pass", {"pass": str})
 
-def list_kernels(record: Mapping[str, Any]) -> list[Kernel]:
-    """Every kernel of a record's `code`, each with its implementation, its case and its facts on one level."""
+
+class InspectedKernel(_Pass):
+    """A kernel with its implementation, its case and its facts on one level. Kernels for the CPU have no facts."""
+
+    op: str
+    impl: str
+    arch: str
+    gpu: str | None
+    case: CaseJson | None
+    name: str
+    kind: str
+    config: JsonObject
+    tuned: list[int] | None
+    parameters: list[ParameterJson]
+    sources: list[SourceJson]
+    refusal: str
+    files: dict[str, str]
+    # Of a launch:
+    symbol: NotRequired[str]
+    cubin_arch: NotRequired[str]
+    grid: NotRequired[list[int]]
+    block: NotRequired[list[int]]
+    cluster: NotRequired[list[int]]
+    times: NotRequired[int]
+    build_s: NotRequired[float]
+    not_exported: NotRequired[str]
+    # Of its machine code:
+    registers: NotRequired[int | None]
+    spill_bytes: NotRequired[int | None]
+    stack_bytes: NotRequired[int | None]
+    barriers: NotRequired[int | None]
+    instructions: NotRequired[dict[str, int]]
+    executed: NotRequired[dict[str, int]]
+    accesses: NotRequired[list[AccessJson]]
+    widest_global_bytes: NotRequired[int]
+    narrowest_global_bytes: NotRequired[int]
+    predicated: NotRequired[int]
+    uses: NotRequired[list[str]]
+    loops: NotRequired[list[LoopJson]]
+    remarks: NotRequired[list[str]]
+    shared_bytes: NotRequired[int]
+    static_shared_bytes: NotRequired[int | None]
+    dynamic_shared_bytes: NotRequired[int]
+    occupancy: NotRequired[OccupancyJson]
+
+
+class Failure(_Pass):
+    """An implementation without kernels, and why."""
+
+    op: str
+    impl: str
+    arch: str
+    case: CaseJson | None
+    status: str
+    reason: str
+
+
+def list_kernels(record: Record) -> list[InspectedKernel]:
+    """Every kernel of a record's `code`."""
     return [_flatten(entry, kernel) for entry in record["code"] for kernel in entry["kernels"]]
 
 
-def _flatten(entry: Mapping[str, Any], kernel: Mapping[str, Any]) -> Kernel:
-    flat = {key: entry[key] for key in ("op", "impl", "arch", "gpu", "case", "pass")}
-    flat |= {"name": kernel["name"], **{key: kernel[key] for key in _OF_LAUNCH if key in kernel}}
-    facts = kernel["facts"]
-    if facts is not None:
-        flat |= {key: facts[key] for key in _FACTS if key in facts}
-        flat |= {
-            "shared_bytes": kernel["shared_total_bytes"],
-            "static_shared_bytes": facts["shared_bytes"],
-            "dynamic_shared_bytes": kernel["shared_bytes"],
-            "occupancy": kernel["occupancy"],
-        }
+def _flatten(entry: CodeJson, kernel: KernelJson) -> InspectedKernel:
+    flat: InspectedKernel = {
+        "op": entry["op"],
+        "impl": entry["impl"],
+        "arch": entry["arch"],
+        "gpu": entry["gpu"],
+        "case": entry["case"],
+        "pass": entry["pass"],
+        "name": kernel["name"],
+        "kind": kernel["kind"],
+        "config": kernel["config"],
+        "tuned": kernel["tuned"],
+        "parameters": kernel["parameters"],
+        "sources": kernel["sources"],
+        "refusal": kernel["refusal"],
+        "files": kernel["files"],
+    }
+    if "grid" in kernel:
+        flat["symbol"] = kernel["symbol"]
+        flat["grid"], flat["block"], flat["cluster"] = kernel["grid"], kernel["block"], kernel["cluster"]
+        flat["times"], flat["build_s"] = kernel["times"], kernel["build_s"]
+    if "cubin_arch" in kernel:
+        flat["cubin_arch"] = kernel["cubin_arch"]
+    if "not_exported" in kernel:
+        flat["not_exported"] = kernel["not_exported"]
+    facts, occupancy = kernel["facts"], kernel["occupancy"]
+    if facts is not None and occupancy is not None:
+        flat["registers"], flat["spill_bytes"] = facts["registers"], facts["spill_bytes"]
+        flat["stack_bytes"], flat["barriers"] = facts["stack_bytes"], facts["barriers"]
+        flat["instructions"] = facts["instructions"]
+        if "executed" in facts:
+            flat["executed"] = facts["executed"]
+        flat["accesses"] = facts["accesses"]
+        flat["widest_global_bytes"] = facts["widest_global_bytes"]
+        flat["narrowest_global_bytes"] = facts["narrowest_global_bytes"]
+        flat["predicated"], flat["uses"] = facts["predicated"], facts["uses"]
+        flat["loops"], flat["remarks"] = facts["loops"], facts["remarks"]
+        flat["shared_bytes"] = kernel["shared_total_bytes"]
+        flat["static_shared_bytes"] = facts["shared_bytes"]
+        flat["dynamic_shared_bytes"] = kernel["shared_bytes"]
+        flat["occupancy"] = occupancy
     return flat
 
 
-def list_failures(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def list_failures(record: Record) -> list[Failure]:
     """Implementations without kernels, and why."""
-    keys = ("op", "impl", "arch", "case", "pass", "status", "reason")
-    return [{key: entry[key] for key in keys} for entry in record["code"] if entry["status"] != "ok"]
+    return [
+        {
+            "op": entry["op"],
+            "impl": entry["impl"],
+            "arch": entry["arch"],
+            "case": entry["case"],
+            "pass": entry["pass"],
+            "status": entry["status"],
+            "reason": entry["reason"],
+        }
+        for entry in record["code"]
+        if entry["status"] != "ok"
+    ]
 
 
-def show_inspection(record: Mapping[str, Any], out: Console) -> None:
-    groups: dict[tuple[str, str], list[Kernel]] = {}
+def show_inspection(record: Record, out: Console) -> None:
+    groups: dict[tuple[str, str], list[InspectedKernel]] = {}
     for kernel in list_kernels(record):
-        groups.setdefault((words.case_label(kernel["case"]), kernel["pass"]), []).append(kernel)
+        case = words.case_label(kernel["case"]) if kernel["case"] else ""
+        groups.setdefault((case, kernel["pass"]), []).append(kernel)
     for (case, pass_name), kernels in groups.items():
         out.print(Text(f"{kernels[0]['op']} · {case} · {pass_name}", style="bold"))
         with_facts = [kernel for kernel in kernels if "registers" in kernel]
@@ -76,19 +176,19 @@ def show_inspection(record: Mapping[str, Any], out: Console) -> None:
     show_failures(list_failures(record), out)
 
 
-def show_failures(failures: Iterable[Mapping[str, Any]], out: Console) -> None:
+def show_failures(failures: Iterable[Failure], out: Console) -> None:
     """A line for each of `list_failures`; one line where the reason is the same for several architectures."""
     for text, style in describe_failures(failures):
         print_indented(text, 1, out, style)
 
 
-def build_table(kernels: Sequence[Kernel], width: int | None) -> Iterator[Table | Text]:
+def build_table(kernels: Sequence[InspectedKernel], width: int | None) -> Iterator[Table | Text]:
     """The table, and a line that names the columns that did not fit: a column cut to a few letters says nothing."""
     tuned = any(kernel["tuned"] for kernel in kernels)
     titles = ["impl", "kernel", "arch", *(("configuration",) if tuned else ()), *_NUMBERS]
     counts: dict[tuple[str, ...], int] = {}
     for kernel in kernels:
-        configuration = (describe_configuration(kernel),) if tuned else ()
+        configuration = (describe_configuration(kernel["tuned"], kernel["config"]),) if tuned else ()
         row = (kernel["impl"], kernel["name"], kernel["arch"], *configuration, *_number_cells(kernel))
         counts[row] = counts.get(row, 0) + kernel.get("times", 1)
     rows = [(impl, f"{name} × {n}" if n > 1 else name, *more) for (impl, name, *more), n in counts.items()]
@@ -108,7 +208,7 @@ def build_table(kernels: Sequence[Kernel], width: int | None) -> Iterator[Table 
         yield Text(f" A wider terminal shows: {', '.join(title for title in titles if title in omitted)}", style="dim")
 
 
-def _number_cells(kernel: Kernel) -> Iterator[str]:
+def _number_cells(kernel: InspectedKernel) -> Iterator[str]:
     """The cells of the columns `_NUMBERS`."""
     clusters = f" by {_describe_dims(kernel['cluster'])}" if kernel["cluster"] != [1, 1, 1] else ""
     yield f"{_describe_dims(kernel['grid'])}{clusters}"
@@ -122,25 +222,26 @@ def _number_cells(kernel: Kernel) -> Iterator[str]:
     yield "" if not widest else f"{widest} B" if widest == narrowest else f"{narrowest}–{widest} B"
 
 
-def _describe_occupancy(occupancy: Mapping[str, Any]) -> str:
+def _describe_occupancy(occupancy: OccupancyJson) -> str:
     if not occupancy["blocks_per_sm"]:
         return "cannot launch"
     limiters = in_words(occupancy.get("limiters") or [occupancy["limiter"]])
     return words.percent(occupancy["fraction"]) + ("" if occupancy["fraction"] >= 1 else f", {limiters}")
 
 
-def describe_configuration(kernel: Kernel) -> str:
+def describe_configuration(tuned: Sequence[int] | None, config: Mapping[str, JsonValue]) -> str:
     """What a tuner chose, with the names of the source: `BLOCK=256 num_warps=4`. Empty for a kernel without a tuner."""
-    if not kernel["tuned"]:
+    if not tuned:
         return ""
-    options = dict(kernel["config"])
-    constants = options.pop("constexprs", {})
+    constants = config.get("constexprs")
+    options = {name: value for name, value in config.items() if name != "constexprs"}
     if options.get("num_ctas") == 1:  # no clusters
         del options["num_ctas"]
-    return " ".join(f"{name}={value}" for name, value in {**constants, **options}.items())
+    values = {**(constants if isinstance(constants, dict) else {}), **options}
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def describe_parameters(kernel: Kernel) -> Iterator[str]:
+def describe_parameters(kernel: InspectedKernel) -> Iterator[str]:
     """The arguments of the launch under the numbers of the PTX, and what the compiler assumed about them."""
     number = 0
     for parameter in kernel["parameters"]:
@@ -159,7 +260,7 @@ def _describe_dims(dims: Sequence[int]) -> str:
     return f"{x}×{y}×{z}" if z > 1 else f"{x}×{y}" if y > 1 else str(x)
 
 
-def _describe_remarks(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
+def _describe_remarks(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]:
     """Each remark once, with every architecture that it applies to."""
     archs_of: dict[tuple[str, str, str], list[str]] = {}
     for kernel in kernels:
@@ -169,7 +270,7 @@ def _describe_remarks(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
         yield f"{impl} {name} ({', '.join(dict.fromkeys(archs))}): {remark}", "yellow"
 
 
-def _describe_refusals(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
+def _describe_refusals(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]:
     for kernel in kernels:
         occupancy, reason = kernel["occupancy"], kernel["refusal"]
         if not occupancy["blocks_per_sm"]:
@@ -180,19 +281,20 @@ def _describe_refusals(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
             yield f"{where} cannot launch: {reason}", "bold red"
 
 
-def _describe_others(kernels: Iterable[Kernel]) -> Iterator[StyledLine]:
+def _describe_others(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]:
     """Kernels without facts: configurations that failed, and code for the CPU."""
     for kernel in kernels:
         if "registers" in kernel:
             continue
         if kernel["refusal"]:
-            name = f"{kernel['impl']} {kernel['name']} {describe_configuration(kernel)}"
+            configuration = describe_configuration(kernel["tuned"], kernel["config"])
+            name = f"{kernel['impl']} {kernel['name']} {configuration}"
             yield f"{name} on {kernel['arch']}: {kernel['refusal']}", "yellow"
         else:
             yield f"{kernel['impl']}  {kernel['name']}, for this CPU: {', '.join(kernel['files'].values())}", ""
 
 
-def describe_failures(failures: Iterable[Mapping[str, Any]]) -> Iterator[StyledLine]:
+def describe_failures(failures: Iterable[Failure]) -> Iterator[StyledLine]:
     archs_of: dict[tuple[str, str, str], list[str]] = {}
     for failure in failures:
         archs_of.setdefault((failure["impl"], failure["status"], failure["reason"]), []).append(failure["arch"])
