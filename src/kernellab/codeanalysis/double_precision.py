@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kernellab.codeanalysis.registers import wide_registers
 from kernellab.machinecode.instruction_classes import InstructionClass, classify
-from kernellab.machinecode.instructions import Instruction, Operand
+from kernellab.machinecode.instructions import Instruction, Operand, wide_registers
 
 _LOADS = ("global_load", "generic_load")
 _STORES = ("global_store", "generic_store", "global_atomic")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kernellab.codeanalysis.registers import wide_registers
 from kernellab.machinecode.instruction_classes import classify
-from kernellab.machinecode.instructions import Instruction, Label, Line
+from kernellab.machinecode.instructions import Instruction, Label, Line, wide_registers
 
 _LOADS = ("global_load", "async_copy")
 _STORES = ("global_store", "shared_store", "local_store", "generic_store")

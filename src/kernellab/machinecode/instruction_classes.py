@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kernellab.machinecode.instructions import Instruction
+from kernellab.machinecode.instructions import REGISTER_BYTES, Instruction
 
 # Every class, in the order of display.
 CLASSES = {
@@ -87,7 +87,6 @@ _SPACES = {
     "param": "constant",
     "const": "constant",
 }
-_REGISTER_BYTES = 4
 _TYPE = re.compile(r"(?:[bsuf]|bf)(\d{1,3})(x2)?")
 
 
@@ -106,7 +105,7 @@ def _classify_ptx(instruction: Instruction) -> InstructionClass:
         return InstructionClass(f"{space}_atomic", _ptx_bytes(modifiers))
     if base in ("ldmatrix", "stmatrix"):
         count = next((int(m[1:]) for m in modifiers if m in ("x1", "x2", "x4")), 1)
-        return InstructionClass("shared_load" if base == "ldmatrix" else "shared_store", count * _REGISTER_BYTES)
+        return InstructionClass("shared_load" if base == "ldmatrix" else "shared_store", count * REGISTER_BYTES)
     if base == "cp":
         return _ptx_copy(instruction)
     if base == "wgmma" and not instruction.has("mma_async"):
@@ -218,5 +217,5 @@ def _classify_sass(instruction: Instruction) -> InstructionClass:
 
 def _sass_bytes(base: str, modifiers: tuple[str, ...]) -> int:
     if base in ("LDSM", "STSM"):
-        return _REGISTER_BYTES * next((int(m) for m in reversed(modifiers) if m in ("1", "2", "4")), 1)
-    return next((_SASS_BYTES[m] for m in modifiers if m in _SASS_BYTES), _REGISTER_BYTES)
+        return REGISTER_BYTES * next((int(m) for m in reversed(modifiers) if m in ("1", "2", "4")), 1)
+    return next((_SASS_BYTES[m] for m in modifiers if m in _SASS_BYTES), REGISTER_BYTES)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+REGISTER_BYTES = 4
 OperandKind = Literal["register", "immediate", "symbol", "address", "vector", "pair", "group", "other"]
 
 
@@ -103,3 +104,11 @@ Line = Instruction | Label | Directive
 
 def instructions(body: list[Line]) -> list[Instruction]:
     return [line for line in body if isinstance(line, Instruction)]
+
+
+def wide_registers(target: Operand, size_bytes: int) -> Iterator[str]:
+    """Registers that a load of this size fills. SASS names only the first; the load fills the ones after it too."""
+    for name in target.registers():
+        yield name
+        if name.startswith("R") and name[1:].isdigit():
+            yield from (f"R{int(name[1:]) + more}" for more in range(1, size_bytes // REGISTER_BYTES))
