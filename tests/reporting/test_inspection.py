@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from kernellab.reporting.terminal.inspection import build_table, describe_failures, describe_parameters
+from kernellab.reporting.terminal.inspection import FailedImpl, build_table, describe_failures, describe_parameters
 
 KERNEL = {
     "impl": "triton",
@@ -89,10 +89,8 @@ def test_parameters_have_the_numbers_of_the_ptx_and_constants_have_none():
 
 
 def test_a_failure_is_one_line_for_all_its_architectures():
-    failures = [
-        {"impl": "triton", "status": "error", "reason": "too large", "arch": arch} for arch in ("sm_80", "sm_90")
-    ]
-    skipped = {"impl": "compile", "status": "skipped", "reason": "takes long", "arch": "sm_80"}
+    failures = [FailedImpl("triton", arch, "error", "too large") for arch in ("sm_80", "sm_90")]
+    skipped = FailedImpl("compile", "sm_80", "skipped", "takes long")
     assert [text for text, _ in describe_failures([*failures, skipped])] == [
         "triton (sm_80, sm_90)  error: too large",
         "compile  skipped: takes long",

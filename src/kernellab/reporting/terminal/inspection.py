@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NotRequired, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +22,7 @@ from kernellab.codeanalysis.kernel_json import (
     SourceJson,
 )
 from kernellab.declaration.documents import CaseJson
-from kernellab.gpumodel.occupancy import in_words
+from kernellab.gpumodel.occupancy import describe_limiters
 from kernellab.record.schema import CodeJson, Record
 from kernellab.reporting.terminal.code import print_indented
 from kernellab.reporting.text import numbers as words
@@ -79,6 +79,13 @@ class InspectedKernel(_Pass):
     static_shared_bytes: NotRequired[int | None]
     dynamic_shared_bytes: NotRequired[int]
     occupancy: NotRequired[OccupancyJson]
+
+
+class FailedImpl(NamedTuple):
+    impl: str
+    arch: str
+    status: str
+    reason: str
 
 
 class Failure(_Pass):
@@ -173,11 +180,12 @@ def show_inspection(record: Record, out: Console) -> None:
         for text, style in lines:
             print_indented(text, 1, out, style)
         out.print()
-    show_failures(list_failures(record), out)
+    failures = list_failures(record)
+    show_failures([FailedImpl(f["impl"], f["arch"], f["status"], f["reason"]) for f in failures], out)
 
 
-def show_failures(failures: Iterable[Failure], out: Console) -> None:
-    """A line for each of `list_failures`; one line where the reason is the same for several architectures."""
+def show_failures(failures: Iterable[FailedImpl], out: Console) -> None:
+    """A line for each failure; one line where the reason is the same for several architectures."""
     for text, style in describe_failures(failures):
         print_indented(text, 1, out, style)
 
@@ -225,7 +233,7 @@ def _number_cells(kernel: InspectedKernel) -> Iterator[str]:
 def _describe_occupancy(occupancy: OccupancyJson) -> str:
     if not occupancy["blocks_per_sm"]:
         return "cannot launch"
-    limiters = in_words(occupancy.get("limiters") or [occupancy["limiter"]])
+    limiters = describe_limiters(occupancy.get("limiters") or [occupancy["limiter"]])
     return words.percent(occupancy["fraction"]) + ("" if occupancy["fraction"] >= 1 else f", {limiters}")
 
 
@@ -294,10 +302,10 @@ def _describe_others(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]
             yield f"{kernel['impl']}  {kernel['name']}, for this CPU: {', '.join(kernel['files'].values())}", ""
 
 
-def describe_failures(failures: Iterable[Failure]) -> Iterator[StyledLine]:
+def describe_failures(failures: Iterable[FailedImpl]) -> Iterator[StyledLine]:
     archs_of: dict[tuple[str, str, str], list[str]] = {}
     for failure in failures:
-        archs_of.setdefault((failure["impl"], failure["status"], failure["reason"]), []).append(failure["arch"])
+        archs_of.setdefault((failure.impl, failure.status, failure.reason), []).append(failure.arch)
     for (impl, status, reason), archs in archs_of.items():
         failed = status not in ("none", "skipped")
         where = f" ({', '.join(dict.fromkeys(archs))})" if failed else ""

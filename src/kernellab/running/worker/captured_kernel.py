@@ -97,7 +97,7 @@ def _compute_occupancy(launch: Launch, facts: KernelFacts, shared_bytes: int, gp
         shared_bytes,
         barriers=facts.barriers or 1,
         # Triton launches the block size it compiled for; an author's own launch may use another.
-        most_threads=math.prod(facts.threads) if facts.threads and launch.kind == "cuda" else None,
+        max_threads=math.prod(facts.threads) if facts.threads and launch.kind == "cuda" else None,
         exact=facts.threads_required,
     )
 
