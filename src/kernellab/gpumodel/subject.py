@@ -16,6 +16,7 @@ from kernellab.gpumodel.occupancy import grid_refusal, in_words
 from kernellab.gpumodel.roofline import Roofline, roofline
 from kernellab.machine.chips import Chip, chip
 from kernellab.machine.gpus import gpu
+from kernellab.timing.timers import is_duration
 
 # What a GPU sustains of its pins' bandwidth, where nothing was measured: H200, copy 4273 of 4917 GB/s (2026-11-15).
 SUSTAINED = 0.87
@@ -301,7 +302,7 @@ def _forward(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _main(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if (result.get("check") or {}).get("status") != "ok":
         return None
-    return next((e for e in _forward(result) if e["timer"] != "launch"), None)
+    return next((e for e in _forward(result) if is_duration(e["timer"])), None)
 
 
 def _others(record: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:

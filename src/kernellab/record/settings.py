@@ -8,13 +8,10 @@ from typing import Any
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.stats.intervals import PRECISION
+from kernellab.timing.timers import AUTO, TIMERS, timers_on
 
 Series = dict[str, str]  # what is timed together: a `pass`, by a `timer`, with the `cache` in a state
 
-# Which timers there are on a device, the first being the one that `auto` means. `kernel` needs a profiler, and so
-# a process of its own. What a host pays per call is the same question for a cold cache: it is asked warm.
-_TIMERS = {"cuda": ("events", "graph", "kernel", "host", "launch"), "cpu": ("clock",)}
-_WARM_ONLY = ("host", "launch")
 _LEAST_S = 5.0  # a run of few cases takes its time; a sweep moves on as soon as the answer is in
 _PANEL_S = 0.25  # what each further row of the panel gets per way
 
@@ -69,21 +66,21 @@ class Settings:
     def series(self, device: str) -> list[Series]:
         """Everything that is to be timed on a device, the main series first."""
         kind = device.split(":")[0]
-        known = _TIMERS[kind]
+        available = {timer.name: timer for timer in timers_on(kind)}
         for name in self.timers:
-            if name not in ("auto", *known):
-                there = any(name in timers for timers in _TIMERS.values())
-                why = f"there is no such timer on {kind}" if there else nearest(name, ["auto", *known])
+            if name not in (AUTO, *available):
+                why = f"there is no such timer on {kind}" if name in TIMERS else nearest(name, [AUTO, *available])
                 raise UserError(f"--timer {name}: {why}")
-        timers, caches = [known[0] if t == "auto" else t for t in self.timers], self.caches
+        default = next(iter(available))
+        names, caches = [default if name == AUTO else name for name in self.timers], self.caches
         if self.panel:
-            timers, caches = [*timers, *known], [*caches, "cold", "warm"]
+            names, caches = [*names, *available], [*caches, "cold", "warm"]
         made = [
-            {"pass": of, "timer": timer, "cache": "warm" if timer in _WARM_ONLY else cache}
+            {"pass": of, "timer": timer.name, "cache": cache if cache in timer.caches else timer.caches[0]}
             for of in self.passes
-            for timer in timers
+            for timer in (available[name] for name in names)
             for cache in caches
-            if not (self.panel and cache == "warm" and timer in ("graph", "kernel"))
+            if not (self.panel and cache in timer.caches and cache not in timer.panel_caches)
         ]
         return [one for at, one in enumerate(made) if one not in made[:at]]
 

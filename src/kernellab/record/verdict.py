@@ -16,13 +16,13 @@ from kernellab.gpumodel.subject import subject
 from kernellab.record import batteries as tried
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
+from kernellab.timing.timers import TIMERS, default_timer, is_duration
 
 RULES = 4
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 BAD = tried.FAILED
 
 _SERIES = ("pass", "timer", "cache")
-_NO_DURATION = "launch"  # the timer that does not say how long anything takes
 
 Result = Mapping[str, Any]
 Entry = Mapping[str, Any]  # of a result's `times`
@@ -49,7 +49,7 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
 def _findings(record: Mapping[str, Any], result: Result) -> list[dict[str, Any]]:
     """Why a way that is right is as fast as it is; nothing of what was not timed."""
     time = result["derived"]["time"]
-    if result["derived"]["status"] != "ok" or time is None or time["timer"] == _NO_DURATION:
+    if result["derived"]["status"] != "ok" or time is None or not is_duration(time["timer"]):
         return []
     return [asdict(one) for one in findings(subject(record, result))]
 
@@ -99,7 +99,7 @@ class _Group:
         status, reason = status_of(result)
         for of in self.passes if status == "ok" else ():
             entry, cost = self.entry(result, of), result["cost"].get(of) or {}
-            if entry is not None and entry["timer"] != _NO_DURATION and not cost.get("assumed"):
+            if entry is not None and is_duration(entry["timer"]) and not cost.get("assumed"):
                 median = statistics.median(entry["samples_us"])
                 said = trust.implausible(cost, result["case"]["dtype"], median, entry["cache"], self.peaks)
                 if said:
@@ -199,7 +199,7 @@ def exit_code(record: Mapping[str, Any]) -> int:
 def main_series(results: Sequence[Result], of: str) -> dict[str, Any]:
     """The first series of a pass that any of the ways was timed in: what they are compared by."""
     entries = [e for r in results for e in r["times"] if e["pass"] == of and e["samples_us"]]
-    entries.sort(key=lambda e: e["timer"] == _NO_DURATION)
+    entries.sort(key=lambda e: not is_duration(e["timer"]))
     return {k: entries[0][k] for k in _SERIES} if entries else {"pass": of, "timer": None, "cache": None}
 
 
@@ -276,7 +276,7 @@ def _limit(
     cost = result["cost"].get(of)
     if cost is None:
         return None
-    timed = time is not None and time["timer"] != _NO_DURATION
+    timed = time is not None and is_duration(time["timer"])
     found = roofline(cost, result["case"]["dtype"], time["median_us"] if time and timed else None, ceilings)
     return asdict(found)
 
@@ -294,15 +294,16 @@ def regime(result: Result, limit: Mapping[str, Any] | None) -> list[dict[str, st
     for entry in result["times"]:
         if entry["samples_us"] and entry["pass"] == "forward":
             found[entry["timer"], entry["cache"]] = statistics.median(entry["samples_us"])
-    gpu = next((found[k] for k in (("kernel", "cold"), ("graph", "cold"), ("events", "cold")) if k in found), None)
-    host = found.get(("launch", "warm"))
+    ranked = sorted(TIMERS.values(), key=lambda timer: timer.overhead_rank)
+    on_gpu = [found.get((t.name, "cold")) for t in ranked if "cuda" in t.devices and not t.on_host]
+    gpu = next((us for us in on_gpu if us is not None), None)
+    host = next((found[t.name, "warm"] for t in ranked if not t.is_duration and (t.name, "warm") in found), None)
     said = []
     if gpu and host and host > _LAUNCH_BOUND * gpu:
         said.append(("launch-bound", f"the host takes {host:.4g} µs to launch what the GPU does in {gpu:.4g} µs"))
-    for timer in ("events", "clock"):
-        cold, warm = found.get((timer, "cold")), found.get((timer, "warm"))
+    for device, where in (("cuda", "L2-resident"), ("cpu", "cache-resident")):
+        cold, warm = (found.get((default_timer(device).name, cache)) for cache in ("cold", "warm"))
         if cold and warm and warm < _RESIDENT * cold:
-            where = "L2-resident" if timer == "events" else "cache-resident"
             said.append((where, f"{warm:.4g} µs with its data in cache, {cold:.4g} µs without"))
     if limit and limit["fraction"] and limit["fraction"] >= _NEAR:
         name = "memory-bound" if limit["bound"] == "memory" else "compute-bound"

@@ -45,7 +45,7 @@ def measure(device: str, *, quick: bool) -> dict[str, Any]:
 
 
 def fill(grids: Sequence[int], threads: int, shared_bytes: int, *, rounds: int) -> dict[str, Any]:
-    """What `timing.filling` measures on the GPU present."""
+    """What `timing.grids` measures on the GPU present."""
     with _worker("cuda") as post:
         found = _ask(post, "fill", grids=list(grids), threads=threads, shared_bytes=shared_bytes, rounds=rounds)
         return {**_plain(post.device), **found}

@@ -160,7 +160,7 @@ class Groups:
 
     def profile(self) -> None:
         """Which kernels each right way launches and what else it does; in workers of their own, after all timing."""
-        series = self.known.kernel_series
+        series = self.known.profiler_series
         for group in self.groups:
             names = self._to_profile(group, series)
             given_up: set[str] = set()

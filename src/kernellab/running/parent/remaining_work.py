@@ -9,6 +9,7 @@ from typing import Any
 from kernellab.record.journal import Journal, result_of
 from kernellab.record.settings import Settings, needed_checks
 from kernellab.running.parent.worker_slot import Post
+from kernellab.timing.timers import TIMERS
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ class Known:
         self._timing = "time" in settings.stages
         self.checks = settings.checked_passes() if self._timing else ["forward"]
         series = settings.series(device)
-        # Kernel times need a profiler, and so a worker of its own; the others are timed where the ways run.
-        self.series = [one for one in series if one["timer"] != "kernel"]
-        self.kernel_series = [one for one in series if one["timer"] == "kernel"]
+        # Timers that need a profiler need a worker of its own; the others run where the implementations are checked.
+        self.series = [one for one in series if not TIMERS[one["timer"]].needs_profiler]
+        self.profiler_series = [one for one in series if TIMERS[one["timer"]].needs_profiler]
 
     def result(self, group: Group, name: str) -> dict[str, Any]:
         return result_of(self._journal.record, group.op, name, group.case)

@@ -141,7 +141,7 @@ class GroupWork:
             if of not in sets:
                 sets.clear()
                 sets[of] = self._input_sets(of, names)
-                self.channel.send("cost", cost=self._cost(of, sets[of][0].masters[0], names), **{"pass": of})
+                self.channel.send("cost", cost=self._cost(of, sets[of][0].contents[0], names), **{"pass": of})
             timed = SeriesWork(self.task, series, self.telemetry)
             failed |= timed.run(names, *sets[of], **work["timing"])
             for what, seconds in timed.spent.items():
@@ -154,7 +154,7 @@ class GroupWork:
         masters: list[make_inputs.Inputs] = []
         spots: list[Spot] = []
         for content, seed in enumerate((self.task.seed, self.task.seed + _OTHER_CONTENT)):
-            if content and not InputSets(masters).fit(self.device, copies=4):
+            if content and not InputSets(masters).fits(self.device, copies=4):
                 for name in names:
                     self.task.noter(name, "inputs")("timed with one content of its inputs: no room for another")
                 break

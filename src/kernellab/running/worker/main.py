@@ -121,26 +121,30 @@ class Worker:
                 self.channel.send("op", **describe(op, CaseRequest(**request), self.device, impls))
 
     def do_ceilings(self) -> None:
-        from kernellab.timing import ceilings
+        from kernellab.timing.ceilings import measure_ceilings
+        from kernellab.timing.timers import burst_timer
 
-        measured, _, doubts = self._watched(lambda: ceilings.measure(self.device))
+        measured, _, doubts = self._watched(lambda: measure_ceilings(burst_timer(self.device)))
         self.channel.send("ceilings", **measured, doubts=doubts)
 
     def do_rates(self, quick: bool) -> None:
         """Every bandwidth and matmul rate of the device, with the clock it held meanwhile."""
-        from kernellab.timing.rates import all_rates
+        from kernellab.timing.rates import measure_rates
+        from kernellab.timing.timers import burst_timer
 
-        rates, columns, doubts = self._watched(lambda: all_rates(self.device, quick=quick, between=self._sample))
+        rates, columns, doubts = self._watched(
+            lambda: measure_rates(burst_timer(self.device), quick=quick, between=self._sample)
+        )
         clocks = [mhz for mhz in columns.get("sm_mhz" if self.device.type == "cuda" else "mhz", []) if mhz]
         span = [min(clocks), max(clocks)] if clocks else None
         self.channel.send("rates", rates=rates, clock_mhz=span, doubts=doubts)
 
     def do_fill(self, grids: list[int], threads: int, shared_bytes: int, rounds: int) -> None:
         """How long grids of equal blocks take."""
-        from kernellab.timing import grids as filling
+        from kernellab.timing.grids import measure_grids
 
         measured, _, doubts = self._watched(
-            lambda: filling.measure(
+            lambda: measure_grids(
                 self.device, grids, threads, shared_bytes, rounds=rounds, between=self.telemetry.sample
             )
         )

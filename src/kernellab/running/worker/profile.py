@@ -17,17 +17,17 @@ from kernellab.checking import compiled_impls as compiled
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.passes import FORWARD, Pass, pass_of
 from kernellab.running.worker.task import Task
-from kernellab.timing.cache import Flush
 from kernellab.timing.input_sets import InputSets
-from kernellab.timing.kernel_times import kernel_times
 from kernellab.timing.rounds import calls_per_window
-from kernellab.timing.work import Call, Work
+from kernellab.timing.timed_impl import Call, TimedImpl
+from kernellab.timing.timer import WARM
+from kernellab.timing.timers import profiler_timer
 
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 
 def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, Any]], rounds: int) -> None:
-    """Send what each way does inside a call, then the kernel times of those series that ask for them."""
+    """Send what each way does inside a call, then the series of those timers that need a profiler."""
     compiled.forget(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     for name in impls:
@@ -43,7 +43,7 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, A
     for one in series:
         names = [name for name in one["impls"] if not task.op[name].mutates]
         if names:
-            _kernel_series(task, names, one["series"], rounds)
+            _time_in_profiler(task, names, one["series"], rounds)
 
 
 def _inside(task: Task, name: str, inputs: Inputs) -> dict[str, Any]:
@@ -74,30 +74,32 @@ def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Any
     task.channel.send("traffic", impl=name, traffic=found)
 
 
-def _kernel_series(task: Task, names: list[str], series: dict[str, str], rounds: int) -> None:
+def _time_in_profiler(task: Task, names: list[str], series: dict[str, str], rounds: int) -> None:
     """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
     device, timed = task.device, pass_of(series["pass"])
     cold = series["cache"] == "cold"
     sets = InputSets([timed.inputs(task.op, task.case, task.seed, device)])
-    sets.grow(1)
+    sets.grow_to(1)
     order = random.Random(task.seed)
-    works = {name: Work(name, sets, _preparing(timed, task, name), order=order) for name in names}
+    works = {name: TimedImpl(name, sets, _preparing(timed, task, name), order=order) for name in names}
+    trial = profiler_timer(device, series["timer"], WARM)
     counts = {}
     for name, work in works.items():  # whoever fails does so here, under its own name
         with torch.no_grad(), task.channel.running(name, "profile"):
-            work.calls([0])[0]()
-            alone = kernel_times([functools.partial(work.calls, [0, 0])] * 3, None)
-        counts[name] = calls_per_window(statistics.median(alone))
+            work.prepare_calls([0])[0]()
+            alone_us = trial.window_times_us([functools.partial(work.prepare_calls, [0, 0])] * 3)
+        counts[name] = calls_per_window(statistics.median(alone_us))
     most = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
-    sets.grow(min(most, max(counts.values())))
+    sets.grow_to(min(most, max(counts.values())))
 
     def window(name: str) -> Callable[[], list[Call]]:
         work, count = works[name], min(counts[name], len(sets))
-        return lambda: work.calls(work.draw(count + (not cold), distinct=cold))
+        return lambda: work.prepare_calls(work.draw(count + (not cold), distinct=cold))
 
     plan = _interleaved(names, rounds, random.Random(task.seed))
     with torch.no_grad(), task.channel.running(None, "profile"):
-        samples = kernel_times([window(name) for name in plan], Flush(device) if cold else None)
+        timer = profiler_timer(device, series["timer"], series["cache"])
+        samples = timer.window_times_us([window(name) for name in plan])
     found: dict[str, list[float]] = {}
     for name, us in zip(plan, samples, strict=True):
         found.setdefault(name, []).append(us)
