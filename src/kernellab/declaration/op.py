@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.declaration import mistakes as declarable
+from kernellab.declaration import validation
 from kernellab.declaration.arguments import Arg, Cost, index, optional, tensor
 from kernellab.declaration.case import (
     ELLIPSIS,
@@ -162,9 +162,9 @@ class Op:
         manual: bool = True,
     ) -> None:
         self.reference = reference
-        self.name = declarable.name_of(name, reference)
+        self.name = validation.name_of(name, reference)
         for what, value in (("where", where), ("cost", cost), ("grad_cost", grad_cost)):
-            declarable.function(f"op {self.name}", what, value)
+            validation.function(f"op {self.name}", what, value)
         if cases is not None and not isinstance(cases, CaseTable):
             raise UserError(f"op {self.name}: cases= is a {type(cases).__name__}: write cases=kl.cases(shape=…)")
         self.doc = inspect.getdoc(reference) or ""
@@ -174,10 +174,10 @@ class Op:
         self.grad_cost = grad_cost
         self.default_cases = cases
         declared = cases.dtypes if cases is not None else ()
-        self.dtypes = declarable.dtypes(self.name, dtypes or declared or ("float32",))
+        self.dtypes = validation.dtypes(self.name, dtypes or declared or ("float32",))
         self._read_signature(args, options)
         self._order_dims({} if dims is None else dims, reduces)
-        declarable.indices(self.name, self.args, self.dims, self.options)
+        validation.indices(self.name, self.args, self.dims, self.options)
         self.impls: dict[str, Impl] = {}
         if manual:
             self._add("manual", reference)
@@ -186,16 +186,16 @@ class Op:
     def _read_signature(self, args: Mapping[str, Arg] | None, options: Mapping[str, Sequence[Any]] | None) -> None:
         parameters = inspect.signature(self.reference).parameters.values()
         tensors = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        keywords = declarable.keywords_of(self.reference)
+        keywords = validation.keywords_of(self.reference)
         if not tensors:
             raise UserError(f"op {self.name} takes no tensor: its positional parameters are its inputs")
         everything = dict.fromkeys(tensors, Arg((ELLIPSIS,)))
-        self.args = declarable.described(self.name, everything if args is None else args)
+        self.args = validation.described(self.name, everything if args is None else args)
         if list(self.args) != tensors:
             raise UserError(
                 f"op {self.name}: args= describes {', '.join(self.args)}, the function takes {', '.join(tensors)}"
             )
-        self.options = declarable.listed(self.name, {} if options is None else options, keywords)
+        self.options = validation.listed(self.name, {} if options is None else options, keywords)
         # An optional tensor is given or not: one more option, absent first.
         self.given = {n: [False, True] for n, a in self.args.items() if a.optional}
         combinations = math.prod(len(values) for values in self.all_options().values())
@@ -207,8 +207,8 @@ class Op:
 
     def _order_dims(self, defaults: Mapping[str, str | int], reduces: str) -> None:
         seen = dict.fromkeys(d for arg in self.args.values() for d in arg.dims)
-        self.reduces = declarable.reduced(self.name, reduces, seen)
-        self.dim_defaults = declarable.sized(self.name, defaults, seen)
+        self.reduces = validation.reduced(self.name, reduces, seen)
+        self.dim_defaults = validation.sized(self.name, defaults, seen)
         self.free_dims = tuple(d for d in seen if d not in defaults)
         self.dims = (*self.free_dims, *(d for d in seen if d in defaults))
 
@@ -231,8 +231,8 @@ class Op:
         if name in self.impls:
             raise UserError(f"op {self.name} already has an implementation named {name}: give this one another name")
         whose = f"implementation {name} of {self.name}"
-        declarable.function(whose, "supports", supports)
-        for arg in declarable.names(whose, "mutates", mutates, next(iter(self.args))):
+        validation.function(whose, "supports", supports)
+        for arg in validation.names(whose, "mutates", mutates, next(iter(self.args))):
             if arg not in self.args:
                 raise UserError(f"{whose} mutates {arg}: {nearest(arg, self.args)}")
 
@@ -415,7 +415,7 @@ def collecting() -> Iterator[dict[str, Op]]:
 def declared(reference: Callable[..., Any], declaration: Mapping[str, Any]) -> Op:
     """An op that no file is asked for."""
     called = str(declaration.get("name") or getattr(reference, "__name__", "?"))
-    declarable.known(called, declaration, declarable.keywords_of(Op.__init__))
+    validation.known(called, declaration, validation.keywords_of(Op.__init__))
     return Op(reference, **declaration)
 
 
