@@ -79,7 +79,7 @@ METRICS = {
 # Runs a way once for every case, between cudaProfilerStart and cudaProfilerStop; everything is compiled before.
 DRIVER = """
 import json, sys, torch
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.passes import pass_of
 from kernellab.declaration.targets import load, resolve
 target, way, shapes, dtypes, options = json.loads(sys.argv[1])

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from kernellab.api.ptx import ptx as ptx
     from kernellab.build import cpp as cpp
     from kernellab.build import cuda as cuda
-    from kernellab.declaration.op import Cost as Cost
-    from kernellab.declaration.op import cases as cases
-    from kernellab.declaration.op import index as index
-    from kernellab.declaration.op import op as op
-    from kernellab.declaration.op import optional as optional
-    from kernellab.declaration.op import tensor as tensor
+    from kernellab.declaration.arguments import index as index
+    from kernellab.declaration.arguments import optional as optional
+    from kernellab.declaration.arguments import tensor as tensor
+    from kernellab.declaration.case_table import cases as cases
+    from kernellab.declaration.cost import Cost as Cost
+    from kernellab.declaration.declare import op as op
     from kernellab.profiler.ranges import auto_ranges as auto_ranges
     from kernellab.profiler.ranges import range as range
     from kernellab.profiler.ranges import range_pop as range_pop
@@ -39,12 +39,12 @@ __version__ = VERSION
 
 _FUNCTIONS = {
     # declaring
-    "op": "kernellab.declaration.op",
-    "tensor": "kernellab.declaration.op",
-    "index": "kernellab.declaration.op",
-    "optional": "kernellab.declaration.op",
-    "cases": "kernellab.declaration.op",
-    "Cost": "kernellab.declaration.op",
+    "op": "kernellab.declaration.declare",
+    "tensor": "kernellab.declaration.arguments",
+    "index": "kernellab.declaration.arguments",
+    "optional": "kernellab.declaration.arguments",
+    "cases": "kernellab.declaration.case_table",
+    "Cost": "kernellab.declaration.cost",
     # one-call helpers
     "benchmark": "kernellab.api.benchmark",
     "check": "kernellab.api.check",

@@ -3,7 +3,9 @@
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.declaration.case import Case, bind_shape, parse_dtype, parse_option, parse_shapes, parse_sizes
+from kernellab.declaration.case import Case, parse_dtype
+from kernellab.declaration.case_request import parse_option, parse_shapes, parse_sizes
+from kernellab.declaration.expansion import bind_shape
 
 
 def test_shapes_are_sizes_joined_by_x():

@@ -6,7 +6,8 @@ import torch
 import kernellab as kl
 from kernellab.base.errors import UserError
 from kernellab.declaration import inputs
-from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.case import Case
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.targets import Target, load
 from support.klab import OPFILES
 
@@ -52,7 +53,7 @@ def test_timing_takes_the_first_option_and_checking_all():
     gelu = kl.ops.gelu
     (case,) = gelu.expand(CaseRequest(shapes=[(4, 4)], dtypes=["float32"]), "cpu")
     assert case.approximate == "tanh"
-    assert [v.approximate for v in gelu.variants(case)] == ["tanh", "none"]
+    assert [v.approximate for v in gelu.option_variants(case)] == ["tanh", "none"]
     (other,) = gelu.expand(CaseRequest(shapes=[(4, 4)], options={"approximate": ["none"]}), "cpu")
     assert other.approximate == "none"
 
@@ -60,7 +61,7 @@ def test_timing_takes_the_first_option_and_checking_all():
 def test_cross_entropy_has_indices_below_a_dim_with_sentinels(sketches):
     op = sketches["cross_entropy"]
     (case,) = op.expand(CaseRequest(), "cpu")
-    made = inputs.make(op, case, seed=1)
+    made = inputs.make_inputs(op, case, seed=1)
     target = made["target"]
     assert made["logits"].shape == (64, 512)
     assert target.dtype == torch.int64
@@ -68,7 +69,7 @@ def test_cross_entropy_has_indices_below_a_dim_with_sentinels(sketches):
     assert int(target.min()) == -100
     assert (target == -100).float().mean() < 0.5
     assert op.dims == ("M", "V")
-    assert len(op.variants(case)) == 6
+    assert len(op.option_variants(case)) == 6
 
 
 def test_attention_has_dims_that_follow_others_and_an_optional_input(sketches):
@@ -76,21 +77,21 @@ def test_attention_has_dims_that_follow_others_and_an_optional_input(sketches):
     (case,) = op.expand(CaseRequest(), "cpu")
     assert dict(case.dims) == {"B": 1, "H": 2, "Sq": 16, "D": 8, "Hk": 2, "Sk": 16}
     assert case.bias is False
-    assert inputs.make(op, case, seed=0)["bias"] is None
+    assert inputs.make_inputs(op, case, seed=0)["bias"] is None
     with_bias = case.with_(options={**case.options, "bias": True})
-    assert inputs.make(op, with_bias, seed=0)["bias"].shape == (1, 2, 16, 16)
+    assert inputs.make_inputs(op, with_bias, seed=0)["bias"].shape == (1, 2, 16, 16)
     (grouped,) = op.expand(CaseRequest(dims={"Hk": [1]}), "cpu")
     assert grouped.Hk == 1
     with pytest.raises(UserError, match="where= says no"):
         op.expand(CaseRequest(dims={"Hk": [3]}), "cpu")
-    refusals = {op["torch"].refusal(v) for v in op.variants(case)}
+    refusals = {op["torch"].refusal(v) for v in op.option_variants(case)}
     assert refusals == {None, "no window"}
 
 
 def test_the_same_seed_gives_the_same_inputs_and_another_seed_others():
     op = kl.ops.add
     case = Case({"...": (8,), "N": 8}, "float32")
-    a, b, c = (inputs.make(op, case, seed) for seed in (1, 1, 2))
+    a, b, c = (inputs.make_inputs(op, case, seed) for seed in (1, 1, 2))
     assert torch.equal(a["x"], b["x"])
     assert not torch.equal(a["x"], c["x"])
     assert not torch.equal(a["x"], a["y"])
@@ -270,10 +271,10 @@ def test_an_option_may_be_a_tensor():
         return x
 
     (case,) = f.expand(CaseRequest(shapes=[(4,)]), "cpu")
-    assert len(f.variants(case)) == 2
+    assert len(f.option_variants(case)) == 2
 
 
 def test_a_name_no_encoding_knows_still_has_inputs():
     op = kl.op(name="\udc80", cases=kl.cases(shape=[(4,)]))(lambda x: x)
     (case,) = op.expand(CaseRequest(), "cpu")
-    assert inputs.make(op, case, 0)["x"].shape == (4,)
+    assert inputs.make_inputs(op, case, 0)["x"].shape == (4,)

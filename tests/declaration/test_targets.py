@@ -52,7 +52,7 @@ def test_static_reading_sees_what_loading_sees():
     for name in shipped_names():
         op = load(resolve(name))[name]
         entry = parse(op.file)[name]
-        assert {way: kind.name for way, kind in entry.ways.items()} == {n: i.kind.name for n, i in op.impls.items()}
+        assert {way: kind.name for way, kind in entry.impls.items()} == {n: i.kind.name for n, i in op.impls.items()}
 
 
 def test_static_reading_admits_what_it_cannot_see(tmp_path):
@@ -62,8 +62,8 @@ def test_static_reading_admits_what_it_cannot_see(tmp_path):
         "@f.impl('liger', kind='triton')\ndef _(x): return x\n"
     )
     entry = parse(tmp_path / "op.py")["f"]
-    assert (list(entry.ways), entry.more, entry.summary) == (["compile", "liger"], True, "Doc.")
-    assert entry.ways["liger"].name == "triton"
+    assert (list(entry.impls), entry.computed_names, entry.summary) == (["compile", "liger"], True, "Doc.")
+    assert entry.impls["liger"].name == "triton"
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_other_packages_offer_ops_through_the_entry_point_group(offering, klab):
 
 
 def test_an_offered_name_that_is_taken_is_refused(monkeypatch):
-    monkeypatch.setattr("kernellab.declaration.targets.offered", lambda: {"gelu": "other.pkg:gelu"})
+    monkeypatch.setattr("kernellab.declaration.targets.offered_ops", lambda: {"gelu": "other.pkg:gelu"})
     with pytest.raises(UserError, match=r"two ops are named gelu.*other\.pkg:gelu"):
         resolve("gelu")
 

@@ -5,8 +5,8 @@ import json
 import torch
 
 import kernellab as kl
-from kernellab.declaration.case import CaseRequest
-from kernellab.declaration.op import matching
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.kinds import match_names
 from kernellab.running.worker.describe import describe
 
 STUDIES = {"triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once"}
@@ -37,8 +37,8 @@ def test_a_way_that_is_wrong_is_not_timed(klab):
 
 def test_studies_run_only_when_asked_for():
     assert set(kl.ops.square.impls) >= STUDIES
-    assert not STUDIES & {impl.name for impl in kl.ops.square.chosen([])}
-    assert [i.name for i in kl.ops.square.chosen(["triton-w*", "torch"])] == [
+    assert not STUDIES & {impl.name for impl in kl.ops.square.select_impls([])}
+    assert [i.name for i in kl.ops.square.select_impls(["triton-w*", "torch"])] == [
         *("torch", "triton-w4", "triton-w8", "triton-w16"),
     ]
     told = describe(kl.ops.square, CaseRequest(shapes=[(8, 8)]), torch.device("cpu"), [])
@@ -46,9 +46,9 @@ def test_studies_run_only_when_asked_for():
 
 
 def test_names_come_before_patterns():
-    assert matching("a[b]", ["a[b]", "ab"]) == ["a[b]"]
-    assert matching("a[b]", ["ab", "ac"]) == ["ab"]
-    assert matching("a*", ["b"]) == []
+    assert match_names("a[b]", ["a[b]", "ab"]) == ["a[b]"]
+    assert match_names("a[b]", ["ab", "ac"]) == ["ab"]
+    assert match_names("a*", ["b"]) == []
 
 
 def test_a_pattern_that_matches_nothing_is_refused(klab):

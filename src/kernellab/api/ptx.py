@@ -11,7 +11,7 @@ from kernellab.base.errors import UserError
 from kernellab.build.cuda import Kernel
 from kernellab.capture.recorder import capture
 from kernellab.capture.torch_device import alone
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Impl, Op
 
 

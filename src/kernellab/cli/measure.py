@@ -15,7 +15,7 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.cli import debug, sanitize
 from kernellab.cli.begin import absolute, begun, progress_bar, refuse_unknown_targets, shown
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.timing.timers import TIMERS, timer_help
 
 _STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}

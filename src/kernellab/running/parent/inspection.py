@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.declaration.op import matching
+from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
 from kernellab.record.journal import Journal
 from kernellab.record.settings import Settings
@@ -97,7 +97,7 @@ class Inspection:
 
     def _ways(self, op: Event) -> list[str]:
         for asked in self.settings.impls:
-            if not matching(asked, op["known_impls"]):
+            if not match_names(asked, op["known_impls"]):
                 raise UserError(f"no implementation {asked!r} of {op['name']}: {nearest(asked, op['known_impls'])}")
         named = bool(self.settings.impls)
         return [impl["name"] for impl in op["impls"] if named or impl["kind"] not in _SLOW]

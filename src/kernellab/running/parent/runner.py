@@ -12,7 +12,7 @@ from typing import Any
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import cache_dir, file_name, replace_file
-from kernellab.declaration.op import matching
+from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.record.journal import Journal
@@ -109,7 +109,7 @@ class Runner:
     def _refuse_unknown_impls(self, posts: list[Post]) -> None:
         known = {name for post in posts for op in post.ops for name in op["known_impls"]}
         for name in self.settings.impls:
-            if not matching(name, known):
+            if not match_names(name, known):
                 raise UserError(f"no implementation {name!r}: {nearest(name, known)}")
 
     def _void_if_changed(self, op: Event) -> None:

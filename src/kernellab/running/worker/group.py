@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
@@ -13,13 +12,12 @@ import torch
 
 from kernellab.activity.autotuning import recording
 from kernellab.activity.compilation import Watch
-from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.declared_case import Checker
-from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
+from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
 from kernellab.checking.spot_check import Spot
 from kernellab.declaration import inputs as make_inputs
-from kernellab.declaration.op import Cost
+from kernellab.declaration.pass_cost import CostFailed, PassCost, cost_of_pass
 from kernellab.declaration.passes import Pass, pass_of
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.worker.channel import GpuGone
@@ -185,51 +183,15 @@ class GroupWork:
             truth = finder.find(Trial("declared", self.case, of=of.name))
         return Spot(truth, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
 
-    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> dict[str, Any] | None:
-        """The fewest bytes and the flops of a pass, as declared; by default everything is moved once."""
-        if of == "both":
-            parts = [self._cost(part, inputs, names) for part in ("forward", "backward")]
-            return _sum_of(*parts) if all(parts) else None
-        declared = self.op.cost if of == "forward" else self.op.grad_cost
-        arguments = {name: inputs[name] for name in self.op.args}
-        if declared is not None:
-            try:
-                with self.channel.running(None, "cost"):
-                    cost = make_inputs.call(self.op, declared, arguments, self.case)
-                if not isinstance(cost, Cost):
-                    raise TypeError(f"cost= returned a {type(cost).__name__}, not a kl.Cost")
-                counted = cost.to_json()
-                json.dumps(counted, allow_nan=False)
-                return counted
-            except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
-                for name in names:
-                    self.task.noter(name, "cost")(f"the limit is not known: cost= failed: {explain(error)}")
-                return None
-        if of == "backward":  # the inputs and the upstream gradient are read, a gradient of each input is written
-            floats = [t for t in arguments.values() if t is not None and t.is_floating_point()]
-            return _assumed(Cost(read=list(inputs.values()), write=floats))
-        sizes = {k: None if t is None else t.to("meta") for k, t in arguments.items()}
+    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> PassCost | None:
+        """The cost of a pass; None, with a note, where the op's own cost= fails."""
         try:
-            outputs = tensors_of(make_inputs.call(self.op, self.op.reference, sizes, self.case))
-        except Exception:  # a reference that needs real data
-            with torch.no_grad():
-                outputs = tensors_of(make_inputs.call(self.op, self.op.reference, arguments, self.case))
-        return _assumed(Cost(read=list(arguments.values()), write=outputs))
-
-
-def _assumed(cost: Cost) -> dict[str, Any]:
-    """A guess serves for rates; it is no ground to call a time impossible."""
-    return {**cost.to_json(), "assumed": True}
-
-
-def _sum_of(*costs: dict[str, Any] | None) -> dict[str, Any]:
-    known = [cost for cost in costs if cost]
-    units = {unit for cost in known for unit in cost["flops"]}
-    flops = {unit: sum(cost["flops"].get(unit, 0) for cost in known) for unit in sorted(units)}
-    return {key: sum(cost[key] for cost in known) for key in ("bytes_read", "bytes_written")} | {
-        "flops": flops,
-        "assumed": True,  # what the passes share need not be moved twice
-    }
+            with self.channel.running(None, "cost"):
+                return cost_of_pass(self.op, of, inputs, self.case)
+        except CostFailed as failure:
+            for name in names:
+                self.task.noter(name, "cost")(f"the limit is not known: {failure}")
+            return None
 
 
 def limit_recompiling(config: Any) -> None:

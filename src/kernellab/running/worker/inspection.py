@@ -30,9 +30,11 @@ from kernellab.codeanalysis.banks import conflicts
 from kernellab.codeanalysis.coalescing import spread
 from kernellab.codeanalysis.facts import facts
 from kernellab.codeanalysis.products import products
-from kernellab.declaration.case import Case, CaseRequest
-from kernellab.declaration.inputs import make
+from kernellab.declaration.case import Case
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.inputs import make_inputs
 from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.gpumodel.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.machine.chips import chip
@@ -41,7 +43,7 @@ from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
 from kernellab.running.worker.channel import Channel
-from kernellab.running.worker.static_costs import account, cost_of
+from kernellab.running.worker.static_costs import account
 from kernellab.trials.small_cases import standin
 
 _UNARMED = {
@@ -128,7 +130,11 @@ class Inspector:
         inputs = {name: _meta(self.op, name, case) for name in self.op.args}
         with capturing(self.gpu) as launches:
             found = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
-        return {"cost": cost_of(self.op, case, inputs), **found}
+        try:
+            cost = cost_of_pass(self.op, "forward", inputs, case)
+        except CostFailed:  # cost= needs more than sizes
+            cost = None
+        return {"cost": cost, **found}
 
     def _why_none(self, impl: Impl) -> str:
         return _UNARMED.get(impl.kind.name, "launched no Triton kernel and none of kl.cuda.kernel: nothing to read")
@@ -271,7 +277,7 @@ class Inspector:
     def _for_cpu(self, impl: Impl, case: Case) -> Entry:
         """C++, written at a size that runs in no time: the code is the same but for its sizes."""
         small = standin(self.op, case, _SMALL).with_(device="cpu")
-        inputs = make(self.op, small, 0, "cpu")
+        inputs = make_inputs(self.op, small, 0, "cpu")
         with torch.no_grad():
             text = written(impl.fn, list(inputs.values()), self.op.call_options(small))
         files = self._files(impl, "cpu-generated", {"py": text})  # C++ as a text in Python

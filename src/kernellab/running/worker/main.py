@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import explain
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.targets import Target
 from kernellab.record.settings import needed_checks
 from kernellab.running.worker.channel import Channel, GpuGone, device_id, timing_lock

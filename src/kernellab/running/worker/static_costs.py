@@ -1,4 +1,4 @@
-"""What a way costs that its machine code does not tell: bytes its operators move, the op's fewest, lines of source.
+"""What machine code does not tell about an implementation: bytes its operators move, lines of source.
 
 Worked out on meta tensors, in a worker, while launches are being captured: nothing is computed and no GPU needed.
 """
@@ -11,9 +11,8 @@ from typing import Any
 
 from kernellab.activity.traffic import traffic
 from kernellab.capture.line_count import functions_called, lines_of_functions
-from kernellab.declaration.case import Case
-from kernellab.declaration.inputs import call
-from kernellab.declaration.op import Compiled, Cost, Impl, Op
+from kernellab.declaration.compiled import Compiled
+from kernellab.declaration.op import Impl
 
 Account = dict[str, Any]
 
@@ -36,18 +35,6 @@ def account(impl: Impl, kernels: Sequence[Mapping[str, Any]], run: Callable[[], 
             run()
         found["launcher_lines"] = lines_of_functions(codes)
     return found
-
-
-def cost_of(op: Op, case: Case, inputs: Mapping[str, Any]) -> Account | None:
-    """The op's fewest bytes and its operations, from the sizes of meta tensors; None where cost= wants more."""
-    with contextlib.suppress(Exception):
-        if op.cost is not None:
-            declared = call(op, op.cost, inputs, case)
-            return declared.to_json() if isinstance(declared, Cost) else None
-        results = call(op, op.reference, inputs, case)
-        results = results if isinstance(results, (tuple, list)) else (results,)
-        return {**Cost(read=list(inputs.values()), write=list(results)).to_json(), "assumed": True}
-    return None
 
 
 def _kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> int:
