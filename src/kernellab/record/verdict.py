@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kernellab.explaining.ranking import findings
+from kernellab.gpumodel.regime import NEAR_LIMIT, is_cache_resident, is_launch_bound
 from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import subject
 from kernellab.record import batteries as tried
@@ -283,10 +284,6 @@ def _limit(
 
 # The regime --------------------------------------------------------------------------------------------
 
-_LAUNCH_BOUND = 2.0  # the host takes so many times what the GPU takes
-_RESIDENT = 0.8  # warm calls take less than this of cold ones
-_NEAR = 0.5  # of the limit that is nearest
-
 
 def regime(result: Result, limit: Mapping[str, Any] | None) -> list[dict[str, str]]:
     """What governs a way's time, as far as its series tell: each a `name` and the `evidence`."""
@@ -299,13 +296,13 @@ def regime(result: Result, limit: Mapping[str, Any] | None) -> list[dict[str, st
     gpu = next((us for us in on_gpu if us is not None), None)
     host = next((found[t.name, "warm"] for t in ranked if not t.is_duration and (t.name, "warm") in found), None)
     said = []
-    if gpu and host and host > _LAUNCH_BOUND * gpu:
+    if gpu and host and is_launch_bound(host, gpu):
         said.append(("launch-bound", f"the host takes {host:.4g} µs to launch what the GPU does in {gpu:.4g} µs"))
     for device, where in (("cuda", "L2-resident"), ("cpu", "cache-resident")):
         cold, warm = (found.get((default_timer(device).name, cache)) for cache in ("cold", "warm"))
-        if cold and warm and warm < _RESIDENT * cold:
+        if cold and warm and is_cache_resident(warm, cold):
             said.append((where, f"{warm:.4g} µs with its data in cache, {cold:.4g} µs without"))
-    if limit and limit["fraction"] and limit["fraction"] >= _NEAR:
+    if limit and limit["fraction"] and limit["fraction"] >= NEAR_LIMIT:
         name = "memory-bound" if limit["bound"] == "memory" else "compute-bound"
         said.append((name, f"{100 * limit['fraction']:.0f} % of what this machine's {limit['bound']} limit allows"))
     return [{"name": name, "evidence": evidence} for name, evidence in said]

@@ -3,20 +3,19 @@
     share = roof / time, the roof being the op's fewest bytes over the measured copy bandwidth, or its matmul operations
     over the measured matmul rate
 
-From `NEAR` of it on there is no gain left worth the work: two kernels that both do everything right differ by as much.
+From `AT_LIMIT` of it on there is no gain left worth the work: two good kernels differ by as much.
 """
 
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.regime import AT_LIMIT
 from kernellab.gpumodel.subject import Subject
-
-NEAR = 0.9
 
 
 def look(subject: Subject) -> Finding | None:
     limit = subject.limit
-    if limit is None or limit.fraction is None or limit.fraction < NEAR or subject.cache == "warm":
+    if limit is None or limit.fraction is None or limit.fraction < AT_LIMIT or subject.cache == "warm":
         return None
     ceiling = "bandwidth" if limit.bound == "memory" else "matmul rate"
     rate = (limit.gbps, "GB/s") if limit.bound == "memory" else (limit.tflops, "TFLOP/s")

@@ -7,16 +7,15 @@ op decides which of the two it meets. Nothing to gain: a warning about the numbe
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.regime import is_cache_resident
 from kernellab.gpumodel.subject import Subject
-
-_RESIDENT = 0.8
 
 
 def look(subject: Subject) -> Finding | None:
     if subject.time_us is None or subject.device is None:
         return None
     warm, cold = (subject.time_us, None) if subject.cache == "warm" else (subject.warm_us, subject.time_us)
-    if warm is None or (cold is not None and warm >= _RESIDENT * cold):
+    if warm is None or (cold is not None and not is_cache_resident(warm, cold)):
         return None
     if cold is None and subject.fewest_bytes > subject.device.l2_bytes:
         return None

@@ -17,9 +17,10 @@ call, which is slower, only makes it possible.
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.regime import is_launch_bound
 from kernellab.gpumodel.subject import Subject
 
-_TWICE, _WORTH = 2.0, 1.3
+_WORTH = 1.3
 _TINY = 5.0  # floors that a tiny kernel takes at most
 
 
@@ -68,7 +69,7 @@ def _moved(subject: Subject) -> float:
 def _host(subject: Subject) -> Finding | None:
     host = subject.launch_us or subject.host_us
     gpu = subject.gpu_us or subject.time_us
-    if subject.device is None or not subject.measured or not host or not gpu or host < _TWICE * gpu:
+    if subject.device is None or not subject.measured or not host or not gpu or not is_launch_bound(host, gpu):
         return None
     exact = subject.launch_us is not None
     return Finding(
