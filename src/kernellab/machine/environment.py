@@ -1,4 +1,4 @@
-"""What is stamped on every record: versions, GPU, driver, CPU, commit. Read without importing torch."""
+"""What is stamped on every record: versions, GPUs, driver, CPU, commit. Read without importing torch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,38 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from kernellab.base.version import VERSION
 
 _PACKAGES = ("kernellab", "torch", "triton", "numpy", "cuda-core", "nvidia-cuda-nvrtc")
 
 
-def environment() -> dict[str, Any]:
+class CpuFacts(TypedDict):
+    name: str
+    cores: int | None
+    memory_bytes: int
+
+
+class GpuFacts(TypedDict):
+    name: str
+    uuid: str
+    memory_bytes: int
+    driver: str
+    max_sm_mhz: int
+    max_memory_mhz: int
+
+
+class Environment(TypedDict):
+    python: str
+    system: str
+    packages: dict[str, str | None]
+    cpu: CpuFacts
+    gpus: list[GpuFacts]
+    commit: str | None
+
+
+def environment() -> Environment:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
@@ -37,7 +61,7 @@ def version(package: str) -> str | None:
         return None
 
 
-def cpu() -> dict[str, Any]:
+def cpu() -> CpuFacts:
     import psutil
 
     name = platform.processor() or platform.machine()
@@ -51,20 +75,20 @@ def cpu() -> dict[str, Any]:
     return {"name": name, "cores": cores, "memory_bytes": psutil.virtual_memory().total}
 
 
-def gpus() -> list[dict[str, Any]]:
-    """Every NVIDIA GPU the driver knows, through NVML: no CUDA context is made."""
+def gpus() -> list[GpuFacts]:
+    """Every NVIDIA GPU the driver lists, through NVML: no CUDA context is created."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # no driver, or no package: there is no GPU to speak of
+    except Exception:  # no driver or no package: there is no GPU to report
         return []
-    found = []
+    facts: list[GpuFacts] = []
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found.append(
+            facts.append(
                 {
                     "name": _text(pynvml.nvmlDeviceGetName(handle)),
                     "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
@@ -74,12 +98,12 @@ def gpus() -> list[dict[str, Any]]:
                     "max_memory_mhz": int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
                 }
             )
-    except Exception:  # a driver that answers half of the questions: keep what it said
+    except Exception:  # a driver that answers only some questions: keep the GPUs read so far
         pass
     finally:
         with contextlib.suppress(Exception):
             pynvml.nvmlShutdown()
-    return found
+    return facts
 
 
 def _text(value: str | bytes) -> str:
@@ -87,7 +111,7 @@ def _text(value: str | bytes) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the folder the command runs in, marked when there are changes on top of it."""
+    """The commit of the folder the command runs in, marked when there are uncommitted changes."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
         dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=5)
@@ -98,24 +122,25 @@ def commit() -> str | None:
     return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
 
 
-def device_identity(env: dict[str, Any], uuid: str) -> str:
-    """One string per device and what decides its speed: cached ceilings and resumed runs are keyed by it.
+def device_identity(env: Environment, uuid: str) -> str:
+    """One string per device and what decides its speed: the key of cached ceilings and of resumed runs.
 
-    `uuid` is `cpu`, or a GPU's: its number depends on CUDA_VISIBLE_DEVICES.
+    `uuid` is `cpu`, or that of a GPU, whose index would depend on CUDA_VISIBLE_DEVICES.
     """
     return machine_class(env, uuid, serial=f" {uuid}")
 
 
-def machine_class(env: dict[str, Any], uuid: str, *, serial: str = "") -> str:
-    """What machines share whose times may be compared: the device's name, its driver or threads, and no serial."""
+def machine_class(env: Environment, uuid: str, *, serial: str = "") -> str:
+    """What machines have in common whose times may be compared: the device's name, its driver or threads."""
     if uuid != "cpu":
-        gpu = next((g for g in env["gpus"] if g["uuid"] == uuid), {"name": "unknown GPU", "driver": "unknown"})
-        return f"{gpu['name']}{serial} driver {gpu['driver']}"
+        names = ((gpu["name"], gpu["driver"]) for gpu in env["gpus"] if gpu["uuid"] == uuid)
+        name, driver = next(names, ("unknown GPU", "unknown"))
+        return f"{name}{serial} driver {driver}"
     threads = os.environ.get("OMP_NUM_THREADS") or env["cpu"]["cores"]
     return f"{env['cpu']['name']} {threads} threads"
 
 
-def run_key(env: dict[str, Any], identity: str) -> str:
-    """What a resumed run must share with the run it continues."""
+def run_key(env: Environment, identity: str) -> str:
+    """What a resumed run must have in common with the run it continues."""
     text = f"{env['packages']} {sys.version_info[:2]} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from kernellab.base.errors import UserError
-from kernellab.machine.tools import of_the_toolkit
+from kernellab.machine.tools import toolkit_program
 
 
 def require(name: str) -> str:
@@ -32,7 +32,7 @@ def assemblers(arch: int) -> list[str]:
 @functools.cache
 def find(name: str) -> tuple[str, ...]:
     """Where a tool is, the best first."""
-    paths = [_of_triton(name), of_the_toolkit(name)]
+    paths = [_of_triton(name), toolkit_program(name)]
     return tuple(dict.fromkeys(path for path in paths if path))
 
 

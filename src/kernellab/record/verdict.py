@@ -11,9 +11,11 @@ from dataclasses import asdict
 from typing import Any
 
 from kernellab.explaining.ranking import findings
+from kernellab.gpumodel.plausibility import why_implausible
 from kernellab.gpumodel.regime import NEAR_LIMIT, is_cache_resident, is_launch_bound
 from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import subject
+from kernellab.machine.peaks import Peaks
 from kernellab.record import batteries as tried
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
@@ -70,7 +72,7 @@ class _Group:
         self,
         results: Sequence[Result],
         ceilings: Mapping[str, Any] | None,
-        peaks: Mapping[str, Any] | None,
+        peaks: Peaks | None,
     ) -> None:
         self.results, self.ceilings, self.peaks = results, ceilings, peaks
         self.passes = list(dict.fromkeys(e["pass"] for r in results for e in r["times"])) or ["forward"]
@@ -99,10 +101,10 @@ class _Group:
     def _status(self, result: Result) -> tuple[str, str | None]:
         status, reason = status_of(result)
         for of in self.passes if status == "ok" else ():
-            entry, cost = self.entry(result, of), result["cost"].get(of) or {}
-            if entry is not None and is_duration(entry["timer"]) and not cost.get("assumed"):
+            entry, cost = self.entry(result, of), result["cost"].get(of)
+            if entry is not None and is_duration(entry["timer"]) and cost and not cost.get("assumed"):
                 median = statistics.median(entry["samples_us"])
-                said = trust.implausible(cost, result["case"]["dtype"], median, entry["cache"], self.peaks)
+                said = why_implausible(cost, result["case"]["dtype"], median, entry["cache"], self.peaks)
                 if said:
                     return "wrong", f"implausible: {said}"
         return status, reason
@@ -133,14 +135,14 @@ class _Group:
     def _trust(self, result: Result, entry: Entry | None, time: Mapping[str, Any] | None) -> dict[str, Any] | None:
         if entry is None or time is None:
             return None
-        found = trust.reasons(
+        found = trust.find_reasons(
             entry.get("telemetry"),
             list(by_round(entry["samples_us"], entry["rounds"]).values()),
             device=result["case"]["device"],
             steady=entry.get("steady"),
             interval=(time["low_us"], time["high_us"]),
         )
-        return {"verdict": trust.word(found), "reasons": found}
+        return {"verdict": trust.summarise(found), "reasons": found}
 
     def _speedup(self, result: Result, other: Result | None, of: str) -> dict[str, Any] | None:
         """How many times faster than another way, from the rounds both were in."""

@@ -14,7 +14,7 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import cache_dir, file_name, replace_file
 from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
-from kernellab.machine.environment import device_identity, machine_class, run_key
+from kernellab.machine.environment import Environment, device_identity, machine_class, run_key
 from kernellab.record.journal import Journal
 from kernellab.record.settings import Settings
 from kernellab.running.parent.battery import Trials
@@ -30,7 +30,7 @@ from kernellab.running.parent.worker_slot import Event, Post
 class Runner:
     def __init__(self, settings: Settings, journal: Journal, progress: Progress) -> None:
         self.settings, self.journal, self.progress = settings, journal, progress
-        self.environment: dict[str, Any] = journal.record["environment"]
+        self.environment: Environment = journal.record["environment"]
         self.posts = Posts(settings, journal.folder / "artifacts")
         self._device: dict[str, Any] = {}  # what a worker says of it
 

@@ -163,7 +163,7 @@ class Worker:
             measured = measure()
             self.telemetry.sample(force=True)
         columns = self.telemetry.columns(since=began)
-        doubts = trust.reasons(columns, [], device=self.device.type, steady=None, interval=None)
+        doubts = trust.find_reasons(columns, [], device=self.device.type, steady=None, interval=None)
         return measured, columns, [f"{d['name']}: {d['detail']}" for d in doubts]
 
     def do_group(

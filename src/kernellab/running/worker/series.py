@@ -231,7 +231,7 @@ class SeriesWork:
         elif isinstance(error, Wrong):
             found = {"status": "wrong", "reason": f"while timing: {error}"}
         elif is_memory_error(error):
-            found = out_of_memory(error, self.device)
+            found = dict(out_of_memory(error, self.device))
         dead = gpu_is_dead(self.device)
         if dead:
             found = {"status": "crashed", "reason": f"while timing: GPU fault: {explain(error)}"}

@@ -54,7 +54,8 @@ class Witness:
 
     def clock_mhz(self) -> float | None:
         reading = self._telemetry.sample(force=True) or {}
-        return reading.get("sm_mhz")
+        mhz = reading.get("sm_mhz")
+        return float(mhz) if isinstance(mhz, (int, float)) else None
 
     def verifier(self, work: TimedImpl) -> Verify:
         """Queue the verification right behind the last call, on its stream, so that late work comes too late."""
