@@ -15,7 +15,7 @@ import torch
 from kernellab.base.errors import UserError, nearest
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import GUARDS, Examiner
-from kernellab.declaration import mistakes as declarable
+from kernellab.declaration import validation
 from kernellab.declaration.declare import declare_op
 from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
@@ -45,7 +45,7 @@ def check(
     'ok'
     """
     op, names = _asked(way, reference, impl, {**declaration, **({"dtypes": dtypes} if dtypes else {})})
-    dtypes = declarable.dtypes(op.name, dtypes)
+    dtypes = validation.read_dtypes(op.name, dtypes)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     ways = [one for one in op.select_impls(names) if _runs(one, where)]
     if not ways:

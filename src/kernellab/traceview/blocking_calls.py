@@ -9,9 +9,10 @@ import numpy as np
 from kernellab.traces.trace import NONE, Kind, Trace
 from kernellab.traceview.nest import Mask
 
+SYNCHRONISE = re.compile(r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize|cu(Stream|Ctx|Event)Synchronize")
 _WAITS = re.compile(
-    r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize|cu(Stream|Ctx|Event)Synchronize"
-    r"|(cuda|hip)(Memcpy|Memcpy2D|Free|FreeHost)(_v\d+)?$|cuMemcpy(DtoH|HtoD|DtoD)?(_v\d+)?$|cuMemFree(?!Async)"
+    SYNCHRONISE.pattern
+    + r"|(cuda|hip)(Memcpy|Memcpy2D|Free|FreeHost)(_v\d+)?$|cuMemcpy(DtoH|HtoD|DtoD)?(_v\d+)?$|cuMemFree(?!Async)"
 )
 _COPIES = re.compile(r"(cuda|hip)Memcpy\w*Async|cuMemcpy\w*Async")
 

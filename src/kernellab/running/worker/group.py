@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from kernellab.activity.autotuning import recording
-from kernellab.activity.compilation import Watch
+from kernellab.activity.autotuning import Choice, record_choices
+from kernellab.activity.compilation import CompilationLog
 from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.declared_case import Checker
 from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
@@ -46,7 +46,7 @@ class GroupWork:
         self.interpreted, self._distrusted = interpreted, distrusted
         telemetry.sample(force=True)
         self._checkers: dict[str, Checker] = {}
-        self._watch = Watch.installed()
+        self._log = CompilationLog.installed()
         self._began = monotonic()
         self._spent: dict[str, float] = {}
         compiled.forget(task.op)
@@ -77,11 +77,11 @@ class GroupWork:
         return right
 
     def _check(self, name: str, of: str) -> dict[str, Any]:
-        mark = self._watch.mark()
+        mark = self._log.mark()
         try:
             self.telemetry.sample()
             phase = "check" if of == "forward" else "gradients"
-            with self.channel.running(name, phase), guarded(self.task.noter(name)), recording() as choices:
+            with self.channel.running(name, phase), guarded(self.task.noter(name)), record_choices() as choices:
                 observed = self._checker(of).check(self.op[name])
                 gc.collect(1)  # what the way left to the collector: a __del__ that hangs is still its own doing
         except YardstickDied as died:
@@ -112,13 +112,13 @@ class GroupWork:
         with self.channel.running(impl, phase), guard:
             yield
 
-    def _say_what_was_built(self, name: str, mark: int, choices: list[dict[str, Any]]) -> None:
+    def _say_what_was_built(self, name: str, mark: int, choices: list[Choice]) -> None:
         """What torch.compile and the autotuners did for a way: nobody should have to guess."""
-        events = [event for event in self._watch.since(mark) if not event.nested]
+        events = [event for event in self._log.since(mark) if not event.nested]
         if events or choices:
             built: dict[str, Any] = {"seconds": sum(event.seconds for event in events), "tuned": choices}
             if any(event.kind == "compile" for event in events):
-                built["compile"] = self._watch.compile_summary(mark)
+                built["compile"] = self._log.compile_summary(mark)
             self.channel.send("built", impl=name, built=built)
 
     # How fast? -----------------------------------------------------------------------------------------

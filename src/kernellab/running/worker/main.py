@@ -26,6 +26,7 @@ from kernellab.record.settings import needed_checks
 from kernellab.running.worker.channel import Channel, GpuGone, device_id, timing_lock
 
 if TYPE_CHECKING:
+    from kernellab.activity.autotuning import Choice
     from kernellab.running.worker.battery import BatteryWork
     from kernellab.running.worker.task import Task
 
@@ -102,18 +103,16 @@ class Worker:
         self.telemetry = telemetry_for(uuid, threads=torch.get_num_threads())
         self.channel.send("device", device=str(self.device), **facts)
 
-    def do_load(
-        self, target: dict[str, str], request: dict[str, Any], impls: list[str], pins: list[dict[str, Any]]
-    ) -> None:
+    def do_load(self, target: dict[str, str], request: dict[str, Any], impls: list[str], pins: list[Choice]) -> None:
         """Execute the target and describe its ops: what the parent needs to plan."""
         from kernellab.activity.autotuning import pin
-        from kernellab.activity.compilation import Watch
+        from kernellab.activity.compilation import CompilationLog
         from kernellab.declaration.targets import load
         from kernellab.running.worker.describe import describe
         from kernellab.running.worker.group import limit_recompiling
 
         # Dynamo takes as long to import as torch itself, and many runs do without.
-        Watch.installed().when_imported("torch._dynamo.config", limit_recompiling)
+        CompilationLog.installed().when_imported("torch._dynamo.config", limit_recompiling)
         with self.channel.running(None, "load"):  # the file's code, its where= too, and no way's
             self.ops = load(Target(**target))
             pin(pins)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernellab.activity.call import inside, sentences
+from kernellab.activity.call import CallActivity, Enclosing, call_activity, remarks_on
 from kernellab.activity.traffic import traffic, with_kernels
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
@@ -32,34 +32,34 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, A
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     for name in impls:
         with task.channel.running(name, "profile"):
-            found = _inside(task, name, inputs)
-        kernels, enclosing = found.pop("kernels", None), found.pop("enclosing", None)
-        if kernels is not None:
-            task.channel.send("kernels", impl=name, kernels=kernels)
-        task.channel.send("inside", impl=name, inside=found)
+            activity = _activity(task, name, inputs)
+        enclosing = activity.pop("enclosing", None) if activity else None
+        if activity and "kernels" in activity:
+            task.channel.send("kernels", impl=name, kernels=activity.pop("kernels"))
+        task.channel.send("inside", impl=name, inside=activity or {})
         _send_traffic(task, name, inputs, enclosing)
-        for sentence in sentences(found) if found else ():
-            task.noter(name, "inside")(f"inside the timed call it {sentence}")
+        for remark in remarks_on(activity) if activity else ():
+            task.noter(name, "inside")(f"inside the timed call it {remark}")
     for one in series:
         names = [name for name in one["impls"] if not task.op[name].mutates]
         if names:
             _time_in_profiler(task, names, one["series"], rounds)
 
 
-def _inside(task: Task, name: str, inputs: Inputs) -> dict[str, Any]:
+def _activity(task: Task, name: str, inputs: Inputs) -> CallActivity | None:
     try:
         own = clone(inputs) if task.op[name].mutates else inputs
         call = FORWARD.prepare(task.op, task.op[name].fn, own, task.case)
         with torch.no_grad():
             for _ in range(2):
                 call()
-            return inside(call, task.device)
+            return call_activity(call, task.device)
     except Exception as error:  # not counting is no fault of the way: it is right and timed
         task.noter(name, "profile")(f"could not be profiled: {explain(error)}")
-        return {}
+        return None
 
 
-def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Any] | None) -> None:
+def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Enclosing] | None) -> None:
     """The bytes each operator of the way moves; not of compiled code, which a dispatch mode would turn off."""
     if task.op[name].kind.name == "compile":
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernellab.activity.compilation import Watch
+from kernellab.activity.compilation import CompilationLog
 from kernellab.checking.examiner import not_an_input
 from kernellab.checking.oracle import Outputs, Wrong, tensors_of
 from kernellab.checking.spot_check import Spot
@@ -41,7 +41,7 @@ class Witness:
         note: Callable[[str, str], None],
     ) -> None:
         self._op, self._spots, self._telemetry, self._note = op, spots, telemetry, note
-        self._watch = Watch.installed()
+        self._log = CompilationLog.installed()
         self._chance = random.Random(seed)
         self._tails: dict[str, list[float]] = {}
         self._seen: dict[str, int] = {}
@@ -59,7 +59,7 @@ class Witness:
 
     def verifier(self, work: TimedImpl) -> Verify:
         """Queue the verification right behind the last call, on its stream, so that late work comes too late."""
-        self._mark = self._watch.mark()
+        self._mark = self._log.mark()
 
         def verify(result: Any, number: int) -> None:
             self._pending = None
@@ -83,7 +83,7 @@ class Witness:
         return work.sets.intact(number) if seen <= 2 or self._chance.random() < _CHECKSUMS else None
 
     def judge(self, work: TimedImpl, burst: Burst, *, timed: bool) -> None:
-        compiled = self._watch.since(self._mark) if timed else []
+        compiled = self._log.since(self._mark) if timed else []
         if timed and burst.stream_held is False:
             self._note(work.name, "its stream could not be held back: its time may contain launches and waiting")
         self._refuse_work_left(work, burst)
