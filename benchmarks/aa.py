@@ -25,7 +25,7 @@ from kernellab.base.errors import UserError
 from kernellab.doctor.aa_runs import repeat
 from kernellab.doctor.aa_summary import summarise
 from kernellab.machine.environment import gpus
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 from kernellab.reporting.terminal import aa as validation
 from kernellab.reporting.text.console import console
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from kernellab.declaration.targets import shipped_names
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 from kernellab.record.verdict import derive, exit_code
 
 _SANITIZE = ["--declared", "--sanitize"]  # the cases it runs are its own, whatever else is checked

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from kernellab.machine.environment import gpus
-from kernellab.record.journal import load, read_journal
+from kernellab.record.reading import load, read_journal
 from kernellab.record.verdict import derive
 
 SHAPES = {"cuda": "16384x16384", "cpu": "4096x1024"}

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 from kernellab.record.verdict import derive
 
 

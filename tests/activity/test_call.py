@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from kernellab.activity import call as module
-from kernellab.activity.call import call_activity, remarks_on
+from kernellab.activity.call import remarks_on
 from kernellab.traces import kineto
+from support.activity import call_activity
 from support.klab import HERE, klab_env
 
 CPU = torch.device("cpu")
@@ -80,8 +81,8 @@ def test_a_compiled_call_is_counted():
 
 def test_the_profiler_writes_nothing_to_the_terminal():
     code = (
-        "import torch\nfrom kernellab.activity.call import call_activity\n"
-        "call_activity(lambda: torch.ones(3) + 1, torch.device('cpu'))"
+        "import torch\nfrom kernellab.activity.call import profile_call\n"
+        "profile_call(lambda: torch.ones(3) + 1, torch.device('cpu'))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, env=klab_env(), capture_output=True, text=True)
     assert done.stdout == ""

@@ -15,14 +15,18 @@ from kernellab.declaration.targets import load as load_target
 from kernellab.declaration.targets import resolve, shipped_names
 from kernellab.machine import tools
 from kernellab.record import verdict
-from kernellab.record.batteries import finding, sanitized, short
-from kernellab.record.journal import Journal, load
+from kernellab.record.batteries import finding_sentence as finding
+from kernellab.record.batteries import sanitizer_verdicts as sanitized
+from kernellab.record.batteries import short_kernel_name as short
+from kernellab.record.journal import Journal
+from kernellab.record.reading import load
 from kernellab.record.settings import Settings
 from kernellab.reporting.terminal import sanitizer as report
 from kernellab.reporting.text.console import console
-from kernellab.running.parent.sanitizer import Sanitizer, ways
+from kernellab.running.parent.sanitizer import Sanitizer, impls_to_sanitize
 from kernellab.trials.battery import Battery
 from support.klab import HERE, OPFILES, klab_env
+from support.records import ENVIRONMENT, event
 
 SAMPLES = HERE / "samples"
 
@@ -219,12 +223,12 @@ def under(standin, tmp_path, impl, tool="memcheck", timeout_s=60.0):
     request = {"shapes": [], "dtypes": [], "dims": {}, "options": {}, "quick": True}
     settings = Settings([target], ["check", "sanitize"], request, timeout_s=timeout_s, sanitizers=[tool])
     journal = Journal(tmp_path / "run")
-    journal.write("run", schema=3, command=[], seed=0, environment={}, settings=settings.to_json())
+    journal.write(event("run", schema=3, command=[], seed=0, environment=ENVIRONMENT, settings=settings.to_json()))
     heard = []
     sanitizer = Sanitizer(standin, settings, journal, "cpu")
     sanitizer.run(resolve(target), "double", impl, tool, lambda number, of: heard.append((number, of)))
-    assert sanitizer.done("double", impl, tool)
-    assert not sanitizer.done("double", impl, "other")
+    assert sanitizer.is_done("double", impl, tool)
+    assert not sanitizer.is_done("double", impl, "other")
     journal.save()
     journal.close()
     assert load(tmp_path / "run")["sanitized"] == json.loads(json.dumps(journal.record["sanitized"]))
@@ -323,8 +327,8 @@ def test_which_ways_are_run():
     kinds = {"manual": "manual", "torch": "torch", "compile": "compile", "triton-v2": "triton", "fast": "python"}
     impls = [{"name": n, "kind": k, "obstacle": None, "interpreted": False} for n, k in kinds.items()]
     impls.append({"name": "cpp", "kind": "cpp", "obstacle": "runs on the CPU", "interpreted": False})
-    assert ways(impls, named=False) == ["compile", "triton-v2", "fast"]
-    assert ways(impls[:2], named=True) == ["manual", "torch"]
+    assert impls_to_sanitize(impls, named=False) == ["compile", "triton-v2", "fast"]
+    assert impls_to_sanitize(impls[:2], named=True) == ["manual", "torch"]
 
 
 def test_the_process_ends_with_its_parent(standin, tmp_path):

@@ -292,7 +292,7 @@ def test_a_way_that_was_wrong_is_named_with_its_reason(klab, tmp_path):
 
 
 def test_findings_are_among_a_records_verdicts(tmp_path):
-    from kernellab.record.journal import load
+    from kernellab.record.reading import load
     from kernellab.record.verdict import derive
 
     found = {r["impl"]: r["derived"] for r in derive(load(recorded(tmp_path, {"manual": 5251.0})))["results"]}

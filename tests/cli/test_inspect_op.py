@@ -21,7 +21,7 @@ from kernellab.capture.recorder import capture
 from kernellab.cli import inspect_diff, inspect_op
 from kernellab.declaration.targets import load as load_ops
 from kernellab.declaration.targets import resolve
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 from kernellab.reporting.terminal.inspection import _numbers, _table, kernels
 from support.klab import OPFILES, klab_env
 from support.records import record, result

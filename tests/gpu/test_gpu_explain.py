@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 
 pytestmark = pytest.mark.gpu
 

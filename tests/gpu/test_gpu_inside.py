@@ -8,9 +8,10 @@ import torch
 
 import kernellab as kl
 from kernellab.activity import autotuning as tuning
-from kernellab.activity.call import call_activity, remarks_on
+from kernellab.activity.call import remarks_on
 from kernellab.activity.compilation import CompilationLog
 from kernellab.base.errors import UserError
+from support.activity import call_activity
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

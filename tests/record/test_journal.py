@@ -5,7 +5,11 @@ import json
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.record.journal import JOURNAL, RUN, SCHEMA, Journal, fold, load, read_journal
+from kernellab.record.event import Event
+from kernellab.record.journal import JOURNAL, RUN, Journal, fold
+from kernellab.record.reading import events_of, load, read_journal
+from kernellab.record.schema import SCHEMA
+from support.records import ENVIRONMENT, event
 
 CASE = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
 HEAD = {
@@ -13,14 +17,14 @@ HEAD = {
     "schema": SCHEMA,
     "command": ["klab"],
     "seed": 0,
-    "environment": {},
+    "environment": ENVIRONMENT,
     "settings": {"targets": []},
 }
 PLAN = {"event": "plan", "groups": [{"op": "f", "case": CASE, "impls": {"a": "python", "b": "python"}}], "sources": {}}
 
 
-def about(event, **fields):
-    return {"event": event, "op": "f", "case": CASE, **fields}
+def about(name, **fields):
+    return {"event": name, "op": "f", "case": CASE, **fields}
 
 
 def rounds(*numbers):
@@ -29,7 +33,7 @@ def rounds(*numbers):
 
 
 def results(*events):
-    return {r["impl"]: r for r in fold([HEAD, PLAN, *events])["results"]}
+    return {r["impl"]: r for r in fold(map(Event.parse, [HEAD, PLAN, *events]))["results"]}
 
 
 def test_a_plan_has_a_result_for_every_way_before_anything_ran():
@@ -55,10 +59,10 @@ def test_a_changed_op_is_forgotten():
 
 def test_what_is_written_can_be_read_back(tmp_path):
     journal = Journal(tmp_path)
-    for event in (HEAD, PLAN, *rounds(0)):
-        journal.write(**event)
+    for entry in (HEAD, PLAN, *rounds(0)):
+        journal.write(Event.parse(entry))
     journal.save()
-    assert load(tmp_path) == load(tmp_path / RUN) == fold(read_journal(tmp_path))
+    assert load(tmp_path) == load(tmp_path / RUN) == fold(events_of(read_journal(tmp_path)))
 
 
 def test_a_half_written_last_line_is_dropped(tmp_path):
@@ -70,9 +74,9 @@ def test_a_half_written_last_line_is_dropped(tmp_path):
 
 def test_going_on_after_a_half_written_line_keeps_the_journal_readable(tmp_path):
     (tmp_path / JOURNAL).write_text(json.dumps(HEAD) + "\n" + json.dumps(PLAN) + '\n{"event": "rou')
-    journal = Journal(tmp_path, read_journal(tmp_path))
-    journal.write(**rounds(0)[0])
-    journal.write("complete")
+    journal = Journal(tmp_path, events_of(read_journal(tmp_path)))
+    journal.write(Event.parse(rounds(0)[0]))
+    journal.write(event("complete"))
     assert load(tmp_path)["complete"] is True
 
 
@@ -86,7 +90,7 @@ def test_going_on_after_a_half_written_line_keeps_the_journal_readable(tmp_path)
         (JOURNAL, "nonsense\n" + json.dumps(HEAD) + "\n", "damaged at line 1"),
         (JOURNAL, json.dumps(PLAN) + "\n", "does not begin with a run"),
         (JOURNAL, "", "does not begin with a run"),
-        (JOURNAL, "5\n", "not every line is an event"),
+        (JOURNAL, "5\n", "damaged at line 1: it is no event"),
         (JOURNAL, json.dumps({**HEAD, "settings": {}}) + "\n", "no settings"),
     ],
 )
@@ -105,7 +109,7 @@ def test_removing_a_run_that_never_began_keeps_what_was_there(tmp_path):
     (tmp_path / "artifacts").mkdir()
     (tmp_path / "artifacts" / "mine.txt").write_text("mine")
     journal = Journal(tmp_path)
-    journal.write(**HEAD)
+    journal.write(Event.parse(HEAD))
     journal.remove()
     assert [p.name for p in tmp_path.rglob("*")] == ["artifacts", "mine.txt"]
     journal = Journal(tmp_path / "new")

@@ -6,10 +6,12 @@ from copy import deepcopy
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.record.journal import Journal, load, read_journal
+from kernellab.record.journal import Journal
 from kernellab.record.merge import merge
+from kernellab.record.reading import events_of, load, read_journal
 from kernellab.record.verdict import derive
 from kernellab.reporting.text import numbers as words
+from support.records import event
 
 GPU = {"name": "H", "uuid": "GPU-1", "driver": "1.0", "memory_bytes": 1, "max_sm_mhz": 1, "max_memory_mhz": 1}
 ENVIRONMENT = {"python": "3.11.2", "packages": {"torch": "2.13"}, "gpus": [GPU], "cpu": {"name": "C"}, "commit": "c0"}
@@ -25,18 +27,22 @@ def run(folder, sizes, *, environment=None, seed=0, source="s", times=1.0, compl
     environment = environment or ENVIRONMENT
     journal = Journal(folder)
     settings = {"targets": ["f"], "stages": ["check", "time"], "request": {}, "cells": cells}
-    journal.write("run", schema=1, command=["klab"], seed=seed, environment=environment, settings=settings, began="b")
+    journal.write(
+        event("run", schema=1, command=["klab"], seed=seed, environment=environment, settings=settings, began="b")
+    )
     name = f"H {environment['gpus'][0]['uuid']} driver {environment['gpus'][0]['driver']}"
-    journal.write("machine", machine={"device": "cuda:0", "name": name, "key": name, "cuda": "13", "ceilings": None})
+    journal.write(
+        event("machine", machine={"device": "cuda:0", "name": name, "key": name, "cuda": "13", "ceilings": None})
+    )
     plan = [{"op": "f", "case": case(n), "impls": {"torch": "torch"}} for n in sizes]
-    journal.write("plan", groups=plan, sources={"f": source})
+    journal.write(event("plan", groups=plan, sources={"f": source}))
     for n in sizes if done is None else done:
-        journal.write("check", op="f", case=case(n), impl="torch", check={"status": "ok", "reason": None})
+        journal.write(event("check", op="f", case=case(n), impl="torch", check={"status": "ok", "reason": None}))
         for number in range(9):
-            journal.write("round", op="f", case=case(n), **HEADER, round=number, samples_us={"torch": times * n})
-        journal.write("timed", op="f", case=case(n), impls=["torch"])
+            journal.write(event("round", op="f", case=case(n), **HEADER, round=number, samples_us={"torch": times * n}))
+        journal.write(event("timed", op="f", case=case(n), impls=["torch"]))
     if complete:
-        journal.write("complete")
+        journal.write(event("complete"))
     journal.save()
     journal.close()
     return folder
@@ -112,17 +118,17 @@ def test_what_a_run_did_not_reach_is_taken_from_the_one_that_did(tmp_path):
 def test_what_a_run_voided_stays_void_and_voids_nothing_else(tmp_path):
     first, second = run(tmp_path / "a", [1]), run(tmp_path / "b", [2], times=7, complete=False)
     journal = Journal(second, read_journal(second))
-    journal.write("void", op="f")
-    journal.write("plan", groups=[{"op": "f", "case": case(4), "impls": {"torch": "torch"}}], sources={"f": "s"})
+    journal.write(event("void", op="f"))
+    journal.write(event("plan", groups=[{"op": "f", "case": case(4), "impls": {"torch": "torch"}}], sources={"f": "s"}))
     journal.close()
     assert sizes_of(merge([first, second], tmp_path / "c", [])) == [1, 4]
 
 
 def beside(folder, *events):
     """The same run with more events before its end."""
-    journal = Journal(folder, read_journal(folder))
-    for event, fields in events:
-        journal.write(event, op="f", impl="torch", **fields)
+    journal = Journal(folder, events_of(read_journal(folder)))
+    for name, fields in events:
+        journal.write(event(name, op="f", impl="torch", **fields))
     journal.save()
     journal.close()
     return folder

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 from support.klab import OPFILES, klab_command, klab_env
 
 

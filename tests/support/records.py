@@ -1,4 +1,13 @@
-"""Records and results made by hand."""
+"""Records, results and events made by hand."""
+
+from kernellab.record.event import Event
+
+ENVIRONMENT = {"python": "3.11.2", "packages": {"torch": "2.13"}, "gpus": [], "cpu": {"name": "C"}, "commit": "c0"}
+
+
+def event(name, **fields):
+    """An event by its name in the journal; `pass` is given as `**{"pass": …}`."""
+    return Event.parse({"event": name, **fields})
 
 
 def result(impl, samples=(), *, status="ok", reason=None, rounds=None, **more):

@@ -10,28 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 from kernellab.activity.compilation import CompilationLog
+from kernellab.activity.documents import TunedJson
 from kernellab.base.errors import UserError
 from kernellab.base.functions import AnyFunction
+from kernellab.base.json import JsonObject, JsonValue
 
-Scalar = bool | int | float | str | None
-Config = dict[str, Scalar]
 Key = tuple[object, ...]
-
-
-class Choice(TypedDict):
-    """What an autotuner chose for one kernel and key."""
-
-    kernel: str
-    file: str  # that declares the kernel
-    by: str  # "triton" or "inductor"
-    key: list[Scalar]  # the values of the arguments that decide, then the dtypes
-    config: Config
-    configs: int | None  # offered; None: not known
-    tried: int  # while recording
-    seconds: float  # that the trying took
 
 
 class _TritonConfig(Protocol):
@@ -59,23 +46,20 @@ class _InductorTuner(Protocol):
     launchers: Sequence[_Launcher]
 
 
-Record = Callable[[Choice], None]
+Record = Callable[[TunedJson], None]
 
 
 @contextlib.contextmanager
-def record_choices() -> Iterator[list[Choice]]:
+def record_choices() -> Iterator[list[TunedJson]]:
     """Collect the choice of every tuned kernel that runs in the body, once for each kernel and key.
 
     Launches are a little slower in the body: it is for a warm-up call, not for a timed one. A kernel that was tuned
     before, or is pinned, has `tried` 0.
     """
-    choices: dict[tuple[Scalar, ...], Choice] = {}
-    recorded: list[Choice] = []
+    recorded: list[TunedJson] = []
 
-    def record(choice: Choice) -> None:
-        identity = (choice["by"], choice["kernel"], choice["file"], *choice["key"])
-        if identity not in choices:
-            choices[identity] = choice
+    def record(choice: TunedJson) -> None:
+        if not any(_identity_of(choice) == _identity_of(earlier) for earlier in recorded):
             recorded.append(choice)
 
     log = CompilationLog.installed()
@@ -96,7 +80,7 @@ def _enter(
     stack.enter_context(recording(record))
 
 
-def pin(choices: Iterable[Choice]) -> None:
+def pin(choices: Iterable[TunedJson]) -> None:
     """Have kernels use the configs recorded for them, without benchmarking. Replaces earlier pins.
 
     Inductor's choices are left to inductor, which stores them itself.
@@ -106,8 +90,9 @@ def pin(choices: Iterable[Choice]) -> None:
         return
     _pins.clear()
     for choice in choices:
-        if choice["by"] == "triton":
-            _pins[choice["kernel"], choice["file"], tuple(choice["key"])] = dict(choice["config"])
+        kernel, file, by, key = _identity_of(choice)
+        if by == "triton":
+            _pins[kernel, file, key] = dict(choice["config"])
     if importlib.util.find_spec("triton") is None:
         return
     from triton.runtime.autotuner import Autotuner
@@ -230,7 +215,7 @@ def _tuning_since(log: CompilationLog, mark: int, kernel: str) -> tuple[int, flo
 
 # Pinning -----------------------------------------------------------------------------------------------
 
-_pins: dict[tuple[str, str, tuple[Scalar, ...]], Config] = {}
+_pins: dict[tuple[str, str, tuple[JsonValue, ...]], JsonObject] = {}
 
 
 class _PinnedCache(dict[Key, _TritonConfig]):
@@ -286,20 +271,31 @@ def _identity(tuner: _Autotuner) -> tuple[str, str]:
     return tuner.base_fn.__name__, Path(tuner.base_fn.__code__.co_filename).name
 
 
-def _scalar_config(config: _TritonConfig) -> Config:
+def _identity_of(choice: TunedJson) -> tuple[str, str, str, tuple[JsonValue, ...]]:
+    """The kernel, its file, the autotuner, and the key."""
+    key = choice.get("key")
+    return (
+        choice["kernel"],
+        choice.get("file") or "",
+        choice.get("by") or "",
+        tuple(key if isinstance(key, list) else ()),
+    )
+
+
+def _scalar_config(config: _TritonConfig) -> JsonObject:
     """Meta-parameters, and num_warps, num_stages, num_ctas and maxnreg where they are set."""
     names = ("num_warps", "num_stages", "num_ctas", "maxnreg")
     settings = {name: getattr(config, name, None) for name in names}
     return {name: _scalar(value) for name, value in {**config.kwargs, **settings}.items() if value is not None}
 
 
-def _scalar_key(key: Key) -> tuple[Scalar, ...]:
+def _scalar_key(key: Key) -> tuple[JsonValue, ...]:
     return tuple(map(_scalar, key))
 
 
-def _scalar(value: object) -> Scalar:
+def _scalar(value: object) -> JsonValue:
     return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
 
 
-def _format(config: Config) -> str:
+def _format(config: JsonObject) -> str:
     return " ".join(f"{name}={value}" for name, value in config.items())

@@ -11,13 +11,15 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 
-from kernellab.base.json import JsonObject, JsonValue
+from kernellab.activity.documents import CallActivity, Counted, KernelLaunch
+from kernellab.base.json import JsonValue
 from kernellab.traces import kineto
 from kernellab.traces.trace import ON_GPU, Kind, Rows, Trace
 from kernellab.traceview.blocking_calls import SYNCHRONISE
@@ -25,37 +27,13 @@ from kernellab.traceview.blocking_calls import SYNCHRONISE
 Enclosing = list[tuple[str, int]]  # the operators a kernel was launched in, outermost first: name and number of each
 
 
-class Counted(TypedDict):
-    """How often something happened, and its share of the host's or the GPU's time, whichever is larger."""
+@dataclass(frozen=True)
+class ProfiledCall:
+    """What one call did, and on a GPU the kernels it launched with the operators around each."""
 
-    count: int
-    share: float
-    of: str  # "host" or "GPU"
-
-
-class CountedBytes(Counted):
-    bytes: int
-
-
-class CountedOps(Counted):
-    ops: list[str]
-
-
-class CallActivity(TypedDict):
-    """What a call did. On the CPU the fields of the GPU are absent."""
-
-    device: str
-    host_us: float  # the call as its caller sees it
-    allocations: CountedBytes
-    random: CountedOps
-    device_us: NotRequired[float]  # the GPU's work for the call
-    raw_allocations: NotRequired[Counted]
-    raw_frees: NotRequired[Counted]
-    host_to_device: NotRequired[CountedBytes]
-    device_to_host: NotRequired[CountedBytes]
-    synchronisations: NotRequired[Counted]
-    kernels: NotRequired[list[JsonObject]]
-    enclosing: NotRequired[list[Enclosing]]  # for each kernel
+    activity: CallActivity
+    kernels: list[KernelLaunch] | None = None
+    enclosing: list[Enclosing] | None = None
 
 
 _CALL = "kernellab: the call"
@@ -71,7 +49,7 @@ _RAW_ALLOCATE = re.compile(r"cudaMalloc(Async|Managed|Pitch|FromPoolAsync)?|cuMe
 _RAW_FREE = re.compile(r"cudaFree(Async)?|cuMem(Free|Release).*")
 
 
-def call_activity(call: Callable[[], object], device: torch.device, calls: int = 3) -> CallActivity:
+def profile_call(call: Callable[[], object], device: torch.device, calls: int = 3) -> ProfiledCall:
     """Profile a few calls of something that is already warm, and count what the last call did."""
     on_gpu = device.type == "cuda"
     trace, segments = _profile(call, on_gpu, calls)
@@ -80,36 +58,32 @@ def call_activity(call: Callable[[], object], device: torch.device, calls: int =
     drawing = _outermost(host, _RANDOM)
     queued_by_ops = shares.queued_by(drawing)
     random_kernels = [e for e in gpu if _RANDOM_KERNEL.match(e.name) and e not in queued_by_ops]
+    allocations = shares.count(len(allocated), _outermost(host, _ALLOCATE))
+    allocations["bytes"] = sum(allocated)
+    random = shares.count(len(drawing) + len(random_kernels), drawing, queued_by_ops + random_kernels)
+    random["ops"] = sorted({e.name for e in drawing + random_kernels})
     activity: CallActivity = {
         "device": device.type,
         "host_us": whole.us,
-        "allocations": {
-            "count": len(allocated),
-            "bytes": sum(allocated),
-            **shares.of(_outermost(host, _ALLOCATE)),
-        },
-        "random": {
-            "count": len(drawing) + len(random_kernels),
-            "ops": sorted({e.name for e in drawing + random_kernels}),
-            **shares.of(drawing, queued_by_ops + random_kernels),
-        },
+        "allocations": allocations,
+        "random": random,
     }
-    if on_gpu:
-        malloc, free, waits = (_outermost(host, names) for names in (_RAW_ALLOCATE, _RAW_FREE, SYNCHRONISE))
-        activity["device_us"] = _us(gpu)
-        # The caching allocator's own count too: a profiler need not see every driver call.
-        activity["raw_allocations"] = {"count": max(len(malloc), segments), **shares.of(malloc)}
-        activity["raw_frees"] = {"count": len(free), **shares.of(free)}
-        activity["host_to_device"] = shares.copies("Memcpy HtoD")
-        activity["device_to_host"] = shares.copies("Memcpy DtoH")
-        activity["synchronisations"] = {"count": len(waits), **shares.of(waits)}
-        activity["kernels"] = [_kernel(e) for e in gpu]
-        activity["enclosing"] = _enclosing(host, gpu)
-    return activity
+    if not on_gpu:
+        return ProfiledCall(activity)
+    malloc, free, waits = (_outermost(host, names) for names in (_RAW_ALLOCATE, _RAW_FREE, SYNCHRONISE))
+    activity["device_us"] = _us(gpu)
+    # The caching allocator's own count too: a profiler need not see every driver call.
+    activity["raw_allocations"] = shares.count(max(len(malloc), segments), malloc)
+    activity["raw_frees"] = shares.count(len(free), free)
+    activity["host_to_device"] = shares.copies("Memcpy HtoD")
+    activity["device_to_host"] = shares.copies("Memcpy DtoH")
+    activity["synchronisations"] = shares.count(len(waits), waits)
+    return ProfiledCall(activity, [_kernel(e) for e in gpu], _enclosing(host, gpu))
 
 
-def _kernel(event: _Event) -> JsonObject:
-    return {"name": event.name, "us": event.us, **{k: event.details[k] for k in _LAUNCH if k in event.details}}
+def _kernel(event: _Event) -> KernelLaunch:
+    launch = {k: event.details[k] for k in _LAUNCH if k in event.details}
+    return cast("KernelLaunch", {"name": event.name, "us": event.us, **launch})
 
 
 def _enclosing(host: Sequence[_Event], gpu: Sequence[_Event]) -> list[Enclosing]:
@@ -120,8 +94,8 @@ def _enclosing(host: Sequence[_Event], gpu: Sequence[_Event]) -> list[Enclosing]
 
 def remarks_on(activity: CallActivity) -> list[str]:
     """What of it a benchmark should not contain. Allocating the result is ordinary and not among it."""
-    counts: tuple[tuple[str, Counted | None, str], ...] = (
-        ("draws random numbers", activity["random"], "op"),
+    counts = (
+        ("draws random numbers", activity.get("random"), "op"),
         ("copies to the GPU", activity.get("host_to_device"), "copy"),
         ("allocates past torch's cache (cudaMalloc)", activity.get("raw_allocations"), "call"),
         ("waits for the GPU", activity.get("synchronisations"), "synchronisation"),
@@ -219,11 +193,6 @@ def _outermost(events: Iterable[_Event], names: re.Pattern[str]) -> list[_Event]
     return outermost
 
 
-class _Share(TypedDict):
-    share: float
-    of: str
-
-
 class _Shares:
     """Shares of a call's time on the host and on the GPU."""
 
@@ -231,22 +200,24 @@ class _Shares:
         self._host_us, self._gpu_us = whole.us, _us(gpu)
         self._host, self._gpu = host, gpu
 
-    def of(self, host: Sequence[_Event], gpu: Sequence[_Event] = ()) -> _Share:
+    def count(self, count: int, host: Sequence[_Event], gpu: Sequence[_Event] = ()) -> Counted:
+        """So many of something, with the share of these events in the time."""
         on_host = min(_us(host) / self._host_us, 1.0) if self._host_us else 0.0
         on_gpu = _us(gpu) / self._gpu_us if self._gpu_us else 0.0
-        return {"share": max(on_host, on_gpu), "of": "GPU" if on_gpu > on_host else "host"}
+        return {"count": count, "share": max(on_host, on_gpu), "of": "GPU" if on_gpu > on_host else "host"}
 
     def queued_by(self, ops: Sequence[_Event]) -> list[_Event]:
         """The GPU work of these operators."""
         launches = {e.link for e in self._host if any(_within(e, op) for op in ops)}
         return [e for e in self._gpu if e.link in launches]
 
-    def copies(self, prefix: str) -> CountedBytes:
+    def copies(self, prefix: str) -> Counted:
         copies = [e for e in self._gpu if e.name.startswith(prefix)]
         links = {e.link for e in copies}
         sizes = (e.details.get("bytes", 0) for e in copies)
-        size = sum(int(size) for size in sizes if isinstance(size, (int, float)))
-        return {"count": len(copies), "bytes": size, **self.of([e for e in self._host if e.link in links], copies)}
+        counted = self.count(len(copies), [e for e in self._host if e.link in links], copies)
+        counted["bytes"] = sum(int(size) for size in sizes if isinstance(size, (int, float)))
+        return counted
 
 
 def _within(event: _Event, outer: _Event) -> bool:

@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from importlib.abc import MetaPathFinder
 from time import perf_counter
 from types import CodeType, ModuleType
-from typing import ClassVar, Protocol, TypedDict
+from typing import ClassVar, Protocol
 
+from kernellab.activity.documents import CompileJson
 from kernellab.build import sources
 
 
@@ -45,15 +46,6 @@ class CompilationEvent:
     recompiled: bool = False  # the same code was compiled before
     graphs: int = 0
     graph_breaks: int = 0
-
-
-class CompileSummary(TypedDict):
-    """torch.compile over some time. `recompiles` counts compilations of code that was compiled before."""
-
-    seconds: float
-    graphs: int
-    recompiles: int
-    graph_breaks: int
 
 
 @dataclass
@@ -105,7 +97,7 @@ class CompilationLog:
             events.append(event)
         return events
 
-    def compile_summary(self, mark: int) -> CompileSummary:
+    def compile_summary(self, mark: int) -> CompileJson:
         """What torch.compile did since the mark."""
         compiled = [event for event in self.since(mark) if event.kind == "compile"]
         return {

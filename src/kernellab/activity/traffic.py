@@ -8,25 +8,17 @@ by Triton or CUDA C++, are not seen. An active dispatch mode disables `torch.com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NotRequired, Protocol, TypedDict
+from typing import Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kernellab.activity.call import Enclosing
+from kernellab.activity.documents import OperatorTraffic
 
 # Allocating is not traffic, and neither is a view of the same memory.
 _NO_TRAFFIC = ("empty", "new_empty", "resize", "set", "detach", "lift", "alias")
-
-
-class OperatorTraffic(TypedDict):
-    """One operator. The bytes are None where they are not known: for kernels launched outside any operator."""
-
-    op: str | None
-    read_bytes: int | None
-    write_bytes: int | None
-    kernels: NotRequired[list[int]]  # numbers of the kernels it launched
 
 
 def traffic(call: Callable[[], object]) -> list[OperatorTraffic]:

@@ -6,17 +6,16 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kernellab.activity.compilation import CompilationEvent, CompilationLog
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject
 from kernellab.base.user_code import explain
 from kernellab.stats.intervals import quantile
 
 if TYPE_CHECKING:
     import torch
-
-    from kernellab.activity.call import CallActivity
 
 _DONE = {"compile": "compiled", "triton": "compiled", "autotune": "tuned", "build": "built"}
 
@@ -31,7 +30,7 @@ class Benchmark(float):
     description: str
     timer: str
     times_ms: list[float]
-    inside: CallActivity | dict[str, object]  # empty where it was not counted
+    inside: JsonObject  # empty where it was not counted
     remarks: list[str]
     cache = "warm"
 
@@ -40,7 +39,7 @@ class Benchmark(float):
         description: str,
         times_ms: list[float],
         timer: str,
-        inside: CallActivity | dict[str, object],
+        inside: JsonObject,
         remarks: list[str],
     ) -> Benchmark:
         benchmark = super().__new__(cls, statistics.fmean(times_ms))
@@ -110,7 +109,7 @@ def benchmark(
     mark = log.mark()
     times_ms = [time_once(run, synchronise) for _ in range(num_trials)]
     remarks = _remarks_on_compiling(log.since(mark))
-    inside: CallActivity | dict[str, object] = {}
+    inside: JsonObject = {}
     if count:
         inside, more = _count_activity(run, torch.device("cuda" if on_gpu else "cpu"))
         remarks += more
@@ -124,18 +123,18 @@ def _remarks_on_compiling(events: Sequence[CompilationEvent]) -> list[str]:
     return [f"{', '.join(done)} during the trials: raise num_warmups"]
 
 
-def _count_activity(
-    run: Callable[[], object], device: torch.device
-) -> tuple[CallActivity | dict[str, object], list[str]]:
-    from kernellab.activity.call import call_activity, remarks_on
+def _count_activity(run: Callable[[], object], device: torch.device) -> tuple[JsonObject, list[str]]:
+    from kernellab.activity.call import profile_call, remarks_on
 
     try:
-        activity = call_activity(run, device, calls=1)
+        profiled = profile_call(run, device, calls=1)
     except Exception as error:  # the times stay valid: a profiler may already run, or the call work only once
         return {}, [f"what it does besides computing could not be counted: {explain(error)}"]
-    activity.pop("enclosing", None)
-    remarks = remarks_on(activity)
-    return activity, [f"inside the timed region: {'; '.join(remarks)}"] if remarks else []
+    inside = cast("JsonObject", dict(profiled.activity))
+    if profiled.kernels is not None:
+        inside["kernels"] = [cast("JsonObject", kernel) for kernel in profiled.kernels]
+    remarks = remarks_on(profiled.activity)
+    return inside, [f"inside the timed region: {'; '.join(remarks)}"] if remarks else []
 
 
 def _host_ms(run: Callable[[], object], synchronise: Callable[[], None]) -> float:

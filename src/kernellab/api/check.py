@@ -36,7 +36,7 @@ def check(
     quick: bool = False,
     seed: int = 0,
     **declaration: Any,
-) -> list[dict[str, Any]]:
+) -> list[tried.BatterySummary]:
     """Try the ways of an op, or one function against a plain PyTorch reference; AssertionError says what failed.
 
     `declaration` is what `kl.op` takes (args=, options=, reduces=, cases=, dtypes=), for a pair of functions.
@@ -50,7 +50,8 @@ def check(
     ways = [one for one in op.select_impls(names) if _runs(one, where)]
     if not ways:
         raise UserError(f"no way of {op.name} runs here: {'; '.join(_why_not(op, names, where))}")
-    found = tried.summaries(run(op, ways, where, dtypes=dtypes, quick=quick, seed=seed))
+    outcomes: Any = run(op, ways, where, dtypes=dtypes, quick=quick, seed=seed)
+    found = tried.summaries(outcomes)
     failed = [one for one in found if one["failures"] or not one["tried"]]
     if failed:
         raise AssertionError("\n".join(line for one in failed for line in tried.sentences(one)))

@@ -38,7 +38,7 @@ def begun(out: str | None, settings: Settings, prefix: str = "") -> Journal:
     if (folder / JOURNAL).exists():
         goes_on = "" if prefix else f"--resume {folder} goes on with it, or "  # runs of a verb of their own are short
         raise UserError(f"{folder} already holds a run: {goes_on}name another folder")
-    return begin(folder, settings.to_json(), ["klab", *sys.argv[1:]])
+    return begin(folder, settings.to_json(), settings.seed, ["klab", *sys.argv[1:]])
 
 
 def _fresh_folder(runs: str, prefix: str, targets: list[str]) -> Path:

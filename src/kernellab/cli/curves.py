@@ -16,7 +16,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
     from kernellab.record import verdict
-    from kernellab.record.journal import load
+    from kernellab.record.reading import load
     from kernellab.reporting.charts import files as curves
     from kernellab.reporting.terminal import results as terminal
     from kernellab.reporting.text.console import console

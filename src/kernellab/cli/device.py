@@ -88,7 +88,7 @@ def _present() -> dict[str, Any]:
         }
     known = chip(here["arch"])
     pins = f", {here['pin_gbps']:.0f} GB/s at the pins" if here["pin_gbps"] else ""
-    memory = f"{here['memory_bytes'] / 2**30:.0f} GiB{pins}"
+    memory = f"{(here['memory_bytes'] or 0) / 2**30:.0f} GiB{pins}"
     rows = gpu_rows(known, here["sms"], here["l2_bytes"], memory)
     return {
         "kind": "gpu",

@@ -89,9 +89,10 @@ def _gpu_name(args: argparse.Namespace) -> str | None:
     return max(found, key=lambda known: known.sms).name
 
 
-def _record(args: argparse.Namespace, rest: list[str]) -> tuple[dict[str, Any], Path, bool]:
+def _record(args: argparse.Namespace, rest: list[str]) -> tuple[Any, Path, bool]:
     """What a run left behind, or what running it now leaves."""
-    from kernellab.record.journal import JOURNAL, RUN, load
+    from kernellab.record.journal import JOURNAL, RUN
+    from kernellab.record.reading import load
 
     path = Path(args.target)
     if (path / JOURNAL).exists() or (path / RUN).exists() or path.name in (JOURNAL, RUN):
@@ -108,7 +109,7 @@ def _record(args: argparse.Namespace, rest: list[str]) -> tuple[dict[str, Any], 
     return journal.record, journal.folder, interrupted
 
 
-def _explainable(record: dict[str, Any], target: str) -> None:
+def _explainable(record: Any, target: str) -> None:
     """`klab inspect` reads machine code alone: what an op has to move, which every rule needs, is not in its runs."""
     read = [entry for entry in record["code"] if entry["kernels"]]
     if record["results"] or not read or any(entry.get("cost") for entry in read):

@@ -89,10 +89,11 @@ def _same(left: Found, right: Found) -> bool:
     return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
 
 
-def _found(one: Side, fresh: tuple[dict[str, Any], Path] | None) -> list[Found]:
-    from kernellab.record.journal import load
+def _found(one: Side, fresh: tuple[Any, Path] | None) -> list[Found]:
+    from kernellab.record.reading import load
     from kernellab.reporting.terminal.inspection import kernels
 
+    record: Any
     if one.run is not None:
         record, folder = load(one.run), one.run
     else:
@@ -155,7 +156,7 @@ def _paired(sides: list[Side], found: list[list[Found]]) -> list[tuple[Found, Fo
 def times(run: Path, pair: tuple[Found, Found]) -> str | None:
     """How long the two took, where a run has timed both: `time: triton 506.6 µs, cuda 506.5 µs`."""
     from kernellab.record import verdict
-    from kernellab.record.journal import load
+    from kernellab.record.reading import load
     from kernellab.reporting.text import numbers as words
 
     record = verdict.derive(load(run))

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     return 1 if any(entry["status"] in BAD for entry in record["code"]) else 0
 
 
-def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[dict[str, Any], Path]:
+def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[Any, Path]:
     """The record of one inspection, and the folder its files are in."""
     from kernellab.running.parent.inspection import Inspection
 

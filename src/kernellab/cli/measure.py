@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import json
 import os
@@ -173,9 +174,9 @@ def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
     if args.cache is not None:
         found["caches"] = _among("--cache", args.cache, ("cold", "warm"))
     if args.pin is not None:
-        from kernellab.record.journal import load
+        from kernellab.record.reading import load
 
-        choices = [c for r in load(Path(args.pin))["results"] for c in (r.get("built") or {}).get("tuned", ())]
+        choices = [c for r in load(Path(args.pin))["results"] for c in (r["built"]["tuned"] if r["built"] else ())]
         if not choices:
             raise UserError(f"--pin {args.pin}: no autotuner chose anything in that run")
         found["pins"] = choices
@@ -210,7 +211,8 @@ def _cells(text: str | None) -> list[int] | None:
 
 def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[Any, Any]:
     from kernellab.machine.environment import environment
-    from kernellab.record.journal import Journal, read_journal
+    from kernellab.record.journal import Journal
+    from kernellab.record.reading import events_of, head_of, read_journal
     from kernellab.record.settings import Settings
 
     given = [
@@ -236,9 +238,11 @@ def _resumed(folder: Path, args: argparse.Namespace, rest: list[str]) -> tuple[A
     flags = args.quick or getattr(args, "panel", False) or getattr(args, "only_times", False)
     if rest or args.target or flags or any(getattr(args, name, None) not in (None, []) for name in given):
         raise UserError("--resume takes everything from the run it finishes: give it no op, dims or options")
-    events = read_journal(folder)
-    if "merged_from" in events[0]:
+    lines = read_journal(folder)
+    head, *others = events_of(lines)
+    if head_of(lines).merged_from is not None:
         raise UserError(f"{folder} was merged from other runs: resume the one that did not finish, and merge again")
-    settings = Settings.from_json(events[0]["settings"])
-    events[0]["environment"] = environment()  # compared with the run's own before anything is measured
-    return Journal(folder, events), settings
+    settings = Settings.from_json(head_of(lines).settings)
+    # The environment of today is compared with the run's own before anything is measured.
+    head = dataclasses.replace(head_of(lines), environment=environment())
+    return Journal(folder, [head, *others]), settings

@@ -81,6 +81,7 @@ def _refuse(args: argparse.Namespace) -> None:
 
 
 def _collect(args: argparse.Namespace, made: programs.Made) -> int:
+    from kernellab.record.run_events import ProgramProfiled, RunCompleted
     from kernellab.running.parent import profiling
 
     folder = Path(args.out) if args.out else profiling.shared_folder(made.name)
@@ -101,8 +102,8 @@ def _collect(args: argparse.Namespace, made: programs.Made) -> int:
     if collected.code == 2 and not collected.traces and not program.as_script:
         journal.remove()  # the request was wrong, as only its process could tell: it has said so
         return 2
-    journal.write("profiled", code=collected.code, sessions=collected.sessions)
-    journal.write("complete")
+    journal.write(ProgramProfiled(code=collected.code, sessions=collected.sessions))
+    journal.write(RunCompleted())
     journal.save()
     journal.close()
     return _tell(args, collected, traces, script=program.as_script)
@@ -285,8 +286,10 @@ def _study(args: argparse.Namespace, study: programs.Study) -> int:
     except UserError:
         journal.remove()
         raise
-    journal.write("scaled", setup=study.setup, curves=curves)
-    journal.write("complete")
+    from kernellab.record.run_events import RunCompleted, ScalingMeasured
+
+    journal.write(ScalingMeasured(setup=study.setup, curves=curves))
+    journal.write(RunCompleted())
     journal.save()
     journal.close()
     document = scaled.document(study.setup, curves)

@@ -148,8 +148,10 @@ def _plain(counted: Counted) -> dict[str, Any]:
 
 
 def _kept(args: argparse.Namespace, document: dict[str, Any], journal: Journal) -> int:
-    journal.write("counted", **{key: document[key] for key in ("op", "skipped") if key in document})
-    journal.write("complete")
+    from kernellab.record.run_events import LaunchesCounted, RunCompleted
+
+    journal.write(LaunchesCounted(op=document.get("op"), skipped=document.get("skipped")))
+    journal.write(RunCompleted())
     journal.save()
     journal.close()
     document["folder"] = shown(journal.folder)

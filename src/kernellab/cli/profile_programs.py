@@ -91,9 +91,9 @@ def is_script(target: str) -> bool:
 
 
 def settings_of(args: argparse.Namespace, target: str) -> Settings:
-    from kernellab.record.settings import Settings
+    from kernellab.record.settings import NO_CASES, Settings
 
-    return Settings(targets=[target], stages=["profile"], request={}, device=device_in(args.device))
+    return Settings(targets=[target], stages=["profile"], request=NO_CASES, device=device_in(args.device))
 
 
 def _how(args: argparse.Namespace) -> dict[str, bool]:

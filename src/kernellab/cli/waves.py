@@ -150,11 +150,10 @@ def _measure(grids: list[dict[str, Any]], threads: int, gpu: dict[str, Any], hel
     # The kernel that is timed has few registers: shared memory is asked for so that as many of its blocks fit.
     shared = shared_for(gpu["chip"], threads, _REGISTERS, held.blocks_per_sm)
     found = fill([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
-    for grid, timed in zip(grids, found["grids"], strict=True):
-        ideal_ms = timed["blocks"] / gpu["sms"] * found["block_ms"]
-        grid["measured"] = {"ms": timed["ms"], "block_ms": found["block_ms"], "efficiency": ideal_ms / timed["ms"]}
-    doubts: list[str] = found["doubts"]
-    return doubts
+    for grid, timed in zip(grids, found.grids, strict=True):
+        ideal_ms = timed["blocks"] / gpu["sms"] * found.block_ms
+        grid["measured"] = {"ms": timed["ms"], "block_ms": found.block_ms, "efficiency": ideal_ms / timed["ms"]}
+    return found.doubts
 
 
 def _plain(entry: dict[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.json import JsonValue
+from kernellab.declaration.documents import CaseJson
 
 ELLIPSIS = "..."
 CONTIGUOUS = "contiguous"
@@ -24,16 +25,6 @@ DTYPE_SHORT = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64":
 DEVICES = ("cpu", "cuda")
 
 Size = int | tuple[int, ...]
-
-
-class CaseJson(TypedDict):
-    """A case as the record has it."""
-
-    dims: dict[str, int | list[int]]
-    dtype: str
-    options: dict[str, JsonValue]
-    layout: str
-    device: str
 
 
 @dataclass(frozen=True)

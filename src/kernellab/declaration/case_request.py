@@ -5,19 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from kernellab.base.errors import UserError, nearest
+from kernellab.declaration.documents import RequestJson
 
 _MOST_SIZES = 100_000
-
-
-class CaseRequestJson(TypedDict):
-    shapes: list[list[int]]
-    dtypes: list[str]
-    dims: dict[str, list[int]]
-    options: dict[str, list[str]]
-    quick: bool
 
 
 @dataclass(frozen=True)
@@ -30,7 +22,7 @@ class CaseRequest:
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     quick: bool = False
 
-    def to_json(self) -> CaseRequestJson:
+    def to_json(self) -> RequestJson:
         return {
             "shapes": [list(s) for s in self.shapes],
             "dtypes": list(self.dtypes),

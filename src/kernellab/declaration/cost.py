@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypedDict
+from typing import Protocol, TypeAlias
+
+from kernellab.declaration.documents import CostJson
 
 
 class HasBytes(Protocol):
@@ -12,12 +14,6 @@ class HasBytes(Protocol):
 
     def numel(self) -> int: ...
     def element_size(self) -> int: ...
-
-
-class CostJson(TypedDict):
-    bytes_read: int
-    bytes_written: int
-    flops: dict[str, int]
 
 
 @dataclass(frozen=True)

@@ -7,29 +7,22 @@ time is called impossible because of one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import NotRequired
 
 import torch
 
 from kernellab.base.user_code import explain
 from kernellab.declaration.case import Case
-from kernellab.declaration.cost import Cost, CostJson
+from kernellab.declaration.cost import Cost
+from kernellab.declaration.documents import CostJson
 from kernellab.declaration.inputs import Inputs, call
 from kernellab.declaration.op import Op
-
-
-class PassCost(CostJson):
-    """As the record has it."""
-
-    assumed: NotRequired[bool]
 
 
 class CostFailed(Exception):
     """`cost=` or `grad_cost=` raised, or returned something else than a cost. Times stay valid; limits are unknown."""
 
 
-def cost_of_pass(op: Op, pass_name: str, inputs: Inputs, case: Case) -> PassCost:
+def cost_of_pass(op: Op, pass_name: str, inputs: Inputs, case: Case) -> CostJson:
     """The cost of a pass on these inputs, which may be meta tensors; those of a backward pass have the upstream
     gradients among them. Raises `CostFailed`."""
     if pass_name == "both":
@@ -38,17 +31,15 @@ def cost_of_pass(op: Op, pass_name: str, inputs: Inputs, case: Case) -> PassCost
     tensors = {name: inputs[name] for name in op.args}
     if declared is None:
         assume = _assume_forward if pass_name == "forward" else _assume_backward
-        return {**assume(op, tensors, inputs, case).to_json(), "assumed": True}
+        assumed = assume(op, tensors, inputs, case).to_json()
+        assumed["assumed"] = True
+        return assumed
     keyword = "cost=" if pass_name == "forward" else "grad_cost="
     try:
         cost = call(op, declared, tensors, case)
         if not isinstance(cost, Cost):
             raise TypeError(f"it returned a {type(cost).__name__}, not a kl.Cost")
-        counted: PassCost = {
-            "bytes_read": cost.bytes_read,
-            "bytes_written": cost.bytes_written,
-            "flops": dict(cost.flops),
-        }
+        counted = cost.to_json()
         json.dumps(counted, allow_nan=False)  # an infinite or symbolic count cannot be recorded
     except Exception as error:
         raise CostFailed(f"{keyword} failed: {explain(error)}") from error
@@ -77,13 +68,13 @@ def _assume_backward(op: Op, tensors: Inputs, inputs: Inputs, case: Case) -> Cos
     return Cost(read=list(inputs.values()), write=gradients)
 
 
-def _add(*costs: PassCost) -> PassCost:
+def _add(*costs: CostJson) -> CostJson:
     """The sum counts as assumed: data that two passes share need not be moved twice."""
     units = sorted({unit for cost in costs for unit in cost["flops"]})
-    flops: Mapping[str, int] = {unit: sum(cost["flops"].get(unit, 0) for cost in costs) for unit in units}
+    flops = {unit: sum(cost["flops"].get(unit, 0) for cost in costs) for unit in units}
     return {
         "bytes_read": sum(cost["bytes_read"] for cost in costs),
         "bytes_written": sum(cost["bytes_written"] for cost in costs),
-        "flops": dict(flops),
+        "flops": flops,
         "assumed": True,
     }

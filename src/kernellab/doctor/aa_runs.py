@@ -14,7 +14,7 @@ from typing import Any
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
 from kernellab.record import verdict
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 
 OP = "kernellab.doctor.aa_op:aa"
 _START = (
@@ -74,7 +74,7 @@ def _one(
         raise UserError(done.stderr.strip())
     if done.returncode != 0:
         return f"failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
-    record = load(folder)
+    record: Any = load(folder)
     lost = [said for r in record["results"] if (said := verdict.status_of(r))[0] != "ok"]
     if lost:
         return f"{lost[0][0]}: {lost[0][1]}"

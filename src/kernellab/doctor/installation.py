@@ -34,7 +34,7 @@ def _cpu() -> Finding:
 
 
 def _gpu() -> Finding:
-    found = "; ".join(f"{g['name']}, {g['memory_bytes'] / 2**30:.0f} GiB" for g in gpus())
+    found = "; ".join(f"{g['name']}, {(g['memory_bytes'] or 0) / 2**30:.0f} GiB" for g in gpus())
     return Finding("GPU", found, "Triton ways are checked in the interpreter and not timed; CUDA ways are skipped")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernellab.declaration.cost import CostJson
-from kernellab.machine.peaks import Peaks
+from kernellab.declaration.documents import CostJson
+from kernellab.machine.description import Peaks
 
 # A time this much below the lower bound is still possible: the timer's resolution, and 2 % of its reading.
 _SLACK, _SLACK_US = 0.02, 1.0

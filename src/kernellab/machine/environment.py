@@ -10,38 +10,14 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import TypedDict
 
 from kernellab.base.version import VERSION
+from kernellab.machine.description import CpuJson, EnvironmentJson, GpuBoard
 
 _PACKAGES = ("kernellab", "torch", "triton", "numpy", "cuda-core", "nvidia-cuda-nvrtc")
 
 
-class CpuFacts(TypedDict):
-    name: str
-    cores: int | None
-    memory_bytes: int
-
-
-class GpuFacts(TypedDict):
-    name: str
-    uuid: str
-    memory_bytes: int
-    driver: str
-    max_sm_mhz: int
-    max_memory_mhz: int
-
-
-class Environment(TypedDict):
-    python: str
-    system: str
-    packages: dict[str, str | None]
-    cpu: CpuFacts
-    gpus: list[GpuFacts]
-    commit: str | None
-
-
-def environment() -> Environment:
+def environment() -> EnvironmentJson:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
@@ -61,7 +37,7 @@ def version(package: str) -> str | None:
         return None
 
 
-def cpu() -> CpuFacts:
+def cpu() -> CpuJson:
     import psutil
 
     name = platform.processor() or platform.machine()
@@ -71,11 +47,11 @@ def cpu() -> CpuFacts:
                 name = line.split(":", 1)[1].strip()
                 break
     affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count()
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return {"name": name, "cores": cores, "memory_bytes": psutil.virtual_memory().total}
 
 
-def gpus() -> list[GpuFacts]:
+def gpus() -> list[GpuBoard]:
     """Every NVIDIA GPU the driver lists, through NVML: no CUDA context is created."""
     try:
         import pynvml
@@ -83,7 +59,7 @@ def gpus() -> list[GpuFacts]:
         pynvml.nvmlInit()
     except Exception:  # no driver or no package: there is no GPU to report
         return []
-    facts: list[GpuFacts] = []
+    facts: list[GpuBoard] = []
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
@@ -122,7 +98,7 @@ def commit() -> str | None:
     return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
 
 
-def device_identity(env: Environment, uuid: str) -> str:
+def device_identity(env: EnvironmentJson, uuid: str) -> str:
     """One string per device and what decides its speed: the key of cached ceilings and of resumed runs.
 
     `uuid` is `cpu`, or that of a GPU, whose index would depend on CUDA_VISIBLE_DEVICES.
@@ -130,7 +106,7 @@ def device_identity(env: Environment, uuid: str) -> str:
     return machine_class(env, uuid, serial=f" {uuid}")
 
 
-def machine_class(env: Environment, uuid: str, *, serial: str = "") -> str:
+def machine_class(env: EnvironmentJson, uuid: str, *, serial: str = "") -> str:
     """What machines have in common whose times may be compared: the device's name, its driver or threads."""
     if uuid != "cpu":
         names = ((gpu["name"], gpu["driver"]) for gpu in env["gpus"] if gpu["uuid"] == uuid)
@@ -140,7 +116,7 @@ def machine_class(env: Environment, uuid: str, *, serial: str = "") -> str:
     return f"{env['cpu']['name']} {threads} threads"
 
 
-def run_key(env: Environment, identity: str) -> str:
+def run_key(env: EnvironmentJson, identity: str) -> str:
     """What a resumed run must have in common with the run it continues."""
     text = f"{env['packages']} {sys.version_info[:2]} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

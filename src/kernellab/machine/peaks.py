@@ -5,22 +5,10 @@ They serve to call a time impossible. Where something is unknown it is None, and
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from kernellab.base.errors import UserError
 from kernellab.machine.chips import chip
+from kernellab.machine.description import Peaks, PeakTflops
 from kernellab.machine.nvml import Nvml
-
-
-class PeakTflops(TypedDict):
-    fp32: float
-    matmul: dict[str, float]  # by dtype
-
-
-class Peaks(TypedDict):
-    pin_gbps: float | None
-    l2_bytes: int
-    tflops: PeakTflops | None
 
 
 def peaks(device_id: str, sm_count: int, capability: tuple[int, int], l2_bytes: int) -> Peaks | None:

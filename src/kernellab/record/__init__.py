@@ -1,1 +1,11 @@
-"""What one run observed, kept so that nothing is lost, and what follows from it. No torch."""
+"""The record of a run: what was observed, kept so that nothing is lost, and what follows from it.
+
+In: events, from workers and from the parent. Out: a journal and a record on disk (`journal`, `reading`, `merge`), and
+verdicts computed from a record (`verdict`, `batteries`). `schema` declares the JSON, the three modules of events say
+what can happen. Importing this package declares every event that a journal may hold.
+Imports base, stats, machine and gpumodel; no torch.
+"""
+
+from kernellab.record import battery_events as battery_events
+from kernellab.record import result_events as result_events
+from kernellab.record import run_events as run_events

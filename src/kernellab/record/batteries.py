@@ -1,89 +1,154 @@
-"""What the batteries of a record come to: per op and way, how much was tried, what passed, what did not.
+"""What the trials of a record come to: per op and implementation, how much was tried, what passed, what failed.
 
-And what each way did under the tools of compute-sanitizer. No torch."""
+And what each implementation did under the tools of compute-sanitizer. No torch.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TypedDict
 
-# The worst first: a way is called by the worst thing that happened to it.
-_BY_GRAVITY = ("crashed", "timeout", "oom", "error", "wrong")
-FAILED = frozenset(_BY_GRAVITY)
+from kernellab.record.schema import (
+    ErrorsJson,
+    PeerJson,
+    SanitizerFinding,
+    SanitizerOutcome,
+    SearchOutcome,
+    TrialOutcome,
+)
 
-Trial = Mapping[str, Any]
+# The worst first: an implementation's status is the worst that any of its trials came to.
+_WORST_FIRST = ("crashed", "timeout", "oom", "error", "wrong")
+FAILED = frozenset(_WORST_FIRST)
 
 
-def gravity(status: str) -> int:
-    """Of what happened in a trial: a failure before a success, that before nothing judged."""
+class TrialCount(TypedDict):
+    """Trials of one kind."""
+
+    tried: int
+    passed: int
+
+
+class WorstTrial(TypedDict):
+    """The right result with the largest error, beside the error that set its limit."""
+
+    label: str
+    kind: str
+    errors: ErrorsJson
+    peer: PeerJson | None
+
+
+class FailedTrial(TypedDict):
+    """A trial that failed."""
+
+    kind: str
+    label: str
+    status: str
+    reason: str | None
+
+
+class BatterySummary(TypedDict):
+    """What the battery of one implementation came to."""
+
+    op: str
+    impl: str
+    status: str
+    interpreter: bool
+    tried: int
+    passed: int
+    kinds: dict[str, TrialCount]
+    outside: dict[str, int]
+    unknown: dict[str, int]
+    worst: WorstTrial | None
+    notes: dict[str, int]
+    mended: list[str]
+    failures: list[FailedTrial]
+    search: SearchOutcome | None
+
+
+def severity(status: str) -> int:
+    """Of a trial's status: a failure ranks above a success, a success above nothing judged."""
     return 2 if status in FAILED else int(status == "ok")
 
 
-def summaries(trials: Sequence[Trial], searches: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """One per op and way, in the order they were tried."""
-    searched = {(one["op"], one["impl"]): one for one in searches}
-    ways: dict[tuple[str, str], list[Trial]] = {}
+def summaries(trials: Sequence[TrialOutcome], searches: Sequence[SearchOutcome] = ()) -> list[BatterySummary]:
+    """One per op and implementation, in the order they were tried."""
+    by_impl: dict[tuple[str, str], list[TrialOutcome]] = {}
     for trial in trials:
-        ways.setdefault((trial["op"], trial["impl"]), []).append(trial)
-    return [
-        {"op": op, "impl": impl, **_summary(found), "search": searched.get((op, impl))}
-        for (op, impl), found in ways.items()
-    ]
+        by_impl.setdefault((trial["op"], trial["impl"]), []).append(trial)
+    search_of = {(search["op"], search["impl"]): search for search in searches}
+    return [_summary(op, impl, group, search_of.get((op, impl))) for (op, impl), group in by_impl.items()]
 
 
-def _summary(trials: Sequence[Trial]) -> dict[str, Any]:
-    tried = [t for t in trials if t["status"] not in ("outside", "unknown")]
-    failures = [t for t in tried if t["status"] in FAILED]
-    statuses = {t["status"] for t in failures}
-    kinds: dict[str, dict[str, int]] = {}
-    for t in tried:
+def _summary(op: str, impl: str, trials: Sequence[TrialOutcome], search: SearchOutcome | None) -> BatterySummary:
+    judged = [t for t in trials if t["status"] not in ("outside", "unknown")]
+    failures = [t for t in judged if t["status"] in FAILED]
+    kinds: dict[str, TrialCount] = {}
+    for t in judged:
         count = kinds.setdefault(t["trial"]["kind"], {"tried": 0, "passed": 0})
         count["tried"] += 1
         count["passed"] += t["status"] == "ok"
-    # A way that was tried with nothing is not right for want of failures.
-    nothing = "unknown" if any(t["status"] == "unknown" for t in trials) else "skipped"
     return {
-        "status": next((s for s in _BY_GRAVITY if s in statuses), "ok" if tried else nothing),
+        "op": op,
+        "impl": impl,
+        "status": _status(trials),
         "interpreter": any(t["interpreter"] for t in trials),
-        "tried": len(tried),
-        "passed": len(tried) - len(failures),
+        "tried": len(judged),
+        "passed": len(judged) - len(failures),
         "kinds": kinds,
-        "outside": dict(Counter(t["reason"] for t in trials if t["status"] == "outside").most_common()),
-        "unknown": dict(Counter(t["reason"] for t in trials if t["status"] == "unknown").most_common()),
-        "worst": _worst(tried),
-        "notes": dict(Counter(note for t in tried for note in t.get("notes") or ()).most_common()),
-        "mended": [t["trial"]["label"] for t in tried if t["trial"]["kind"] == "stored" and t["status"] == "ok"],
+        "outside": _reasons(trials, "outside"),
+        "unknown": _reasons(trials, "unknown"),
+        "worst": _worst(judged),
+        "notes": dict(Counter(note for t in judged for note in t.get("notes") or ()).most_common()),
+        "mended": [_label(t) for t in judged if t["trial"]["kind"] == "stored" and t["status"] == "ok"],
         "failures": [
-            {"kind": t["trial"]["kind"], "label": t["trial"]["label"], "status": t["status"], "reason": t["reason"]}
+            {"kind": t["trial"]["kind"], "label": _label(t), "status": t["status"], "reason": t["reason"]}
             for t in failures
         ],
+        "search": search,
     }
 
 
-def _worst(tried: Sequence[Trial]) -> dict[str, Any] | None:
-    """The right result with the largest error, beside the error it is held to."""
-    measured = [t for t in tried if t["status"] == "ok" and (t.get("errors") or {}).get("max") is not None]
-    if not measured:
-        return None
-    worst = max(measured, key=lambda t: t["errors"]["max"])
-    return {
-        "label": worst["trial"]["label"],
-        "kind": worst["trial"]["kind"],
-        "errors": worst["errors"],
-        "peer": worst["peer"],
-    }
+def _status(trials: Sequence[TrialOutcome]) -> str:
+    """The worst status of any trial. Without a judged trial nothing is known, or everything was outside the domain."""
+    statuses = {t["status"] for t in trials}
+    for status in (*_WORST_FIRST, "ok", "unknown"):
+        if status in statuses:
+            return status
+    return "skipped"
 
 
-def sentences(one: Mapping[str, Any], most: int = 12) -> list[str]:
-    """A way's battery in words: how much was tried, then what failed; or why nothing was."""
-    failures = one["failures"]
-    if not one["tried"]:
-        reasons = {**one["unknown"], **one["outside"]}
-        lines = [f"cannot tell: {one['op']} {one['impl']}: none of {sum(reasons.values())} trials could be judged"]
+def _reasons(trials: Sequence[TrialOutcome], status: str) -> dict[str, int]:
+    """How often each reason was given, the most frequent first."""
+    return dict(Counter(t["reason"] or "" for t in trials if t["status"] == status).most_common())
+
+
+def _worst(judged: Sequence[TrialOutcome]) -> WorstTrial | None:
+    worst: WorstTrial | None = None
+    for t in judged:
+        errors = t.get("errors")
+        if t["status"] != "ok" or not errors or errors["max"] is None:
+            continue
+        if worst is None or errors["max"] > (worst["errors"]["max"] or 0.0):
+            worst = {"label": _label(t), "kind": t["trial"]["kind"], "errors": errors, "peer": t.get("peer")}
+    return worst
+
+
+def _label(trial: TrialOutcome) -> str:
+    return trial["trial"].get("label", "")
+
+
+def sentences(summary: BatterySummary, most: int = 12) -> list[str]:
+    """A battery in words: how much was tried, then what failed; or why nothing could be judged."""
+    failures = summary["failures"]
+    name = f"{summary['op']} {summary['impl']}"
+    if not summary["tried"]:
+        reasons = {**summary["unknown"], **summary["outside"]}
+        lines = [f"cannot tell: {name}: none of {sum(reasons.values())} trials could be judged"]
         return lines + [f"  {count} times: {reason}" for reason, count in list(reasons.items())[:most]]
-    lines = [f"{one['op']} {one['impl']}: {len(failures)} of {one['tried']} trials failed"]
+    lines = [f"{name}: {len(failures)} of {summary['tried']} trials failed"]
     lines += [f"  {f['status']}: {f['kind']}: {f['label']}: {f['reason']}" for f in failures[:most]]
     if len(failures) > most:
         lines.append(f"  and {len(failures) - most} more")
@@ -93,41 +158,44 @@ def sentences(one: Mapping[str, Any], most: int = 12) -> list[str]:
 # Under compute-sanitizer ----------------------------------------------------------------------------------
 
 
-def sanitized(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One per op, way and tool: `wrong` for errors in the way's own kernels, `unknown` where the tool cannot tell."""
-    return [{**one, **_under_tool(one)} for one in entries]
+def sanitizer_verdicts(outcomes: Sequence[SanitizerOutcome]) -> list[SanitizerOutcome]:
+    return [with_verdict(outcome) for outcome in outcomes]
 
 
-def _under_tool(one: Mapping[str, Any]) -> dict[str, Any]:
-    errors = [f for f in one["findings"] if f["own"] and f["severity"] == "error"]
+def with_verdict(outcome: SanitizerOutcome) -> SanitizerOutcome:
+    """With its status: `wrong` for errors in the implementation's own kernels, `unknown` where the tool cannot tell."""
+    status, reason = _sanitizer_status(outcome)
+    described: list[SanitizerFinding] = [{**f, "said": finding_sentence(f)} for f in outcome["findings"]]
+    return {**outcome, "status": status, "reason": reason, "findings": described}
+
+
+def _sanitizer_status(outcome: SanitizerOutcome) -> tuple[str, str | None]:
+    errors = [f for f in outcome["findings"] if f["own"] and f["severity"] == "error"]
     if errors:
         more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-        status, reason = "wrong", f"{one['tool']}: {finding(errors[0])}{more}"
-    elif one["unfinished"]:
-        status, reason = "unknown", one["unfinished"]
-    elif not one["cases"]:
-        status, reason = "unknown", f"no call returned: {next(iter(one['raised']), 'there was nothing to try')}"
-    elif one["errors"] and not one["findings"]:
-        status, reason = "unknown", f"it counts {one['errors']} errors that cannot be read here: {one['log']}"
-    else:
-        status, reason = "ok", None
-    findings = [{**f, "said": finding(f)} for f in one["findings"]]
-    return {"status": status, "reason": reason, "findings": findings}
+        return "wrong", f"{outcome['tool']}: {finding_sentence(errors[0])}{more}"
+    if outcome["unfinished"]:
+        return "unknown", outcome["unfinished"]
+    if not outcome["cases"]:
+        return "unknown", f"no call returned: {next(iter(outcome['raised']), 'there was nothing to try')}"
+    if outcome["errors"] and not outcome["findings"]:
+        return "unknown", f"it counts {outcome['errors']} errors that kernellab cannot read: see {outcome['log']}"
+    return "ok", None
 
 
-def finding(one: Mapping[str, Any]) -> str:
+def finding_sentence(finding: SanitizerFinding) -> str:
     """`invalid read of 16 bytes in oob, san.py:7, at trial 33×129 · float32: out of bounds … (2 times)`."""
-    size = f" of {one['bytes']} bytes" if one["bytes"] else ""
-    kernel = f" in {short(one['kernel'])}" if one["kernel"] else ""
-    place = f", {PurePath(one['file']).name}:{one['line']}" if one["file"] else ""
-    trial = f", at trial {one['trial']}" if one["trial"] else ""
-    detail = f": {one['detail']}" if one["detail"] else ""
-    count = f" ({one['count']} times)" if one["count"] > 1 else ""
-    return f"{one['kind']}{size}{kernel}{place}{trial}{detail}{count}"
+    size = f" of {finding['bytes']} bytes" if finding["bytes"] else ""
+    kernel = f" in {short_kernel_name(finding['kernel'])}" if finding["kernel"] else ""
+    place = f", {PurePath(finding['file']).name}:{finding['line']}" if finding["file"] else ""
+    trial = f", at trial {finding['trial']}" if finding["trial"] else ""
+    detail = f": {finding['detail']}" if finding["detail"] else ""
+    count = f" ({finding['count']} times)" if finding["count"] > 1 else ""
+    return f"{finding['kind']}{size}{kernel}{place}{trial}{detail}{count}"
 
 
-def short(kernel: str) -> str:
-    """A kernel's name without its return type, arguments and what is in its angle brackets."""
+def short_kernel_name(kernel: str) -> str:
+    """A kernel's name without its return type, arguments and template arguments."""
     kept, depth = "", 0
     for c in kernel.removeprefix("void "):
         depth += c == "<"

@@ -1,6 +1,6 @@
 """Joining runs into one: the parts of a split sweep, done by several machines of one class.
 
-The merged journal is made of the events of its runs, so that everything that reads a run reads it.
+The merged journal consists of the events of its runs, so that everything that reads a run can read it.
 """
 
 from __future__ import annotations
@@ -8,39 +8,53 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.record.batteries import gravity, sanitized
-from kernellab.record.journal import JOURNAL, SCHEMA, Journal, Record, fold, read_journal
+from kernellab.base.json import JsonValue
+from kernellab.declaration.documents import CaseJson
+from kernellab.record.batteries import severity, with_verdict
+from kernellab.record.battery_events import OpEvent, SanitizerFinished, SearchFinished, TrialFinished
+from kernellab.record.event import CaseEvent
+from kernellab.record.journal import JOURNAL, Journal, fold
+from kernellab.record.reading import Line, events_of, head_of, read_journal
+from kernellab.record.run_events import MachineDescribed, OpVoided, PlannedGroup, RunCompleted, RunStarted, WorkPlanned
+from kernellab.record.schema import SCHEMA, MergedRun, Record, Result
 
-_OF_THE_RUN = {"run", "machine", "plan", "void", "complete"}  # written once for all, not per run
-# What is tried of an op beside its cases, by what makes two of them the same; and the file of the run it names.
-_BESIDE = {
-    "trial": ("op", "impl", "interpreter", "trial"),
-    "search": ("op", "impl"),
-    "sanitized": ("op", "impl", "tool"),
+# Tried once per op, not per case: by what two of these events must share to be about the same thing.
+_PER_OP = {
+    TrialFinished: ("op", "impl", "interpreter", "trial"),
+    SearchFinished: ("op", "impl"),
+    SanitizerFinished: ("op", "impl", "tool"),
 }
-_FILES = {"search": "file", "sanitized": "log"}
-
-Event = dict[str, Any]
 
 
 class _Run:
-    """One of the runs to be joined: its events, with voided ones left out, and what they fold into."""
+    """One of the runs to be joined: its lines without voided ones, and the record they fold into."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.events = _settled(read_journal(folder))
-        self.record: Record = fold(self.events)
+        lines = read_journal(folder)
+        self.head = head_of(lines)
+        self.lines = _without_voided(lines)
+        self.record: Record = fold(events_of(self.lines))
         if not self.record["machine"]:
             raise UserError(f"{folder} ended before anything was planned: leave it out, or resume it")
-        self.settings: dict[str, Any] = self.events[0]["settings"]
-        self.groups: dict[str, list[dict[str, Any]]] = {}
+        self.groups: dict[str, list[Result]] = {}
         for result in self.record["results"]:
-            self.groups.setdefault(_key(result), []).append(result)
+            self.groups.setdefault(_group_key(result["op"], result["case"]), []).append(result)
+
+    @property
+    def targets(self) -> list[JsonValue]:
+        targets = self.head.settings["targets"]
+        return targets if isinstance(targets, list) else []
+
+    @property
+    def cells(self) -> list[int] | None:
+        """[i, n] of `--cells i/n`, None where the run was not split."""
+        cells = self.head.settings.get("cells")
+        return [number for number in cells if isinstance(number, int)] if isinstance(cells, list) else None
 
     def reached(self, group: str) -> bool:
         return any(result["check"] is not None for result in self.groups.get(group, ()))
@@ -50,88 +64,85 @@ def merge(folders: Sequence[Path], out: Path, command: Sequence[str]) -> Record:
     """Write the runs in `folders` as one run to `out`, and return its record."""
     runs = [_Run(folder) for folder in folders]
     for run in runs[1:]:
-        _refuse_other(runs[0], run)
+        _refuse_different(runs[0], run)
     owners = _owners(runs)
     if (out / JOURNAL).exists():
         raise UserError(f"{out} already holds a run: name another folder")
-    head = runs[0].events[0]
-    targets = list(dict.fromkeys(target for run in runs for target in run.settings["targets"]))
     journal = Journal(out)
-    journal.write(
-        "run",
-        schema=SCHEMA,
-        command=list(command),
-        seed=head["seed"],
-        environment=head["environment"],
-        settings={**head["settings"], "targets": targets, "cells": None},
-        began=min(run.record.get("began") or "" for run in runs),
-        merged_from=[_origin(run) for run in runs],
-    )
-    journal.write("machine", machine=runs[0].record["machine"])
-    journal.write("plan", groups=[_planned(owners[g].groups[g]) for g in owners], sources=_sources(runs))
+    _write_head(journal, runs, owners, command)
     for run in runs:
-        for event in run.events:
-            if event["event"] not in _OF_THE_RUN and owners.get(_key(event)) is run:
-                _copy(event, journal)
-    for run, event in _beside(runs):
-        _copy(event, journal)
-        _copy_file(event, run.folder, out)
+        for line in run.lines:
+            event = line.event
+            if isinstance(event, CaseEvent) and owners.get(_group_key(event.op, event.case)) is run:
+                journal.copy(line.entry)
+    for run, line in _per_op_lines(runs):
+        journal.copy(line.entry)
+        _copy_file(line, run.folder, out)
     if all(run.record["complete"] for run in runs):
-        journal.write("complete")
+        journal.write(RunCompleted())
     journal.save()
     journal.close()
     return journal.record
 
 
-def _key(thing: Mapping[str, Any]) -> str:
-    return json.dumps([thing.get("op"), thing.get("case")], sort_keys=True)
+def _group_key(op: str, case: CaseJson | None) -> str:
+    return json.dumps([op, case], sort_keys=True)
 
 
-def _settled(events: Iterable[Event]) -> list[Event]:
-    """What still counts: an op whose source changed while its run was interrupted was done again."""
-    kept: list[Event] = []
-    for event in events:
-        if event["event"] == "void":
-            kept = [e for e in kept if e.get("op") != event["op"]]
-            for plan in kept:
-                if plan["event"] == "plan":
-                    plan["groups"] = [group for group in plan["groups"] if group["op"] != event["op"]]
-        else:
-            kept.append(event)
+def _without_voided(lines: Iterable[Line]) -> list[Line]:
+    """The lines that still count: an op whose source changed while its run was interrupted was done again."""
+    kept: list[Line] = []
+    for line in lines:
+        if not isinstance(line.event, OpVoided):
+            kept.append(line)
+            continue
+        op = line.event.op
+        kept = [_without_op(earlier, op) for earlier in kept if earlier.entry.get("op") != op]
     return kept
+
+
+def _without_op(line: Line, op: str) -> Line:
+    """A plan without the groups of an op; any other line as it is."""
+    if not isinstance(line.event, WorkPlanned):
+        return line
+    groups = [group for group in line.event.groups if group["op"] != op]
+    plan = WorkPlanned(groups=groups, sources=line.event.sources)
+    return Line(plan.to_json(), plan)
 
 
 # What may be joined ------------------------------------------------------------------------------------
 
 
-def _decisive(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides speed and results; which board of its kind it was does not."""
+def _decisive_facts(record: Record) -> dict[str, str | None]:
+    """What decides speed and results. Which board of its kind it was does not."""
     environment, machine = record["environment"], record["machine"]
     gpu = next((g for g in environment["gpus"] if g["uuid"] in machine["name"]), None)
     device = {"device": gpu["name"], "driver": gpu["driver"]} if gpu else {"device": machine["name"]}
     python = ".".join(environment["python"].split(".")[:2])
-    return {**device, "python": python, **environment["packages"], "cuda": machine["cuda"]}
+    versions = {**environment["packages"], "cuda": machine.get("cuda")}
+    return {**device, "python": python, **versions, "seed": str(record["seed"])}
 
 
-def _refuse_other(first: _Run, other: _Run) -> None:
-    mine, theirs = ({**_decisive(r.record), "seed": r.record["seed"]} for r in (first, other))
-    differing = [
-        f"{name} ({mine.get(name)}, {theirs.get(name)})"
-        for name in dict.fromkeys([*mine, *theirs])
-        if mine.get(name) != theirs.get(name)
+def _refuse_different(first: _Run, other: _Run) -> None:
+    ours, theirs = _decisive_facts(first.record), _decisive_facts(other.record)
+    differences = [
+        f"{name} ({ours.get(name)}, {theirs.get(name)})"
+        for name in dict.fromkeys([*ours, *theirs])
+        if ours.get(name) != theirs.get(name)
     ]
     if first.record["stages"] != other.record["stages"]:
-        differing.append(f"stages ({' and '.join(first.record['stages'])}, {' and '.join(other.record['stages'])})")
-    ours, sources = first.record["sources"], other.record["sources"]
-    differing += [f"the source of {op}" for op in ours if op in sources and sources[op] != ours[op]]
-    if differing:
-        raise UserError(f"{first.folder} and {other.folder} cannot be joined: they differ in {', '.join(differing)}")
+        stages = ", ".join(" and ".join(run.record["stages"]) for run in (first, other))
+        differences.append(f"stages ({stages})")
+    hashes, other_hashes = first.record["sources"], other.record["sources"]
+    differences += [f"the source of {op}" for op in hashes if op in other_hashes and other_hashes[op] != hashes[op]]
+    if differences:
+        raise UserError(f"{first.folder} and {other.folder} cannot be joined: they differ in {', '.join(differences)}")
 
 
 def _owners(runs: Sequence[_Run]) -> dict[str, _Run]:
-    """Each group of one op and one case with the run it is taken from, in the order of an unsplit run.
+    """The run that each group is taken from, in the order of an unsplit run.
 
-    Ways are compared within rounds, so the ways of a case come from one run, never from several.
+    Implementations are compared within rounds, so those of one case come from one run, never from several.
     """
     owners: dict[str, _Run] = {}
     for group, run in _in_order(runs):
@@ -139,81 +150,96 @@ def _owners(runs: Sequence[_Run]) -> dict[str, _Run]:
         if before is None or not before.reached(group):
             owners[group] = run
         elif run.reached(group) and run.groups[group] != before.groups[group]:
-            case = run.groups[group][0]
+            result = run.groups[group][0]
             raise UserError(
-                f"{before.folder} and {run.folder} both measured {case['op']} at {json.dumps(case['case']['dims'])}"
-                f" {case['case']['dtype']}, with different results: leave one of them out"
+                f"{before.folder} and {run.folder} both measured {result['op']} at "
+                f"{json.dumps(result['case']['dims'])} {result['case']['dtype']}, with different results: "
+                "leave one of them out"
             )
     return owners
 
 
 def _in_order(runs: Sequence[_Run]) -> list[tuple[str, _Run]]:
-    """Cells of one split are dealt back as they were dealt out; other runs follow one another."""
-    splits = {(run.settings.get("cells") or [0, None])[1] for run in runs}
-    dealt = len(splits) == 1 and None not in splits
-    found = []
-    for at, run in enumerate(runs):
+    """Groups of the cells of one split in the order of the unsplit run; other runs follow one another."""
+    splits = {run.cells[1] if run.cells else None for run in runs}
+    one_split = len(splits) == 1 and None not in splits
+    places = []
+    for run_number, run in enumerate(runs):
         for number, group in enumerate(run.groups):
-            found.append(((number, run.settings["cells"][0]) if dealt else (at, number), group, run))
-    return [(group, run) for _, group, run in sorted(found, key=lambda entry: entry[0])]
+            place = (number, run.cells[0]) if one_split and run.cells else (run_number, number)
+            places.append((place, group, run))
+    return [(group, run) for _, group, run in sorted(places, key=lambda entry: entry[0])]
 
 
-def _beside(runs: Sequence[_Run]) -> list[tuple[_Run, Event]]:
-    """Trials, searches and what sanitizers found. Each cell of a split has the op's whole battery: what several runs
-    did counts once, as the one that tells most."""
-    kept: dict[str, tuple[_Run, Event]] = {}
+def _per_op_lines(runs: Sequence[_Run]) -> list[tuple[_Run, Line]]:
+    """Trials, searches and sanitizer runs. Each cell of a split tries the op's whole battery: of equal events from
+    several runs the most informative one is kept."""
+    kept: dict[str, tuple[_Run, Line]] = {}
     for run in runs:
-        for event in run.events:
-            if same := _BESIDE.get(event["event"]):
-                key = json.dumps([event["event"], *(event.get(name) for name in same)], sort_keys=True)
-                before = kept.get(key)
-                if before is None or _telling(event) > _telling(before[1]):
-                    kept[key] = (run, event)
+        for line in run.lines:
+            names = _PER_OP.get(type(line.event))
+            if names is None or not isinstance(line.event, OpEvent):
+                continue
+            key = json.dumps([line.entry["event"], *(line.entry.get(name) for name in names)], sort_keys=True)
+            before = kept.get(key)
+            if before is None or _information(line.event) > _information(before[1].event):
+                kept[key] = (run, line)
     return list(kept.values())
 
 
-def _telling(event: Event) -> tuple[int, int]:
-    """A failure tells more than a success, that more than nothing at all."""
-    if event["event"] == "search":
-        return "script" in event, event["drawn"]
-    if event["event"] == "sanitized":
-        return gravity(sanitized([event])[0]["status"]), event["cases"]
-    return gravity(event["status"]), 0
+def _information(event: object) -> tuple[int, int]:
+    """A failure says more than a success, a success more than nothing judged."""
+    if isinstance(event, SearchFinished):
+        return int(event.script is not None), event.drawn
+    if isinstance(event, SanitizerFinished):
+        return severity(with_verdict(event.outcome())["status"]), event.cases
+    return (severity(event.status), 0) if isinstance(event, TrialFinished) else (0, 0)
 
 
 # What is written ---------------------------------------------------------------------------------------
 
 
-def _copy(event: Event, journal: Journal) -> None:
-    journal.write(**{k: v for k, v in event.items() if k != "t"})
+def _write_head(journal: Journal, runs: Sequence[_Run], owners: dict[str, _Run], command: Sequence[str]) -> None:
+    head = runs[0].head
+    targets = list({str(target): target for run in runs for target in run.targets}.values())
+    journal.write(
+        RunStarted(
+            schema=SCHEMA,
+            command=list(command),
+            seed=head.seed,
+            environment=head.environment,
+            settings={**head.settings, "targets": targets, "cells": None},
+            began=min(run.record.get("began") or "" for run in runs),
+            merged_from=[_origin(run) for run in runs],
+        )
+    )
+    journal.write(MachineDescribed(machine=runs[0].record["machine"]))
+    sources = {op: source for run in runs for op, source in run.record["sources"].items()}
+    journal.write(WorkPlanned(groups=[_planned(owners[g].groups[g]) for g in owners], sources=sources))
 
 
-def _copy_file(event: Event, folder: Path, out: Path) -> None:
-    """The script or the log an event names; only a run's own, whatever its journal says, and if it is still there."""
-    named = event.get(_FILES.get(event["event"], ""))
+def _copy_file(line: Line, folder: Path, out: Path) -> None:
+    """Copy the script or log that an event names, if it still exists; only a file of the run's own artifacts."""
+    event = line.event
+    named = event.file if isinstance(event, SearchFinished) else getattr(event, "log", None)
     if named:
         file = Path("artifacts") / Path(named).name
         with contextlib.suppress(OSError):
             shutil.copyfile(folder / file, out / file)
 
 
-def _planned(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    impls = {result["impl"]: result["kind"] for result in results}
+def _planned(results: Sequence[Result]) -> PlannedGroup:
+    impls = {result["impl"]: result["kind"] or "python" for result in results}
     return {"op": results[0]["op"], "case": results[0]["case"], "impls": impls}
 
 
-def _sources(runs: Sequence[_Run]) -> dict[str, str]:
-    return {op: source for run in runs for op, source in run.record["sources"].items()}
-
-
-def _origin(run: _Run) -> dict[str, Any]:
-    head = run.events[0]
+def _origin(run: _Run) -> MergedRun:
     return {
         "folder": str(run.folder.resolve()),
-        "command": head["command"],
-        "began": head.get("began"),
-        "commit": head["environment"].get("commit"),
+        "command": run.head.command,
+        "began": run.head.began,
+        "commit": run.head.environment.get("commit"),
         "machine": run.record["machine"]["name"],
-        "ceilings": run.record["machine"]["ceilings"],
-        "cells": run.settings.get("cells"),
+        "ceilings": run.record["machine"].get("ceilings"),
+        "cells": run.cells,
     }

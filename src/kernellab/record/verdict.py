@@ -15,7 +15,7 @@ from kernellab.gpumodel.plausibility import why_implausible
 from kernellab.gpumodel.regime import NEAR_LIMIT, is_cache_resident, is_launch_bound
 from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import subject
-from kernellab.machine.peaks import Peaks
+from kernellab.machine.description import Peaks
 from kernellab.record import batteries as tried
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
@@ -44,7 +44,7 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
         result["derived"]["findings"] = _findings(record, result)
     summaries = {
         "batteries": tried.summaries(record.get("trials", ()), record.get("searches", ())),
-        "sanitized": tried.sanitized(record.get("sanitized", ())),
+        "sanitized": tried.sanitizer_verdicts(record.get("sanitized", ())),
     }
     return {**record, "results": results, **summaries}
 

@@ -10,6 +10,7 @@ from typing import TypedDict
 import torch
 
 from kernellab.build.cuda import kernel
+from kernellab.timing.documents import GridTime
 
 _BLOCK_MS = 1.0  # long compared with a launch and with the start of a block
 _REFERENCE_BLOCKS_PER_SM = 16  # the reference grid has no tail, so it gives the time of a block
@@ -17,11 +18,6 @@ _WARMUP_LAUNCHES = 20
 _FIRST_STEPS = 1000
 
 _BUSY = kernel("busy.cu", "busy")
-
-
-class GridTime(TypedDict):
-    blocks: int
-    ms: float  # the median over rounds
 
 
 class GridTimes(TypedDict):

@@ -10,13 +10,13 @@ import functools
 import random
 import statistics
 from collections.abc import Callable, Iterator
-from typing import TypedDict
 
 import torch
 
 from kernellab.base.errors import UserError
 from kernellab.build.cuda import kernel
 from kernellab.timing.cache import cache_bytes
+from kernellab.timing.documents import Rate
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.timed_impl import Call, TimedImpl
 from kernellab.timing.timer import BurstSpec, BurstTimer
@@ -40,13 +40,6 @@ _CACHE_SHARE = 4
 _READ = kernel("reading.cu", "read_all")
 _LOADS_IN_FLIGHT = 4  # as in reading.cu
 _VECTOR_BYTES = 16  # per load
-
-
-class Rate(TypedDict):
-    name: str
-    value: float | None  # None: it cannot be measured here
-    unit: str
-    how: str
 
 
 def measure_rates(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from kernellab.declaration.case import Case, CaseJson
+from kernellab.declaration.case import Case
+from kernellab.declaration.documents import CaseJson
 
 _TOO_FAST = 1.1
 

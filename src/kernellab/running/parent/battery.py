@@ -1,144 +1,179 @@
-"""The battery as the parent sees it: every way of an op tried to the end, or until it kills a worker."""
+"""An op's battery and searches: every implementation is tried to the end, or until it kills a worker."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TypedDict
 
 from kernellab.base.paths import file_name
+from kernellab.record.battery_events import SearchFinished, TrialFinished
+from kernellab.record.event import Event
 from kernellab.record.journal import Journal
+from kernellab.record.result_events import PhaseBegun
+from kernellab.record.schema import TrialJson, TrialOutcome
 from kernellab.record.settings import Settings
-from kernellab.running.parent.failed_trials import FAILED, Failures
-from kernellab.running.parent.worker_slot import Event, Lost, Post
+from kernellab.running.parent.failed_trials import FAILED, FailedTrials
+from kernellab.running.parent.worker_slot import LostWorker, WorkerSlot
+from kernellab.running.protocol.commands import RunBattery, SearchTrials
+from kernellab.running.protocol.events import CulpritNamed, ScriptWritten
 
 _FATAL = ("crashed", "timeout", "oom")
-_PATIENCE = 3  # workers a reference may take down: one large trial may be too much for it, each costs a new worker
+_MOST_LOST = 3  # workers that a reference may take down: one trial may be too large for it, each costs a new worker
+
+Listener = Callable[[Event], None]
 
 
-class Trials:
-    """One op's ways in one kind of worker; `failures` remembers from run to run."""
+class _Common(TypedDict):
+    """The fields that both commands share."""
 
-    def __init__(self, op: str, post: Post, settings: Settings, journal: Journal, failures: Failures) -> None:
-        self.op, self.post, self.settings, self.journal, self.failures = op, post, settings, journal, failures
-        self._trying: Event | None = None
-        self._asked: Event | None = None  # the op's where=, about a case
-        self._blamed: set[str] = set()  # the yardstick, when it took a worker down
-        self._unanswered = 0  # workers the reference took down
+    op: str
+    dtypes: list[str]
+    distrusted: list[str]
+    seed: int
+    interpreted: bool
 
-    def run(self, names: Sequence[str], heard: Callable[[Event], None]) -> None:
-        """`heard` is told what goes on."""
-        device, dtypes = str(self.journal.record["machine"]["device"]).split(":")[0], self.settings.request["dtypes"]
-        stored = {n: self.failures.fitting(n, device=device, dtypes=dtypes) for n in names}
-        try:
-            self._battery(names, stored, heard)
-        finally:
-            for name in names:
-                self.failures.learn(name, self._of(name))
 
-    def _battery(
-        self, names: Sequence[str], stored: dict[str, list[dict[str, Any]]], heard: Callable[[Event], None]
+class Battery:
+    """One op's implementations in one kind of worker; `failed_trials` remembers from run to run."""
+
+    def __init__(
+        self, op: str, slot: WorkerSlot, settings: Settings, journal: Journal, failed_trials: FailedTrials
     ) -> None:
-        while left := [n for n in names if not self._stopped(n)]:
-            before = {n: self._done(n, -len(stored[n])) for n in left}
-            lost = self._work("battery", names, heard, done=before, stored=stored, quick=self.settings.request["quick"])
+        self.op, self.slot, self.settings, self.journal = op, slot, settings, journal
+        self.failed_trials = failed_trials
+        self._interpreted = slot.kind == "interpreter"
+        self._trying: PhaseBegun | None = None  # the trial that began last
+        self._asking: PhaseBegun | None = None  # the case that the op's where= was asked about last
+        self._culprits: set[str] = set()  # the peer, when it took a worker down
+        self._lost_to_reference = 0  # workers
+
+    def run(self, impls: Sequence[str], listener: Listener) -> None:
+        """Try the implementations; `listener` hears every event."""
+        device, dtypes = self.journal.record["machine"]["device"].split(":")[0], self.settings.request["dtypes"]
+        stored = {impl: self.failed_trials.fitting(impl, device=device, dtypes=dtypes) for impl in impls}
+        try:
+            self._try_all(impls, stored, listener)
+        finally:
+            for impl in impls:
+                self.failed_trials.learn(impl, self._outcomes(impl))
+
+    def _try_all(self, impls: Sequence[str], stored: dict[str, list[TrialJson]], listener: Listener) -> None:
+        while left := [impl for impl in impls if not self._is_stopped(impl)]:
+            done = {impl: self._next_number(impl, -len(stored[impl])) for impl in left}
+            command = RunBattery(**self._common(impls), done=done, stored=stored, quick=self.settings.request["quick"])
+            lost = self.slot.work(command, partial(self._observe, listener=listener))
             if lost is not None:
-                self._lost(lost, left)
-            whole = lost is None and not any(self._stopped(n) for n in left)
-            if (
-                whole
-                or (lost is not None and lost.phase == "where")
-                or self._unanswered == _PATIENCE
-                or not any(self._done(n, -len(stored[n])) > before[n] for n in left)
-            ):
+                self._record_loss(lost, left)
+            finished = lost is None and not any(self._is_stopped(impl) for impl in left)
+            hopeless = lost is not None and lost.phase == "where"
+            progress = any(self._next_number(impl, -len(stored[impl])) > done[impl] for impl in left)
+            if finished or hopeless or self._lost_to_reference == _MOST_LOST or not progress:
                 return
 
-    def search(self, name: str, seconds: float, heard: Callable[[Event], None]) -> None:
-        """Trials drawn for a way that has failed none so far."""
+    def search(self, impl: str, seconds: float, listener: Listener) -> None:
+        """Draw trials for an implementation that has failed none so far."""
         began, self._trying = time.monotonic(), None
-        first = self._done(name)
-        lost = self._work("search", [name], heard, impl=name, number=first, seconds=seconds)
+        first = self._next_number(impl)
+        command = SearchTrials(**self._common([impl]), impl=impl, number=first, seconds=seconds)
+        lost = self.slot.work(command, partial(self._observe, listener=listener))
         if lost is not None:
-            self._lost(lost, [name])
-        if not self.searched(name):  # its worker was lost
-            drawn = self._trying["number"] + 1 - first if self._trying is not None else 0
-            self._search({"impl": name, "drawn": drawn, "outside": 0, "seconds": round(time.monotonic() - began, 2)})
-        self.failures.learn(name, self._of(name))
+            self._record_loss(lost, [impl])
+        if not self.is_searched(impl):  # its worker was lost
+            last = self._trying.number if self._trying is not None else None
+            drawn = last + 1 - first if last is not None else 0
+            elapsed_s = round(time.monotonic() - began, 2)
+            self.journal.write(SearchFinished(op=self.op, impl=impl, drawn=drawn, outside=0, seconds=elapsed_s))
+        self.failed_trials.learn(impl, self._outcomes(impl))
 
-    def _search(self, event: Event) -> None:
-        """The script goes into a file; the record keeps the lines that are about the trial."""
-        fields: dict[str, Any] = {k: v for k, v in event.items() if k not in ("event", "whole")}
-        if "whole" in event:
-            file = self.journal.folder / "artifacts" / f"reproduce-{file_name(self.op)}-{file_name(event['impl'])}.py"
-            file.write_text(event["whole"])
-            fields["file"] = f"artifacts/{file.name}"
-        self.journal.write("search", op=self.op, **fields)
+    def has_failed(self, impl: str) -> bool:
+        return any(outcome["status"] in (*FAILED, *_FATAL) for outcome in self._outcomes(impl))
 
-    def _work(self, do: str, names: Sequence[str], heard: Callable[[Event], None], **fields: Any) -> Lost | None:
-        return self.post.work(
-            do,
-            lambda event: self._observe(event, heard),
-            op=self.op,
-            dtypes=self.settings.request["dtypes"],
-            distrusted=sorted(self._blamed | {n for n in names if self._stopped(n)}),
-            seed=self.settings.seed,
-            interpreted=self.post.kind == "interpreter",
-            **fields,
-        )
+    def is_searched(self, impl: str) -> bool:
+        return any(s["op"] == self.op and s["impl"] == impl for s in self.journal.record["searches"])
 
-    def _observe(self, event: Event, heard: Callable[[Event], None]) -> None:
-        if event["event"] == "begin" and event["phase"] in ("try", "search"):
-            self._trying = event
-        elif event["event"] == "begin" and event["phase"] == "where":
-            self._asked = event
-        elif event["event"] == "trial":
-            self._write(event)
-        elif event["event"] == "search":
-            self._search(event)
-        elif event["event"] == "culprit":
-            self._blamed.add(event["impl"])
-        heard(event)
+    def _common(self, impls: Sequence[str]) -> _Common:
+        return {
+            "op": self.op,
+            "dtypes": self.settings.request["dtypes"],
+            "distrusted": sorted(self._culprits | {impl for impl in impls if self._is_stopped(impl)}),
+            "seed": self.settings.seed,
+            "interpreted": self._interpreted,
+        }
 
-    def _lost(self, lost: Lost, names: list[str]) -> None:
-        if lost.phase == "where" and self._asked is not None:
-            for name in names:
-                told = {"impl": name, "number": self._done(name), "trial": self._asked["trial"]}
-                reason = f"the op's where= at {self._asked['trial']['label']}: {lost.reason}"
-                self._write({**told, "status": "unknown", "reason": reason})
-            return
-        if self._trying is None:
-            return
-        told = {k: self._trying[k] for k in ("impl", "number", "trial")}
+    def _observe(self, event: Event, listener: Listener) -> None:
+        match event:
+            case PhaseBegun(phase="try" | "search"):
+                self._trying = event
+            case PhaseBegun(phase="where"):
+                self._asking = event
+            case TrialFinished():
+                self.journal.write(dataclasses.replace(event, op=self.op))
+            case ScriptWritten():
+                self._script_path(event.impl).write_text(event.text)
+            case SearchFinished():
+                script = self._script_path(event.impl)
+                file = f"artifacts/{script.name}" if event.script and script.exists() else None
+                self.journal.write(dataclasses.replace(event, op=self.op, file=file))
+            case CulpritNamed():
+                self._culprits.add(event.impl)
+        listener(event)
+
+    def _script_path(self, impl: str) -> Path:
+        return self.journal.folder / "artifacts" / f"reproduce-{file_name(self.op)}-{file_name(impl)}.py"
+
+    # When a worker is lost -----------------------------------------------------------------------------
+
+    def _record_loss(self, lost: LostWorker, impls: list[str]) -> None:
+        if lost.phase == "where" and self._asking is not None and self._asking.trial is not None:
+            trial = self._asking.trial
+            reason = f"the op's where= at {trial.get('label')}: {lost.reason}"
+            for impl in impls:
+                self._write(impl, self._next_number(impl), trial, "unknown", reason)
+        elif self._trying is not None:
+            self._record_loss_in_trial(lost, self._trying, impls)
+
+    def _record_loss_in_trial(self, lost: LostWorker, begun: PhaseBegun, impls: list[str]) -> None:
+        assert begun.impl is not None
+        assert begun.trial is not None
+        assert begun.number is not None
         if lost.impl is not None:
-            self._write({**told, "status": lost.status, "reason": lost.reason})
+            self._write(begun.impl, begun.number, begun.trial, lost.status, lost.reason)
             return
         reason = lost.reason
         if lost.phase == "oracle":
-            self._unanswered += 1
+            self._lost_to_reference += 1
             reason = f"cannot check: the reference: {lost.reason}"
-            if self._unanswered == _PATIENCE:
-                reason += f"; for the {_PATIENCE}rd time, so the rest of the battery is not tried"
-        for name in names:
-            if self._done(name, told["number"]) <= told["number"]:
-                self._write({**told, "impl": name, "status": "unknown", "reason": reason})
+            if self._lost_to_reference == _MOST_LOST:
+                reason += f"; for the {_MOST_LOST}rd time, so the rest of the battery is not tried"
+        for impl in impls:
+            if self._next_number(impl, begun.number) <= begun.number:
+                self._write(impl, begun.number, begun.trial, "unknown", reason)
 
-    def _write(self, event: Event) -> None:
-        fields: dict[str, Any] = {k: v for k, v in event.items() if k != "event"}
-        fields.setdefault("interpreter", self.post.kind == "interpreter")
-        self.journal.write("trial", op=self.op, **fields)
+    def _write(self, impl: str, number: int, trial: TrialJson, status: str, reason: str) -> None:
+        self.journal.write(
+            TrialFinished(
+                op=self.op,
+                impl=impl,
+                number=number,
+                trial=trial,
+                status=status,
+                reason=reason,
+                interpreter=self._interpreted,
+            )
+        )
 
-    def _of(self, name: str) -> list[dict[str, Any]]:
-        return [t for t in self.journal.record["trials"] if t["op"] == self.op and t["impl"] == name]
+    # What is done --------------------------------------------------------------------------------------
 
-    def _done(self, name: str, first: int = 0) -> int:
-        return max((t["number"] + 1 for t in self._of(name)), default=first)
+    def _outcomes(self, impl: str) -> list[TrialOutcome]:
+        return [t for t in self.journal.record["trials"] if t["op"] == self.op and t["impl"] == impl]
 
-    def _stopped(self, name: str) -> bool:
-        """A way that takes its process down is not tried further: each time costs a new one."""
-        return any(t["status"] in _FATAL for t in self._of(name))
+    def _next_number(self, impl: str, first: int = 0) -> int:
+        return max((outcome["number"] + 1 for outcome in self._outcomes(impl)), default=first)
 
-    def has_failed(self, name: str) -> bool:
-        return any(t["status"] in (*FAILED, *_FATAL) for t in self._of(name))
-
-    def searched(self, name: str) -> bool:
-        return any(s["op"] == self.op and s["impl"] == name for s in self.journal.record["searches"])
+    def _is_stopped(self, impl: str) -> bool:
+        """An implementation that takes its process down is not tried further: each time costs a new worker."""
+        return any(outcome["status"] in _FATAL for outcome in self._outcomes(impl))

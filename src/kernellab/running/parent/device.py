@@ -6,70 +6,82 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject
 from kernellab.machine import gpus, tools
 from kernellab.machine.environment import cpu
 from kernellab.machine.environment import gpus as gpus_here
-from kernellab.record.settings import Settings
-from kernellab.running.parent.worker_slot import Event, Post
+from kernellab.record.event import Event
+from kernellab.record.schema import GpuJson
+from kernellab.record.settings import NO_CASES, Settings
+from kernellab.running.parent.worker_slot import WorkerSlot
+from kernellab.running.protocol.commands import Command, MeasureRates, TimeGrids
+from kernellab.running.protocol.events import GridsTimed, RatesMeasured
+
+_Answer = TypeVar("_Answer", bound=Event)
 
 
-def present() -> dict[str, Any] | None:
-    """Name, `arch`, `sms`, `l2_bytes`, `memory_bytes` and `pin_gbps` of the GPU present; None where there is none."""
+def present() -> GpuJson | None:
+    """The GPU of this machine; None where there is none."""
     if not tools.has_gpu():
         return None
-    with _worker("auto") as post:
-        post.ready()
-        gpu: dict[str, Any] | None = post.device["gpu"]
-        return gpu or _unseen()
+    with _worker("auto") as slot:
+        slot.ready()
+        return slot.device.gpu or _gpu_unknown_to_torch()
 
 
-def _unseen() -> dict[str, Any] | None:
-    """A GPU whose driver answers but which torch does not see: as the database has it."""
+def _gpu_unknown_to_torch() -> GpuJson | None:
+    """A GPU whose driver answers but which torch does not see: as the database describes it."""
     for here in gpus_here():
         with contextlib.suppress(UserError):
             known = gpus.gpu(here["name"])
-            facts = {"name": here["name"], "arch": known.arch, "sms": known.sms, "l2_bytes": known.l2_bytes}
-            return {**facts, "memory_bytes": here["memory_bytes"], "pin_gbps": known.pin_gbps}
+            return {
+                "name": here["name"],
+                "arch": known.arch,
+                "sms": known.sms,
+                "l2_bytes": known.l2_bytes,
+                "memory_bytes": here["memory_bytes"],
+                "pin_gbps": known.pin_gbps,
+            }
     return None
 
 
-def measure(device: str, *, quick: bool) -> dict[str, Any]:
-    """What `timing.rates` measures, with the device it was measured on and what speaks against it."""
-    with _worker(device) as post:
-        found = _ask(post, "rates", quick=quick)
-        gpu = post.device["gpu"]
-        return {"name": gpu["name"] if gpu else cpu()["name"], **_plain(post.device), **found}
+def measure(device: str, *, quick: bool) -> JsonObject:
+    """What `timing.rates` measures, with the device it was measured on and doubts about the figures."""
+    with _worker(device) as slot:
+        measured = _ask(slot, MeasureRates(quick=quick), RatesMeasured)
+        gpu = slot.device.gpu
+        return {"name": gpu["name"] if gpu else cpu()["name"], **_fields(slot.device), **_fields(measured)}
 
 
-def fill(grids: Sequence[int], threads: int, shared_bytes: int, *, rounds: int) -> dict[str, Any]:
-    """What `timing.grids` measures on the GPU present."""
-    with _worker("cuda") as post:
-        found = _ask(post, "fill", grids=list(grids), threads=threads, shared_bytes=shared_bytes, rounds=rounds)
-        return {**_plain(post.device), **found}
+def fill(grids: Sequence[int], threads: int, shared_bytes: int, *, rounds: int) -> GridsTimed:
+    """How long grids of equal blocks take on the GPU of this machine."""
+    with _worker("cuda") as slot:
+        command = TimeGrids(grids=list(grids), threads=threads, shared_bytes=shared_bytes, rounds=rounds)
+        return _ask(slot, command, GridsTimed)
 
 
-def _ask(post: Post, do: str, **fields: Any) -> dict[str, Any]:
-    """The one event that answers a command: it has the command's name."""
-    found: list[Event] = []
-    lost = post.work(do, lambda event: found.append(event) if event["event"] == do else None, **fields)
-    if lost is not None or not found:
-        raise UserError(f"measuring failed: {lost.reason if lost else 'the worker said nothing'}")
-    return _plain(found[0])
+def _ask(slot: WorkerSlot, command: Command, answer: type[_Answer]) -> _Answer:
+    """The one event that answers a command."""
+    answers: list[_Answer] = []
+    lost = slot.work(command, lambda event: answers.append(event) if isinstance(event, answer) else None)
+    if lost is not None or not answers:
+        raise UserError(f"measuring failed: {lost.reason if lost else 'the worker sent no result'}")
+    return answers[0]
 
 
-def _plain(event: Event) -> dict[str, Any]:
-    return {key: value for key, value in event.items() if key != "event"}
+def _fields(event: Event) -> JsonObject:
+    return {key: value for key, value in event.to_json().items() if key != "event"}
 
 
 @contextlib.contextmanager
-def _worker(device: str) -> Iterator[Post]:
+def _worker(device: str) -> Iterator[WorkerSlot]:
     with tempfile.TemporaryDirectory(prefix="kernellab-device-") as scratch:
-        settings = Settings(targets=[], stages=[], request={}, device=device)
-        post = Post(None, "native", settings, Path(scratch) / "worker.log")
+        settings = Settings(targets=[], stages=[], request=NO_CASES, device=device)
+        slot = WorkerSlot(None, "native", settings, Path(scratch) / "worker.log")
         try:
-            yield post
+            yield slot
         finally:
-            post.close()
+            slot.close()

@@ -1,70 +1,76 @@
-"""Trials that failed, kept so that the next run tries them first: a few for each way, the newest first."""
+"""Trials that failed, kept so that the next run tries them first: a few for each implementation, the newest first."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+from kernellab.base import shape
 from kernellab.base.paths import cache_dir, file_name, replace_file
+from kernellab.record.schema import TrialJson, TrialOutcome
 
-KEPT = 10  # for each way
+KEPT = 10  # for each implementation
 FAILED = ("wrong", "error", "crashed", "timeout")
-_DECIDED = ("ok", "outside")
-
-Stored = dict[str, Any]  # a trial as JSON
+_PASSED = ("ok", "outside")
 
 
-class Failures:
+class FailedTrials:
     """Those of one op of one file."""
 
     def __init__(self, op: str, file: str) -> None:
         self._op, self._file = op, str(Path(file).resolve())
 
-    def of(self, way: str) -> list[Stored]:
+    def of(self, impl: str) -> list[TrialJson]:
         try:
-            found = json.loads(self._path(way).read_text())
+            trials = json.loads(self._path(impl).read_text())
         except (OSError, ValueError):
             return []
-        return found if isinstance(found, list) and all(isinstance(one, dict) for one in found) else []
+        return cast("list[TrialJson]", trials) if shape.difference(trials, list[TrialJson]) is None else []
 
-    def fitting(self, way: str, *, device: str, dtypes: Sequence[str]) -> list[Stored]:
+    def fitting(self, impl: str, *, device: str, dtypes: Sequence[str]) -> list[TrialJson]:
         """Those of a device, of dtypes that were asked for."""
         return [
-            {**one, "kind": "stored"}
-            for one in self.of(way)
-            if one["case"]["device"] == device and (not dtypes or one["case"]["dtype"] in dtypes)
+            {**trial, "kind": "stored"}
+            for trial in self.of(impl)
+            if trial["case"]["device"] == device and (not dtypes or trial["case"]["dtype"] in dtypes)
         ]
 
-    def learn(self, way: str, trials: Sequence[Mapping[str, Any]]) -> None:
-        """Keep what failed, what was found by search before all else; forget what passes now."""
-        failed = [t["trial"] for t in trials if t["status"] in FAILED]
-        by_kind = {trial["kind"]: trial for trial in reversed(failed)}  # of the battery, the first of each kind
-        newest = [by_kind.pop(kind) for kind in ("search",) if kind in by_kind]
-        still = [trial for trial in failed if trial["kind"] == "stored"]
-        by_kind.pop("stored", None)
-        passed = {_identity(t["trial"]) for t in trials if t["status"] in _DECIDED}
-        before = self.of(way)
-        kept: dict[str, Stored] = {}
-        for trial in [*newest, *by_kind.values(), *still, *before]:
+    def learn(self, impl: str, outcomes: Sequence[TrialOutcome]) -> None:
+        """Keep what failed, a search's trial first; forget what passes now."""
+        failed = [outcome["trial"] for outcome in outcomes if outcome["status"] in FAILED]
+        first_of_kind = {trial["kind"]: trial for trial in reversed(failed)}
+        from_search = [first_of_kind.pop("search")] if "search" in first_of_kind else []
+        first_of_kind.pop("stored", None)
+        stored = [trial for trial in failed if trial["kind"] == "stored"]
+        passed = {_identity(outcome["trial"]) for outcome in outcomes if outcome["status"] in _PASSED}
+        before = self.of(impl)
+        kept: dict[str, TrialJson] = {}
+        for trial in [*from_search, *first_of_kind.values(), *stored, *before]:
             if _identity(trial) not in passed:
-                kept.setdefault(_identity(trial), {k: v for k, v in trial.items() if k != "label"})
-        wanted = list(kept.values())[:KEPT]
-        if wanted != before:
-            self._write(way, wanted)
+                kept.setdefault(_identity(trial), _without_label(trial))
+        trials = list(kept.values())[:KEPT]
+        if trials != before:
+            self._write(impl, trials)
 
-    def _write(self, way: str, trials: list[Stored]) -> None:
+    def _write(self, impl: str, trials: list[TrialJson]) -> None:
         if trials:
-            replace_file(self._path(way), json.dumps(trials, indent=1).encode())
+            replace_file(self._path(impl), json.dumps(trials, indent=1).encode())
         else:
-            self._path(way).unlink(missing_ok=True)
+            self._path(impl).unlink(missing_ok=True)
 
-    def _path(self, way: str) -> Path:
-        key = hashlib.sha256("\0".join((self._file, self._op, way)).encode()).hexdigest()[:12]
-        return cache_dir("failures") / f"{file_name(self._op)}-{file_name(way)}-{key}.json"
+    def _path(self, impl: str) -> Path:
+        key = hashlib.sha256("\0".join((self._file, self._op, impl)).encode()).hexdigest()[:12]
+        return cache_dir("failures") / f"{file_name(self._op)}-{file_name(impl)}-{key}.json"
 
 
-def _identity(trial: Mapping[str, Any]) -> str:
+def _without_label(trial: TrialJson) -> TrialJson:
+    trial = {**trial}
+    trial.pop("label", None)
+    return trial
+
+
+def _identity(trial: TrialJson) -> str:
     return json.dumps({k: v for k, v in trial.items() if k not in ("kind", "label")}, sort_keys=True)

@@ -1,199 +1,231 @@
-"""Groups worked on: every way checked, the right ones timed, then profiled; whoever kills a worker is left out."""
+"""The groups of a run: every implementation checked, the right ones timed, then profiled.
+
+An implementation that kills a worker is named with the reason and left out of what follows.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
-from kernellab.record.journal import SERIES, Journal
+from kernellab.record.event import CaseEvent, Event
+from kernellab.record.journal import Journal
+from kernellab.record.result_events import (
+    CHECK_PHASES,
+    GuardNoticed,
+    ImplChecked,
+    ImplFailed,
+    PhaseBegun,
+    PhaseEnded,
+    SamplesDiscarded,
+)
+from kernellab.record.schema import SeriesJson
 from kernellab.record.settings import Settings
 from kernellab.running.parent.progress import Progress
-from kernellab.running.parent.remaining_work import Group, Known
-from kernellab.running.parent.worker_pool import Posts
-from kernellab.running.parent.worker_slot import Event, Lost, Post
+from kernellab.running.parent.remaining_work import Group, RemainingWork
+from kernellab.running.parent.worker_pool import WorkerPool
+from kernellab.running.parent.worker_slot import LostWorker, WorkerSlot
+from kernellab.running.protocol.commands import ProfileGroup, SeriesRequest, WorkOnGroup
+from kernellab.running.protocol.events import CulpritNamed, SeriesBegun, WaitBegun
 
 _QUICK_ELEMENTS = 1 << 18  # of an input, in a quick check
-_CHECKING = ("check", "gradients")  # phases of a way in which nothing is timed
-_KEPT = {
-    *("check", "cost", "round", "timed", "discard", "fault", "guard", "begin", "end"),
-    *("kernels", "inside", "traffic", "built", "memory", "spent"),
-}
 
 
 class Groups:
     """The groups of a run on one device."""
 
     def __init__(
-        self, groups: list[Group], settings: Settings, journal: Journal, posts: Posts, progress: Progress, device: str
+        self,
+        groups: list[Group],
+        settings: Settings,
+        journal: Journal,
+        pool: WorkerPool,
+        progress: Progress,
+        device: str,
     ) -> None:
         self.groups, self.settings, self.journal = groups, settings, journal
-        self.posts, self.progress, self.device = posts, progress, device
-        self.known = Known(settings, journal, device)
-        self._times = "time" in settings.stages
-        self._culprits: dict[tuple[str, str], set[str]] = {}  # ways that killed workers, per op and case
-        self._series: dict[str, Any] = {}  # what is being timed now
+        self.pool, self.progress, self.device = pool, progress, device
+        self.remaining = RemainingWork(settings, journal, device)
+        self._timing = "time" in settings.stages
+        self._culprits: dict[tuple[str, str], set[str]] = {}  # implementations that killed workers, per op and case
+        self._series: SeriesJson | None = None  # what is being timed now
 
     def run(self) -> None:
         """Check and time what the journal does not have yet."""
         self.progress.planned([self._steps(group) for group in self.groups])
         for group in self.groups:
-            if not self.known.finished(group):
+            if not self.remaining.is_finished(group):
                 self._skip_impossible(group)
-                self._native(group)
-                self._interpreted(group)
+                self._run_native(group)
+                self._run_interpreted(group)
             self.journal.save()
             self.progress.finished_group()
 
     def killers(self, op: str) -> set[str]:
-        """Ways of an op that have killed a worker, at whatever case."""
-        return {name for (of, _), names in self._culprits.items() if of == op for name in names}
+        """Implementations of an op that have killed a worker, at whatever case."""
+        return {name for (culprits_op, _), names in self._culprits.items() if culprits_op == op for name in names}
 
     def _steps(self, group: Group) -> int:
-        """Checks and timings there are to do, for the time left."""
-        native, interpreted = (len(group.names(interpreted=i)) for i in (False, True))
-        timings = len(self.known.series) if self._times else 0
-        return native * (1 + timings) + interpreted
+        """Checks and timings there are to do, from which the time left is estimated."""
+        timings = len(self.remaining.series) if self._timing else 0
+        return len(group.native) * (1 + timings) + len(group.interpreted)
 
     def _skip_impossible(self, group: Group) -> None:
-        """A way this device cannot run is skipped here; one that can be interpreted still gets its check."""
+        """An implementation that this device cannot run is skipped; one that can be interpreted is still checked."""
         for impl in group.impls:
-            if impl["obstacle"] and not impl["interpreted"] and self.known.check(group, impl["name"]) is None:
-                skipped = {"status": "skipped", "reason": impl["obstacle"]}
-                self._write(group, {"event": "check", "impl": impl["name"], "check": skipped})
+            if impl["obstacle"] and not impl["interpreted"] and self.remaining.check(group, impl["name"]) is None:
+                check = ImplChecked(impl=impl["name"], check={"status": "skipped", "reason": impl["obstacle"]})
+                self._write(group, check)
 
-    def _native(self, group: Group) -> None:
-        names = group.names(interpreted=False)
-        if names:
-            if any(t["status"] == "partial" for n in names for t in self.known.result(group, n)["times"]):
-                self._write(group, {"event": "discard"})  # half a series, from a run that was interrupted
-            self._work(group, group.post, names, timed=self._times)
+    def _run_native(self, group: Group) -> None:
+        results = [self.remaining.result(group, impl) for impl in group.native]
+        if any(times["status"] == "partial" for result in results for times in result["times"]):
+            self._write(group, SamplesDiscarded())  # half a series, from a run that was interrupted
+        if results:
+            self._work(group, group.slot, group.native, timed=self._timing)
 
-    def _interpreted(self, group: Group) -> None:
-        names = group.names(interpreted=True)
-        if names:
-            self._work(group, self.posts.beside(group.post, "interpreter"), names, timed=False)
+    def _run_interpreted(self, group: Group) -> None:
+        if group.interpreted:
+            self._work(group, self.pool.sibling(group.slot, "interpreter"), group.interpreted, timed=False)
 
-    def _work(self, group: Group, post: Post, names: list[str], *, timed: bool) -> None:
-        """Repeat until every way is checked and the right ones are timed, losing only those that kill workers."""
-        self._series = {}
-        known = self.known
-        while unfinished := known.unfinished(group, names):
+    def _work(self, group: Group, slot: WorkerSlot, impls: list[str], *, timed: bool) -> None:
+        """Repeat until all are checked and the right ones timed, without implementations that kill workers."""
+        self._series = None
+        remaining = self.remaining
+        while unfinished := remaining.unfinished(group, impls):
             culprits = len(self._culprits_of(group))
-            lost = post.work(
-                "group",
-                lambda event: self._observe(group, event),
+            command = WorkOnGroup(
                 op=group.op,
                 case=group.case,
-                check={of: [n for n in names if known.unchecked(group, n, of)] for of in known.checks},
-                right={of: [n for n in names if known.right(group, n, of)] for of in known.checks},
-                time=self._to_time(group, names) if timed else [],
+                check={p: [i for i in impls if remaining.needs_check(group, i, p)] for p in remaining.checks},
+                right={p: [i for i in impls if remaining.is_right(group, i, p)] for p in remaining.checks},
+                time=self._series_to_time(group, impls) if timed else [],
                 distrusted=sorted(self._culprits_of(group)),
                 seed=self.settings.seed,
-                interpreted=post.kind == "interpreter",
+                interpreted=slot.kind == "interpreter",
                 most=_QUICK_ELEMENTS if self.settings.quick_check else None,
             )
+            lost = slot.work(command, partial(self._observe, group))
             if lost is not None and lost.impl is not None:
                 self._blame(group, lost)
-            left = known.unfinished(group, names)
+            left = remaining.unfinished(group, impls)
             if len(left) == len(unfinished) and len(self._culprits_of(group)) == culprits:
                 self._give_up(group, left, lost)
 
-    def _to_time(self, group: Group, names: list[str]) -> list[dict[str, Any]]:
-        """What is left to time; the worker leaves out whoever it finds wrong."""
-        todo = []
-        for series in self.known.series:
-            impls = [n for n in names if self.known.may_time(group, n, series)]
-            timing = self.settings.timing(self.device, dict(series), max(1, len(self.groups)))
-            todo.append({"series": series, "impls": impls, "timing": timing})
-        return [one for one in todo if one["impls"]]
+    def _series_to_time(self, group: Group, impls: list[str]) -> list[SeriesRequest]:
+        """What is left to time. The worker leaves out implementations that it finds wrong."""
+        requests: list[SeriesRequest] = []
+        for series in self.remaining.series:
+            names = [impl for impl in impls if self.remaining.needs_timing(group, impl, series)]
+            if names:
+                timing = self.settings.timing(self.device, series, max(1, len(self.groups)))
+                requests.append({"series": series, "impls": names, "timing": timing})
+        return requests
 
     def _observe(self, group: Group, event: Event) -> None:
-        kind = event["event"]
-        if kind == "waiting":
-            self.progress.say(event["reason"])
-        if kind == "series":
-            self._series = {k: event[k] for k in SERIES}
-        if kind == "culprit":
-            self._blame(group, Lost(event["impl"], "check", "crashed", event["reason"]))
-        if kind == "begin" and event["impl"] is not None:
-            self.progress.doing(group.op, group.case, event["impl"], event["phase"])
-        # A sample's begin and end are not worth a line each: the rounds say as much. The oracle's are nobody's.
-        unkept = kind in ("begin", "end") and (event["phase"] == "time" or event["impl"] is None)
-        if kind in _KEPT and not unkept:
+        match event:
+            case WaitBegun():
+                self.progress.say(event.reason)
+            case SeriesBegun():
+                self._series = event.series
+            case CulpritNamed():
+                self._blame(group, LostWorker(event.impl, "check", "crashed", event.reason))
+            case PhaseBegun(impl=str(impl), phase=phase):
+                self.progress.doing(group.op, group.case, impl, phase)
+        if isinstance(event, CaseEvent) and event.stored and not _is_noise(event):
             self._write(group, event)
 
-    def _write(self, group: Group, event: Event) -> None:
-        fields = {k: v for k, v in event.items() if k != "event"}
-        self.journal.write(event["event"], op=group.op, case=group.case, **fields)
+    def _write(self, group: Group, event: CaseEvent) -> None:
+        self.journal.write(event.at(group.op, group.case))
 
     # Whose fault ---------------------------------------------------------------------------------------
 
     def _culprits_of(self, group: Group) -> set[str]:
         return self._culprits.setdefault((group.op, json.dumps(group.case)), set())
 
-    def _blame(self, group: Group, lost: Lost) -> None:
+    def _blame(self, group: Group, lost: LostWorker) -> None:
         assert lost.impl is not None
+        assert lost.phase is not None
         self._culprits_of(group).add(lost.impl)
-        if lost.impl in {i["name"] for i in group.impls}:  # the yardstick may be a way nobody asked for
-            fault = {"impl": lost.impl, "phase": lost.phase, "status": lost.status, "reason": lost.reason}
-            fault |= self._series if lost.phase not in _CHECKING else {}
-            self._write(group, {"event": "fault", **fault})
-        if lost.phase not in _CHECKING:
-            self._write(group, {"event": "discard"})
+        if lost.impl in {impl["name"] for impl in group.impls}:  # the peer may be one that nobody asked for
+            self._fail(group, lost.impl, lost.phase, lost.status, lost.reason)
+        if lost.phase not in CHECK_PHASES:
+            self._write(group, SamplesDiscarded())
 
-    def _give_up(self, group: Group, names: list[str], lost: Lost | None) -> None:
-        """A worker got nowhere, and no implementation was running: do not try for ever."""
-        what = lost.reason if lost else "it did nothing"
-        reason = f"the worker was lost outside every implementation: {what}"
-        status = "error"
+    def _fail(self, group: Group, impl: str, phase: str, status: str, reason: str) -> None:
+        series = self._series if phase not in CHECK_PHASES else None
+        self._write(
+            group,
+            ImplFailed(
+                impl=impl,
+                phase=phase,
+                status=status,
+                reason=reason,
+                pass_name=series["pass"] if series else None,
+                timer=series["timer"] if series else None,
+                cache=series["cache"] if series else None,
+            ),
+        )
+
+    def _give_up(self, group: Group, impls: list[str], lost: LostWorker | None) -> None:
+        """A worker made no progress while no implementation was running: do not try for ever."""
+        cause = lost.reason if lost else "it did nothing"
+        status, reason = "error", f"the worker was lost outside every implementation: {cause}"
         if lost is not None and lost.phase == "oracle":
-            status, reason = "unknown", f"cannot check: the reference: {what}"
+            status, reason = "unknown", f"cannot check: the reference: {cause}"
         if lost is not None and lost.phase == "cost":
-            reason = f"the op's cost= failed: {what}"
-        for name in names:
-            phase = "time" if self.known.right(group, name) else "check"
-            fault = {"impl": name, "phase": phase, "status": status, "reason": reason}
-            self._write(group, {"event": "fault", **fault, **(self._series if phase == "time" else {})})
+            reason = f"the op's cost= failed: {cause}"
+        for impl in impls:
+            self._fail(group, impl, "time" if self.remaining.is_right(group, impl) else "check", status, reason)
 
     # Profiling -----------------------------------------------------------------------------------------
 
     def profile(self) -> None:
-        """Which kernels each right way launches and what else it does; in workers of their own, after all timing."""
-        series = self.known.profiler_series
+        """Which kernels each right implementation launches and what else it does; after all timing."""
         for group in self.groups:
-            names = self._to_profile(group, series)
-            given_up: set[str] = set()
-            while names:
-                lost = self._profiler_for(group).work(
-                    "profile",
-                    lambda event, group=group: self._observe(group, event),  # type: ignore[misc]
-                    op=group.op,
-                    case=group.case,
-                    impls=[n for n in names if not self.known.looked_into(group, n)],
-                    series=[{"series": one, "impls": self._untimed(group, names, one)} for one in series],
-                    seed=self.settings.seed,
-                    rounds=self.settings.rounds,
+            impls = self._impls_to_profile(group)
+            failed: set[str] = set()
+            while impls:
+                lost = self._profiler_slot(group).work(
+                    self._profile_command(group, impls), partial(self._observe, group)
                 )
                 if lost is None or lost.impl is None:
                     break
-                how = {"name": "profile", "detail": f"could not be profiled: {lost.status}: {lost.reason}"}
-                self._write(group, {"event": "guard", "impl": lost.impl, "guard": how})
-                given_up.add(lost.impl)
-                names = [n for n in self._to_profile(group, series) if n not in given_up]
+                detail = f"could not be profiled: {lost.status}: {lost.reason}"
+                self._write(group, GuardNoticed(impl=lost.impl, guard={"name": "profile", "detail": detail}))
+                failed.add(lost.impl)
+                impls = [impl for impl in self._impls_to_profile(group) if impl not in failed]
             self.journal.save()
 
-    def _to_profile(self, group: Group, series: list[dict[str, str]]) -> list[str]:
-        """Right ways that did nothing bad while timed, and of which something is still to be learned."""
-        natives = group.names(interpreted=False)
-        names = [n for n in natives if self.known.right(group, n) and not self.known.faulted(group, n)]
-        unknown = {n for one in series for n in self._untimed(group, names, one)}
-        return [n for n in names if n in unknown or not self.known.looked_into(group, n)]
+    def _profile_command(self, group: Group, impls: list[str]) -> ProfileGroup:
+        return ProfileGroup(
+            op=group.op,
+            case=group.case,
+            impls=[impl for impl in impls if not self.remaining.is_profiled(group, impl)],
+            series=[
+                {"series": series, "impls": self._untimed(group, impls, series)}
+                for series in self.remaining.profiler_series
+            ],
+            seed=self.settings.seed,
+            rounds=self.settings.rounds,
+        )
 
-    def _untimed(self, group: Group, names: list[str], series: Mapping[str, str]) -> list[str]:
-        right = [n for n in names if self.known.right(group, n, series["pass"])]
-        return [n for n in right if not self.known.timed(group, n, series)]
+    def _impls_to_profile(self, group: Group) -> list[str]:
+        """Right implementations that did not fail while timed, and of which something is still unknown."""
+        remaining = self.remaining
+        impls = [i for i in group.native if remaining.is_right(group, i) and not remaining.failed_while_timed(group, i)]
+        untimed = {impl for series in remaining.profiler_series for impl in self._untimed(group, impls, series)}
+        return [impl for impl in impls if impl in untimed or not remaining.is_profiled(group, impl)]
 
-    def _profiler_for(self, group: Group) -> Post:
+    def _untimed(self, group: Group, impls: list[str], series: SeriesJson) -> list[str]:
+        right = [impl for impl in impls if self.remaining.is_right(group, impl, series["pass"])]
+        return [impl for impl in right if not self.remaining.is_timed(group, impl, series)]
+
+    def _profiler_slot(self, group: Group) -> WorkerSlot:
         """A worker that times nothing afterwards; on a GPU one that has not timed before either."""
-        return self.posts.beside(group.post, "profiler") if self.device.startswith("cuda") else group.post
+        return self.pool.sibling(group.slot, "profiler") if self.device.startswith("cuda") else group.slot
+
+
+def _is_noise(event: CaseEvent) -> bool:
+    """The begin and end of each sample, which the rounds tell as well, and of the oracle, which is nobody's phase."""
+    return isinstance(event, (PhaseBegun, PhaseEnded)) and (event.phase == "time" or event.impl is None)

@@ -17,7 +17,7 @@ from kernellab.analysis.counters import METRICS
 from kernellab.base.errors import UserError
 from kernellab.machine import tools
 from kernellab.running.parent.profiling import Program
-from kernellab.running.processes.supervised import Leashed
+from kernellab.running.processes.child import Child
 from kernellab.running.processes.worker_process import environment
 from kernellab.traces import ncu as pages
 
@@ -107,13 +107,13 @@ def count(asked: Mapping[str, Any], report: Path, ncu: str) -> Counted:
     """Run what is asked under ncu, in a process of its own; its report, pages and log are kept."""
     answer, log = report.with_suffix(".json"), report.with_suffix(".log")
     program = Program(_MAIN, {**asked, "answer": str(answer)})
-    held = Leashed(command(program, report, ncu), log, environment())
+    child = Child(command(program, report, ncu), environment(), output=log)
     deadline = time.monotonic() + _PATIENCE_S
     try:
-        while (code := held.ended()) is None and time.monotonic() < deadline:
+        while (code := child.poll()) is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
     finally:
-        held.end()
+        child.end()
     said = log.read_text(errors="replace")
     known = _answer(answer)
     wrong = next((one["reason"] for one in known if one.get("status") == "error"), "")

@@ -1,86 +1,92 @@
-"""What a run's record says of a group so far, and so what is left to do: checked, right, timed, looked into."""
+"""What a run's record says of a group so far, and so what is left to do: check, time, profile."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from kernellab.record.journal import Journal, result_of
+from kernellab.declaration.documents import CaseJson
+from kernellab.record.event import result_of
+from kernellab.record.journal import Journal
+from kernellab.record.result_events import is_series
+from kernellab.record.schema import CheckOutcome, Result, SeriesJson
 from kernellab.record.settings import Settings, needed_checks
-from kernellab.running.parent.worker_slot import Post
-from kernellab.timing.timers import TIMERS
+from kernellab.running.parent.worker_slot import WorkerSlot
+from kernellab.running.protocol.events import ImplDescription
+from kernellab.timing.timers import needs_profiler
 
 
 @dataclass(frozen=True)
 class Group:
-    """Work on one op at one case."""
+    """One op at one case: implementations that are compared share a group, and so a worker."""
 
-    post: Post
+    slot: WorkerSlot
     op: str
-    case: dict[str, Any]
-    impls: list[dict[str, Any]]
+    case: CaseJson
+    impls: list[ImplDescription]
 
-    def names(self, *, interpreted: bool) -> list[str]:
-        """The ways that run natively, or those that run in the interpreter."""
-        return [i["name"] for i in self.impls if i["interpreted"] is interpreted and (interpreted or not i["obstacle"])]
+    @property
+    def native(self) -> list[str]:
+        """Implementations that run on the device itself."""
+        return [i["name"] for i in self.impls if not i["interpreted"] and not i["obstacle"]]
+
+    @property
+    def interpreted(self) -> list[str]:
+        """Implementations that run in Triton's interpreter."""
+        return [i["name"] for i in self.impls if i["interpreted"]]
 
 
-class Known:
+class RemainingWork:
     def __init__(self, settings: Settings, journal: Journal, device: str) -> None:
         self._journal = journal
         self._timing = "time" in settings.stages
         self.checks = settings.checked_passes() if self._timing else ["forward"]
         series = settings.series(device)
-        # Timers that need a profiler need a worker of its own; the others run where the implementations are checked.
-        self.series = [one for one in series if not TIMERS[one["timer"]].needs_profiler]
-        self.profiler_series = [one for one in series if TIMERS[one["timer"]].needs_profiler]
+        # Timers that need a profiler need a worker of its own; the others run where implementations are checked.
+        self.series = [one for one in series if not needs_profiler(one["timer"])]
+        self.profiler_series = [one for one in series if needs_profiler(one["timer"])]
 
-    def result(self, group: Group, name: str) -> dict[str, Any]:
-        return result_of(self._journal.record, group.op, name, group.case)
+    def result(self, group: Group, impl: str) -> Result:
+        return result_of(self._journal.record, group.op, impl, group.case)
 
-    def check(self, group: Group, name: str, of: str = "forward") -> dict[str, Any] | None:
-        result = self.result(group, name)
-        check: dict[str, Any] | None = result["check"] if of == "forward" else result["gradients"]
-        return check
+    def check(self, group: Group, impl: str, pass_name: str = "forward") -> CheckOutcome | None:
+        result = self.result(group, impl)
+        return result["check"] if pass_name == "forward" else result["gradients"]
 
-    def right(self, group: Group, name: str, of: str = "forward") -> bool:
-        return all((self.check(group, name, p) or {}).get("status") == "ok" for p in needed_checks(of))
+    def is_right(self, group: Group, impl: str, pass_name: str = "forward") -> bool:
+        checks = [self.check(group, impl, needed) for needed in needed_checks(pass_name)]
+        return all(check is not None and check["status"] == "ok" for check in checks)
 
-    def unchecked(self, group: Group, name: str, of: str) -> bool:
-        """Not looked at yet; gradients of what is wrong are not looked at."""
-        before = self.check(group, name)
-        possible = of == "forward" or before is None or before["status"] == "ok"
-        return possible and self.check(group, name, of) is None
+    def needs_check(self, group: Group, impl: str, pass_name: str) -> bool:
+        """Not checked yet; gradients of what is wrong are not checked."""
+        forward = self.check(group, impl)
+        possible = pass_name == "forward" or forward is None or forward["status"] == "ok"
+        return possible and self.check(group, impl, pass_name) is None
 
-    def timed(self, group: Group, name: str, series: Mapping[str, str]) -> bool:
-        return any(
-            t["status"] != "partial" and all(t[k] == v for k, v in series.items())
-            for t in self.result(group, name)["times"]
-        )
+    def is_timed(self, group: Group, impl: str, series: SeriesJson) -> bool:
+        return any(t["status"] != "partial" and is_series(t, series) for t in self.result(group, impl)["times"])
 
-    def faulted(self, group: Group, name: str) -> bool:
-        return any(t["status"] not in ("ok", "partial", "skipped") for t in self.result(group, name)["times"])
+    def failed_while_timed(self, group: Group, impl: str) -> bool:
+        return any(t["status"] not in ("ok", "partial", "skipped") for t in self.result(group, impl)["times"])
 
-    def may_time(self, group: Group, name: str, series: Mapping[str, str]) -> bool:
-        """Not yet timed, and not known to be wrong or a culprit of earlier timing."""
-        if self.timed(group, name, series) or self.faulted(group, name):
+    def needs_timing(self, group: Group, impl: str, series: SeriesJson) -> bool:
+        """Not timed yet, not known to be wrong, and no failure in earlier timing."""
+        if self.is_timed(group, impl, series) or self.failed_while_timed(group, impl):
             return False
-        checks = [self.check(group, name, of) for of in needed_checks(series["pass"])]
+        checks = [self.check(group, impl, needed) for needed in needed_checks(series["pass"])]
         return all(check is None or check["status"] == "ok" for check in checks)
 
-    def unfinished(self, group: Group, names: list[str]) -> list[str]:
-        """Ways not yet checked, or right and not yet timed although timing was asked for."""
-        native = set(group.names(interpreted=False))
+    def unfinished(self, group: Group, impls: list[str]) -> list[str]:
+        """Implementations not checked yet, or right and not timed yet although timing was asked for."""
+        native = set(group.native)
         return [
-            n
-            for n in names
-            if any(self.unchecked(group, n, of) for of in self.checks)
-            or (self._timing and n in native and any(self.may_time(group, n, one) for one in self.series))
+            impl
+            for impl in impls
+            if any(self.needs_check(group, impl, pass_name) for pass_name in self.checks)
+            or (self._timing and impl in native and any(self.needs_timing(group, impl, s) for s in self.series))
         ]
 
-    def finished(self, group: Group) -> bool:
-        return not self.unfinished(group, [i["name"] for i in group.impls])
+    def is_finished(self, group: Group) -> bool:
+        return not self.unfinished(group, [impl["name"] for impl in group.impls])
 
-    def looked_into(self, group: Group, name: str) -> bool:
-        return self.result(group, name)["inside"] is not None
+    def is_profiled(self, group: Group, impl: str) -> bool:
+        return self.result(group, impl)["inside"] is not None

@@ -1,27 +1,38 @@
-"""A post: one target's place in a kind of worker, refilled when its worker is lost."""
+"""A worker slot: the place of one target in one kind of worker. A worker that is lost is replaced when next needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from kernellab.base.errors import UserError
 from kernellab.declaration.targets import Target, resolve
+from kernellab.record.event import Event
+from kernellab.record.result_events import PhaseBegun, PhaseEnded
 from kernellab.record.settings import Settings
-from kernellab.running.processes.worker_process import Died, Silent, WorkerClient
+from kernellab.running.processes.worker_process import WorkerDied, WorkerProcess, WorkerSilent
+from kernellab.running.protocol.commands import ChooseDevice, Command, LoadTarget, TargetJson
+from kernellab.running.protocol.events import (
+    CommandDone,
+    DeviceChosen,
+    OpLoaded,
+    RequestRefused,
+    WaitBegun,
+    WorkerBroken,
+    WorkerSpent,
+)
 
 _START_TIMEOUT_S = 180.0  # importing torch on a busy machine
-_PATIENCE = 5  # float64 is slow and a file may build things when it is loaded; no way's fault
+# The oracle and the op's own functions get this many timeouts: float64 is slow, and loading a file may build things.
+_REFERENCE_TIMEOUTS = 5
 _IDLE_TIMEOUT_S = 900.0  # between implementations: kernellab's own work
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A worker lost in the middle of its work, and whose doing it was (None: nobody's that we know of)."""
+class LostWorker:
+    """A worker was lost in the middle of a command. `impl` is the culprit, None where no implementation was running."""
 
     impl: str | None
     phase: str | None
@@ -29,95 +40,100 @@ class Lost:
     reason: str
 
 
-class Post:
-    """`target` None is a worker that executes nobody's file: for measuring the machine."""
+class WorkerSlot:
+    """`target` None is for a worker that executes nobody's file: it measures the machine."""
 
     def __init__(self, target: str | None, kind: str, settings: Settings, log: Path) -> None:
         self.target: Target | None = resolve(target) if target is not None else None
         self.kind, self.settings, self.log = kind, settings, log
-        self.ops: list[Event] = []
-        self.device: Event = {}
-        self._worker: WorkerClient | None = None
+        self.ops: list[OpLoaded] = []
+        self._device: DeviceChosen | None = None
+        self._worker: WorkerProcess | None = None
 
-    def ready(self) -> WorkerClient:
+    @property
+    def device(self) -> DeviceChosen:
+        assert self._device is not None, "the worker has not been started"
+        return self._device
+
+    def ready(self) -> WorkerProcess:
         """The worker with its device chosen and its target loaded; starts one if there is none."""
         if self._worker is None:
-            self._worker = WorkerClient(self.kind, self.log)
+            self._worker = WorkerProcess(self.kind, self.log)
             self.ops = []
-            what = "starting a worker"
-            lost = self._start("device", device=self.settings.device)
+            activity = "starting a worker"
+            lost = self._start(ChooseDevice(device=self.settings.device))
             if lost is None and self.target is not None:
-                what = f"loading {self.target.text}"
-                request, impls = self.settings.request, self.settings.impls
-                pins = self.settings.pins
-                lost = self._start("load", target=vars(self.target), request=request, impls=impls, pins=pins)
+                activity = f"loading {self.target.text}"
+                lost = self._start(
+                    LoadTarget(
+                        target=cast(TargetJson, asdict(self.target)),
+                        request=self.settings.request,
+                        impls=self.settings.impls,
+                        pins=self.settings.pins,
+                    )
+                )
             if lost is not None or self._worker is None:
                 reason = lost.reason if lost else "the worker is gone"
-                raise UserError(f"{what} failed: {reason}", self._log_tail())
+                raise UserError(f"{activity} failed: {reason}", self._log_tail())
         return self._worker
 
-    def _start(self, do: str, **fields: Any) -> Lost | None:
-        return self.work(do, self._note, idle_timeout_s=max(_START_TIMEOUT_S, self.settings.timeout_s), **fields)
+    def _start(self, command: Command) -> LostWorker | None:
+        return self.work(command, self._note, idle_timeout_s=max(_START_TIMEOUT_S, self.settings.timeout_s))
 
     def _note(self, event: Event) -> None:
-        if event["event"] == "op":
+        if isinstance(event, OpLoaded):
             self.ops.append(event)
-        elif event["event"] == "device":
-            self.device = event
+        elif isinstance(event, DeviceChosen):
+            self._device = event
 
     def work(
-        self,
-        do: str,
-        handle: Callable[[Event], None],
-        *,
-        idle_timeout_s: float = _IDLE_TIMEOUT_S,
-        **fields: Any,
-    ) -> Lost | None:
-        """Carry out one command, handing every event on. Returns how the worker was lost, None if it was not."""
+        self, command: Command, handle: Callable[[Event], None], *, idle_timeout_s: float = _IDLE_TIMEOUT_S
+    ) -> LostWorker | None:
+        """Carry out one command and pass every event to `handle`. Returns how the worker was lost, if it was."""
         worker = self._worker or self.ready()
         worker.busy = True
-        worker.send(do, **fields)
-        running: list[tuple[str | None, str]] = []
+        worker.send(command)
+        running: list[PhaseBegun] = []
         waiting = False
         while True:
-            limit = self._limit(running, idle_timeout_s)
+            limit_s = self._silence_limit_s(running, idle_timeout_s)
             try:
-                event = worker.receive(None if waiting else limit)
-            except Silent:
-                patience = f"{_PATIENCE} × " if running and running[-1][0] is None else ""
-                return self._lost(running, "timeout", f"no end within {limit:g} s ({patience}--timeout)")
-            except Died as died:
-                return self._lost(running, "oom" if died.out_of_memory else "crashed", died.reason)
-            kind = event["event"]
-            waiting = kind == "waiting"  # for another run's timing: as long as it takes
-            if kind == "begin":
-                running.append((event["impl"], event["phase"]))
-            elif kind == "end":
-                del running[-1:]
-            elif kind == "refused":
-                worker.busy = False
-                raise UserError(event["message"], event["detail"])
-            elif kind == "broken":
-                return self._lost(running, "error", f"kernellab failed: {event['reason']}")
-            elif kind == "done":
-                worker.busy = False
-                return None
-            elif kind == "replace":
-                worker.busy = False
-                self.close()
-                return None
+                event = worker.receive(None if waiting else limit_s)
+            except WorkerSilent:
+                factor = f"{_REFERENCE_TIMEOUTS} × " if running and running[-1].impl is None else ""
+                return self._lose(running, "timeout", f"no end within {limit_s:g} s ({factor}--timeout)")
+            except WorkerDied as death:
+                return self._lose(running, "oom" if death.out_of_memory else "crashed", death.reason)
+            waiting = isinstance(event, WaitBegun)  # for another run's timing: as long as it takes
+            match event:
+                case PhaseBegun():
+                    running.append(event)
+                case PhaseEnded():
+                    del running[-1:]
+                case RequestRefused():
+                    worker.busy = False
+                    raise UserError(event.message, event.detail)
+                case WorkerBroken():
+                    return self._lose(running, "error", f"kernellab failed: {event.reason}")
+                case CommandDone():
+                    worker.busy = False
+                    return None
+                case WorkerSpent():
+                    worker.busy = False
+                    self.close()
+                    return None
             handle(event)
 
-    def _limit(self, running: list[tuple[str | None, str]], idle_timeout_s: float) -> float:
-        """How long silence is allowed: a way its timeout, the oracle and the file itself five times as long."""
+    def _silence_limit_s(self, running: list[PhaseBegun], idle_timeout_s: float) -> float:
+        """How long the worker may send nothing, by what it is running."""
         if not running:
             return idle_timeout_s
-        return self.settings.timeout_s * (1 if running[-1][0] is not None else _PATIENCE)
+        return self.settings.timeout_s * (1 if running[-1].impl is not None else _REFERENCE_TIMEOUTS)
 
-    def _lost(self, running: list[tuple[str | None, str]], status: str, reason: str) -> Lost:
+    def _lose(self, running: list[PhaseBegun], status: str, reason: str) -> LostWorker:
         self.close()
-        impl, phase = running[-1] if running else (None, None)
-        return Lost(impl, phase, status, reason)
+        impl, phase = (running[-1].impl, running[-1].phase) if running else (None, None)
+        return LostWorker(impl, phase, status, reason)
 
     def _log_tail(self) -> str:
         try:
@@ -126,6 +142,6 @@ class Post:
             return ""
 
     def close(self) -> None:
-        worker, self._worker = self._worker, None  # once, whichever thread comes first
+        worker, self._worker = self._worker, None  # only the first of several threads ends it
         if worker is not None:
             worker.kill()

@@ -1,8 +1,8 @@
 """torch.compile's on-disk cache, kept apart from the user's and kept whole.
 
-A worker killed in the middle of a compilation leaves half a library behind, and torch would load it in
-every later run. So each worker leaves a mark while it lives; what was written since the mark of one
-that did not end well is dropped.
+A worker that is killed in the middle of a compilation leaves half a library behind, and torch would load it in every
+later run. So each worker has a marker file while it lives. Files written since the marker of a worker that was
+interrupted are deleted.
 """
 
 from __future__ import annotations
@@ -16,35 +16,38 @@ import psutil
 
 from kernellab.base.paths import cache_dir
 
+_MARKER = ".worker-"
+
 
 def folder() -> Path:
     return cache_dir("inductor")
 
 
-class Mark:
-    """Made before a worker starts, removed when it ends; `spoil` when it was ended in mid-work."""
+class Use:
+    """The cache in use by one worker, from before it starts until `end`."""
 
     def __init__(self) -> None:
-        for stale in folder().glob(".worker-*"):
-            if not psutil.pid_exists(int(stale.name.split("-")[1])):
-                _drop_since(stale)
-        self._path = folder() / f".worker-{os.getpid()}-{time.monotonic_ns()}"
-        self._path.touch()
+        for marker in folder().glob(f"{_MARKER}*"):
+            if not psutil.pid_exists(int(marker.name.removeprefix(_MARKER).split("-")[0])):
+                _delete_since(marker)
+        self._marker = folder() / f"{_MARKER}{os.getpid()}-{time.monotonic_ns()}"
+        self._marker.touch()
 
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
+    def end(self, *, interrupted: bool) -> None:
+        """`interrupted`: the worker was ended in the middle of its work."""
+        if interrupted:
+            _delete_since(self._marker)
+        else:
+            self._marker.unlink(missing_ok=True)
 
-    def spoil(self) -> None:
-        _drop_since(self._path)
 
-
-def _drop_since(mark: Path) -> None:
+def _delete_since(marker: Path) -> None:
     try:
-        began = mark.stat().st_mtime - 1
+        began = marker.stat().st_mtime - 1
     except OSError:  # another run has dealt with it
         return
     for file in folder().rglob("*"):
         with contextlib.suppress(OSError):  # other runs use this folder too
-            if file.is_file() and not file.name.startswith(".worker-") and file.stat().st_mtime >= began:
+            if file.is_file() and not file.name.startswith(_MARKER) and file.stat().st_mtime >= began:
                 file.unlink()
-    mark.unlink(missing_ok=True)
+    marker.unlink(missing_ok=True)

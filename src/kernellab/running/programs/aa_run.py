@@ -11,7 +11,7 @@ from pathlib import Path
 from kernellab.base.errors import UserError
 from kernellab.doctor.aa_summary import WAYS
 from kernellab.record.journal import begin
-from kernellab.record.settings import Settings
+from kernellab.record.settings import NO_CASES, Settings
 from kernellab.running.parent.runner import Runner
 
 
@@ -30,13 +30,13 @@ def main() -> int:
     settings = Settings(
         targets=[target],
         stages=["check", "time"],
-        request={},
+        request=NO_CASES,
         impls=list(WAYS),
         device=device,
         seconds=float(seconds) if seconds != "auto" else None,
         only_times=True,
     )
-    journal = begin(Path(folder), settings.to_json(), ["klab", "doctor", "--aa"])
+    journal = begin(Path(folder), settings.to_json(), settings.seed, ["klab", "doctor", "--aa"])
     try:
         Runner(settings, journal, _Silence()).run()
     except UserError as error:

@@ -17,7 +17,7 @@ import torch
 
 from kernellab.base.errors import UserError
 from kernellab.checking.oracle import synchronise
-from kernellab.declaration.pass_cost import PassCost
+from kernellab.declaration.documents import CostJson
 from kernellab.running.programs.profiled_op import Way, opened, outcome
 
 _NO_GPU = "--with ncu counts what a GPU does: there is none here, or --device cpu was asked for"
@@ -50,9 +50,9 @@ def counted(asked: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for impl in op.select_impls(asked["impls"]):
         way = Way(op, impl, case, device, asked)
-        cost: list[PassCost | None] = []
+        cost: list[CostJson | None] = []
 
-        def once(way: Way = way, cost: list[PassCost | None] = cost) -> None:
+        def once(way: Way = way, cost: list[CostJson | None] = cost) -> None:
             cost.append(way.cost())
             ready = way.prepared()
             with heard(way.device):

@@ -15,10 +15,11 @@ from kernellab.base.user_code import explain
 from kernellab.checking.oracle import gpu_is_dead, synchronise
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.documents import CostJson
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.pass_cost import CostFailed, PassCost, cost_of_pass
+from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
 from kernellab.profiler.ranges import range as named_range
@@ -95,7 +96,7 @@ class Way:
         ready = self._pass.prepare(self.op, self.impl.fn, inputs, self.case)
         return torch.no_grad()(ready) if self._pass.name == "forward" else ready
 
-    def cost(self) -> PassCost | None:
+    def cost(self) -> CostJson | None:
         """The cost of the pass, where the op declares it; after `warm`."""
         try:
             cost = cost_of_pass(self.op, self._pass.name, self._inputs, self.case)

@@ -1,4 +1,4 @@
-"""The battery inside a worker: one op's ways, tried with one thing after another."""
+"""An op's battery and searches: implementations are called with one trial after another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import gc
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -17,7 +17,11 @@ from kernellab.checking.examiner import Examiner
 from kernellab.checking.oracle import YardstickDied, gpu_is_dead
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
-from kernellab.running.worker.channel import Channel, GpuGone
+from kernellab.record.battery_events import SearchFinished, TrialFinished
+from kernellab.record.schema import TrialJson
+from kernellab.running.protocol.commands import RunBattery, SearchTrials
+from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
+from kernellab.running.worker.channel import Channel, GpuContextLost
 from kernellab.running.worker.global_state import guarded
 from kernellab.trials.battery import Battery, defined, for_ways
 from kernellab.trials.confirmation import surely
@@ -40,24 +44,24 @@ class BatteryWork:
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
         self._examiner = Examiner(op, seed=seed, device=device, running=channel.running, distrusted=distrusted)
 
-    def run(
-        self, done: Mapping[str, int], *, stored: Mapping[str, list[dict[str, Any]]], dtypes: Sequence[str], quick: bool
-    ) -> None:
-        """What failed before, then trial by trial, so that ways share its truth; each from where it had got to.
+    def run(self, command: RunBattery) -> None:
+        """Trials that failed before, then the battery, trial by trial, so that implementations share the oracle.
 
-        What was stored is numbered up to −1: the battery's own numbers do not depend on it.
+        Each implementation starts at its number in `done`. Stored trials are numbered up to −1: the battery's own
+        numbers do not depend on them.
         """
+        done, stored, dtypes, quick = command.done, command.stored, command.dtypes, command.quick
         again = {name: self._again(name, stored.get(name, ()), start) for name, start in done.items()}
         most = INTERPRETER_LIMIT if self.interpreted else None
         trials = Battery(self.op, self.device.type, dtypes=dtypes, quick=quick, most=most).trials()
-        self.channel.send("battery", trials=len(trials))
+        self.channel.send(BatteryGenerated(trials=len(trials)))
         for tries, (number, trial, way) in enumerate(for_ways(trials, [self.op[name] for name in done])):
             if number >= done[way.name] and trial.key not in again[way.name]:
                 self._try(way.name, number, trial)
             if tries % 250 == 0:
                 gc.collect()
 
-    def _again(self, name: str, stored: Sequence[dict[str, Any]], start: int) -> set[str]:
+    def _again(self, name: str, stored: Sequence[TrialJson], start: int) -> set[str]:
         """Try what is stored; what the op's declaration no longer allows is left out."""
         tried = set()
         for number, data in enumerate(stored, start=-len(stored)):
@@ -75,34 +79,35 @@ class BatteryWork:
 
     def _examined(self, name: str, phase: str, number: int, trial: Trial) -> dict[str, Any] | None:
         """What came of a trial; whatever happens meanwhile is the way's doing, and this trial's."""
-        told = {"number": number, "trial": {**trial.to_json(), "label": trial.label}}
         changed: list[str] = []
         try:
-            with self.channel.running(name, phase, **told), guarded(changed.append):
+            with self.channel.running(name, phase, number=number, trial=labelled(trial)), guarded(changed.append):
                 observed = self._examiner.examine(self.op[name], trial)
         except YardstickDied as died:
-            self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
-            raise GpuGone from None
+            self.channel.send(CulpritNamed(impl="torch", reason=f"GPU fault: {died}"))
+            raise GpuContextLost from None
         if observed is None:
             return None
         if observed["status"] not in ("ok", "outside") and gpu_is_dead(self.device):
             self._tell(name, number, trial, {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"})
-            raise GpuGone
+            raise GpuContextLost
         if changed and observed["status"] == "ok":
             observed["notes"] = [*observed.get("notes", ()), *changed]
         return observed
 
     def _tell(self, name: str, number: int, trial: Trial, observed: Mapping[str, Any]) -> None:
         kept: dict[str, Any] = {k: v for k, v in observed.items() if k in _TOLD}
-        told = {"number": number, "trial": {**trial.to_json(), "label": trial.label}}
-        self.channel.send("trial", impl=name, interpreter=self.interpreted, **told, **kept)
+        self.channel.send(
+            TrialFinished(impl=name, interpreter=self.interpreted, number=number, trial=labelled(trial), **kept)
+        )
 
-    def search(self, name: str, *, number: int, seconds: float, seed: int, dtypes: Sequence[str]) -> None:
-        """Draw trials for a way until one fails or time is up; numbers go on from `number`."""
+    def search(self, command: SearchTrials) -> None:
+        """Draw trials for an implementation until one fails or the time is up."""
         from kernellab.reproduction.script import script
         from kernellab.trials.search import INTERPRETED, find
 
-        numbers = itertools.count(number)
+        name, seconds, seed, dtypes = command.impl, command.seconds, command.seed, command.dtypes
+        numbers = itertools.count(command.number)
         found = find(
             self.op,
             lambda trial: self._examined(name, "search", next(numbers), trial),
@@ -119,10 +124,16 @@ class BatteryWork:
             try:
                 failing = self.op, self.op[name], found.trial, found.observed
                 made = script(*failing, seed=seed, interpreted=self.interpreted)
-                told |= {"script": made.lines, "whole": made.text}
+                told["script"] = made.lines
+                self.channel.send(ScriptWritten(impl=name, text=made.text))
             except Exception as error:  # a failure without its script is a failure still
                 told["script"] = [f"# no script: {explain(error)}"]
-        self.channel.send("search", impl=name, **told)
+        self.channel.send(SearchFinished(impl=name, **told))
+
+
+def labelled(trial: Trial) -> TrialJson:
+    """A trial as JSON, with its label."""
+    return cast(TrialJson, {**trial.to_json(), "label": trial.label})
 
 
 def _announced(op: Op, channel: Channel) -> Op:
@@ -132,8 +143,7 @@ def _announced(op: Op, channel: Channel) -> Op:
         return op
 
     def where(case: Case) -> bool:
-        trial = Trial("declared", case)
-        with channel.running(None, "where", trial={**trial.to_json(), "label": trial.label}):
+        with channel.running(None, "where", trial=labelled(Trial("declared", case))):
             return asked(case)
 
     announced = copy.copy(op)

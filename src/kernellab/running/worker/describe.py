@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from kernellab.base.errors import UserError
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Op
 from kernellab.declaration.targets import source_hash
+from kernellab.running.protocol.events import OpLoaded
 
 
 def choose_device(asked: str) -> torch.device:
@@ -29,14 +28,14 @@ def choose_device(asked: str) -> torch.device:
     return torch.device("cuda", index)
 
 
-def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str]) -> dict[str, Any]:
-    """Ways with what stands in their way on this device, and the cases the request means."""
-    return {
-        "name": op.name,
-        "file": str(op.file),
-        "source_hash": source_hash(op),
-        "known_impls": list(op.impls),
-        "impls": [
+def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str]) -> OpLoaded:
+    """An op's implementations, with what keeps them from running on this device, and the cases that are meant."""
+    return OpLoaded(
+        name=op.name,
+        file=str(op.file),
+        source_hash=source_hash(op),
+        known_impls=list(op.impls),
+        impls=[
             {
                 "name": impl.name,
                 "kind": impl.kind.name,
@@ -45,5 +44,5 @@ def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str
             }
             for impl in op.select_impls(impls)
         ],
-        "cases": [case.to_json() for case in op.expand(request, device.type)],
-    }
+        cases=[case.to_json() for case in op.expand(request, device.type)],
+    )

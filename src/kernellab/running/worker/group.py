@@ -1,4 +1,4 @@
-"""One group of work inside a worker: an op, a case, the ways to check and to time there."""
+"""One op at one case: its implementations are checked, and the right ones timed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from kernellab.activity.autotuning import Choice, record_choices
+from kernellab.activity.autotuning import record_choices
 from kernellab.activity.compilation import CompilationLog
+from kernellab.activity.documents import TunedJson
 from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.declared_case import Checker
 from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
 from kernellab.checking.spot_check import Spot
 from kernellab.declaration import inputs as make_inputs
-from kernellab.declaration.pass_cost import CostFailed, PassCost, cost_of_pass
+from kernellab.declaration.documents import CostJson
+from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import Pass, pass_of
 from kernellab.machine.telemetry import Telemetry
-from kernellab.running.worker.channel import GpuGone
+from kernellab.record.result_events import CostCounted, ImplBuilt, ImplChecked, TimeSpent
+from kernellab.record.schema import BuiltJson, CheckOutcome
+from kernellab.running.protocol.commands import SeriesRequest
+from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
+from kernellab.running.worker.channel import GpuContextLost
 from kernellab.running.worker.global_state import guarded
 from kernellab.running.worker.series import SeriesWork
 from kernellab.running.worker.task import Task
@@ -53,7 +59,7 @@ class GroupWork:
 
     def close(self) -> None:
         """Say where the time went, and give the memory back before the next case."""
-        self.channel.send("spent", seconds={**self._spent, "all": monotonic() - self._began})
+        self.channel.send(TimeSpent(seconds={**self._spent, "all": monotonic() - self._began}))
         self._checkers.clear()
         gc.collect()
         if self.device.type == "cuda":
@@ -69,9 +75,9 @@ class GroupWork:
             dead = observed["status"] not in ("ok", "skipped") and gpu_is_dead(self.device)
             if dead:
                 observed |= {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"}
-            self.channel.send("check", impl=name, check=observed, **{"pass": of})
+            self.channel.send(ImplChecked(impl=name, check=cast(CheckOutcome, observed), pass_name=of))
             if dead:
-                raise GpuGone
+                raise GpuContextLost
             if observed["status"] == "ok":
                 right.add(name)
         return right
@@ -85,8 +91,8 @@ class GroupWork:
                 observed = self._checker(of).check(self.op[name])
                 gc.collect(1)  # what the way left to the collector: a __del__ that hangs is still its own doing
         except YardstickDied as died:
-            self.channel.send("culprit", impl="torch", reason=f"GPU fault: {died}")
-            raise GpuGone from None
+            self.channel.send(CulpritNamed(impl="torch", reason=f"GPU fault: {died}"))
+            raise GpuContextLost from None
         self._say_what_was_built(name, mark, choices)
         return observed
 
@@ -112,18 +118,21 @@ class GroupWork:
         with self.channel.running(impl, phase), guard:
             yield
 
-    def _say_what_was_built(self, name: str, mark: int, choices: list[Choice]) -> None:
+    def _say_what_was_built(self, name: str, mark: int, choices: list[TunedJson]) -> None:
         """What torch.compile and the autotuners did for a way: nobody should have to guess."""
         events = [event for event in self._log.since(mark) if not event.nested]
         if events or choices:
-            built: dict[str, Any] = {"seconds": sum(event.seconds for event in events), "tuned": choices}
+            built: BuiltJson = {
+                "seconds": sum(event.seconds for event in events),
+                "tuned": choices,
+            }
             if any(event.kind == "compile" for event in events):
                 built["compile"] = self._log.compile_summary(mark)
-            self.channel.send("built", impl=name, built=built)
+            self.channel.send(ImplBuilt(impl=name, built=built))
 
     # How fast? -----------------------------------------------------------------------------------------
 
-    def time(self, todo: list[dict[str, Any]], right: Callable[[str, str], bool]) -> None:
+    def time(self, todo: list[SeriesRequest], right: Callable[[str, str], bool]) -> None:
         """Time each series of ways; `right(name, pass)` says who may be. One that fails is left out of the rest."""
         failed: set[str] = set()
         sets: dict[str, tuple[InputSets, list[Spot]]] = {}
@@ -132,16 +141,17 @@ class GroupWork:
             names = [n for n in work["impls"] if right(n, of) and n not in failed]
             if not names:
                 continue
-            self.channel.send("series", **series)
+            self.channel.send(SeriesBegun(pass_name=series["pass"], timer=series["timer"], cache=series["cache"]))
             for name in names:
                 if of != "forward" and self.op[name].grad_in_forward:
                     self.task.noter(name, "pass")("makes its gradients in the forward pass: compare both together")
             if of not in sets:
                 sets.clear()
                 sets[of] = self._input_sets(of, names)
-                self.channel.send("cost", cost=self._cost(of, sets[of][0].contents[0], names), **{"pass": of})
+                cost = self._cost(of, sets[of][0].contents[0], names)
+                self.channel.send(CostCounted(cost=cost, pass_name=of))
             timed = SeriesWork(self.task, series, self.telemetry)
-            failed |= timed.run(names, *sets[of], **work["timing"])
+            failed |= timed.run(names, *sets[of], work["timing"])
             for what, seconds in timed.spent.items():
                 self._spent[what] = self._spent.get(what, 0.0) + seconds
 
@@ -183,7 +193,7 @@ class GroupWork:
             truth = finder.find(Trial("declared", self.case, of=of.name))
         return Spot(truth, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
 
-    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> PassCost | None:
+    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> CostJson | None:
         """The cost of a pass; None, with a note, where the op's own cost= fails."""
         try:
             with self.channel.running(None, "cost"):

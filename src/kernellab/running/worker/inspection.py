@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -42,6 +42,8 @@ from kernellab.machine.gpus import same_product
 from kernellab.machinecode.cubin import disassemble, read_cubin
 from kernellab.machinecode.ptx import Entry as PtxEntry
 from kernellab.machinecode.ptx import parse_ptx
+from kernellab.record.battery_events import CodeAccount, CodeRead
+from kernellab.running.protocol.events import LaunchCaptured
 from kernellab.running.worker.channel import Channel
 from kernellab.running.worker.static_costs import account
 from kernellab.trials.small_cases import standin
@@ -82,14 +84,13 @@ class Inspector:
         else:
             self.gpu = standin_product(gpu) if gpu else standin_gpu(arch or "sm_90")
 
-    def run(self, names: list[str], request: dict[str, Any], passes: list[str]) -> None:
-        asked = CaseRequest(**request)
+    def run(self, names: list[str], request: CaseRequest, passes: list[str]) -> None:
         for name in names:
             impl = self.op[name]
             if impl.kind.name == "cpp" and not self.cpu:
                 continue
             with self.channel.running(None, "load"):  # where= and supports= are the file's own
-                cases = self.op.expand(asked, "cpu" if impl.kind.name == "cpp" else "cuda")
+                cases = self.op.expand(request, "cpu" if impl.kind.name == "cpp" else "cuda")
             for case in cases:
                 for of in passes:
                     self._inspect(impl, case, of)
@@ -97,6 +98,7 @@ class Inspector:
     def _inspect(self, impl: Impl, case: Case, of: str) -> None:
         began = time.perf_counter()
         found: Entry = {"status": "ok", "reason": "", "kernels": []}
+        account: CodeAccount | None = None
         with self.channel.running(impl.name, "inspect"):
             try:
                 found["kernels"] = self._kernels(impl, case, of)
@@ -111,21 +113,23 @@ class Inspector:
                 found |= {"status": "error", "reason": _told(error)}
         if self.accounts and of == "forward" and found["status"] in ("ok", "none"):
             with self.channel.running(impl.name, "inspect"):
-                found |= self._account(impl, case, found["kernels"])
+                account = self._account(impl, case, found["kernels"])
         self.channel.send(
-            "code",
-            op=self.op.name,
-            impl=impl.name,
-            kind=impl.kind.name,
-            case=case.to_json(),
-            arch=self.gpu.arch,
-            gpu=self.gpu.name,
-            **{"pass": of},
-            seconds=round(time.perf_counter() - began, 3),
-            **found,
+            CodeRead(
+                op=self.op.name,
+                impl=impl.name,
+                kind=impl.kind.name,
+                case=case.to_json(),
+                arch=self.gpu.arch,
+                gpu=self.gpu.name,
+                pass_name=of,
+                seconds=round(time.perf_counter() - began, 3),
+                account=account,
+                **found,
+            )
         )
 
-    def _account(self, impl: Impl, case: Case, kernels: list[Entry]) -> Entry:
+    def _account(self, impl: Impl, case: Case, kernels: list[Entry]) -> CodeAccount:
         """Its cost, its operators' traffic and its lines; the kernels are compiled by now."""
         inputs = {name: _meta(self.op, name, case) for name in self.op.args}
         with capturing(self.gpu) as launches:
@@ -134,7 +138,7 @@ class Inspector:
             cost = cost_of_pass(self.op, "forward", inputs, case)
         except CostFailed:  # cost= needs more than sizes
             cost = None
-        return {"cost": cost, **found}
+        return cast(CodeAccount, {"cost": cost, **found})
 
     def _why_none(self, impl: Impl) -> str:
         return _UNARMED.get(impl.kind.name, "launched no Triton kernel and none of kl.cuda.kernel: nothing to read")
@@ -160,7 +164,7 @@ class Inspector:
         """Each launch is a sign of life: an autotuned kernel may take minutes in all."""
         number, count = launch.tuned or (0, 1)
         which = f", configuration {number + 1} of {count}" if launch.tuned else ""
-        self.channel.send("launch", arch=self.gpu.arch, said=f"{launch.kernel}{which}")
+        self.channel.send(LaunchCaptured(arch=self.gpu.arch, kernel=f"{launch.kernel}{which}"))
 
     def _call(self, impl: Impl, case: Case, of: str, launches: list[Launch]) -> None:
         """The pass on meta tensors. What the forward pass launches before a backward one is not the backward's."""

@@ -6,16 +6,24 @@ import functools
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
-from kernellab.activity.call import CallActivity, Enclosing, call_activity, remarks_on
+from kernellab.activity.call import Enclosing, ProfiledCall, profile_call, remarks_on
 from kernellab.activity.traffic import traffic, with_kernels
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.passes import FORWARD, Pass, pass_of
+from kernellab.record.result_events import (
+    CallActivitySeen,
+    KernelsSeen,
+    RoundTimed,
+    SeriesTimed,
+    TrafficCounted,
+)
+from kernellab.record.schema import SeriesJson
+from kernellab.running.protocol.commands import KernelSeriesRequest
 from kernellab.running.worker.task import Task
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import calls_per_window
@@ -26,19 +34,18 @@ from kernellab.timing.timers import profiler_timer
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 
-def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, Any]], rounds: int) -> None:
+def profile_group(task: Task, impls: Sequence[str], series: Sequence[KernelSeriesRequest], rounds: int) -> None:
     """Send what each way does inside a call, then the series of those timers that need a profiler."""
     compiled.forget(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     for name in impls:
         with task.channel.running(name, "profile"):
-            activity = _activity(task, name, inputs)
-        enclosing = activity.pop("enclosing", None) if activity else None
-        if activity and "kernels" in activity:
-            task.channel.send("kernels", impl=name, kernels=activity.pop("kernels"))
-        task.channel.send("inside", impl=name, inside=activity or {})
-        _send_traffic(task, name, inputs, enclosing)
-        for remark in remarks_on(activity) if activity else ():
+            profiled = _profile(task, name, inputs)
+        if profiled.kernels is not None:
+            task.channel.send(KernelsSeen(impl=name, kernels=profiled.kernels))
+        task.channel.send(CallActivitySeen(impl=name, inside=profiled.activity))
+        _send_traffic(task, name, inputs, profiled.enclosing)
+        for remark in remarks_on(profiled.activity):
             task.noter(name, "inside")(f"inside the timed call it {remark}")
     for one in series:
         names = [name for name in one["impls"] if not task.op[name].mutates]
@@ -46,17 +53,17 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[dict[str, A
             _time_in_profiler(task, names, one["series"], rounds)
 
 
-def _activity(task: Task, name: str, inputs: Inputs) -> CallActivity | None:
+def _profile(task: Task, name: str, inputs: Inputs) -> ProfiledCall:
     try:
         own = clone(inputs) if task.op[name].mutates else inputs
         call = FORWARD.prepare(task.op, task.op[name].fn, own, task.case)
         with torch.no_grad():
             for _ in range(2):
                 call()
-            return call_activity(call, task.device)
+            return profile_call(call, task.device)
     except Exception as error:  # not counting is no fault of the way: it is right and timed
         task.noter(name, "profile")(f"could not be profiled: {explain(error)}")
-        return None
+        return ProfiledCall({})
 
 
 def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Enclosing] | None) -> None:
@@ -71,10 +78,10 @@ def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Enc
         task.noter(name, "traffic")(f"the bytes its operators move are not known: {explain(error)}")
         return
     found = moved if enclosing is None else with_kernels(moved, enclosing)
-    task.channel.send("traffic", impl=name, traffic=found)
+    task.channel.send(TrafficCounted(impl=name, traffic=found))
 
 
-def _time_in_profiler(task: Task, names: list[str], series: dict[str, str], rounds: int) -> None:
+def _time_in_profiler(task: Task, names: list[str], series: SeriesJson, rounds: int) -> None:
     """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
     device, timed = task.device, pass_of(series["pass"])
     cold = series["cache"] == "cold"
@@ -82,7 +89,9 @@ def _time_in_profiler(task: Task, names: list[str], series: dict[str, str], roun
     sets.grow_to(1)
     order = random.Random(task.seed)
     works = {name: TimedImpl(name, sets, _preparing(timed, task, name), order=order) for name in names}
-    trial = profiler_timer(device, series["timer"], WARM)
+    assert series["timer"] is not None
+    assert series["cache"] is not None
+    timer, trial = (profiler_timer(device, series["timer"], cache) for cache in (series["cache"], WARM))
     counts = {}
     for name, work in works.items():  # whoever fails does so here, under its own name
         with torch.no_grad(), task.channel.running(name, "profile"):
@@ -98,15 +107,32 @@ def _time_in_profiler(task: Task, names: list[str], series: dict[str, str], roun
 
     plan = _interleaved(names, rounds, random.Random(task.seed))
     with torch.no_grad(), task.channel.running(None, "profile"):
-        timer = profiler_timer(device, series["timer"], series["cache"])
         samples = timer.window_times_us([window(name) for name in plan])
     found: dict[str, list[float]] = {}
     for name, us in zip(plan, samples, strict=True):
         found.setdefault(name, []).append(us)
     for number in range(_LEAD_IN, rounds + _LEAD_IN):
-        one = {name: [taken[number]] for name, taken in found.items()}
-        task.channel.send("round", **series, round=number - _LEAD_IN, samples_us=one, calls=counts)
-    task.channel.send("timed", **series, impls=list(found), looks=[], decided=False, steady=None, telemetry=None)
+        one: dict[str, list[float] | float] = {name: [taken[number]] for name, taken in found.items()}
+        task.channel.send(
+            RoundTimed(
+                pass_name=series["pass"],
+                timer=series["timer"],
+                cache=series["cache"],
+                round=number - _LEAD_IN,
+                samples_us=one,
+                calls=counts,
+            )
+        )
+    task.channel.send(
+        SeriesTimed(
+            pass_name=series["pass"],
+            timer=series["timer"],
+            cache=series["cache"],
+            impls=list(found),
+            looks=[],
+            decided=False,
+        )
+    )
 
 
 def _preparing(timed: Pass, task: Task, name: str) -> Callable[[Inputs], Call]:

@@ -1,4 +1,4 @@
-"""One series of timings inside a worker: ways of one op at one case, in one pass, by one timer."""
+"""One series of timings: implementations of one op at one case, in one pass, by one timer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import torch
 
@@ -17,7 +17,10 @@ from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import pass_of
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.machine.telemetry import Telemetry
-from kernellab.running.worker.channel import GpuGone
+from kernellab.record.result_events import ImplFailed, MemoryMeasured, RoundTimed, SamplesDiscarded, SeriesTimed
+from kernellab.record.schema import MemoryJson, SeriesJson
+from kernellab.record.settings import TimingPlan
+from kernellab.running.worker.channel import GpuContextLost
 from kernellab.running.worker.global_state import guarded, settings_guarded
 from kernellab.running.worker.task import Task
 from kernellab.running.worker.timing_guard import Witness
@@ -45,6 +48,14 @@ def _is_stored(t: Any) -> bool:
     return isinstance(t, torch.Tensor) and t.numel() > 0
 
 
+class SeriesFields(TypedDict):
+    """A series as events carry it."""
+
+    pass_name: str
+    timer: str | None
+    cache: str | None
+
+
 class Failed(Exception):
     """A way failed while being timed."""
 
@@ -54,7 +65,7 @@ class Failed(Exception):
 
 
 class SeriesWork:
-    def __init__(self, task: Task, series: dict[str, str], telemetry: Telemetry) -> None:
+    def __init__(self, task: Task, series: SeriesJson, telemetry: Telemetry) -> None:
         self.task, self.series, self.telemetry = task, series, telemetry
         self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.spent = {"build": 0.0, "warm-up": 0.0, "timed": 0.0}
@@ -66,15 +77,16 @@ class SeriesWork:
         names: Sequence[str],
         sets: InputSets,
         spots: Sequence[Spot],
-        *,
-        seconds: float,
-        least: int,
-        least_seconds: float,
-        precision: float,
+        timing: TimingPlan,
     ) -> set[str]:
         """Time the ways in interleaved rounds; one that fails is named, the others start over without it."""
         left, failed = list(names), set()
-        plan = Plan(seconds=seconds, least_rounds=least, least_seconds=least_seconds, precision=precision)
+        plan = Plan(
+            seconds=timing["seconds"],
+            least_rounds=timing["least"],
+            least_seconds=timing["least_seconds"],
+            precision=timing["precision"],
+        )
         while left:
             try:
                 self._rounds(left, sets, spots, plan)
@@ -87,6 +99,8 @@ class SeriesWork:
         return failed
 
     def _rounds(self, names: list[str], sets: InputSets, spots: Sequence[Spot], plan: Plan) -> None:
+        assert self.series["timer"] is not None
+        assert self.series["cache"] is not None
         timer = burst_timer(self.device, self.series["timer"], self.series["cache"])
         order = random.Random(self.task.seed)
         most_sets = self._affordable(sets)
@@ -118,7 +132,14 @@ class SeriesWork:
                     warm = self.telemetry.now
                 for name, times in samples.items():
                     taken[name] += times
-                self.channel.send("round", **self.series, round=number, samples_us=samples, calls=rounds.calls)
+                self.channel.send(
+                    RoundTimed(
+                        **self._series_fields(),
+                        round=number,
+                        samples_us={name: list(times) for name, times in samples.items()},
+                        calls=dict(rounds.calls),
+                    )
+                )
             self.telemetry.sample(force=True)
             ended = monotonic()
             if timer.cache == "cold":
@@ -129,18 +150,22 @@ class SeriesWork:
         self.spent["warm-up"] += rounds.warmup_s
         self.spent["timed"] += ended - built - rounds.warmup_s
         self.channel.send(
-            "timed",
-            **self.series,
-            impls=names,
-            looks=rounds.looks,
-            decided=rounds.decided,
-            precision=plan.precision,
-            warmups=rounds.warmup_rounds,
-            warmup_s=rounds.warmup_s,
-            steady=rounds.steady,
-            floor_us={name: floors[calls] for name, calls in rounds.calls.items()},
-            telemetry=self.telemetry.columns(since=warm),
+            SeriesTimed(
+                **self._series_fields(),
+                impls=names,
+                looks=rounds.looks,
+                decided=rounds.decided,
+                precision=plan.precision,
+                warmups=rounds.warmup_rounds,
+                warmup_s=rounds.warmup_s,
+                steady=rounds.steady,
+                floor_us={name: floors[calls] for name, calls in rounds.calls.items()},
+                telemetry=self.telemetry.columns(since=warm),
+            )
         )
+
+    def _series_fields(self) -> SeriesFields:
+        return {"pass_name": self.series["pass"], "timer": self.series["timer"], "cache": self.series["cache"]}
 
     def _on_unseen_inputs(
         self,
@@ -194,7 +219,9 @@ class SeriesWork:
             raise Wrong("answers a call on other inputs of the same values with an old result: it remembers results")
         del first, second
         call = work.prepare_calls([0])[0]
-        self.channel.send("memory", impl=work.name, **self.series, memory=peak(call, self.device))
+        memory = cast(MemoryJson, peak(call, self.device))
+        pass_name, timer, cache = self.series["pass"], self.series["timer"], self.series["cache"]
+        self.channel.send(MemoryMeasured(impl=work.name, pass_name=pass_name, timer=timer, cache=cache, memory=memory))
 
     def _remembers(self, work: TimedImpl, first: Any) -> bool:
         """Whether inputs elsewhere, given the values of set 0, get the very result that set 0 got."""
@@ -235,10 +262,12 @@ class SeriesWork:
         dead = gpu_is_dead(self.device)
         if dead:
             found = {"status": "crashed", "reason": f"while timing: GPU fault: {explain(error)}"}
-        self.channel.send("fault", impl=failed.impl, phase="time", **self.series, **found, traceback=user_frames(error))
-        self.channel.send("discard")
+        self.channel.send(
+            ImplFailed(impl=failed.impl, phase="time", **self._series_fields(), **found, traceback=user_frames(error))
+        )
+        self.channel.send(SamplesDiscarded())
         if dead:
-            raise GpuGone
+            raise GpuContextLost
 
     def _note(self, name: str, what: str) -> None:
         """Once is enough."""

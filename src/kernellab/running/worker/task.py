@@ -9,12 +9,13 @@ import torch
 
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
+from kernellab.record.result_events import GuardNoticed
 from kernellab.running.worker.channel import Channel
 
 
 @dataclass(frozen=True)
 class Task:
-    """An op at a case on a device, its inputs made from a seed; `channel` hears what is observed."""
+    """An op at a case on a device, its inputs made from a seed; events go to `channel`."""
 
     channel: Channel
     op: Op
@@ -22,6 +23,6 @@ class Task:
     device: torch.device
     seed: int
 
-    def noter(self, impl: str, kind: str = "global-state") -> Callable[[str], None]:
-        """Writes notes about a way."""
-        return lambda what: self.channel.send("guard", impl=impl, guard={"name": kind, "detail": what})
+    def noter(self, impl: str, guard: str = "global-state") -> Callable[[str], None]:
+        """A function that reports what a guard noticed about an implementation."""
+        return lambda detail: self.channel.send(GuardNoticed(impl=impl, guard={"name": guard, "detail": detail}))

@@ -43,9 +43,13 @@ def default_timer(device_type: str) -> type[Timer]:
     return timers_on(device_type)[0]
 
 
-def is_duration(name: str) -> bool:
+def is_duration(name: str | None) -> bool:
     """Whether a timer says how long a call takes. A name from a record whose timer is not installed here does."""
     return name not in TIMERS or TIMERS[name].is_duration
+
+
+def needs_profiler(name: str | None) -> bool:
+    return name in TIMERS and TIMERS[name].needs_profiler
 
 
 def timer_help() -> str:

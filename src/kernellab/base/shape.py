@@ -1,0 +1,103 @@
+"""Whether a JSON document has the shape that a declaration describes; the first difference as a sentence.
+
+Fields that no declaration knows are ignored: a newer version of kernellab may have written them.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, NotRequired, Required, Union, get_args, get_origin
+
+from kernellab.base.json import JsonValue
+
+
+def difference(value: object, declared: object, where: str = "") -> str | None:
+    """What is wrong with `value`, as in "results[2] has no `case`"; None if it has the declared shape."""
+    declared = _plain(declared)
+    if typing.is_typeddict(declared):
+        return _difference_in_document(value, typing.cast(type, declared), where)
+    origin, arguments = get_origin(declared), get_args(declared)
+    if origin in (Union, types.UnionType):
+        return _difference_in_union(value, arguments, where)
+    if origin is list:
+        return _difference_in_list(value, arguments[0], where)
+    if origin is dict:
+        return _difference_in_mapping(value, arguments[1], where)
+    if isinstance(declared, type) and not _is_scalar(value, declared):
+        return f"{where} is {_name(value)}, not {_NAMES.get(declared, declared.__name__)}"
+    return None  # a forward reference to any JSON value
+
+
+@functools.cache
+def fields(document: type) -> Mapping[str, object]:
+    """The fields of a TypedDict or dataclass with their declared types."""
+    # The alias refers to itself by name, which the modules that use it need not import.
+    return typing.get_type_hints(document, localns={"JsonValue": JsonValue}, include_extras=True)
+
+
+def is_required(document: type, key: str) -> bool:
+    """Whether a field of a TypedDict must be there. `__required_keys__` does not see through postponed annotations."""
+    return bool(getattr(document, "__total__", True)) and get_origin(fields(document)[key]) is not NotRequired
+
+
+_NAMES: dict[type, str] = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def _plain(declared: object) -> object:
+    """A type without its description and without NotRequired."""
+    while get_origin(declared) in (Annotated, NotRequired, Required):
+        declared = get_args(declared)[0]
+    return declared
+
+
+def _is_scalar(value: object, declared: type) -> bool:
+    if declared is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if declared is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, declared)
+
+
+def _difference_in_document(value: object, document: type, where: str) -> str | None:
+    if not isinstance(value, dict):
+        return f"{where} is {_name(value)}, not an object"
+    for key, declared in fields(document).items():
+        if key not in value:
+            if is_required(document, key):
+                return f"{where or 'it'} has no `{key}`"
+            continue
+        problem = difference(value[key], declared, f"{where}.{key}" if where else key)
+        if problem:
+            return problem
+    return None
+
+
+def _difference_in_union(value: object, choices: tuple[object, ...], where: str) -> str | None:
+    problems = [difference(value, choice, where) for choice in choices]
+    if None in problems:
+        return None
+    # A document that lacks a field says more than "is an object, not null".
+    return next((p for p, choice in zip(problems, choices, strict=True) if choice is not type(None)), problems[0])
+
+
+def _difference_in_list(value: object, declared: object, where: str) -> str | None:
+    if not isinstance(value, list):
+        return f"{where} is {_name(value)}, not a list"
+    problems = (difference(entry, declared, f"{where}[{place}]") for place, entry in enumerate(value))
+    return next((problem for problem in problems if problem), None)
+
+
+def _difference_in_mapping(value: object, declared: object, where: str) -> str | None:
+    if not isinstance(value, dict):
+        return f"{where} is {_name(value)}, not an object"
+    problems = (difference(entry, declared, f"{where}.{key}") for key, entry in value.items())
+    return next((problem for problem in problems if problem), None)
+
+
+def _name(value: object) -> str:
+    if value is None:
+        return "null"
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)[:40]

@@ -1,0 +1,50 @@
+"""The JSON that describes a machine, as records hold it."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired, TypedDict
+
+
+class CpuJson(TypedDict):
+    """The CPU."""
+
+    name: Annotated[str, ""]
+    cores: NotRequired[Annotated[int, ""]]
+    memory_bytes: NotRequired[Annotated[int, ""]]
+
+
+class GpuBoard(TypedDict):
+    """A GPU as its driver describes it."""
+
+    name: Annotated[str, ""]
+    uuid: Annotated[str, ""]
+    memory_bytes: NotRequired[Annotated[int | None, ""]]
+    driver: Annotated[str, ""]
+    max_sm_mhz: NotRequired[Annotated[int | None, ""]]
+    max_memory_mhz: NotRequired[Annotated[int | None, ""]]
+
+
+class EnvironmentJson(TypedDict):
+    """Where a run was made."""
+
+    python: Annotated[str, ""]
+    system: NotRequired[Annotated[str, ""]]
+    packages: Annotated[dict[str, str | None], "versions by name"]
+    cpu: Annotated[CpuJson, ""]
+    gpus: Annotated[list[GpuBoard], ""]
+    commit: NotRequired[Annotated[str | None, "of the working directory"]]
+
+
+class PeakTflops(TypedDict):
+    """Arithmetic by unit."""
+
+    fp32: Annotated[float, "ordinary arithmetic"]
+    matmul: Annotated[dict[str, float], "by dtype"]
+
+
+class Peaks(TypedDict):
+    """Upper bounds of a GPU by the vendor's numbers."""
+
+    pin_gbps: Annotated[float | None, ""]
+    l2_bytes: Annotated[int, ""]
+    tflops: Annotated[PeakTflops | None, "`fp32`, and `matmul` by dtype"]

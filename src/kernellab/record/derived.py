@@ -1,0 +1,120 @@
+"""The JSON of verdicts: what `verdict` adds to a record. Computed, never stored."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired, TypedDict
+
+from kernellab.base.json import JsonObject
+from kernellab.record.batteries import BatterySummary
+from kernellab.record.schema import Record, Result
+
+
+class TimeVerdict(TypedDict):
+    """The median of a series with its 99 % interval."""
+
+    timer: Annotated[str | None, ""]
+    cache: Annotated[str | None, ""]
+    median_us: Annotated[float, "over rounds"]
+    low_us: Annotated[float, ""]
+    high_us: Annotated[float, ""]
+    rounds: Annotated[int, ""]
+    decided: Annotated[bool | None, "whether the series ended because all was decided"]
+
+
+class ReasonJson(TypedDict):
+    """Why a time is not to be trusted."""
+
+    name: Annotated[str, "`throttled`, `clock-moved`, `contended`, `noisy`, `unsteady`"]
+    detail: Annotated[str, "a sentence with its numbers"]
+
+
+class TrustVerdict(TypedDict):
+    """Whether a time can be trusted."""
+
+    verdict: Annotated[str, "`trusted`, or the reasons' names"]
+    reasons: Annotated[list[ReasonJson], ""]
+
+
+class Ratio(TypedDict):
+    """How many times as fast, from paired rounds."""
+
+    median: Annotated[float, ""]
+    low: Annotated[float, "of the 99 % interval"]
+    high: Annotated[float, ""]
+    verdict: Annotated[str, "`faster`, `slower`, `same` or `not resolved`"]
+
+
+class Speedup(Ratio):
+    """How many times as fast as another implementation."""
+
+    over: Annotated[str, "the other implementation"]
+
+
+class Speedups(TypedDict):
+    """Against the baseline and against the best rival."""
+
+    baseline: Annotated[Speedup | None, "over `manual`, or `torch` where that is missing"]
+    fastest_other: Annotated[Speedup | None, "over the fastest other implementation"]
+
+
+class LimitJson(TypedDict):
+    """The roofline."""
+
+    bytes: Annotated[int, "the fewest"]
+    flops: Annotated[float, ""]
+    intensity: Annotated[float | None, "flops per byte"]
+    ridge: Annotated[float | None, "the intensity at which memory and arithmetic take equally long"]
+    bound: Annotated[str | None, "`memory` or `compute`"]
+    roof_us: Annotated[float | None, "the time at the limit"]
+    fraction: Annotated[float | None, "of the limit that was reached"]
+    gbps: Annotated[float | None, ""]
+    tflops: Annotated[float | None, ""]
+
+
+class PassVerdict(TypedDict):
+    """What is concluded of one pass."""
+
+    time: Annotated[TimeVerdict | None, "of the main series"]
+    trust: Annotated[TrustVerdict | None, ""]
+    speedup: Annotated[Speedups, ""]
+    limit: Annotated[LimitJson | None, "the [roofline](roofline.md)"]
+
+
+class TimingSkipped(TypedDict):
+    """Why an implementation that is right was not timed."""
+
+    status: Annotated[str, "`skipped`"]
+    reason: Annotated[str, ""]
+
+
+class RegimeJson(TypedDict):
+    """What governs the time."""
+
+    name: Annotated[str, "`launch-bound`, `L2-resident`, `cache-resident`, `memory-bound`, `compute-bound`"]
+    evidence: Annotated[str, ""]
+
+
+class Derived(PassVerdict):
+    """What is concluded of one result. Time, trust, speed-up and limit are those of the first pass."""
+
+    status: Annotated[str, "`ok`, `wrong`, `error`, `crashed`, `timeout`, `oom`, `skipped`, `unknown`"]
+    reason: Annotated[str | None, "why, for everything but `ok`"]
+    timing: Annotated[TimingSkipped | None, "for an implementation that is right and was not timed"]
+    build_s: Annotated[float | None, "seconds of the first call beyond an ordinary one, for what is built"]
+    passes: Annotated[dict[str, PassVerdict], "by pass"]
+    regime: Annotated[list[RegimeJson], "what governs the time, as far as the series tell"]
+    rules: Annotated[int, "the version of the rules"]
+    findings: NotRequired[Annotated[list[JsonObject], "[why](explain.md), the largest gain first; in `--json` alone"]]
+
+
+class DerivedResult(Result):
+    """A result with its verdict."""
+
+    derived: Derived
+
+
+class DerivedRecord(Record):
+    """A record with its verdicts."""
+
+    results: list[DerivedResult]  # type: ignore[misc]
+    batteries: Annotated[list[BatterySummary], "one for each op and implementation that was tried"]

@@ -1,0 +1,134 @@
+"""Reading runs back: from a journal, from run.json, from older versions of kernellab.
+
+What cannot be read is refused in one sentence that names the file, the place and the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from kernellab.base import shape
+from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject
+from kernellab.base.message import DamagedMessage, UnknownMessage
+from kernellab.record.event import Event
+from kernellab.record.journal import JOURNAL, RUN, fold
+from kernellab.record.run_events import RunStarted
+from kernellab.record.schema import SCHEMA, Record
+
+
+class Line(NamedTuple):
+    """One line of a journal: as it was written, and the event it holds; None for an event of a newer version."""
+
+    entry: JsonObject
+    event: Event | None
+
+
+def read_journal(folder: Path) -> list[Line]:
+    """The lines of a run's journal. A half-written last line is what a killed process leaves, and is dropped."""
+    path = folder / JOURNAL
+    try:
+        texts = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UserError(f"no run at {folder}: {path.name} cannot be read ({error.strerror})") from None
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            entry = json.loads(text)
+        except ValueError:
+            if number < len(texts):
+                raise UserError(f"{path} is damaged at line {number}: it is not JSON") from None
+            break
+        lines.append(_line(entry, f"{path} is damaged at line {number}"))
+    head = lines[0].event if lines else None
+    if not isinstance(head, RunStarted):
+        raise UserError(f"{path} is damaged: it does not begin with a run")
+    _refuse_newer(head.schema, path)
+    if "targets" not in head.settings:
+        raise UserError(f"{path} is damaged: its run has no settings")
+    return lines
+
+
+def head_of(lines: list[Line]) -> RunStarted:
+    """The first event of a journal that was read."""
+    head = lines[0].event
+    assert isinstance(head, RunStarted)
+    return head
+
+
+def events_of(lines: list[Line]) -> list[Event]:
+    """The events that this version knows."""
+    return [line.event for line in lines if line.event is not None]
+
+
+def _line(entry: object, problem: str) -> Line:
+    if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
+        raise UserError(f"{problem}: it is no event")
+    try:
+        return Line(entry, Event.parse(entry))
+    except UnknownMessage:
+        return Line(entry, None)
+    except DamagedMessage as damage:
+        if entry["event"] == "run":  # a newer head may have other fields: its version says more
+            _refuse_newer(entry.get("schema"), Path(problem.split(" is damaged")[0]))
+        raise UserError(f"{problem}: {damage}") from None
+
+
+def load(path: Path) -> Record:
+    """A record from a run's folder, its run.json or its journal. Where both exist the journal is read."""
+    folder = path if path.is_dir() else path.parent
+    if (folder / JOURNAL).exists() and path.name != RUN:
+        return fold(events_of(read_journal(folder)))
+    file = path / RUN if path.is_dir() else path
+    try:
+        document = json.loads(file.read_bytes())
+    except OSError as error:
+        raise UserError(f"no record at {path}: {error.strerror}") from None
+    except ValueError:
+        raise UserError(f"{file} is damaged: it is not JSON") from None
+    if not isinstance(document, dict) or "schema" not in document or not isinstance(document.get("results"), list):
+        raise UserError(f"{file} is not a kernellab record")
+    _refuse_newer(document["schema"], file)
+    return _conforming(document, file)
+
+
+def _conforming(document: JsonObject, file: Path) -> Record:
+    """The document in today's form; refused if a field is missing or of the wrong type."""
+    document = _upgraded(document)
+    # A run that was interrupted early has no machine yet.
+    checked = {key: value for key, value in document.items() if value != {} or key not in ("environment", "machine")}
+    types = shape.fields(Record)
+    for key, declared in types.items():
+        if key in checked:
+            problem = shape.difference(checked[key], declared, key)
+        else:
+            problem = f"it has no `{key}`" if shape.is_required(Record, key) and key not in document else None
+        if problem:
+            raise UserError(f"{file} is damaged: {problem}")
+    return cast(Record, document)
+
+
+def _upgraded(document: JsonObject) -> JsonObject:
+    """A record of an older schema in today's form. Schema 1 had one pass and its cost; schema 2 had no battery."""
+    schema = document["schema"]
+    results = [result for result in cast("list[object]", document["results"]) if isinstance(result, dict)]
+    if schema == 1:
+        for result in results:
+            cost = result.get("cost")
+            result.update(gradients=None, cost={"forward": cost} if cost else {}, memory={}, built=None, inside=None)
+            result.pop("telemetry", None)
+        document["spent"] = []
+    if schema in (1, 2):
+        document |= {"trials": [], "schema": SCHEMA}
+    for key in ("sanitized", "searches", "code"):
+        document.setdefault(key, [])
+    for result in results:
+        result.setdefault("traffic", None)
+    return document
+
+
+def _refuse_newer(schema: object, path: Path) -> None:
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise UserError(f"{path} has schema {schema}, this kernellab reads up to {SCHEMA}: update kernellab")

@@ -1,0 +1,8 @@
+"""What parent and worker say to each other: commands one way, events the other, each declared once.
+
+Both sides import this package; it holds declarations only. Importing it declares every event that a worker may send.
+Imports base and record; no torch.
+"""
+
+from kernellab.running.protocol import commands as commands
+from kernellab.running.protocol import events as events

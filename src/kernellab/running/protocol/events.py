@@ -1,0 +1,164 @@
+"""Events that only travel from a worker to its parent. Those that the journal keeps are in `record`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypedDict
+
+from kernellab.declaration.documents import CaseJson
+from kernellab.machine.description import Peaks
+from kernellab.record.event import Event
+from kernellab.record.result_events import SeriesEvent
+from kernellab.record.schema import GpuJson
+from kernellab.timing.documents import GridTime, Rate
+
+
+class ImplDescription(TypedDict):
+    """An implementation as its parent sees it."""
+
+    name: str
+    kind: str
+    obstacle: str | None  # why it cannot run on this device
+    interpreted: bool  # it runs in Triton's interpreter here
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransientEvent(Event):
+    """The base of events that the journal does not keep."""
+
+    stored: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceChosen(TransientEvent, name="device"):
+    """The device that a worker uses."""
+
+    device: str
+    torch: str
+    cuda: str | None
+    uuid: str
+    peaks: Peaks | None
+    gpu: GpuJson | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpLoaded(TransientEvent, name="op"):
+    """An op of the target: its implementations, and the cases that the request means."""
+
+    name: str
+    file: str
+    source_hash: str
+    known_impls: list[str]
+    impls: list[ImplDescription]
+    cases: list[CaseJson]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CeilingsMeasured(TransientEvent, name="ceilings"):
+    """Copy bandwidth and matmul rate of the device."""
+
+    copy_gbps: float
+    matmul_tflops: dict[str, float]
+    threads: int | None
+    measured_at: str
+    doubts: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatesMeasured(TransientEvent, name="rates"):
+    """Every bandwidth and matmul rate of the device, and the range of its clock meanwhile."""
+
+    rates: list[Rate]
+    clock_mhz: list[float] | None
+    doubts: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridsTimed(TransientEvent, name="fill"):
+    """How long grids of equal blocks take, and one block alone."""
+
+    block_ms: float
+    grids: list[GridTime]
+    doubts: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesBegun(SeriesEvent, name="series"):
+    """The series that the following rounds belong to."""
+
+    stored: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CulpritNamed(TransientEvent, name="culprit"):
+    """An implementation broke the GPU's context while another was being checked."""
+
+    impl: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitBegun(TransientEvent, name="waiting"):
+    """The worker waits for another run's timing; the wait counts against nobody."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitEnded(TransientEvent, name="waited"):
+    """The wait is over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatteryGenerated(TransientEvent, name="battery"):
+    """How many trials an op's battery has."""
+
+    trials: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptWritten(TransientEvent, name="script"):
+    """The script that reproduces the trial that a search found to fail."""
+
+    impl: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchitectureBegun(TransientEvent, name="architecture"):
+    """The architecture that the following machine code is compiled for."""
+
+    arch: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchCaptured(TransientEvent, name="launch"):
+    """A kernel was launched while launches were captured."""
+
+    arch: str
+    kernel: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestRefused(TransientEvent, name="refused"):
+    """The request was wrong, in a way that only the worker could see."""
+
+    message: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandDone(TransientEvent, name="done"):
+    """The command is carried out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpent(TransientEvent, name="replace"):
+    """The GPU's context is unusable after a fault: the worker ends and has to be replaced."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerBroken(TransientEvent, name="broken"):
+    """kernellab's own code failed in the worker."""
+
+    reason: str
