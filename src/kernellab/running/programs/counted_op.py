@@ -29,7 +29,7 @@ def main() -> None:
     try:
         found = {"list": listed, "count": counted, "grids": swept}[asked["do"]](asked)
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
     if asked["answer"]:
         Path(asked["answer"]).write_text(json.dumps(found))

@@ -40,7 +40,7 @@ def main() -> None:
             found.append(one)
             (folder / f"0{COLLECTED}").write_text(json.dumps(found))  # now: the next way may end the process
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
 
 
