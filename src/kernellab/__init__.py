@@ -1,12 +1,12 @@
-"""kernellab: write one operation several ways; get one honest answer about which is right and fast.
+"""kernellab: several implementations of one operation; which are right, and which is fastest.
 
-The public API on one page. Names load on first use: importing kernellab imports no torch.
+The public API on one page. A name is loaded on first use: importing kernellab imports no torch.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.version import VERSION
 
@@ -55,7 +55,7 @@ _FUNCTIONS = {
     "run_mlp": "kernellab.workloads.mlp",
     "run_operation1": "kernellab.api.helpers",
     "run_operation2": "kernellab.api.helpers",
-    # naming what a program does, for profilers
+    # names for the profiler
     "auto_ranges": "kernellab.profiler.ranges",
     "range": "kernellab.profiler.ranges",
     "range_pop": "kernellab.profiler.ranges",
@@ -71,9 +71,10 @@ _MODULES = {
 __all__ = ["__version__", *_FUNCTIONS, *_MODULES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    value: object
     if name in _MODULES:
-        value: Any = importlib.import_module(_MODULES[name])
+        value = importlib.import_module(_MODULES[name])
     elif name in _FUNCTIONS:
         value = getattr(importlib.import_module(_FUNCTIONS[name]), name)
     else:

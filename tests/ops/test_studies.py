@@ -41,7 +41,7 @@ def test_studies_run_only_when_asked_for():
         *("torch", "triton-w4", "triton-w8", "triton-w16"),
     ]
     description = describe(kl.ops.square, CaseRequest(shapes=[(8, 8)]), torch.device("cpu"), [])
-    assert not STUDIES & {impl["name"] for impl in description["impls"]}
+    assert not STUDIES & {impl["name"] for impl in description.impls}
 
 
 def test_a_pattern_that_matches_nothing_is_refused(klab):
