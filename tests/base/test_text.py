@@ -1,12 +1,13 @@
-"""Text from untrusted files."""
+"""Texts from files are made safe to print."""
+
+import pytest
 
 from kernellab.base.text import shown
 
 
-def test_control_characters_and_lone_surrogates_are_replaced():
-    assert shown("a\x1b[31mb\nc\udc80") == "a\ufffd[31mb c\ufffd"
-
-
-def test_long_text_is_cut():
-    assert shown("abcdef", 4) == "abc…"
-    assert shown("abcd", 4) == "abcd"
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("a\tb\u00a0\u2028", "a b  "), ("a\x1b\u202e\ud800", "a" + 3 * "\ufffd"), ("é…🙂", "é…🙂"), ("abcdef", "abcd…")],
+)
+def test_a_text_becomes_one_line_of_printable_characters(text, read):
+    assert shown(text, 5) == read

@@ -31,7 +31,7 @@ PLAIN = How(shapes=False, memory=False, stacks=False)
 
 def names_in(session, number=0):
     trace = kineto.read(session.folder / session.traces[number])
-    return [trace.text(row) for row in range(len(trace))]
+    return [trace.name_of(row) for row in range(len(trace))]
 
 
 def test_a_schedule_gives_every_step_its_phase():

@@ -9,7 +9,8 @@ import pytest
 
 from kernellab.reporting.pages import flame, timeline
 from kernellab.reporting.pages.html import part
-from kernellab.traces.trace import Builder, Kind, Lane, Trace
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane, Trace
 from support.browser import Looked, opened
 
 if TYPE_CHECKING:
@@ -61,13 +62,13 @@ def look(browser, usual, tmp_path):
 
 def built(*rows, notes=()) -> Trace:
     """Each a lane, a kind, a name, begin and duration in nanoseconds; then the link and what else is known."""
-    builder = Builder("kineto")
+    builder = TraceBuilder("kineto")
     builder.notes += notes
     for lane, kind, name, begin, duration, *rest in rows:
         link, known = (*rest, 0, None)[:2] if len(rest) < 2 else rest
         detail = builder.detail(str(known), known) if known else 0
         builder.add(kind, builder.name(name), builder.lane(lane), begin, duration, link=link, detail=detail)
-    return builder.trace()
+    return builder.build()
 
 
 def steps(count: int = 10) -> Trace:

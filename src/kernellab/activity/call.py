@@ -21,8 +21,8 @@ import torch
 from kernellab.activity.documents import CallActivity, Counted, KernelLaunch
 from kernellab.base.json import JsonValue
 from kernellab.traces import kineto
+from kernellab.traces.blocking_calls import find_blocking_calls
 from kernellab.traces.trace import ON_GPU, Kind, Rows, Trace
-from kernellab.traceview.blocking_calls import SYNCHRONISE
 
 Enclosing = list[tuple[str, int]]  # the operators a kernel was launched in, outermost first: name and number of each
 
@@ -70,14 +70,15 @@ def profile_call(call: Callable[[], object], device: torch.device, calls: int = 
     }
     if not on_gpu:
         return ProfiledCall(activity)
-    malloc, free, waits = (_outermost(host, names) for names in (_RAW_ALLOCATE, _RAW_FREE, SYNCHRONISE))
+    malloc, free = (_outermost(host, names) for names in (_RAW_ALLOCATE, _RAW_FREE))
+    blocking = _not_nested(e for e in host if e.blocks)
     activity["device_us"] = _us(gpu)
     # The caching allocator's own count too: a profiler need not see every driver call.
     activity["raw_allocations"] = shares.count(max(len(malloc), segments), malloc)
     activity["raw_frees"] = shares.count(len(free), free)
     activity["host_to_device"] = shares.copies("Memcpy HtoD")
     activity["device_to_host"] = shares.copies("Memcpy DtoH")
-    activity["synchronisations"] = shares.count(len(waits), waits)
+    activity["synchronisations"] = shares.count(_count_waits(host, blocking), blocking)
     return ProfiledCall(activity, [_kernel(e) for e in gpu], _enclosing(host, gpu))
 
 
@@ -135,7 +136,7 @@ def _profile(call: Callable[[], object], on_gpu: bool, calls: int) -> tuple[Trac
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(file))
-        return kineto.table(json.loads(file.read_text())), requested
+        return kineto.from_document(json.loads(file.read_text())), requested
 
 
 def _segments() -> int:
@@ -152,6 +153,7 @@ class _Event(NamedTuple):
     begin: int
     duration: int
     link: int  # shared by a launch on the host and its work on the GPU; 0 for operators, which have none
+    blocks: bool  # a call that returns when the GPU is done
 
     @property
     def us(self) -> float:
@@ -175,7 +177,8 @@ def _events_of_last_call(trace: Trace) -> tuple[list[_Event], list[_Event], list
 def _events(trace: Trace, rows: Rows) -> list[_Event]:
     """In the order of time, over all lanes; outer events first."""
     rows = rows[np.lexsort((-trace.duration[rows], trace.begin[rows]))]
-    columns = (trace.name, trace.detail, trace.kind, trace.lane, trace.begin, trace.duration, trace.link)
+    blocks = find_blocking_calls(trace)
+    columns = (trace.name, trace.detail, trace.kind, trace.lane, trace.begin, trace.duration, trace.link, blocks)
     return [
         _Event(trace.names[name], trace.details[detail], *numbers)
         for name, detail, *numbers in zip(*(column[rows].tolist() for column in columns), strict=True)
@@ -184,13 +187,25 @@ def _events(trace: Trace, rows: Rows) -> list[_Event]:
 
 def _outermost(events: Iterable[_Event], names: re.Pattern[str]) -> list[_Event]:
     """Events of these names that lie in no other such event: `randn` draws by calling `normal_`, and is one op."""
+    return _not_nested(event for event in events if names.fullmatch(event.name))
+
+
+def _not_nested(events: Iterable[_Event]) -> list[_Event]:
+    """Those of the events, which come in order of time, that lie in no other one."""
     outermost: list[_Event] = []
     end: dict[int, int] = {}
     for event in events:
-        if names.fullmatch(event.name) and event.begin >= end.get(event.lane, 0):
+        if event.begin >= end.get(event.lane, 0):
             outermost.append(event)
             end[event.lane] = event.begin + event.duration
     return outermost
+
+
+def _count_waits(host: Sequence[_Event], blocking: Sequence[_Event]) -> int:
+    """Blocking calls of one operator are one wait: `.item()` copies to pageable memory, then synchronises."""
+    ops = [e for e in host if e.kind == Kind.OPERATOR]
+    innermost = [[op for op in ops if _within(call, op)][-1:] for call in blocking]
+    return len({id(levels[0]) for levels in innermost if levels}) + sum(not levels for levels in innermost)
 
 
 class _Shares:

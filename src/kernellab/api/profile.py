@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
+
+if TYPE_CHECKING:
+    from kernellab.analysis.document import ProfileDocument
 
 _LONGEST_NAME = 200  # bytes; file systems take 255, with what stands before and after it
 
@@ -16,7 +19,7 @@ class Profile(str):
     """The table, reading as a string; `.document` holds all that was found, `.files` what was written."""
 
     description: str
-    document: dict[str, Any]
+    document: ProfileDocument
     files: list[Path]
 
     def __repr__(self) -> str:  # a notebook shows a value by its repr
@@ -35,7 +38,7 @@ def profile(
         raise UserError("num_warmups must be at least 0")
     import torch
 
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.profiler.session import How, Session
     from kernellab.reporting.pages.trace import draw_stacks
     from kernellab.reporting.profiles.summary import lines

@@ -78,7 +78,7 @@ def _present() -> dict[str, Any]:
     here = present()
     if here is None:
         facts, caches = cpu(), [asdict(cache) for cache in data_caches()]
-        rows = cpu_rows(facts, caches)
+        rows = cpu_rows(facts["cores"], facts["memory_bytes"], caches)
         return {
             "kind": "cpu",
             "present": True,

@@ -16,6 +16,7 @@ from kernellab.cli.begin import begun, folder_for, shown
 from kernellab.cli.options import positive
 
 if TYPE_CHECKING:
+    from kernellab.analysis.ranks import RanksDocument
     from kernellab.running.parent.profiling import Collected
 
 TOOLS = ("nsys", "ncu")
@@ -132,7 +133,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
 
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
     """Each trace with what was asked of it; pictures beside it."""
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.reporting.pages import trace as pictures
     from kernellab.reporting.profiles import recording as words
     from kernellab.traces.files import read
@@ -150,12 +151,12 @@ def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> l
 
 
 def _show(args: argparse.Namespace, profiles: list[dict[str, Any]], collected: Collected, folder: Path) -> None:
-    from kernellab.analysis.ranks import ranks
+    from kernellab.analysis.ranks import compare_ranks
     from kernellab.reporting.profiles import recording as words
     from kernellab.reporting.profiles.summary import lines
 
     by_rank = [one for one in profiles if one["cycle"] == 1] if "rank" in profiles[0]["session"] else []
-    together = ranks([one["trace_read"] for one in by_rank]) if len(by_rank) > 1 else None
+    together = compare_ranks([one["trace_read"] for one in by_rank]) if len(by_rank) > 1 else None
     document = _document(profiles, collected, folder, together)
     (folder / "profile.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     if args.json:
@@ -181,7 +182,7 @@ def _table(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _document(
-    profiles: list[dict[str, Any]], collected: Collected, folder: Path, together: dict[str, Any] | None
+    profiles: list[dict[str, Any]], collected: Collected, folder: Path, together: RanksDocument | None
 ) -> dict[str, Any]:
     """The first profile's own document; where there are more, all of them."""
     every = [{k: v for k, v in one.items() if k not in ("trace_read", "session")} for one in profiles]
@@ -203,7 +204,7 @@ def _print_json(document: Any) -> None:
 
 
 def _read(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.reporting.profiles import recording as words
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read_all
@@ -218,9 +219,9 @@ def _read(args: argparse.Namespace, rest: list[str]) -> int:
     documents = [analyse(trace) for trace in traces]
     together = None
     if len(traces) > 1:
-        from kernellab.analysis.ranks import ranks
+        from kernellab.analysis.ranks import compare_ranks
 
-        together = ranks(traces)
+        together = compare_ranks(traces)
     drawn = _draw(args, traces)
     if args.json:
         more = {"profiles": [{"document": one} for one in documents], "ranks": together} if together else {}

@@ -104,7 +104,7 @@ def _sizes(args: argparse.Namespace) -> dict[str, list[int]]:
 
 
 def _ways(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
-    from kernellab.analysis.counters import way
+    from kernellab.analysis.counters import impl_counters
     from kernellab.running.parent import nsight_compute as ncu
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _ways(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[
             skipped.append({"impl": one["impl"], "reason": error.message})
             continue
         said = counted.answer[0] if counted.answer else {}
-        made = way(one["impl"], counted.launches, counted.rules, said.get("cost"), one["case"]["dtype"])
+        made = impl_counters(one["impl"], counted.launches, counted.rules, said.get("cost"), one["case"]["dtype"])
         found.append({**made, "case": one["case"], "report": counted.report})
     if not found:
         reasons = "\n".join(f"  {one['impl']}: {one['reason']}" for one in skipped)
@@ -140,11 +140,11 @@ def _swept(asked: Mapping[str, Any], folder: Path, name: str, path: str) -> dict
 
 
 def _plain(counted: Counted) -> dict[str, Any]:
-    from kernellab.analysis.counters import sweep, way
+    from kernellab.analysis.counters import impl_counters, sweep
 
     if len(counted.launches) > 1 and all(launch.function == _SWEPT for launch in counted.launches):
         return {"op": "square", "case": None, "sweep": sweep(counted.launches, counted.rules)}
-    return {"op": None, "ways": [way("", counted.launches, counted.rules, None, "")], "skipped": []}
+    return {"op": None, "ways": [impl_counters("", counted.launches, counted.rules, None, "")], "skipped": []}
 
 
 def _kept(args: argparse.Namespace, document: dict[str, Any], journal: Journal) -> int:

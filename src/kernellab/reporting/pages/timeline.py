@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernellab.reporting.pages.html import LONGEST, in_script, part, printable
+from kernellab.traces.blocking_calls import find_blocking_calls
 from kernellab.traces.trace import ON_GPU, Kind, Trace
-from kernellab.traceview.blocking_calls import blocking
 
 _KINDS = {  # many of them, and one
     Kind.OTHER: ("other", "other"),
@@ -35,7 +35,6 @@ _KINDS = {  # many of them, and one
     Kind.FILL: ("fills", "fill"),
 }
 _SCRIPTS = ("events", "tracks", "search", "view", "draw", "details", "timeline")
-# Calls that return when the GPU is done, by their names.
 
 
 def page(trace: Trace, title: str) -> str:
@@ -91,8 +90,8 @@ def _packed(trace: Trace) -> tuple[list[tuple[str, int, int]], bytes]:
         "kind": (1, trace.kind.astype(np.uint8).tobytes()),
         "name": (4, _planes(trace.name)),
         "detail": (4, _planes(detail)),
-        "starter": (4, _planes(trace.starter + 1)),
-        "waits": (1, blocking(trace).astype(np.uint8).tobytes()),
+        "starter": (4, _planes(trace.launched_by + 1)),
+        "waits": (1, find_blocking_calls(trace).astype(np.uint8).tobytes()),
         "names": (0, json.dumps(names).encode()),
         "details": (0, "\n".join(_detail(trace.details[at]) for at in used.tolist()).encode()),
     }

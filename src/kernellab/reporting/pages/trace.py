@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernellab.analysis.stacks import collapsed
+from kernellab.analysis.stacks import collapse_stacks
 from kernellab.reporting.pages import flame, timeline
 from kernellab.traces.trace import ON_GPU, Trace
 
@@ -15,10 +15,10 @@ def draw(trace: Trace, path: Path, title: str) -> list[Path]:
     page.write_text(timeline.page(trace, title))
     stem = path.with_suffix("")
     drawn = [page, *draw_stacks(trace, stem, title)]
-    stacks = {"CPU time": collapsed(trace, "cpu")}
+    stacks = {"CPU time": collapse_stacks(trace, "cpu")}
     if len(trace.rows(*ON_GPU)):
         drawn += _flames(stem.with_name(f"{stem.name}-cpu"), title, "CPU time", stacks["CPU time"])
-        stacks = {"GPU time": collapsed(trace, "gpu"), **stacks}
+        stacks = {"GPU time": collapse_stacks(trace, "gpu"), **stacks}
     speedscope = stem.with_name(f"{stem.name}.speedscope.json")
     speedscope.write_text(flame.speedscope(title, stacks))
     return [*drawn, speedscope]
@@ -27,7 +27,8 @@ def draw(trace: Trace, path: Path, title: str) -> list[Path]:
 def draw_stacks(trace: Trace, stem: Path, title: str) -> list[Path]:
     """Self time on the GPU by call stack; of a trace without a GPU, on the CPU."""
     on_gpu = bool(len(trace.rows(*ON_GPU)))
-    return _flames(stem, title, "GPU time" if on_gpu else "CPU time", collapsed(trace, "gpu" if on_gpu else "cpu"))
+    stacks = collapse_stacks(trace, "gpu" if on_gpu else "cpu")
+    return _flames(stem, title, "GPU time" if on_gpu else "CPU time", stacks)
 
 
 def _flames(stem: Path, title: str, whose: str, stacks: flame.Stacks) -> list[Path]:

@@ -163,8 +163,8 @@ def opened(files: Sequence[Path]) -> Counted:
                 )
         # Launches are numbered from nought in each report; two pages of one report belong together.
         mark = f"{number}:" if file.suffix == SUFFIX and len(files) > 1 else ""
-        launches += [pages.renumbered(one, mark) for one in new]
-        rules += [pages.renumbered(one, mark) for one in said]
+        launches += [pages.prefix_id(one, mark) for one in new]
+        rules += [pages.prefix_id(one, mark) for one in said]
     if not launches:
         raise UserError("no launch in what was opened: rules alone are no table. Open the page --page raw too")
     return Counted(launches, rules)
