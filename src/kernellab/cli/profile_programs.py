@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kernellab.base.errors import UserError, nearest
 from kernellab.cli.begin import absolute
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
-from kernellab.declaration.case import parse_sizes
+from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.record.settings import Settings
@@ -87,7 +87,7 @@ def is_script(target: str) -> bool:
     if not path.is_file():
         raise UserError(f"no file {target}")
     found = parse(path)
-    return not any(entry.ways for entry in found.values())  # a file that cannot be read has none either
+    return not any(entry.impls for entry in found.values())  # a file that cannot be read has none either
 
 
 def settings_of(args: argparse.Namespace, target: str) -> Settings:
