@@ -22,7 +22,7 @@ def test_aa_measures_known_differences(klab, tmp_path):
     assert record["complete"]
     assert record["machine"]["ceilings"] is None  # nothing but times
     assert all(r["inside"] is None for r in record["results"])
-    assert variation.recall(record["machine"]["class"])["runs"] == 2
+    assert variation.load_variation(record["machine"]["class"])["runs"] == 2
     again = klab(*command)
     assert (again.code, "already holds a run" in again.err) == (2, True)
 

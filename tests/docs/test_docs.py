@@ -8,7 +8,7 @@ import pytest
 
 from kernellab.cli import parse
 from kernellab.cli.discovery import find_verbs
-from support.documentation import documented_rules, documented_verbs, take_inventory, undocumented
+from support.documentation import documented_rules, documented_timers, documented_verbs, take_inventory, undocumented
 from support.klab import HERE, SRC, klab_command, klab_env
 
 ROOT = HERE.parent
@@ -61,7 +61,7 @@ def test_commands_are_found_in_the_pages():
 # Completeness ------------------------------------------------------------------------------------------
 
 
-def test_every_verb_option_rule_and_op_is_documented():
+def test_every_verb_option_rule_timer_and_op_is_documented():
     assert undocumented(take_inventory(SRC), ROOT) == []
 
 
@@ -69,6 +69,7 @@ def test_nothing_is_documented_that_does_not_exist():
     inventory = take_inventory(SRC)
     assert documented_verbs(ROOT) == set(inventory.verbs)
     assert documented_rules(ROOT) == set(inventory.rules)
+    assert documented_timers(ROOT) == set(inventory.timers)
 
 
 def test_every_package_is_in_the_map_of_the_code():

@@ -64,16 +64,31 @@ def examine(subject):
     return Finding(title="this may be a Friday", do="wait for Monday", confidence="possible", evidence=[])
 '''
 
+TIMER = '''
+"""The `sundial` timer: hours, roughly."""
+
+from kernellab.timing.timers.clock import ClockTimer
+
+
+class SundialTimer(ClockTimer):
+    name = "sundial"
+    default_on = ()
+    overhead_rank = 99
+    measures = "hours of daylight"
+    help = "the shadow of a stick"
+'''
+
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Path:
-    """The source folder of a copy of the package with an op, a rule and a verb more."""
+    """The source folder of a copy of the package with an op, a rule, a timer and a verb more."""
     src = tmp_path_factory.mktemp("copy") / "src"
     shutil.copytree(SRC / "kernellab", src / "kernellab", ignore=shutil.ignore_patterns("__pycache__"))
     package = src / "kernellab"
     (package / "ops" / "triple").mkdir()
     (package / "ops" / "triple" / "__init__.py").write_text(OP)
     (package / "cli" / "verbs" / "greet.py").write_text(VERB)
+    (package / "timing" / "timers" / "sundial.py").write_text(TIMER)
     (package / "explaining" / "rules" / "launched_on_friday.py").write_text(RULE)
     return src
 
@@ -111,10 +126,20 @@ def test_a_rule_is_a_file(klab):
     assert [finding["title"] for finding in result["findings"] if finding["rule"] == name] == ["this may be a Friday"]
 
 
+def test_a_timer_is_a_class(klab):
+    assert "sundial (the shadow of a stick)" in " ".join(klab("bench", "--help").stdout.split())
+    options = ("--impl", "torch", "--timer", "clock,sundial", "--device", "cpu", "--seconds", "0.05", "--only-times")
+    done = klab("bench", "triple", *options)
+    assert done.returncode == 0, done.stderr
+    assert "sundial, cold" in done.stdout
+    assert "hours of daylight, data in memory" in done.stdout
+
+
 def test_the_docs_check_names_what_was_added_and_nothing_else(copy):
     assert undocumented(take_inventory(copy), HERE.parent) == [
         "verb greet in docs/commands.md",
         "option --politely of greet in docs/commands.md",
         "rule launched-on-friday in docs/explain.md",
+        "timer sundial in docs/timing.md",
         "op triple in README.md",
     ]

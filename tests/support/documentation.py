@@ -20,8 +20,10 @@ from kernellab.cli import verb_parser
 from kernellab.cli.discovery import find_verbs
 from kernellab.declaration.targets import shipped_names
 from kernellab.explaining.rulebook import all_rules
+from kernellab.timing.timers import TIMERS
 verbs = {name: verb_parser(verb).option_names() for name, verb in find_verbs().items()}
-print(json.dumps({"verbs": verbs, "ops": shipped_names(), "rules": list(all_rules())}))
+names = {"ops": shipped_names(), "rules": list(all_rules()), "timers": list(TIMERS)}
+print(json.dumps({"verbs": verbs, **names}))
 """
 
 
@@ -30,6 +32,7 @@ class Inventory:
     verbs: dict[str, list[str]]  # each with its long options, without dashes
     ops: list[str]
     rules: list[str]
+    timers: list[str]
 
 
 def take_inventory(src: Path) -> Inventory:
@@ -54,6 +57,8 @@ def undocumented(inventory: Inventory, root: Path) -> list[str]:
         ]
     rules = documented_rules(root)
     missing += [f"rule {rule} in docs/explain.md" for rule in inventory.rules if rule not in rules]
+    timers = documented_timers(root)
+    missing += [f"timer {timer} in docs/timing.md" for timer in inventory.timers if timer not in timers]
     readme = (root / "README.md").read_text()
     missing += [f"op {op} in README.md" for op in inventory.ops if f"`{op}`" not in readme]
     return missing
@@ -63,6 +68,12 @@ def documented_rules(root: Path) -> set[str]:
     """The rules in the table of docs/explain.md."""
     section = _sections((root / "docs" / "explain.md").read_text())["The rules"]
     return {cell.strip("`") for cell in _first_cells(section)}
+
+
+def documented_timers(root: Path) -> set[str]:
+    """The timers in the table of docs/timing.md."""
+    section = _sections((root / "docs" / "timing.md").read_text())["Timers"]
+    return set(re.findall(r"^`(\w+)`", "\n".join(_first_cells(section)), re.MULTILINE))
 
 
 def documented_verbs(root: Path) -> set[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli import inspect_files, inspect_op
@@ -16,11 +16,11 @@ from kernellab.cli.options import choose
 from kernellab.machine.chips import chip
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
     from kernellab.record.schema import Record
+    from kernellab.reporting.terminal.inspection import InspectedKernel
 
-Kernel = dict[str, Any]
-Located = tuple[Kernel, Path]  # a kernel, and the folder that its files are in
+Located = tuple["InspectedKernel", Path]  # a kernel, and the folder that its files are in
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Side:
     arch: str
     number: int | None  # of a tuner's configurations, from 1
 
-    def matches(self, kernel: Kernel) -> bool:
+    def matches(self, kernel: InspectedKernel) -> bool:
         return (
             self.impl in ("", kernel["impl"])
             and self.arch in ("", kernel["arch"])
@@ -97,18 +97,18 @@ def _locate(args: argparse.Namespace, sides: Sequence[Side]) -> list[list[Locate
 
 
 def _matching(side: Side, record: Record, folder: Path) -> list[Located]:
-    from kernellab.reporting.terminal.inspection import kernels
+    from kernellab.reporting.terminal.inspection import list_kernels
 
-    matching = [(kernel, folder) for kernel in kernels(record) if side.matches(kernel)]
+    matching = [(kernel, folder) for kernel in list_kernels(record) if side.matches(kernel)]
     if not matching:
-        refuse_missing(side, kernels(record))
+        refuse_missing(side, list_kernels(record))
         reasons = dict.fromkeys(entry["reason"] for entry in record["code"] if side.impl in ("", entry["impl"]))
         reason = "; ".join(filter(None, reasons)) or "nothing was captured for it"
         raise UserError(f"--diff {side.text}: no machine code: {reason}")
     return matching
 
 
-def refuse_missing(side: Side, kernels: list[Kernel]) -> None:
+def refuse_missing(side: Side, kernels: list[InspectedKernel]) -> None:
     """A UserError where there is machine code, but not of this implementation, architecture or configuration."""
     candidates = [kernel for kernel in kernels if "cubin" in kernel["files"]]
     for noun, value, read in (
@@ -122,7 +122,7 @@ def refuse_missing(side: Side, kernels: list[Kernel]) -> None:
         candidates = [kernel for kernel in candidates if not value or read(kernel) == value]
 
 
-def _number(kernel: Kernel) -> int:
+def _number(kernel: InspectedKernel) -> int:
     """Of a tuner's configurations, from 1."""
     return kernel["tuned"][0] + 1 if kernel["tuned"] else 1
 
@@ -141,7 +141,7 @@ def _pair(sides: Sequence[Side], located: list[list[Located]]) -> list[tuple[Loc
     same_impl = sides[0].impl == sides[1].impl
     same_arch = sides[0].arch == sides[1].arch
 
-    def key(kernel: Kernel) -> tuple[str, ...]:
+    def key(kernel: InspectedKernel) -> tuple[str, ...]:
         impl = (kernel["impl"], kernel["name"]) if same_impl else ()
         return (*impl, *((kernel["arch"],) if same_arch else ()), str(kernel["tuned"]), kernel["pass"])
 
@@ -157,7 +157,7 @@ def _is_same(left: Located, right: Located) -> bool:
     return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
 
 
-def _listing(side: Side, kernel: Kernel, folder: Path) -> Listing:
+def _listing(side: Side, kernel: InspectedKernel, folder: Path) -> Listing:
     """Its name begins with its run: a kernel before and after an edit has the same name otherwise."""
     listing = inspect_op.listing_of(kernel, folder)
     if side.run is not None:
@@ -186,5 +186,5 @@ def time_line(run: Path, pair: tuple[Located, Located]) -> str | None:
     return f"time: {left} {duration(left_us)}, {right} {duration(right_us)} ({change:+.1f} %), in {run}"
 
 
-def _without_device(case: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in case.items() if key != "device"}
+def _without_device(case: Mapping[str, object] | None) -> dict[str, object]:
+    return {key: value for key, value in (case or {}).items() if key != "device"}

@@ -12,10 +12,10 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.cli.options import choose, print_json, refuse_options, write_file
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.diff import Diff
-    from kernellab.codeanalysis.facts import Facts
-    from kernellab.codeanalysis.files import Listing
-    from kernellab.ptxwords.explain import Explained
+    from kernellab.codeanalysis.code_files import Listing
+    from kernellab.codeanalysis.diff import KernelDiff
+    from kernellab.codeanalysis.facts import KernelFacts
+    from kernellab.ptxwords.explain import ExplainedLine
 
 _SHOWN = ("facts", "explain", "source", "sass")
 _OP_OPTIONS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "timings")
@@ -23,13 +23,13 @@ _MOST_PROBLEMS = 5  # shown; the others are counted
 
 
 def run(args: argparse.Namespace) -> int:
-    from kernellab.codeanalysis.files import open_code
+    from kernellab.codeanalysis.code_files import read_code_file
 
     if args.dims:
         raise UserError(f"--{next(iter(args.dims))} is a dim of an op, and {args.target[0]} is compiled already")
     refuse_options(args, _OP_OPTIONS, f"belongs to an op, and {args.target[0]} is compiled already: leave it out")
     show = choose("--show", args.show or "facts", _SHOWN)
-    listings = [_keep_kernels(open_code(Path(target)), args.kernel) for target in args.target]
+    listings = [_keep_kernels(read_code_file(Path(target)), args.kernel) for target in args.target]
     if args.diff is not None:
         if len({listing.name for listing in listings}) == 1:  # one name in different folders
             for listing, target in zip(listings, args.target, strict=True):
@@ -46,12 +46,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _keep_kernels(listing: Listing, kernel: str | None) -> Listing:
     """The listing with the facts of the kernels that `--kernel` names, in full or in part."""
-    from kernellab.machinecode.names import meant, short_name
+    from kernellab.machinecode.kernel_names import match_symbols, short_name
 
     if kernel is None:
         return listing
     names = [facts.name for facts in listing.facts]
-    matching = meant(kernel, names)
+    matching = match_symbols(kernel, names)
     if not matching:
         short_names = [short_name(name).removesuffix("<…>") for name in names]
         raise UserError(f"no kernel {kernel!r} in {listing.name}: {nearest(kernel, short_names)}")
@@ -84,12 +84,14 @@ def _print_text(show: str, listing: Listing) -> None:
 
 def problem_lines(listing: Listing) -> list[str]:
     """The first lines of the text that could not be read, and how many more there are."""
-    shown = [f"line {problem.line} could not be read: {problem.what}" for problem in listing.problems[:_MOST_PROBLEMS]]
+    shown = [
+        f"line {problem.line} could not be read: {problem.message}" for problem in listing.problems[:_MOST_PROBLEMS]
+    ]
     more = len(listing.problems) - len(shown)
     return [*shown, f"and {more} more line{'' if more == 1 else 's'}"] if more > 0 else shown
 
 
-def explain_lines(listing: Listing) -> list[Explained]:
+def explain_lines(listing: Listing) -> list[ExplainedLine]:
     """The lines of its PTX, each explained; only of the kernels that the listing has facts of."""
     from kernellab.ptxwords.explain import explain_ptx
 
@@ -101,9 +103,13 @@ def explain_lines(listing: Listing) -> list[Explained]:
 
 def _document(show: str, listings: list[Listing]) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "kernels": [{"file": listing.name, **asdict(facts)} for listing in listings for facts in listing.facts],
+        "kernels": [{"file": listing.name, **facts.to_json()} for listing in listings for facts in listing.facts],
         "notes": [{"file": listing.name, "note": note} for listing in listings for note in listing.notes],
-        "problems": [{"file": listing.name, **asdict(item)} for listing in listings for item in listing.problems],
+        "problems": [
+            {"file": listing.name, "line": problem.line, "what": problem.message}
+            for listing in listings
+            for problem in listing.problems
+        ],
     }
     if show == "explain":
         document["lines"] = [{"file": x.name, **asdict(line)} for x in listings for line in explain_lines(x)]
@@ -113,18 +119,18 @@ def _document(show: str, listings: list[Listing]) -> dict[str, Any]:
 
 
 def _write_page(listings: list[Listing], path: Path) -> None:
-    from kernellab.reporting.pages.ptx import page
+    from kernellab.reporting.pages.ptx import write_page
 
     if len(listings) != 1:
         raise UserError("--html writes the page of one file: name one file")
     (listing,) = listings
     notes = [*listing.notes, *problem_lines(listing)]
-    write_file("--html", path, page(listing.name, explain_lines(listing), listing.facts, notes))
+    write_file("--html", path, write_page(listing.name, explain_lines(listing), listing.facts, notes))
 
 
 def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     """Compares two listings kernel by kernel, as PTX where both have it."""
-    from kernellab.codeanalysis.diff import diff
+    from kernellab.codeanalysis.diff import compare_kernels
     from kernellab.reporting.terminal import code
     from kernellab.reporting.text.console import console
 
@@ -134,7 +140,7 @@ def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     kind = "ptx" if left.ptx is not None and right.ptx is not None and args.show != "sass" else "sass"
     if kind == "sass" and (left.sass is None or right.sass is None):
         raise UserError("--diff: one file is PTX that was not assembled, the other is SASS; compare two of a kind")
-    diffs = [diff(a, b, left.code(a.name, kind), right.code(b.name, kind)) for a, b in _pair(left, right)]
+    diffs = [compare_kernels(a, b, left.code(a.name, kind), right.code(b.name, kind)) for a, b in _pair(left, right)]
     if args.json:
         print_json([_diff_document(item) for item in diffs])
         return 0
@@ -144,7 +150,7 @@ def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     return 0
 
 
-def _pair(left: Listing, right: Listing) -> list[tuple[Facts, Facts]]:
+def _pair(left: Listing, right: Listing) -> list[tuple[KernelFacts, KernelFacts]]:
     """Kernels of the same name. Two files with one kernel each are compared whatever the names are."""
     if len(left.facts) == len(right.facts) == 1:
         return [(left.facts[0], right.facts[0])]
@@ -155,7 +161,7 @@ def _pair(left: Listing, right: Listing) -> list[tuple[Facts, Facts]]:
     return pairs
 
 
-def _diff_document(diff: Diff) -> dict[str, Any]:
+def _diff_document(diff: KernelDiff) -> dict[str, Any]:
     rows = [
         {"kind": row.kind, "left": row.left.text if row.left else None, "right": row.right.text if row.right else None}
         for row in diff.rows

@@ -24,9 +24,10 @@ from kernellab.cli.options import (
 from kernellab.cli.run_folder import create_journal, display_path
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
     from kernellab.record.schema import Record
     from kernellab.record.settings import Settings
+    from kernellab.reporting.terminal.inspection import InspectedKernel
 
 _LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
 SHOWN = ("facts", "explain", *_LEVELS)
@@ -138,18 +139,18 @@ def _parse_archs(text: str | None) -> list[str]:
 
 
 def _document(record: Record, folder: Path) -> dict[str, Any]:
-    from kernellab.reporting.terminal.inspection import kernels, others
+    from kernellab.reporting.terminal.inspection import list_failures, list_kernels
 
     head = {key: record[key] for key in ("schema", "command", "environment")}
-    return {**head, "folder": display_path(folder), "kernels": kernels(record), "others": others(record)}
+    return {**head, "folder": display_path(folder), "kernels": list_kernels(record), "others": list_failures(record)}
 
 
 def _keep_kernels(record: Record, name: str) -> None:
     """Drops all kernels but those of a name, which may lack template arguments or be a part of the whole name."""
-    from kernellab.machinecode.names import meant
+    from kernellab.machinecode.kernel_names import match_symbols
 
-    names = {str(kernel["name"]) for entry in record["code"] for kernel in entry["kernels"]}
-    matching = meant(name, names)
+    names = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
+    matching = match_symbols(name, names)
     if not matching:
         raise UserError(f"no kernel {name!r}: {nearest(name, names)}")
     for entry in record["code"]:
@@ -161,30 +162,35 @@ def _print_facts(record: Record, folder: Path) -> None:
     from kernellab.reporting.text.console import console
 
     out = console()
-    inspection.show(record, out)
+    inspection.show_inspection(record, out)
     out.print(f"files: {display_path(folder / 'artifacts')}", style="dim")
 
 
-def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
+def listing_of(kernel: InspectedKernel, folder: Path) -> Listing:
     """A captured kernel's machine code: its cubin, with the PTX it was assembled from."""
-    from kernellab.codeanalysis.files import listing_of_cubin
-    from kernellab.reporting.terminal.inspection import configuration
+    from kernellab.codeanalysis.code_files import listing_from_cubin
 
     if "cubin" not in kernel["files"]:
         raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code of a GPU")
     files = {level: folder / file for level, file in kernel["files"].items()}
     ptx = files["ptx"].read_text() if "ptx" in files else ""
-    name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], configuration(kernel))))
-    listing = listing_of_cubin(name, files["cubin"].read_bytes(), ptx)
+    name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], _configuration(kernel))))
+    listing = listing_from_cubin(name, files["cubin"].read_bytes(), ptx)
     listing.facts = [facts for facts in listing.facts if facts.name == kernel["symbol"]]
     return listing
 
 
-def _listings(record: Record, folder: Path) -> list[tuple[dict[str, Any], Listing]]:
-    """Every kernel that has machine code of a GPU, with its listing."""
-    from kernellab.reporting.terminal.inspection import kernels
+def _configuration(kernel: InspectedKernel) -> str:
+    from kernellab.reporting.terminal.inspection import describe_configuration
 
-    listings = [(kernel, listing_of(kernel, folder)) for kernel in kernels(record) if "cubin" in kernel["files"]]
+    return describe_configuration(kernel["tuned"], kernel["config"])
+
+
+def _listings(record: Record, folder: Path) -> list[tuple[InspectedKernel, Listing]]:
+    """Every kernel that has machine code of a GPU, with its listing."""
+    from kernellab.reporting.terminal.inspection import list_kernels
+
+    listings = [(kernel, listing_of(kernel, folder)) for kernel in list_kernels(record) if "cubin" in kernel["files"]]
     if not listings:
         raise UserError(f"no PTX to explain: {_reasons(record)}")
     return listings
@@ -197,14 +203,14 @@ def _explain(record: Record, folder: Path) -> None:
     out = console()
     for kernel, listing in _listings(record, folder):
         out.print(listing.name, style="bold")
-        for line in inspection.parameters(kernel):
+        for line in inspection.describe_parameters(kernel):
             out.print(f" {line}", soft_wrap=True)
         code.show_explained(explain_lines(listing), out)
 
 
 def _write_page(record: Record, folder: Path, path: Path) -> None:
-    from kernellab.reporting.pages.ptx import page
-    from kernellab.reporting.terminal.inspection import parameters
+    from kernellab.reporting.pages.ptx import write_page
+    from kernellab.reporting.terminal.inspection import describe_parameters
 
     listings = _listings(record, folder)
     if len(listings) != 1:
@@ -212,14 +218,14 @@ def _write_page(record: Record, folder: Path, path: Path) -> None:
             f"--html writes the page of one kernel, not of {len(listings)}: --impl, --arch and --kernel choose one"
         )
     ((kernel, listing),) = listings
-    notes = [*parameters(kernel), *listing.notes, *problem_lines(listing)]
-    write_file("--html", path, page(listing.name, explain_lines(listing), listing.facts, notes))
+    notes = [*describe_parameters(kernel), *listing.notes, *problem_lines(listing)]
+    write_file("--html", path, write_page(listing.name, explain_lines(listing), listing.facts, notes))
 
 
 def _export(record: Record, folder: Path, path: Path) -> None:
-    from kernellab.reporting.terminal.inspection import kernels
+    from kernellab.reporting.terminal.inspection import list_kernels
 
-    entries = kernels(record)
+    entries = list_kernels(record)
     files = list(dict.fromkeys(kernel["files"]["export"] for kernel in entries if "export" in kernel["files"]))
     if len(files) != 1:
         refusals = (kernel["not_exported"] for kernel in entries if kernel.get("not_exported"))
@@ -240,16 +246,16 @@ def _reasons(record: Record) -> str:
 
 def _print_level(record: Record, folder: Path, level: str) -> None:
     """The text itself, to be read or piped. A line between kernels is a comment in each of these languages."""
-    from kernellab.reporting.terminal.inspection import configuration, kernels
+    from kernellab.reporting.terminal.inspection import list_kernels
 
     endings = _SOURCES if level == "source" else (level,)
     count = 0
-    for kernel in kernels(record):
+    for kernel in list_kernels(record):
         file = next((kernel["files"][ending] for ending in endings if ending in kernel["files"]), None)
         if file is None:
             continue
         count += 1
-        title = " ".join(filter(None, (kernel["impl"], kernel["name"], kernel["arch"], configuration(kernel))))
+        title = " ".join(filter(None, (kernel["impl"], kernel["name"], kernel["arch"], _configuration(kernel))))
         print(f"// {title}\n{(folder / file).read_text().rstrip()}\n")
     if not count:
         raise UserError(f"no {level} to show: {_reasons(record)}")

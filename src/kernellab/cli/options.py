@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.declaration.case import CaseRequest, parse_dtype, parse_shapes
+from kernellab.declaration.case import parse_dtype
+from kernellab.declaration.case_request import CaseRequest, parse_shapes
 
 PASSES = ("forward", "backward", "both")
 

@@ -8,7 +8,7 @@ import re
 from typing import NoReturn
 
 from kernellab.base.errors import UserError
-from kernellab.declaration.case import parse_sizes
+from kernellab.declaration.case_request import parse_sizes
 
 
 class Parser(argparse.ArgumentParser):

@@ -15,7 +15,7 @@ from kernellab.base.paths import file_name
 from kernellab.cli import profile_programs
 from kernellab.cli.options import absolute_target, print_json
 from kernellab.cli.run_folder import create_folder, create_journal, display_path
-from kernellab.declaration.case import parse_sizes
+from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.record.journal import Journal

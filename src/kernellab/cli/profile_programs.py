@@ -21,7 +21,7 @@ from kernellab.cli.options import (
     split_commas,
 )
 from kernellab.cli.project import project_text
-from kernellab.declaration.case import parse_sizes
+from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.record.settings import Settings
@@ -97,7 +97,7 @@ def is_script(target: str) -> bool:
         return path.is_file()
     if not path.is_file():
         raise UserError(f"no file {target}")
-    return not any(entry.ways for entry in parse(path).values())  # a file with a syntax error declares none either
+    return not any(entry.impls for entry in parse(path).values())  # a file with a syntax error declares none either
 
 
 def settings_for(args: argparse.Namespace, target: str) -> Settings:

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli import measurement
-from kernellab.cli.options import PASSES, choose_several, require_positive
+from kernellab.cli.options import PASSES, choose_several, require_positive, split_commas
 
 if TYPE_CHECKING:
     import argparse
 
+    from kernellab.activity.documents import TunedJson
     from kernellab.cli.parser import Parser
-    from kernellab.record.schema import TunedJson
     from kernellab.record.settings import Settings
 
 _QUICK_ROUNDS, _QUICK_SECONDS = 8, 0.2
 
 
 def add_options(parser: Parser) -> None:
+    from kernellab.timing.timers import timer_help
+
     measurement.add_options(parser)
     group = parser.add_argument_group("timing")
     group.add_argument(
@@ -29,7 +31,7 @@ def add_options(parser: Parser) -> None:
     group.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
     group.add_argument("--precision", metavar="P", help="times closer than this are the same (default 0.5%%)")
     group.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both; several by commas")
-    group.add_argument("--timer", metavar="T", help="auto, events, graph, kernel, host, launch; on the CPU clock")
+    group.add_argument("--timer", metavar="T", help=timer_help())
     group.add_argument("--cache", metavar="C", help="cold, warm or both by commas (default cold)")
     group.add_argument("--panel", action="store_true", help="all timers side by side, and what limits the speed")
     group.add_argument("--pin", metavar="RUN", help="use the autotuners' choices of an earlier run")
@@ -42,9 +44,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_settings(args: argparse.Namespace) -> Settings:
+    from kernellab.timing.timers import TIMERS
+
     settings = measurement.read_settings(args, ["check", "time"])
-    if args.only_times and (args.panel or "kernel" in (args.timer or "").split(",")):
-        raise UserError("--only-times leaves out the profiler, which the kernel timer and --panel need")
+    profiled = [name for name, timer in TIMERS.items() if timer.needs_profiler]
+    if args.only_times and (args.panel or set(profiled) & set(split_commas(args.timer))):
+        raise UserError(
+            f"--only-times leaves out the profiler, which --panel and these timers need: {', '.join(profiled)}"
+        )
     settings = dataclasses.replace(
         settings, panel=args.panel, only_times=args.only_times, refresh_ceilings=args.refresh_ceilings
     )
@@ -53,7 +60,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
     if args.passes is not None:
         settings = dataclasses.replace(settings, passes=choose_several("--pass", args.passes, PASSES))
     if args.timer is not None:
-        settings = dataclasses.replace(settings, timers=args.timer.split(","))
+        settings = dataclasses.replace(settings, timers=split_commas(args.timer))
     if args.cache is not None:
         settings = dataclasses.replace(settings, caches=choose_several("--cache", args.cache, ("cold", "warm")))
     if args.pin is not None:

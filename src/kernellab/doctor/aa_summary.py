@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from kernellab.machine.variation import CaseVariation
 from kernellab.record import verdict
 
 IMPLS = {"a": 0, "b": 0, "plus1": 1, "plus2": 2, "plus5": 5}  # each implementation's extra work, in per cent
@@ -78,16 +79,6 @@ class Summary(TypedDict):
     cases: list[CaseSummary]
 
 
-class Variation(TypedDict):
-    """How much one case varies from run to run: what is stored for a class of machines."""
-
-    case: Mapping[str, Any]
-    timer: str | None
-    cache: str | None
-    median_us: float | None
-    variation: float
-
-
 def summarise(records: Sequence[Record]) -> Summary:
     """Of complete records, one per run: the machine, and what they show of each case."""
     runs_by_case: dict[str, list[CaseRun]] = {}
@@ -103,7 +94,7 @@ def summarise(records: Sequence[Record]) -> Summary:
     }
 
 
-def variations(summary: Summary) -> list[Variation]:
+def variations(summary: Summary) -> list[CaseVariation]:
     """The variation of each case that was timed in more than one run."""
     return [
         {

@@ -33,7 +33,7 @@ def test_timers_stand_from_what_includes_least_to_what_includes_most():
     assert [line.split("  ")[0].strip() for line in lines[:6]] == [
         *("timer", "graph, cold", "events, cold", "launch, warm", "events, empty kernel", "first call")
     ]
-    assert "10 µs  on the GPU's stream, launches queued ahead, data in memory" in lines[2]
+    assert "10 µs  time on the GPU's stream, launches queued ahead, data in memory" in lines[2]
     assert "2 µs  a kernel that does nothing" in lines[4]
     assert "500 ms  includes compiling" in lines[5]
 

@@ -76,19 +76,19 @@ def _describe_known(name: str) -> dict[str, object]:
 def _describe_present() -> dict[str, object]:
     from kernellab.gpumodel.hierarchy import cpu_rows, gpu_rows
     from kernellab.machine.chips import chip
-    from kernellab.machine.cpu_caches import caches
+    from kernellab.machine.cpu_caches import data_caches
     from kernellab.machine.environment import cpu
     from kernellab.running.parent.device import present
 
     gpu = present()
     if gpu is None:
-        facts, cpu_caches = cpu(), caches()
+        facts, caches = cpu(), [asdict(cache) for cache in data_caches()]
         return {
             "kind": "cpu",
             "present": True,
             "name": facts["name"],
-            "cpu": {**facts, "caches": cpu_caches},
-            "rows": [asdict(row) for row in cpu_rows(facts["cores"], facts["memory_bytes"], cpu_caches)],
+            "cpu": {**facts, "caches": caches},
+            "rows": [asdict(row) for row in cpu_rows(facts["cores"], facts["memory_bytes"], caches)],
         }
     architecture = chip(gpu["arch"])
     pins = f", {gpu['pin_gbps']:.0f} GB/s at the pins" if gpu["pin_gbps"] else ""

@@ -79,7 +79,7 @@ def _run_aa(args: argparse.Namespace) -> int:
     summary = summarise(series.records)
     cases, machine = variations(summary), summary["machine"]
     if cases and machine is not None:
-        variation.remember(machine, summary["versions"] or {}, summary["runs"], cases)
+        variation.store_variation(machine, summary["versions"] or {}, summary["runs"], cases)
     if args.json:
         print_json(summary)
     elif summary["runs"]:

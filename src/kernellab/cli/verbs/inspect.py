@@ -32,13 +32,13 @@ def arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from kernellab.codeanalysis.files import is_code
+    from kernellab.codeanalysis.code_files import is_code_file
 
-    if args.diff and any(is_code(name) for name in args.diff):  # `--diff a.ptx b.ptx`: argparse gives it the files
+    if args.diff and any(is_code_file(name) for name in args.diff):  # `--diff a.ptx b.ptx`: argparse gives it the files
         args.target, args.diff = [*args.target, *args.diff], []
     if not args.target and not args.diff:
         raise UserError("nothing to inspect: klab inspect gelu, or a file: kernel.ptx, a .cubin or .sass")
-    others = [target for target in args.target if not is_code(target)]
+    others = [target for target in args.target if not is_code_file(target)]
     for target in others:
         _refuse_other_files(target)
     if len(others) == len(args.target):
@@ -50,12 +50,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_other_files(target: str) -> None:
     """A file that is neither machine code nor Python would be run as an op file, and fail far from the reason."""
-    from kernellab.codeanalysis.files import SUFFIXES, looks_like
+    from kernellab.codeanalysis.code_files import SUFFIXES, guess_suffix
 
     path = Path(target)
     if path.suffix == ".py" or not path.is_file():
         return
-    suffix = looks_like(path)
+    suffix = guess_suffix(path)
     if suffix:
         raise UserError(f"{target} looks like a {suffix} file: rename it to {path.name}{suffix}")
     if path.suffix in (".cu", ".cuh"):

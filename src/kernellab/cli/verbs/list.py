@@ -11,8 +11,8 @@ from kernellab.machine import tools
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
-    from kernellab.declaration.catalogue import Entry
-    from kernellab.declaration.op import Kind
+    from kernellab.declaration.catalogue import CatalogueEntry
+    from kernellab.declaration.kinds import Kind
 
 SUMMARY = "show the ops, their implementations, and which can run here"
 ORDER = 120
@@ -36,16 +36,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_entry(entry: Entry) -> None:
+def _print_entry(entry: CatalogueEntry) -> None:
     origin = "" if entry.origin == "kernellab" else f"  (from {entry.origin})"
     print(f"{entry.name}{origin}  {entry.summary}")
     if entry.problem:
         print(f"  problem: {entry.problem}")
-    width = max((12, *map(len, entry.ways)))
-    for impl, kind in entry.ways.items():
+    width = max((12, *map(len, entry.impls)))
+    for impl, kind in entry.impls.items():
         study = "; a study, run when named by --impl" if impl in entry.studies else ""
         print(f"  {impl:<{width}} {availability(kind)}{study}")
-    if entry.more:
+    if entry.computed_names:
         print("  … and implementations that are named when its file runs")
     print()
 
@@ -71,12 +71,12 @@ def availability(kind: Kind) -> str:
     return kind.cpu or "checked and timed"
 
 
-def _to_json(entry: Entry) -> dict[str, object]:
+def _to_json(entry: CatalogueEntry) -> dict[str, object]:
     return {
         "op": entry.name,
         "origin": entry.origin,
         "summary": entry.summary,
-        "ways": {impl: availability(kind) for impl, kind in entry.ways.items()},
+        "ways": {impl: availability(kind) for impl, kind in entry.impls.items()},
         "studies": sorted(entry.studies),
         "problem": entry.problem or None,
     }

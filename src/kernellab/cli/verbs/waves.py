@@ -89,7 +89,7 @@ def _parse_block(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parse_grids(args: argparse.Namespace) -> list[int | Tiling]:
-    from kernellab.declaration.case import parse_sizes
+    from kernellab.declaration.case_request import parse_sizes
     from kernellab.gpumodel.waves import Tiling
 
     if (args.blocks is None) == (args.matmul is None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,19 +11,10 @@ from rich.text import Text
 from kernellab.record import verdict
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_table
+from kernellab.timing.timers import TIMERS
 
-# Timer and cache → what is measured; from what includes least to what includes most.
-_ROWS = {
-    ("kernel", "cold"): "in kernels alone (CUPTI), data in memory",
-    ("graph", "cold"): "replayed as a CUDA graph, data in memory",
-    ("events", "warm"): "on the GPU's stream, launches queued ahead, data in cache",
-    ("events", "cold"): "on the GPU's stream, launches queued ahead, data in memory",
-    ("clock", "warm"): "on the CPU, data in cache",
-    ("clock", "cold"): "on the CPU, data in memory",
-    ("launch", "warm"): "host, unsynchronised: launching alone, not how long it takes",
-    ("host", "warm"): "host, a loop of calls and one wait: what an eager program pays",
-}
-_FLOOR = ("events, empty kernel", "a kernel that does nothing, timed the same way: a lower bound for any launch")
+_DATA = {"warm": "data in cache", "cold": "data in memory"}
+_FLOOR = "a kernel that does nothing, timed the same way: a lower bound for any launch"
 _FIRST_CALL = ("first call", "includes compiling, loading, allocating")
 _FEWEST_GPU, _FEWEST_CPU = 3, 2  # series that make a panel
 
@@ -49,15 +40,24 @@ def _table(timed: Sequence[Result]) -> Table:
         Column("what it measures", "left", wrap_to=20, drop=1),
     ]
     rows = []
-    for (timer, cache), meaning in _ROWS.items():
+    for timer, cache, meaning in _meanings():
         medians = [_forward_medians(r).get((timer, cache)) for r in timed]
         if any(median is not None for median in medians):
             rows.append(Row([f"{timer}, {cache}", *map(_duration, medians), meaning]))
-    floors = [_floor_us(r) for r in timed]
-    if any(floor is not None for floor in floors):
-        rows.append(Row([_FLOOR[0], *map(_duration, floors), _FLOOR[1]]))
+    for timer in TIMERS:
+        floors = [_floor_us(r, timer) for r in timed]
+        if any(floor is not None for floor in floors):
+            rows.append(Row([f"{timer}, empty kernel", *map(_duration, floors), _FLOOR]))
     rows.append(Row([_FIRST_CALL[0], *(_duration(_first_call_us(r)) for r in timed), _FIRST_CALL[1]]))
     return Table(columns, rows)
+
+
+def _meanings() -> Iterator[tuple[str, str, str]]:
+    """Each timer and state of the cache with what it measures, from the least overhead in the number to the most."""
+    for timer in sorted(TIMERS.values(), key=lambda timer: timer.overhead_rank):
+        for cache in (cache for cache in _DATA if cache in timer.caches):
+            data = f", {_DATA[cache]}" if "cold" in timer.caches else ""
+            yield timer.name, cache, f"{timer.measures}{data}"
 
 
 def _duration(us: float | None) -> str:
@@ -74,8 +74,8 @@ def _forward_medians(result: Result) -> dict[tuple[str, str], float]:
     return medians
 
 
-def _floor_us(result: Result) -> float | None:
-    floors = (e.get("floor_us") for e in result["times"] if (e["timer"], e["cache"]) == ("events", "cold"))
+def _floor_us(result: Result, timer: str) -> float | None:
+    floors = (e.get("floor_us") for e in result["times"] if (e["timer"], e["cache"]) == (timer, "cold"))
     return next((floor for floor in floors if floor is not None), None)
 
 

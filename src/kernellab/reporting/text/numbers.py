@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from kernellab.declaration.case import Case
+from kernellab.declaration.documents import CaseJson
 
 _ABOVE_CEILING = 1.1  # a measured ceiling that is exceeded by more than this was measured too low
 
@@ -61,11 +62,11 @@ def memory(count: int) -> str:
 
 
 def size(case: Mapping[str, Any]) -> str:
-    return Case.from_json(case).size_label
+    return Case.from_json(cast("CaseJson", case)).size_label
 
 
 def case_label(case: Mapping[str, Any]) -> str:
-    return Case.from_json(case).label
+    return Case.from_json(cast("CaseJson", case)).label
 
 
 def count(n: int, noun: str) -> str:

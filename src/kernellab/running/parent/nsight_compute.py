@@ -65,7 +65,7 @@ class Counted:
 def tool() -> str | None:
     """ncu's path: the toolkit's, or the newest of those installed apart from it."""
     apart = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), key=lambda path: _version(path.parent.name))
-    return tools.of_the_toolkit("ncu") or next(
+    return tools.toolkit_program("ncu") or next(
         (str(path) for path in reversed(apart) if os.access(path, os.X_OK)), None
     )
 

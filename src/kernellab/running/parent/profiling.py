@@ -185,7 +185,7 @@ def _sessions(folder: Path, ranks: int) -> list[dict[str, Any]]:
 
 
 def nsys() -> str | None:
-    return tools.of_the_toolkit("nsys") or shutil.which("nsys", path="/opt/nvidia/nsight-systems/bin")
+    return tools.toolkit_program("nsys") or shutil.which("nsys", path="/opt/nvidia/nsight-systems/bin")
 
 
 def nsys_commands(program: Program, report: Path, nsys_path: str | None = None) -> list[list[str]]:

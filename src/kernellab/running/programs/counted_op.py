@@ -17,6 +17,7 @@ import torch
 
 from kernellab.base.errors import UserError
 from kernellab.checking.oracle import synchronise
+from kernellab.declaration.documents import CostJson
 from kernellab.running.programs.profiled_op import Way, opened, outcome
 
 _NO_GPU = "--with ncu counts what a GPU does: there is none here, or --device cpu was asked for"
@@ -28,7 +29,7 @@ def main() -> None:
     try:
         found = {"list": listed, "count": counted, "grids": swept}[asked["do"]](asked)
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
     if asked["answer"]:
         Path(asked["answer"]).write_text(json.dumps(found))
@@ -39,7 +40,7 @@ def listed(asked: dict[str, Any]) -> list[dict[str, Any]]:
     device, op, case = opened(asked)
     if device.type != "cuda":
         raise UserError(_NO_GPU)
-    ways = [Way(op, impl, case, device, asked) for impl in op.chosen(asked["impls"])]
+    ways = [Way(op, impl, case, device, asked) for impl in op.select_impls(asked["impls"])]
     return [{"impl": w.impl.name, "op": op.name, "case": case.to_json(), "reason": w.refusal() or ""} for w in ways]
 
 
@@ -47,11 +48,11 @@ def counted(asked: dict[str, Any]) -> list[dict[str, Any]]:
     """One call of each way."""
     device, op, case = opened(asked)
     found = []
-    for impl in op.chosen(asked["impls"]):
+    for impl in op.select_impls(asked["impls"]):
         way = Way(op, impl, case, device, asked)
-        cost: list[dict[str, Any] | None] = []
+        cost: list[CostJson | None] = []
 
-        def once(way: Way = way, cost: list[dict[str, Any] | None] = cost) -> None:
+        def once(way: Way = way, cost: list[CostJson | None] = cost) -> None:
             cost.append(way.cost())
             ready = way.prepared()
             with heard(way.device):

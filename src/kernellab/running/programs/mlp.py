@@ -39,7 +39,7 @@ def main() -> None:
         else:
             found = [_profiled(asked, folder)]
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
     except RuntimeError as error:  # the CPU's allocator raises no error of its own kind
         if not isinstance(error, torch.OutOfMemoryError) and not any(word in str(error) for word in _NO_MEMORY):

@@ -13,9 +13,13 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
 from kernellab.checking.oracle import gpu_is_dead, synchronise
-from kernellab.declaration.case import Case, CaseRequest
-from kernellab.declaration.inputs import Inputs, call, clone
-from kernellab.declaration.op import Impl, Op, matching
+from kernellab.declaration.case import Case
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.documents import CostJson
+from kernellab.declaration.inputs import Inputs, clone
+from kernellab.declaration.kinds import match_names
+from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
 from kernellab.profiler.ranges import range as named_range
@@ -36,7 +40,7 @@ def main() -> None:
             found.append(one)
             (folder / f"0{COLLECTED}").write_text(json.dumps(found))  # now: the next way may end the process
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
 
 
@@ -50,7 +54,7 @@ def opened(asked: dict[str, Any]) -> tuple[torch.device, Op, Case]:
         raise UserError(f"{asked['target']['text']} declares {', '.join(ops)}: name one, FILE:{next(iter(ops))}")
     op = next(iter(ops.values()))
     for name in asked["impls"]:
-        if not matching(name, op.impls):
+        if not match_names(name, op.impls):
             raise UserError(f"no implementation {name!r} of {op.name}: {nearest(name, op.impls)}")
     return device, op, op.expand(CaseRequest(**asked["request"]), device.type)[0]
 
@@ -58,7 +62,7 @@ def opened(asked: dict[str, Any]) -> tuple[torch.device, Op, Case]:
 def _ways(asked: dict[str, Any], folder: Path) -> Any:
     device, op, case = opened(asked)
     with _Capture(device, asked["tool"]) as capture:
-        for impl in op.chosen(asked["impls"]):
+        for impl in op.select_impls(asked["impls"]):
             way = Way(op, impl, case, device, asked)
             found = _recorded(way, folder) if asked["tool"] is None else _captured(way, capture)
             yield {"impl": impl.name, "op": op.name, "case": case.to_json(), **found}
@@ -92,16 +96,13 @@ class Way:
         ready = self._pass.prepare(self.op, self.impl.fn, inputs, self.case)
         return torch.no_grad()(ready) if self._pass.name == "forward" else ready
 
-    def cost(self) -> dict[str, Any] | None:
-        """The fewest bytes of the pass, where the op declares them; after `warm`."""
-        declared = {"forward": self.op.cost, "backward": self.op.grad_cost}.get(self._pass.name)
-        if declared is None:
-            return None
+    def cost(self) -> CostJson | None:
+        """The cost of the pass, where the op declares it; after `warm`."""
         try:
-            found = call(self.op, declared, {name: self._inputs[name] for name in self.op.args}, self.case).to_json()
-            return json.loads(json.dumps(found, allow_nan=False))  # type: ignore[no-any-return]
-        except Exception:  # the op's own mistake: what is counted stands
+            cost = cost_of_pass(self.op, self._pass.name, self._inputs, self.case)
+        except CostFailed:  # what is counted stays valid
             return None
+        return None if cost.get("assumed") else cost
 
     def step(self, number: int) -> None:
         prepared = self.prepared()
