@@ -174,7 +174,7 @@ def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
     seen = klab("inspect", "gelu", "--impl", "triton", *huge, "--pass", "forward,both", "--out", "run")
     assert seen.code == 0, seen.err
     forward, both = load(tmp_path / "run")["code"]
-    why = "a grid has at most 2147483647 blocks along x, not 1953125000000000: spread what runs along x"
+    why = "a grid has at most 2147483647 blocks along x, not 1953125000000000: distribute the work along x"
     assert forward["kernels"][0]["refusal"].startswith(why)
     assert f"cannot launch: {why}" in seen.out
     assert "100 %" not in seen.out
