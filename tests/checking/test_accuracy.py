@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking.accuracy import measure, passes, special
+from kernellab.accuracy.errors import measure, passes, special
 from kernellab.declaration import inputs
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.targets import shipped_names

@@ -9,10 +9,10 @@ import torch
 
 import kernellab as kl
 from kernellab.checking import examiner as examine
+from kernellab.checking.confirmation import surely
 from kernellab.checking.examiner import GUARDS, Examiner, room_needed
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.declaration.case import Case
-from kernellab.trials.confirmation import surely
 from kernellab.trials.trial import Trial
 
 CPU = torch.device("cpu")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kernellab.checking.sanitizer_report import MARK, MOST, command, is_own, read, subset
 from kernellab.declaration.targets import load as load_target
 from kernellab.declaration.targets import resolve, shipped_names
 from kernellab.machine import tools
@@ -24,6 +23,7 @@ from kernellab.record.settings import Settings
 from kernellab.reporting.terminal import sanitizer as report
 from kernellab.reporting.text.console import console
 from kernellab.running.parent.sanitizer import Sanitizer, impls_to_sanitize
+from kernellab.sanitizer.report import MARK, MOST, command, is_own, read, subset
 from kernellab.trials.battery import Battery
 from support.klab import HERE, OPFILES, klab_env
 from support.records import ENVIRONMENT, event

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.checking.accuracy import measure, passes, special
+from kernellab.accuracy.errors import measure, passes, special
 
 pytestmark = pytest.mark.gpu
 

@@ -15,7 +15,7 @@ from kernellab.reproduction.literals import Names, literal
 from kernellab.reproduction.script import script
 from kernellab.trials import guard_bands as fences
 from kernellab.trials import layouts
-from kernellab.trials import tensors as material
+from kernellab.trials import trial_inputs as material
 from kernellab.trials.trial import Trial
 from kernellab.trials.values import INDICES, VALUES
 

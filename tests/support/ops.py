@@ -8,7 +8,7 @@ import math
 import torch
 
 import kernellab as kl
-from kernellab.checking.accuracy import measure, passes, special
+from kernellab.accuracy.errors import measure, passes, special
 from kernellab.declaration.targets import shipped_names
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]

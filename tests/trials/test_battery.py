@@ -9,16 +9,16 @@ from rich.console import Console
 
 import kernellab as kl
 from kernellab import cli
+from kernellab.accuracy.judge import judge_values
+from kernellab.accuracy.oracle import CannotCheck, Wrong
 from kernellab.base.errors import UserError
 from kernellab.checking.examiner import Examiner
-from kernellab.checking.judge import judge_values
-from kernellab.checking.oracle import CannotCheck, Wrong
 from kernellab.cli import measure
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.reporting.terminal.results import show
 from kernellab.trials import layouts
-from kernellab.trials import tensors as material
+from kernellab.trials import trial_inputs as material
 from kernellab.trials.battery import Battery, for_compile, pairwise
 from kernellab.trials.guard_bands import Fence, Fenced
 from kernellab.trials.layouts import FAR, LAYOUTS

@@ -12,11 +12,11 @@ import torch
 
 import kernellab as kl
 from kernellab.checking.examiner import Examiner
+from kernellab.checking.search import find
 from kernellab.declaration.case import Case
 from kernellab.declaration.targets import Target, load
 from kernellab.reproduction.script import script
 from kernellab.running.parent.failed_trials import KEPT, Failures
-from kernellab.trials.search import find
 from kernellab.trials.small_cases import largest
 from kernellab.trials.trial import Trial
 from support.klab import HERE, OPFILES

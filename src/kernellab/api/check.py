@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError, nearest
+from kernellab.checking.confirmation import surely
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import GUARDS, Examiner
 from kernellab.declaration import validation
@@ -21,7 +22,6 @@ from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
 from kernellab.record import batteries as tried
 from kernellab.trials.battery import Battery, for_ways
-from kernellab.trials.confirmation import surely
 
 Trials = list[dict[str, Any]]
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from kernellab.checking.accuracy import FACTOR, SLACK, Errors, measure, special
+from kernellab.accuracy.errors import FACTOR, SLACK, Errors, measure, special
 from kernellab.declaration.case import parse_dtype
 
 _BOTH_ROUNDED = Errors(max=2.0, q999=2.0, rel_l2=0.0, max_abs=0.0, at=())

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.autograd.gradcheck import GradcheckError
 
+from kernellab.accuracy.oracle import Outputs, Wrong, judged_in, same_bits, synchronise, tensors_of
 from kernellab.base.user_code import explain
 from kernellab.checking import registered_ops as registered
-from kernellab.checking.oracle import Outputs, Wrong, judged_in, same_bits, synchronise, tensors_of
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.op import Impl, Op

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from kernellab.accuracy.oracle import Running, Truth
+from kernellab.checking.confirmation import surely
 from kernellab.checking.examiner import GUARDS, Examiner
-from kernellab.checking.oracle import Running, Truth
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import FORWARD, Pass
-from kernellab.trials.confirmation import surely
 from kernellab.trials.small_cases import standin
 from kernellab.trials.trial import Trial
 

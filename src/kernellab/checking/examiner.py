@@ -15,11 +15,8 @@ from typing import Any
 
 import torch
 
-from kernellab.base.user_code import PACKAGE, explain, user_frames
-from kernellab.checking import call_variants as calls
-from kernellab.checking import compiled_impls as compiled
-from kernellab.checking.judge import HELD_TO_MANUAL, judge_values
-from kernellab.checking.oracle import (
+from kernellab.accuracy.judge import HELD_TO_MANUAL, judge_values
+from kernellab.accuracy.oracle import (
     CannotCheck,
     Outputs,
     Running,
@@ -31,6 +28,9 @@ from kernellab.checking.oracle import (
     shared_inputs,
     synchronise,
 )
+from kernellab.base.user_code import PACKAGE, explain, user_frames
+from kernellab.checking import call_variants as calls
+from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
@@ -38,8 +38,8 @@ from kernellab.declaration.passes import NotDifferentiable
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
 from kernellab.trials.guard_bands import Fence, Fenced
 from kernellab.trials.layouts import far_elements
-from kernellab.trials.tensors import Pointless
 from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import Pointless
 
 # What is watched beyond the values themselves. Each can be left out, to see what it is good for.
 GUARDS = frozenset({"form", "special", "unchanged", "alias", "poison", "bands", "compiled"})

@@ -13,7 +13,7 @@ from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream
 from kernellab.reproduction import functions as transcript
 from kernellab.reproduction.call import Scene, Words, shown
-from kernellab.trials import tensors as material
+from kernellab.trials import trial_inputs as material
 from kernellab.trials.trial import Trial
 from kernellab.trials.values import INDICES, VALUES
 

@@ -18,8 +18,8 @@ from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Impl, Op
 from kernellab.trials.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS, fits
 from kernellab.trials.small_cases import largest, standin
-from kernellab.trials.tensors import UPSTREAM
 from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import UPSTREAM
 from kernellab.trials.values import INDICES, VALUES
 
 _BASE, _SLOW_BASE = 1 << 14, 1 << 10  # elements of the base's largest input, at most; where each program takes long

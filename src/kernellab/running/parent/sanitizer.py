@@ -15,7 +15,6 @@ from typing import TextIO, cast
 
 from kernellab.base.json import JsonObject
 from kernellab.base.paths import file_name
-from kernellab.checking.sanitizer_report import MARK, Read, command, read
 from kernellab.declaration.targets import Target
 from kernellab.record.battery_events import SanitizerFinished
 from kernellab.record.journal import Journal
@@ -26,6 +25,7 @@ from kernellab.running.processes.child import Child
 from kernellab.running.processes.startup import program
 from kernellab.running.processes.worker_process import environment
 from kernellab.running.protocol.events import ImplDescription
+from kernellab.sanitizer.report import MARK, Read, command, read
 
 _KINDS = ("triton", "cuda", "python", "compile")  # implementations with kernels of their own
 _START_S = 180.0  # importing torch under a tool, and the tool's own analysis at the end

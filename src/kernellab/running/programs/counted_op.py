@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from kernellab.accuracy.oracle import synchronise
 from kernellab.base.errors import UserError
-from kernellab.checking.oracle import synchronise
 from kernellab.declaration.documents import CostJson
 from kernellab.running.programs.profiled_op import Way, opened, outcome
 

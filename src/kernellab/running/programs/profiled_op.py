@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from kernellab.accuracy.oracle import gpu_is_dead, synchronise
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
-from kernellab.checking.oracle import gpu_is_dead, synchronise
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.documents import CostJson

@@ -16,17 +16,17 @@ from typing import Any
 
 import torch
 
+from kernellab.accuracy.oracle import gpu_is_dead, synchronise
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
-from kernellab.checking.oracle import gpu_is_dead, synchronise
 from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.sanitizer_report import MARK, MOST, subset
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
 from kernellab.running.worker.describe import choose_device
-from kernellab.trials import tensors as material
+from kernellab.sanitizer.report import MARK, MOST, subset
+from kernellab.trials import trial_inputs as material
 from kernellab.trials.battery import COMPILED, Battery
 from kernellab.trials.trial import Trial
 

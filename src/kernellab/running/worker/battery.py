@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import torch
 
+from kernellab.accuracy.oracle import YardstickDied, gpu_is_dead
 from kernellab.base.user_code import explain
+from kernellab.checking.confirmation import surely
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import Examiner
-from kernellab.checking.oracle import YardstickDied, gpu_is_dead
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
 from kernellab.record.battery_events import SearchFinished, TrialFinished
@@ -24,7 +25,6 @@ from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, Sc
 from kernellab.running.worker.channel import Channel, GpuContextLost
 from kernellab.running.worker.global_state import guarded
 from kernellab.trials.battery import Battery, defined, for_ways
-from kernellab.trials.confirmation import surely
 from kernellab.trials.trial import Trial
 
 _TOLD = ("status", "reason", "errors", "peer", "notes", "traceback")
@@ -103,8 +103,8 @@ class BatteryWork:
 
     def search(self, command: SearchTrials) -> None:
         """Draw trials for an implementation until one fails or the time is up."""
+        from kernellab.checking.search import INTERPRETED, find
         from kernellab.reproduction.script import script
-        from kernellab.trials.search import INTERPRETED, find
 
         name, seconds, seed, dtypes = command.impl, command.seconds, command.seed, command.dtypes
         numbers = itertools.count(command.number)

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import torch
 
+from kernellab.accuracy.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
+from kernellab.accuracy.spot_check import Spot
 from kernellab.activity.autotuning import record_choices
 from kernellab.activity.compilation import CompilationLog
 from kernellab.activity.documents import TunedJson
 from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.declared_case import Checker
-from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
-from kernellab.checking.spot_check import Spot
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.documents import CostJson
 from kernellab.declaration.pass_cost import CostFailed, cost_of_pass

@@ -99,7 +99,7 @@ class Worker:
     def _choose_device(self, command: commands.ChooseDevice) -> None:
         import torch
 
-        from kernellab.checking.accuracy import load_kernels
+        from kernellab.accuracy.errors import load_kernels
         from kernellab.machine.peaks import peaks
         from kernellab.machine.telemetry import telemetry_for
         from kernellab.running.worker.describe import choose_device

@@ -10,9 +10,9 @@ from typing import Any, TypedDict, cast
 
 import torch
 
+from kernellab.accuracy.oracle import Wrong, gpu_is_dead, synchronise
+from kernellab.accuracy.spot_check import Spot
 from kernellab.base.user_code import explain, user_frames
-from kernellab.checking.oracle import Wrong, gpu_is_dead, synchronise
-from kernellab.checking.spot_check import Spot
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import pass_of
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak

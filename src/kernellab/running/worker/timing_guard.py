@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from kernellab.accuracy.oracle import Outputs, Wrong, tensors_of
+from kernellab.accuracy.spot_check import Spot
 from kernellab.activity.compilation import CompilationLog
 from kernellab.checking.examiner import not_an_input
-from kernellab.checking.oracle import Outputs, Wrong, tensors_of
-from kernellab.checking.spot_check import Spot
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.worker.global_state import Functions, drew_random_numbers

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kernellab.checking.accuracy import FACTOR, NO_ERROR, SLACK, Errors, measure, passes, special, torch_passes
-from kernellab.checking.oracle import Outputs, Truth, Wrong
+from kernellab.accuracy.errors import FACTOR, NO_ERROR, SLACK, Errors, measure, passes, special, torch_passes
+from kernellab.accuracy.oracle import Outputs, Truth, Wrong
 from kernellab.declaration.op import Impl, Op
 
 # PyTorch's own op is held to the manual way; the manual way, being the definition, to itself.

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import torch
 
-from kernellab.checking.accuracy import measure
-from kernellab.checking.rounding import moved
+from kernellab.accuracy.errors import measure
+from kernellab.accuracy.perturbation import moved
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import NotDifferentiable, is_upstream
 

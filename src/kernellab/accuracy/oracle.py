@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
+from kernellab.accuracy import sensitivity
+from kernellab.accuracy.errors import NO_ERROR, Errors, chunk, measure, torch_passes
+from kernellab.accuracy.perturbation import Nearby, roundings
 from kernellab.base.user_code import explain
-from kernellab.checking import sensitivity
-from kernellab.checking.accuracy import NO_ERROR, Errors, chunk, measure, torch_passes
-from kernellab.checking.rounding import Nearby, roundings
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import BOTH, NotDifferentiable, Pass, is_upstream, pass_of
 from kernellab.machine.memory import is_memory_error, out_of_memory
-from kernellab.trials import tensors as material
+from kernellab.trials import trial_inputs as material
 from kernellab.trials.guard_bands import Fence
 from kernellab.trials.small_cases import standin
 from kernellab.trials.trial import Trial

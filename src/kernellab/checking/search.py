@@ -19,14 +19,14 @@ import hypothesis
 from hypothesis import strategies
 
 from kernellab.base.paths import cache_dir
+from kernellab.checking.confirmation import surely
 from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.declaration.op import Op
 from kernellab.trials.battery import defined
-from kernellab.trials.confirmation import surely
 from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS, fits
 from kernellab.trials.small_cases import largest
-from kernellab.trials.tensors import UPSTREAM
 from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import UPSTREAM
 from kernellab.trials.values import INDICES, VALUES
 
 MOST = 1 << 16  # elements of an input

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import take  # bound here: a way may replace torch.take
 
-from kernellab.checking.accuracy import FACTOR, SLACK, TORCH_ALLOWANCE, bounds
-from kernellab.checking.oracle import Outputs, Truth, Wrong, same_shape
+from kernellab.accuracy.errors import FACTOR, SLACK, TORCH_ALLOWANCE, bounds
+from kernellab.accuracy.oracle import Outputs, Truth, Wrong, same_shape
 
 _PLACES = 4096
 _LOOKED_THROUGH = 1 << 25  # elements read to find the scales of the rows looked at

@@ -1,0 +1,1 @@
+"""Whether the values of a result are right."""
