@@ -174,9 +174,9 @@ def test_the_interpreter_computes_with_bfloat16_as_a_gpu_does(tmp_path):
 IN_BFLOAT16 = """
 import inspect
 
-from kernellab.interpreter.emulation import prepare
+from kernellab.interpreter.emulation import enable_interpreter
 
-prepare()
+enable_interpreter()
 import torch
 import triton
 import triton.language as tl

@@ -255,8 +255,8 @@ def test_the_case_is_the_smallest_the_way_takes_unless_a_size_is_given():
 # What only a launch can show; all in one process, since each costs seconds.
 REFUSALS = """
 import sys
-from kernellab.interpreter.emulation import prepare
-prepare()
+from kernellab.interpreter.emulation import enable_interpreter
+enable_interpreter()
 from kernellab.base.errors import UserError
 from kernellab.running.programs.debugged_op import _case, _op, _session, CaseRequest
 op = _op([sys.argv[1]])

@@ -31,9 +31,9 @@ def main() -> None:
     parser.add_argument("--scripts", action="store_true", help="with what reproduces a failure of each sort")
     args = parser.parse_args()
     if args.interpreter:
-        from kernellab.interpreter.emulation import prepare
+        from kernellab.interpreter.emulation import enable_interpreter
 
-        prepare()
+        enable_interpreter()
     import torch
 
     from kernellab.api.check import run

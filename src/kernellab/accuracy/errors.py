@@ -1,77 +1,97 @@
-"""How far a result is from the oracle, and the rule that says whether that is right.
+"""How far a result is from the oracle, and the rule that decides whether that is right.
 
-The error of an element is counted in units of the dtype's rounding at the element's scale:
-e = |y − oracle| / (ε·max(|oracle|, s)), s the RMS of the oracle over the row or the tensor.
-A result passes when the largest e and its 99.9 % quantile are each at most twice PyTorch's own
-plus 4. So a kernel is held to what PyTorch achieves, and zeros never pass.
+The error of an element is counted in roundings at the element's scale: e = |y − oracle| / (ε·max(|oracle|, s)), s the
+RMS of the oracle over the row or the tensor. A result passes when the largest e and its 99.9 % quantile are each at
+most twice the peer's plus 4. So a kernel is held to the accuracy of PyTorch's own op, and zeros never pass.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
+from kernellab.record.schema import ErrorsJson
+
 FACTOR, SLACK = 2.0, 4.0
-TORCH_ALLOWANCE = 1e-5  # PyTorch's own approximations (its CPU erf) may be this far off, relative to the scale
+TORCH_ALLOWANCE = 1e-5  # of the scale: PyTorch's own approximations (its CPU erf) may be this far off
 QUANTILE = 0.999
-_CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}  # elements at once: float64 temporaries in cache; few launches
-_LEAST = 2.0**-1022  # the smallest normal float64, to divide by
-_SAMPLE = 1 << 22  # elements the quantile is taken over; the maximum sees every element
+# Elements processed at once: on a CPU the float64 temporaries stay in cache, on a GPU there are few launches.
+_CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}
+_SMALLEST = 2.0**-1022  # the smallest normal float64, to divide by
+_SAMPLE = 1 << 22  # elements that the quantile is taken over; the maximum is taken over all elements
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Distances from the oracle. `max` and `q999` are the scaled ones the rule looks at."""
+    """Distances of a result from the oracle. The rule uses `max` and `q999`, which are counted in roundings."""
 
     max: float
     q999: float
     rel_l2: float
     max_abs: float
-    at: tuple[int, ...]
+    at: tuple[int, ...]  # the indices of the largest error
 
-    def to_json(self) -> dict[str, Any]:
-        values = {k: v if math.isfinite(v) else None for k, v in asdict(self).items() if k != "at"}
-        return values | {"at": list(self.at)}
+    def to_json(self) -> ErrorsJson:
+        return {
+            "max": _finite(self.max),
+            "q999": _finite(self.q999),
+            "rel_l2": _finite(self.rel_l2),
+            "max_abs": _finite(self.max_abs),
+            "at": list(self.at),
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 NO_ERROR = Errors(0.0, 0.0, 0.0, 0.0, ())
 
 
-def passes(mine: Errors, peer: Errors) -> bool:
+def limit(peer_error: float) -> float:
+    """The largest error that passes, given the peer's."""
+    return FACTOR * peer_error + SLACK
+
+
+def passes(errors: Errors, peer: Errors) -> bool:
     """The rule, for errors measured against the same oracle."""
-    return mine.max <= FACTOR * peer.max + SLACK and mine.q999 <= FACTOR * peer.q999 + SLACK
+    return errors.max <= limit(peer.max) and errors.q999 <= limit(peer.q999)
 
 
-def torch_passes(torchs: Errors, manual: Errors, dtype: torch.dtype) -> bool:
-    """PyTorch's own op is held to the manual way, since it cannot be its own judge; its known approximations pass."""
-    return passes(torchs, manual) or torchs.max * torch.finfo(dtype).eps <= TORCH_ALLOWANCE
+def torch_passes(errors: Errors, manual: Errors, dtype: torch.dtype) -> bool:
+    """The rule for PyTorch's own op. Its peer is `manual`, and its known approximations are allowed."""
+    return passes(errors, manual) or errors.max * torch.finfo(dtype).eps <= TORCH_ALLOWANCE
 
 
-def chunk(device: torch.device) -> int:
-    """How many elements to handle at once on a device."""
+def chunk_elements(device: torch.device) -> int:
+    """How many elements to process at once on a device."""
     return _CHUNK.get(device.type, _CHUNK["cuda"])
 
 
 def measure(
-    y: torch.Tensor, oracle: torch.Tensor, *, rowwise: bool, floor: float = 0.0, allowed: torch.Tensor | None = None
+    y: torch.Tensor,
+    oracle: torch.Tensor,
+    *,
+    rowwise: bool,
+    least_scale: float = 0.0,
+    allowance: torch.Tensor | None = None,
 ) -> Errors:
-    """Errors of the elements that are finite in both; `special` judges the others.
+    """The errors of the elements that are finite in both; `nonfinite_mismatch` compares the others.
 
-    `floor` is the least scale, for an oracle that is 0 where terms of this size cancel. `allowed` is a distance for
-    each element that is no error.
+    `least_scale`: for an oracle that is 0 where terms of this size cancel. `allowance`: a distance for each element
+    that is not counted as an error.
     """
     if y.numel() == 0:
         return NO_ERROR
     width = y.shape[-1] if rowwise and y.dim() else 1
     ys, oracles = y.reshape(-1, width), oracle.reshape(-1, width)
-    free = None if allowed is None else allowed.reshape(-1, width)
+    allowances = None if allowance is None else allowance.reshape(-1, width)
     eps = torch.finfo(y.dtype).eps
-    tiny = torch.finfo(y.dtype).tiny
-    step = max(1, chunk(y.device) // width)
+    least = max(torch.finfo(y.dtype).tiny, least_scale)
+    step = max(1, chunk_elements(y.device) // width)
     starts = range(0, ys.shape[0], step)
     largest = _largest(oracles, y.dtype, starts)
     overall = None if rowwise else _overall_rms(oracles, y.dtype, starts)
@@ -82,13 +102,13 @@ def measure(
     for start in starts:
         o = _in_range(oracles[start : start + step], y.dtype)
         d = (ys[start : start + step].double() - o).abs()
-        if free is not None:
-            d = (d - free[start : start + step]).clamp_min(0.0)
-        counted = d.isfinite()
-        d = torch.where(counted, d, 0.0)
-        o = torch.where(counted, o, 0.0)
+        if allowances is not None:
+            d = (d - allowances[start : start + step]).clamp_min(0.0)
+        finite = d.isfinite()
+        d = torch.where(finite, d, 0.0)
+        o = torch.where(finite, o, 0.0)
         s = _rms(o).unsqueeze(-1) if overall is None else overall
-        e = (d / (torch.maximum(o.abs(), s).clamp_min(max(tiny, floor)) * eps)).flatten()
+        e = (d / (torch.maximum(o.abs(), s).clamp_min(least) * eps)).flatten()
         top = int(e.argmax())
         if float(e[top]) > worst:
             worst, at = float(e[top]), start * width + top
@@ -96,16 +116,15 @@ def measure(
         difference_squared += float(d.div(largest).square().sum())
         oracle_squared += float(o.div(largest).square().sum())
         sampled.append(e[-(start * width) % stride :: stride].float())
-    pool = torch.cat(sampled)
-    rank = max(1, math.ceil(QUANTILE * pool.numel()))
-    q999 = float(pool.kthvalue(rank).values)
+    sample = torch.cat(sampled)
+    rank = max(1, math.ceil(QUANTILE * sample.numel()))
+    q999 = float(sample.kthvalue(rank).values)
     rel_l2 = math.sqrt(difference_squared / (oracle_squared or 1.0))
-    where = _place(at, y.shape)
-    return Errors(worst, q999, rel_l2, worst_abs, where)
+    return Errors(worst, q999, rel_l2, worst_abs, _unravel(at, y.shape))
 
 
-def _place(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """Indices of a flat one. torch.unravel_index imports half of torch's compiler the first time."""
+def _unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The indices of a flat index. torch.unravel_index imports half of torch's compiler at its first call."""
     indices = []
     for size in reversed(shape):
         flat, index = divmod(flat, size)
@@ -114,18 +133,18 @@ def _place(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def load_kernels(device: torch.device) -> None:
-    """Compare something small: a GPU loads each kernel when it is first used, which takes seconds in all."""
+    """Compare something small: a GPU loads each kernel at its first use, which takes seconds in all."""
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         y = torch.ones(8, 8, device=device, dtype=dtype)
         for rowwise in (False, True):
             measure(y, y.double(), rowwise=rowwise)
-        special(y, y.double(), y)
+        nonfinite_mismatch(y, y.double(), y)
 
 
 def bounds(
-    oracle: torch.Tensor, dtype: torch.dtype, places: torch.Tensor, allowed: float, *, rowwise: bool
+    oracle: torch.Tensor, dtype: torch.dtype, places: torch.Tensor, max_error: float, *, rowwise: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Between what a result with at most this scaled error lies at some places (flat indices), in float64."""
+    """The range, in float64, of results with at most this error at some places (flat indices)."""
     if not places.numel():
         return places.double(), places.double()
     at = torch.take(oracle, places).double()
@@ -134,16 +153,16 @@ def bounds(
     width = oracle.shape[-1] if rowwise and oracle.dim() else 1
     rows = oracle.reshape(-1, width)
     if rowwise:
-        pieces = (places // width).split(max(1, chunk(oracle.device) // width))
+        pieces = (places // width).split(max(1, chunk_elements(oracle.device) // width))
         scale = torch.cat([_row_rms(rows[piece], dtype) for piece in pieces])
     else:
-        scale = _overall_rms(rows, dtype, range(0, rows.shape[0], chunk(oracle.device)))
-    slack = allowed * torch.finfo(dtype).eps * torch.maximum(at.abs(), scale).clamp_min(torch.finfo(dtype).tiny)
-    return at - slack, at + slack
+        scale = _overall_rms(rows, dtype, range(0, rows.shape[0], chunk_elements(oracle.device)))
+    distance = max_error * torch.finfo(dtype).eps * torch.maximum(at.abs(), scale).clamp_min(torch.finfo(dtype).tiny)
+    return at - distance, at + distance
 
 
 def _in_range(oracle: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The oracle in float64 with what the dtype cannot hold as inf: it must not count towards the scale."""
+    """The oracle in float64, inf where the dtype cannot hold the value: such values must not set the scale."""
     oracle = oracle.double()
     return torch.where(oracle.to(dtype).isfinite(), oracle, math.inf)
 
@@ -154,18 +173,18 @@ def _row_rms(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _rms(rows: torch.Tensor) -> torch.Tensor:
-    """Of each row, taken at the row's own scale: the square of a large float64 is inf, and everything is near inf."""
-    top = rows.abs().amax(dim=-1, keepdim=True).clamp_min(_LEAST)
+    """Of each row, relative to the row's largest value: the square of a large float64 is inf."""
+    top = rows.abs().amax(dim=-1, keepdim=True).clamp_min(_SMALLEST)
     return (rows / top).square().mean(dim=-1).sqrt() * top.squeeze(-1)
 
 
 def _largest(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> float:
     """The largest magnitude that is finite in the dtype."""
-    found = _LEAST
+    largest = _SMALLEST
     for start in starts:
         part = _in_range(oracles[start : start + starts.step], dtype)
-        found = max(found, float(torch.where(part.isfinite(), part, 0.0).abs().max()))
-    return found
+        largest = max(largest, float(torch.where(part.isfinite(), part, 0.0).abs().max()))
+    return largest
 
 
 def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> torch.Tensor:
@@ -178,31 +197,34 @@ def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> to
 
 
 def _stride(numel: int, width: int) -> int:
-    """How far apart the sampled elements are: no common factor with the row, or columns would be left out."""
+    """How far apart sampled elements are: coprime with the row's width, or columns would never be sampled."""
     stride = max(1, numel // _SAMPLE)
     while math.gcd(stride, width) > 1:
         stride += 1
     return stride
 
 
-def special(y: torch.Tensor, oracle: torch.Tensor, peer: torch.Tensor | None) -> str | None:
-    """A difference in where NaN and inf stand, against the oracle rounded to the dtype or PyTorch's own result."""
+def nonfinite_mismatch(y: torch.Tensor, oracle: torch.Tensor, peer: torch.Tensor | None) -> str | None:
+    """A difference in where NaN and inf occur, or None.
+
+    They must occur where the oracle rounded to the dtype has them, or where the peer's result has them.
+    """
     rounded = oracle.to(y.dtype)
-    mismatch = _pattern_differs(y, rounded)
-    if mismatch is None or (peer is not None and _pattern_differs(y, peer) is None):
+    mismatch = _first_mismatch(y, rounded)
+    if mismatch is None or (peer is not None and _first_mismatch(y, peer) is None):
         return None
-    where, count = mismatch
-    got, want = y.flatten()[where].item(), rounded.flatten()[where].item()
-    place = ", ".join(map(str, _place(where, y.shape)))
+    at, count = mismatch
+    got, want = y.flatten()[at].item(), rounded.flatten()[at].item()
+    place = ", ".join(map(str, _unravel(at, y.shape)))
     return f"{count} of {y.numel()} values differ in being NaN or inf: at [{place}] {got:g}, should be {want:g}"
 
 
-def _pattern_differs(y: torch.Tensor, want: torch.Tensor) -> tuple[int, int] | None:
-    """(first flat index, count) where one is not finite and the other is not the same non-finite value."""
-    flat_y, flat_w = y.flatten(), want.flatten()
-    step = chunk(y.device)
+def _first_mismatch(y: torch.Tensor, want: torch.Tensor) -> tuple[int, int] | None:
+    """(first flat index, count) where one value is not finite and the other is not the same non-finite value."""
+    flat_y, flat_want = y.flatten(), want.flatten()
+    step = chunk_elements(y.device)
     for start in range(0, flat_y.numel(), step):
-        a, b = flat_y[start : start + step], flat_w[start : start + step]
+        a, b = flat_y[start : start + step], flat_want[start : start + step]
         bad = ~(a.isfinite() & b.isfinite()) & ~((a == b) | (a.isnan() & b.isnan()))
         count = int(bad.sum())
         if count:

@@ -1,116 +1,131 @@
-"""Whether the values of a way's results are right: `compare`'s rule, applied to each result of a trial."""
+"""Whether the values of an implementation's results are right: the rule of `errors`, applied to each result."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
-from kernellab.accuracy.errors import FACTOR, NO_ERROR, SLACK, Errors, measure, passes, special, torch_passes
-from kernellab.accuracy.oracle import Outputs, Truth, Wrong
+from kernellab.accuracy.errors import NO_ERROR, Errors, limit, measure, nonfinite_mismatch, passes, torch_passes
+from kernellab.accuracy.outputs import Outputs, Wrong
+from kernellab.accuracy.prepared_trial import PreparedTrial
 from kernellab.declaration.op import Impl, Op
 
-# PyTorch's own op is held to the manual way; the manual way, being the definition, to itself.
-HELD_TO_MANUAL = ("torch", "manual")
-_EASED = "beyond the limit, and no further than the exact result is for inputs a few roundings away"
+# `manual` is the definition and its own peer.
+_PEER_IS_MANUAL = ("torch", "manual")
+_WITHIN_ROUNDING = "beyond the limit, but within what a few roundings of the inputs do to the exact result"
 
 
-@dataclass
-class Judged:
-    """The worst errors among a trial's results, the errors they are held to, and what is to be said besides."""
+@dataclass(frozen=True)
+class Judgement:
+    """The largest errors among a trial's results, the peer's errors there, and notes for the record."""
 
-    errors: Errors = NO_ERROR
-    held_to: Errors = NO_ERROR
-    notes: list[str] = field(default_factory=list)
+    errors: Errors
+    peer_errors: Errors
+    notes: tuple[str, ...]
 
 
-def judge_values(op: Op, impl: Impl, outputs: Outputs, truth: Truth, *, of: str, specials: bool) -> Judged:
-    """Raises Wrong where values are. `specials`: NaN and inf must stand where they should."""
-    judged = Judged()
-    references = _references(impl, truth, of)
-    worst = -1.0
-    for number, (got, oracle, held_to) in enumerate(zip(outputs, truth.oracle, references, strict=True)):
-        if impl.name == "manual":  # shown, not judged
-            errors = _measured(op, got, truth, number) if got.is_floating_point() else NO_ERROR
+def peer_of(impl: Impl, prepared: PreparedTrial) -> str:
+    """The name of the implementation whose errors set the tolerance for this one."""
+    return "manual" if impl.name in _PEER_IS_MANUAL else prepared.peer_name
+
+
+def judge_values(
+    op: Op, impl: Impl, outputs: Outputs, prepared: PreparedTrial, *, pass_name: str, check_nonfinite: bool
+) -> Judgement:
+    """Raises Wrong for wrong values. `check_nonfinite`: NaN and inf must occur where they should."""
+    worst, worst_peer, largest = NO_ERROR, NO_ERROR, -1.0
+    notes: tuple[str, ...] = ()
+    for number, (got, peer) in enumerate(zip(outputs, _peer_errors(impl, prepared, pass_name), strict=True)):
+        which = _which_result(prepared, number, pass_name)
+        if impl.name == "manual":  # its values are shown, not judged
+            errors = _measure(op, got, prepared, number) if got.is_floating_point() else NO_ERROR
         elif not got.is_floating_point():
-            _judge_integers(got, truth, number, _whose(truth, number, of))
+            _judge_integers(got, prepared, number, which)
             continue
         else:
-            strange = special(got, oracle, truth.peer[number]) if specials else None
-            if strange is not None:
-                raise Wrong(strange)
-            errors = _measured(op, got, truth, number)
-            if not _fine(impl, errors, held_to, got.dtype):
-                eased = _measured(op, got, truth, number, allowed=truth.nearby.apart(number))
-                if not _fine(impl, eased, held_to, got.dtype):
-                    said = _wrong_values(errors, held_to, got, oracle)
-                    raise Wrong(f"values: {_whose(truth, number, of)}{said}", _excess(eased, held_to))
-                errors = eased
-                judged.notes = [_EASED]
-        if errors.max > worst:
-            worst, judged.errors, judged.held_to = errors.max, errors, held_to
-    return judged
+            if check_nonfinite:
+                _judge_nonfinite(got, prepared, number)
+            errors = _measure(op, got, prepared, number)
+            if not _passes(impl, errors, peer, got.dtype):
+                beyond = _measure(op, got, prepared, number, allowance=prepared.perturbed.deviation(number))
+                if not _passes(impl, beyond, peer, got.dtype):
+                    described = _describe_error(errors, peer, got, prepared.oracle[number])
+                    raise Wrong(f"values: {which}{described}", _excess(beyond, peer))
+                errors, notes = beyond, (_WITHIN_ROUNDING,)
+        if errors.max > largest:
+            largest, worst, worst_peer = errors.max, errors, peer
+    return Judgement(worst, worst_peer, notes)
 
 
-def _measured(op: Op, got: torch.Tensor, truth: Truth, number: int, allowed: torch.Tensor | None = None) -> Errors:
-    floor = truth.floors[number]
-    return measure(got, truth.oracle[number], rowwise=bool(op.reduces), floor=floor, allowed=allowed)
+def _judge_nonfinite(got: torch.Tensor, prepared: PreparedTrial, number: int) -> None:
+    mismatch = nonfinite_mismatch(got, prepared.oracle[number], prepared.peer[number])
+    if mismatch is not None:
+        raise Wrong(mismatch)
 
 
-def _fine(impl: Impl, errors: Errors, held_to: Errors, dtype: torch.dtype) -> bool:
-    return torch_passes(errors, held_to, dtype) if impl.name == "torch" else passes(errors, held_to)
+def _measure(
+    op: Op, got: torch.Tensor, prepared: PreparedTrial, number: int, allowance: torch.Tensor | None = None
+) -> Errors:
+    scale = prepared.least_scales[number]
+    return measure(got, prepared.oracle[number], rowwise=bool(op.reduces), least_scale=scale, allowance=allowance)
 
 
-def _references(impl: Impl, truth: Truth, of: str) -> list[Errors]:
-    """Whose errors a way is held to. Gradients of the compiled reference round as the reference's own do."""
-    if impl.name in HELD_TO_MANUAL:
-        return truth.manual_errors
-    if impl.kind.name == "compile" and of != "forward":
-        return [max(pair, key=lambda e: e.max) for pair in zip(truth.peer_errors, truth.manual_errors, strict=True)]
-    return truth.peer_errors
+def _passes(impl: Impl, errors: Errors, peer: Errors, dtype: torch.dtype) -> bool:
+    return torch_passes(errors, peer, dtype) if impl.name == "torch" else passes(errors, peer)
 
 
-def _judge_integers(got: torch.Tensor, truth: Truth, number: int, whose: str) -> None:
-    """Each must be the oracle's or PyTorch's; at a step of the function, what the oracle is on either side of it."""
-    right = _equal_to_one(got, truth.exact[number])
+def _peer_errors(impl: Impl, prepared: PreparedTrial, pass_name: str) -> list[Errors]:
+    """The errors that set the tolerance. Gradients of the compiled reference round as the reference's own do."""
+    if impl.name in _PEER_IS_MANUAL:
+        return prepared.manual_errors
+    if impl.kind.name == "compile" and pass_name != "forward":
+        pairs = zip(prepared.peer_errors, prepared.manual_errors, strict=True)
+        return [max(pair, key=lambda errors: errors.max) for pair in pairs]
+    return prepared.peer_errors
+
+
+def _judge_integers(got: torch.Tensor, prepared: PreparedTrial, number: int, which: str) -> None:
+    """Each must equal the oracle's, the peer's or manual's; at a step of the function, an oracle on either side."""
+    right = _equal_to_any(got, prepared.integers[number])
     if not bool(right.all()):
-        right |= _equal_to_one(got, tuple(other[number].to(got.dtype) for other in truth.nearby.oracles()))
+        nearby = tuple(outputs[number].to(got.dtype) for outputs in prepared.perturbed.oracles())
+        right |= _equal_to_any(got, nearby)
     if not bool(right.all()):
         at = tuple((~right).nonzero()[0].tolist())
-        value, want = got[at].item(), truth.exact[number][0][at].item()
+        value, want = got[at].item(), prepared.integers[number][0][at].item()
         count = int((~right).sum())
         place = ", ".join(map(str, at))
-        raise Wrong(f"values: {whose}{count} of {got.numel()} integers differ: at [{place}] {value}, should be {want}")
+        raise Wrong(f"values: {which}{count} of {got.numel()} integers differ: at [{place}] {value}, should be {want}")
 
 
-def _equal_to_one(got: torch.Tensor, others: Outputs) -> torch.Tensor:
+def _equal_to_any(got: torch.Tensor, candidates: Outputs) -> torch.Tensor:
     equal = torch.zeros_like(got, dtype=torch.bool)
-    for other in others:
-        equal |= got == other
+    for candidate in candidates:
+        equal |= got == candidate
     return equal
 
 
-# Saying what happened ----------------------------------------------------------------------------------
+# Messages ----------------------------------------------------------------------------------------------
 
 
-def _whose(truth: Truth, number: int, of: str) -> str:
-    """Which of several results it is."""
-    if number < truth.results:
-        return f"result {number}: " if truth.results > 1 else "" if of == "forward" else "the result: "
-    return f"the gradient of {truth.leaves[number - truth.results]}: "
+def _which_result(prepared: PreparedTrial, number: int, pass_name: str) -> str:
+    """Names one of several results."""
+    results = prepared.result_count
+    if number < results:
+        return f"result {number}: " if results > 1 else "" if pass_name == "forward" else "the result: "
+    return f"the gradient of {prepared.gradient_inputs[number - results]}: "
 
 
 def _excess(errors: Errors, peer: Errors) -> float:
-    pairs = ((errors.max, peer.max), (errors.q999, peer.q999))
-    return max(mine / (FACTOR * theirs + SLACK) for mine, theirs in pairs)
+    return max(errors.max / limit(peer.max), errors.q999 / limit(peer.q999))
 
 
-def _wrong_values(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch.Tensor) -> str:
+def _describe_error(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch.Tensor) -> str:
     at = errors.at
     value, want = (t[at].item() if at else t.item() for t in (got, oracle))
-    limit = FACTOR * peer.max + SLACK
-    if errors.max > limit:
-        how = f"error {errors.max:.3g}, limit {limit:.3g}"
+    if errors.max > limit(peer.max):
+        error = f"error {errors.max:.3g}, limit {limit(peer.max):.3g}"
     else:
-        how = f"99.9 % error {errors.q999:.3g}, limit {FACTOR * peer.q999 + SLACK:.3g}"
-    return f"{how}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"
+        error = f"99.9 % error {errors.q999:.3g}, limit {limit(peer.q999):.3g}"
+    return f"{error}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"

@@ -1,67 +1,86 @@
-"""A truth small enough to keep while timing: what a result must be at a few thousand places drawn at random.
+"""Comparing results while timing, at a few thousand random places.
 
-The check has judged every element with care. While timing the question is coarser: is this the result of
-*these* inputs at all, or an old one, or nothing? That needs no tensor-sized copies, and no waiting.
+The check has compared every element. While timing, the question is whether a result belongs to these inputs at all, or
+is an old result or an unwritten one. This needs no copies the size of a tensor and does not wait for the device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
-from torch import take  # bound here: a way may replace torch.take
+from torch import take  # bound at import: an implementation may replace torch.take
 
-from kernellab.accuracy.errors import FACTOR, SLACK, TORCH_ALLOWANCE, bounds
-from kernellab.accuracy.oracle import Outputs, Truth, Wrong, same_shape
+from kernellab.accuracy.errors import TORCH_ALLOWANCE, bounds, limit
+from kernellab.accuracy.outputs import Outputs, Wrong, require_same_shapes
+from kernellab.accuracy.prepared_trial import PreparedTrial
 
 _PLACES = 4096
-_LOOKED_THROUGH = 1 << 25  # elements read to find the scales of the rows looked at
+_SCALE_ELEMENTS = 1 << 25  # read at most to compute the scales of the rows of these places
 
 
-class Spot:
-    """The truth of one case and content at random places."""
+@dataclass(frozen=True)
+class _Places:
+    """What one result must be at random places: the peer's values, and the range of right values."""
 
-    def __init__(self, truth: Truth, *, rowwise: bool, generator: torch.Generator) -> None:
-        self.aliases = truth.aliases
-        timed = slice(truth.results if truth.leaves else 0, None)  # a timed backward pass returns gradients alone
-        self._like = tuple(torch.empty_like(t, device="meta") for t in truth.peer[timed])
-        self._places, self._low, self._high, self._known = [], [], [], []
-        errors = zip(truth.peer_errors[timed], truth.manual_errors[timed], strict=True)
-        for oracle, peer, (a, b) in zip(truth.oracle[timed], truth.peer[timed], errors, strict=True):
+    indices: torch.Tensor
+    low: torch.Tensor
+    high: torch.Tensor
+    peer: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The values of one result at those places, and which of them are right."""
+
+    values: torch.Tensor
+    peer: torch.Tensor
+    right: torch.Tensor
+
+
+class SpotCheck:
+    """What the results for one content of the inputs must be at random places."""
+
+    def __init__(self, prepared: PreparedTrial, *, rowwise: bool, generator: torch.Generator) -> None:
+        self.aliases = prepared.aliases
+        # A timed backward pass returns gradients only.
+        timed = slice(prepared.result_count if prepared.gradient_inputs else 0, None)
+        self._forms = tuple(torch.empty_like(t, device="meta") for t in prepared.peer[timed])
+        self._places: list[_Places] = []
+        errors = zip(prepared.peer_errors[timed], prepared.manual_errors[timed], strict=True)
+        for oracle, peer, (a, b) in zip(prepared.oracle[timed], prepared.peer[timed], errors, strict=True):
             width = peer.shape[-1] if rowwise and peer.dim() else 1
-            count = min(peer.numel(), _PLACES, max(256, _LOOKED_THROUGH // max(1, width)))
-            places = torch.randint(0, max(1, peer.numel()), (count,), generator=generator).to(peer.device)
-            allowed = 0.0
+            count = min(peer.numel(), _PLACES, max(256, _SCALE_ELEMENTS // max(1, width)))
+            indices = torch.randint(0, max(1, peer.numel()), (count,), generator=generator).to(peer.device)
+            max_error = 0.0
             if peer.is_floating_point():
-                allowed = FACTOR * max(a.max, b.max) + SLACK + TORCH_ALLOWANCE / torch.finfo(peer.dtype).eps
-            low, high = bounds(oracle, peer.dtype, places, allowed, rowwise=rowwise)
-            self._places.append(places)
-            self._low.append(low)
-            self._high.append(high)
-            self._known.append(torch.take(peer, places))
+                max_error = limit(max(a.max, b.max)) + TORCH_ALLOWANCE / torch.finfo(peer.dtype).eps
+            low, high = bounds(oracle, peer.dtype, indices, max_error, rowwise=rowwise)
+            self._places.append(_Places(indices, low, high, torch.take(peer, indices)))
 
-    def form(self, outputs: Outputs) -> None:
-        """Raises Wrong where a result has not even the form of the truth. Costs the device nothing."""
-        same_shape(outputs, self._like)
+    def require_form(self, outputs: Outputs) -> None:
+        """Raises Wrong where the number or the shapes of the results differ. Costs the device nothing."""
+        require_same_shapes(outputs, self._forms)
 
     def matches(self, outputs: Outputs) -> torch.Tensor:
-        """Whether every looked-at value is right: a scalar on the device, queued and not waited for."""
-        return torch.stack([fine.all() for _, _, fine in self._looked_at(outputs)]).all()
+        """Whether the values at all places are right: a scalar on the device, queued and not waited for."""
+        return torch.stack([compared.right.all() for compared in self._compare(outputs)]).all()
 
-    def complain(self, outputs: Outputs) -> Wrong:
+    def explain_mismatch(self, outputs: Outputs) -> Wrong:
         """What is wrong with results that do not match."""
-        for seen, known, fine in self._looked_at(outputs):
-            if not bool(fine.all()):
-                first = int((~fine).int().argmax())
-                share = 100 * float((~fine).float().mean())
-                got, want = seen[first].item(), known[first].item()
-                return Wrong(f"{share:.3g} % of the values looked at are wrong: {got:.6g}, should be {want:.6g}")
-        return Wrong("its result came late: it was wrong when looked at, and right afterwards")
+        for compared in self._compare(outputs):
+            wrong = ~compared.right
+            if bool(wrong.any()):
+                first = int(wrong.int().argmax())
+                percent = 100 * float(wrong.float().mean())
+                got, want = compared.values[first].item(), compared.peer[first].item()
+                return Wrong(f"{percent:.3g} % of the compared values are wrong: {got:.6g}, should be {want:.6g}")
+        return Wrong("its result came late: it was wrong when it was compared, and right afterwards")
 
-    def _looked_at(self, outputs: Outputs) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Of each result: the values seen, PyTorch's values, and which of the former are right."""
-        for y, places, low, high, known in zip(outputs, self._places, self._low, self._high, self._known, strict=True):
-            seen = take(y, places)
-            wide = seen.double()
-            same = (seen == known) | (seen.isnan() & known.isnan())
-            yield seen, known, same | ((wide >= low) & (wide <= high))
+    def _compare(self, outputs: Outputs) -> Iterator[_Compared]:
+        for y, at in zip(outputs, self._places, strict=True):
+            values = take(y, at.indices)
+            wide = values.double()
+            same = (values == at.peer) | (values.isnan() & at.peer.isnan())
+            yield _Compared(values, at.peer, same | ((wide >= at.low) & (wide <= at.high)))

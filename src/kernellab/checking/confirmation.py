@@ -1,30 +1,31 @@
-"""When wrong values count: what is a little above the limit must be so with other values too.
+"""Confirming wrong values: an error slightly above the limit must occur with other values too.
 
-The limit follows PyTorch's own error on the same inputs, which is by luck small in some of hundreds of trials.
+The limit follows from the peer's error on the same inputs, and in some of hundreds of trials that error is small by
+chance.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
+from kernellab.checking.outcome import Outcome
 from kernellab.trials.trial import Trial
 
-_CLEAR = 8.0  # times the limit: nobody is that unlucky
-_AGAIN = 3
-_NOTE = "a little above the limit with the values first drawn, within it with others: luck"
+_CLEARLY_WRONG = 8.0  # times the limit: beyond that it is not chance
+_REPETITIONS = 3
+_NOTE = "slightly above the limit with the first values, within it with others: chance"
 
-Observed = dict[str, Any]
+Examine = Callable[[Trial], "Outcome | None"]  # None: the trial does not apply
 
 
-def surely(examine: Callable[[Trial], Observed | None], trial: Trial) -> Observed | None:
-    """What is observed of a trial, or of the same with other values where the first were bad luck."""
+def examine_and_confirm(examine: Examine, trial: Trial) -> Outcome | None:
+    """The outcome of a trial. Values slightly above the limit are wrong only if other draws of them are too."""
     first = examine(trial)
-    if first is None or first["status"] != "wrong" or first.get("excess", _CLEAR) >= _CLEAR:
+    if first is None or first.status != "wrong" or first.excess >= _CLEARLY_WRONG:
         return first
-    for more in range(1, _AGAIN + 1):
-        other = examine(dataclasses.replace(trial, draw=trial.draw + more))
-        if other is not None and other["status"] == "ok":
-            return other | {"notes": [*other.get("notes", ()), _NOTE]}
+    for number in range(1, _REPETITIONS + 1):
+        other = examine(replace(trial, draw=trial.draw + number))
+        if other is not None and other.status == "ok":
+            return other.with_notes([_NOTE])
     return first

@@ -50,7 +50,7 @@ class CheckedAtJson(TypedDict):
 class OutsideJson(TypedDict):
     """A case that an implementation's `supports=` refuses."""
 
-    case: Annotated[JsonValue, "the case, in words"]
+    case: Annotated[CaseJson, "the case"]
     reason: Annotated[str, "what `supports=` returned"]
 
 

@@ -1,90 +1,20 @@
-"""NVIDIA's compute-sanitizer: which trials a way runs under it, and what its reports say.
+"""Reading what compute-sanitizer prints: one text block per report, attributed to a kernel, a source line and a trial.
 
-The trials are `subset`'s: at most forty of the battery. The reports are text, one block each, put down to a
-kernel, a source line and the trial that was running. Nothing is started here. No torch.
+The process under the tool marks its own lines, so that a report belongs to the trial that was running.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from kernellab.declaration.case import Case
-from kernellab.trials.trial import Trial
+from kernellab.base.json import JsonObject
+from kernellab.record.schema import SanitizerFinding
 
-MARK = "kernellab sanitize: "  # begins the lines by which the process under a tool says what it is at
-
-# The forty ------------------------------------------------------------------------------------------------
-
-MOST = 40
-# Kernels run 10 to 100 times slower under a tool. As many multiply-adds as 128 × 128 × 128 take a second or two.
-_MOST_WORK = 1 << 22
-# How many trials of a kind. Kernels take other paths, and so address other memory, by size, layout and option;
-# the values in the inputs decide nothing about that. Far strides and large sizes would take gigabytes.
-_SHARES = {"options": 6, "dtypes": 4, "sizes": 11, "ranks": 3, "layouts": 7, "values": 1, "indices": 2, "gradients": 6}
-
-
-def subset(trials: Sequence[Trial], most: int = MOST) -> list[Trial]:
-    """The trials of a battery to run under a tool, in the battery's order.
-
-    Plain calls, forward and backward, that are not empty and not large: of each kind its share, spread evenly from
-    its first to its last. Where there may be fewer, the kinds take turns.
-    """
-    plain = [t for t in trials if t.call == "plainly" and t.loss_on is None]
-    fit = [t for t in plain if t.of in ("forward", "backward") and _work(t.case) > 0]
-    by_kind = {kind: [t for t in fit if t.kind == kind and _work(t.case) <= _MOST_WORK] for kind in _SHARES}
-    shares = {kind: _spread(found, _SHARES[kind]) for kind, found in by_kind.items()}
-    chosen: set[str] = set()
-    for turn in range(max(_SHARES.values())):
-        for found in shares.values():
-            if turn < len(found) and len(chosen) < most:
-                chosen.add(found[turn].key)
-    return [t for t in fit if t.key in chosen]
-
-
-def _spread(found: Sequence[Trial], share: int) -> list[Trial]:
-    if len(found) <= share:
-        return list(found)
-    if share == 1:
-        return [found[len(found) // 2]]
-    return [found[round(i * (len(found) - 1) / (share - 1))] for i in range(share)]
-
-
-def _work(case: Case) -> int:
-    """Every size times every other: no fewer than an op's elements, and a matmul's multiply-adds."""
-    return math.prod(math.prod(size) if isinstance(size, tuple) else size for size in case.dims.values())
-
-
-# The command ----------------------------------------------------------------------------------------------
-
-_OPTIONS = (
-    *("--target-processes", "application-only"),  # a compiler that the process starts is none of its business
-    *("--strip-paths", "no"),
-    *("--show-backtrace", "device"),  # how Python came to the launch is forty lines a report, and is known
-    *("--print-limit", "4000"),
-    *("--launch-timeout", "180"),  # importing torch from a cold disk may take longer than the ten seconds it waits
-)
-_TOOL_OPTIONS = {
-    # Only the kernel ends at a bad address, so that the next trials still run. Padding: buffers may lie side by
-    # side, and beyond one begins another. Errors of API calls are the caller's, who has them as exceptions.
-    "memcheck": (
-        *("--destroy-on-device-error", "kernel"),
-        *("--padding", "16384"),
-        *("--report-api-errors", "no"),
-    ),
-}
-
-
-def command(tool: str, sanitizer: str, program: Sequence[str]) -> list[str]:
-    return [sanitizer, "--tool", tool, *_OPTIONS, *_TOOL_OPTIONS.get(tool, ()), *program]
-
-
-# Reports --------------------------------------------------------------------------------------------------
+MARK = "kernellab sanitize: "  # begins the lines by which the process under a tool reports its progress
 
 _PREFIX = re.compile(r"^=========( .*)?$")
 _PLACE = re.compile(r"\bat (?P<kernel>.+?)[+:]0x[0-9a-f]+(?: in (?P<file>.+?):(?P<line>\d+))?(?= \[|$)")
@@ -93,21 +23,21 @@ _FRAME = re.compile(r"^Device Frame: ?(?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<fil
 _ACCESS = re.compile(r"(?:potential )?invalid __(\w+)__ (\w+) of size (\d+)", re.IGNORECASE)
 _UNINITIALISED = re.compile(r"Uninitialized __(\w+)__ memory read of size (\d+)", re.IGNORECASE)
 _RACE = re.compile(r"(error|warning): (?:race reported between|potential (\w+) hazard)", re.IGNORECASE)
-_RACING = re.compile(r"\b(Read|Write)(?: access| Thread \([\d,]+\)) at ", re.IGNORECASE)
+_RACING_ACCESS = re.compile(r"\b(Read|Write)(?: access| Thread \([\d,]+\)) at ", re.IGNORECASE)
 _HAZARDS = re.compile(r"\[(\d+) hazards?\]")
 _BARRIER = re.compile(r"(?:barrier error|warpgroup mma sequence error) detected\.? *(.*)", re.IGNORECASE)
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _ADDRESS = re.compile(r" (?:to|at) 0x[0-9a-f]+")
-# Said at every start or end, or of API calls, whose errors the caller has as exceptions.
-_IDLE = (
+# Printed at every start or end, or about API calls, whose errors reach the caller as exceptions.
+_IGNORED = (
     *("COMPUTE-SANITIZER", "LEAK SUMMARY", "Program hit ", "CUDA API Error", "Target application returned an error"),
     *("Error: process didn't terminate successfully", "Saved host backtrace"),
 )
 
-# Kernels that no way wrote: PyTorch's by their namespace; libraries' by their names, unless they come with source
-# lines, which only what is built here has (an author's own kernel may well be made of cutlass).
-_TORCHS = re.compile(r"(?:^|[\s<(])(?:at|c10|at_cuda_detail|torch)::|^(?:void )?at_cuda_detail")
-_LIBRARIES = re.compile(
+# Kernels that are not the implementation's: PyTorch's by their namespace; libraries' by their names, unless the report
+# has a source line, which only kernels built here have (an author's own kernel may well use CUTLASS).
+_PYTORCH_KERNELS = re.compile(r"(?:^|[\s<(])(?:at|c10|at_cuda_detail|torch)::|^(?:void )?at_cuda_detail")
+_LIBRARY_KERNELS = re.compile(
     r"cublas|cudnn|cusolver|cusparse|cufft|cutlass|nvjet|xmma|\bcub::|\bthrust::|splitKreduce|gemmSN|gemv2|"
     r"^(?:void )?(?:ampere|volta|turing|sm\d\d|hopper|maxwell)_|nccl|curand",
     re.IGNORECASE,
@@ -115,67 +45,111 @@ _LIBRARIES = re.compile(
 
 
 def is_own(kernel: str | None, file: str | None) -> bool:
-    """Whether a kernel is the way's: not PyTorch's, and not a library's."""
+    """Whether a kernel is the implementation's own: not PyTorch's and not a library's."""
     if kernel is None:
         return True
-    return not (_TORCHS.search(kernel) or (file is None and _LIBRARIES.search(kernel)))
+    return not (_PYTORCH_KERNELS.search(kernel) or (file is None and _LIBRARY_KERNELS.search(kernel)))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a report points to: a kernel, and a line of source where the kernel was built with line information."""
+
+    kernel: str | None = None
+    file: str | None = None
+    line: int | None = None
 
 
 @dataclass
-class Read:
-    """What the output of a process under a tool comes to."""
+class Finding:
+    """What a tool reports about one line of one kernel."""
 
-    findings: list[dict[str, Any]] = field(default_factory=list)
-    begun: str | None = None  # the trial that was begun last
+    tool: str
+    severity: str  # error, or warning where the tool is not certain
+    bytes: int | None
+    count: int
+    kernel: str | None
+    file: str | None
+    line: int | None
+    kind: str
+    detail: str
+    own: bool  # whether the kernel is the implementation's own
+    trial: str | None = None  # that was running
+
+    def to_json(self) -> SanitizerFinding:
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "kernel": self.kernel,
+            "file": self.file,
+            "line": self.line,
+            "bytes": self.bytes,
+            "detail": self.detail,
+            "count": self.count,
+            "trial": self.trial,
+            "own": self.own,
+        }
+
+
+@dataclass
+class Report:
+    """What a process under a tool printed."""
+
+    findings: list[Finding] = field(default_factory=list)
+    current_trial: str | None = None  # the trial that was begun last
     planned: int = 0  # trials
-    called: int = 0  # trials whose call returned
-    raised: dict[str, int] = field(default_factory=dict)  # why others did not
-    finished: bool = False  # the process came to its end, and the tool to its summary
-    errors: int | None = None  # as the tool counts them
+    returned: int = 0  # trials whose call returned
+    raised: dict[str, int] = field(default_factory=dict)  # why calls did not return, with how many
+    finished: bool = False  # whether the process reached its end, and the tool printed its summary
+    error_count: int | None = None  # as the tool counts them
     complaints: list[str] = field(default_factory=list)  # of the tool, about itself
 
 
-def read(text: str, tool: str) -> Read:
-    """Findings, equal ones joined: those of one kind in one line of one kernel. `count` says how many there were."""
-    found = Read()
-    ended = False
-    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+def read_report(text: str, tool: str) -> Report:
+    """Findings of one kind in one line of one kernel are joined; `count` is how many there were."""
+    report, ended = Report(), False
+    by_place: dict[tuple[str, str | None, str | None, int | None], Finding] = {}
     for block in _blocks(text):
         if isinstance(block, dict):
             ended = ended or "end" in block
-            _note(found, block)
+            _read_progress(report, block)
             continue
         summary = _SUMMARY.match(block[0])
         if summary:
-            found.errors = int(summary[1])
-        elif not block[0].startswith(_IDLE):
-            one = _finding(block, tool)
-            if one is None:
-                found.complaints.append(block[0])
+            report.error_count = int(summary[1])
+        elif not block[0].startswith(_IGNORED):
+            finding = _finding(block, tool)
+            if finding is None:
+                report.complaints.append(block[0])
                 continue
-            key = tuple(one[k] for k in ("kind", "kernel", "file", "line"))
-            if key in known:
-                known[key]["count"] += one["count"]
+            key = finding.kind, finding.kernel, finding.file, finding.line
+            if key in by_place:
+                by_place[key].count += finding.count
             else:
-                known[key] = {**one, "trial": found.begun}
-    found.findings = list(known.values())
-    found.finished = ended and found.errors is not None
-    return found
+                finding.trial = report.current_trial
+                by_place[key] = finding
+    report.findings = list(by_place.values())
+    report.finished = ended and report.error_count is not None
+    return report
 
 
-def _note(found: Read, said: dict[str, Any]) -> None:
-    found.planned = said.get("trials", found.planned)
-    found.begun = said.get("begin", found.begun)
-    if said.get("status") == "ok":
-        found.called += 1
-    elif "status" in said:
-        found.raised[said["reason"]] = found.raised.get(said["reason"], 0) + 1
+def _read_progress(report: Report, line: JsonObject) -> None:
+    """A marked line: `trials` (how many are planned), `begin` (a trial), or `status` and `reason` of its call."""
+    planned, begun, reason = line.get("trials"), line.get("begin"), line.get("reason")
+    if isinstance(planned, int):
+        report.planned = planned
+    if isinstance(begun, str):
+        report.current_trial = begun
+    if line.get("status") == "ok":
+        report.returned += 1
+    elif "status" in line and isinstance(reason, str):
+        report.raised[reason] = report.raised.get(reason, 0) + 1
 
 
-def _blocks(text: str) -> Iterator[list[str] | dict[str, Any]]:
-    """Reports, each a line and those indented below it, and what the process said of itself, in order.
+def _blocks(text: str) -> Iterator[list[str] | JsonObject]:
+    """The tool's reports, each a line with the lines indented below it, and the marked lines of the process, in order.
 
-    Whatever else is printed belongs to the way.
+    Other lines are printed by the implementation and are ignored.
     """
     block: list[str] = []
     for line in text.splitlines():
@@ -191,73 +165,73 @@ def _blocks(text: str) -> Iterator[list[str] | dict[str, Any]]:
         prefixed = _PREFIX.match(line)
         if prefixed is None:
             continue
-        said = (prefixed[1] or "")[1:]
-        indented = said.startswith(" ")
+        content = (prefixed[1] or "")[1:]
+        indented = content.startswith(" ")
         if block and not indented:
             yield block
             block = []
-        if said.strip() and (block or not indented):
-            block.append(said.strip())
+        if content.strip() and (block or not indented):
+            block.append(content.strip())
     if block:
         yield block
 
 
-def _finding(block: Sequence[str], tool: str) -> dict[str, Any] | None:
-    head = block[0]
-    place = _place(block)
-    named = {"tool": tool, "severity": "error", "bytes": None, "count": 1, **place}
+def _finding(block: Sequence[str], tool: str) -> Finding | None:
+    head, place = block[0], _place(block)
     details = [_ADDRESS.sub("", line) for line in block[1:] if re.match(r"(Access|Address|and is|Not )", line)]
     detail = ", ".join(re.sub(r"^(Access|Address|and) is ", "", line) for line in details)
+    severity, bytes_, count = "error", None, 1
     if access := _ACCESS.match(head):
         kind = f"{'misaligned' if 'misaligned' in detail else 'invalid'} {access[2].lower()}"
-        more = {"kind": kind, "bytes": int(access[3]), "detail": _listed(f"{access[1]} memory", detail)}
+        bytes_, detail = int(access[3]), _join(f"{access[1]} memory", detail)
     elif uninitialised := _UNINITIALISED.match(head):
-        bytes_, where = int(uninitialised[2]), f"{uninitialised[1]} memory that nothing had written"
-        more = {"kind": "uninitialised read", "bytes": bytes_, "detail": where}
+        kind = "uninitialised read"
+        bytes_, detail = int(uninitialised[2]), f"{uninitialised[1]} memory that nothing had written"
     elif race := _RACE.match(head):
         warning = race[1].lower() == "warning"
-        hazards = sum(int(n) for n in _HAZARDS.findall(" ".join(block))) or 1
-        kind = "possible race" if warning else "race"
-        more = {"kind": kind, "detail": _racing(block), "count": hazards}
-        more["severity"] = "warning" if warning else "error"
+        kind, severity = ("possible race", "warning") if warning else ("race", "error")
+        count = sum(int(n) for n in _HAZARDS.findall(" ".join(block))) or 1
+        detail = _racing_accesses(block)
     elif barrier := _BARRIER.match(head):
-        more = {"kind": "barrier", "detail": barrier[1].strip().rstrip(".").lower()}
-    elif place["kernel"] is not None or head.startswith("Host API"):
-        more = {"kind": _first_words(head), "detail": _listed(head, detail)}
+        kind, detail = "barrier", barrier[1].strip().rstrip(".").lower()
+    elif place.kernel is not None or head.startswith("Host API"):
+        kind, detail = _first_words(head), _join(head, detail)
     else:
         return None
-    # What the host copies is no kernel's, and copying a buffer that is not wholly written is no mistake.
-    own = is_own(place["kernel"], place["file"]) and not (tool == "initcheck" and place["kernel"] is None)
-    return {**named, **more, "own": own}
+    # A copy by the host belongs to no kernel, and copying a buffer that is only partly written is no mistake.
+    own = is_own(place.kernel, place.file) and not (tool == "initcheck" and place.kernel is None)
+    return Finding(tool, severity, bytes_, count, place.kernel, place.file, place.line, kind, detail, own)
 
 
-def _listed(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
 def _first_words(head: str) -> str:
-    """`Warp Illegal Instruction`, in the manner of the other kinds."""
+    """A kind for a report that is none of the known ones: `warp illegal instruction`."""
     return re.split(r"[.:,]| at | of size", head)[0].strip().lower()[:60]
 
 
-def _place(block: Sequence[str]) -> dict[str, Any]:
-    """The kernel, and the line of source: of a function called from it, where that is the one at fault."""
+def _place(block: Sequence[str]) -> Place:
+    """The kernel, and the source line of the access, which may be in a function that the kernel calls."""
     at = next((m for line in block for m in [_PLACE.search(line) or _OLD_PLACE.search(line)] if m), None)
     frames = [m for line in block for m in [_FRAME.match(line)] if m]
-    if at is None and not frames:
-        return {"kernel": None, "file": None, "line": None}
-    kernel = (frames[-1] if frames else at)["kernel"]  # type: ignore[index]
-    sourced = next((m for m in ([at] if at else []) + frames if m["file"]), None)
-    line = int(sourced["line"]) if sourced else None
-    return {"kernel": kernel.strip(), "file": sourced["file"] if sourced else None, "line": line}
+    matches = [*([at] if at else []), *frames]
+    if not matches:
+        return Place()
+    kernel = (frames[-1] if frames else matches[0])["kernel"]
+    with_source = next((m for m in matches if m["file"]), None)
+    if with_source is None:
+        return Place(kernel.strip())
+    return Place(kernel.strip(), with_source["file"], int(with_source["line"]))
 
 
-def _racing(block: Sequence[str]) -> str:
+def _racing_accesses(block: Sequence[str]) -> str:
     """`write at kernels.cu:5, read at kernels.cu:6`."""
-    said = []
+    accesses = []
     for line in block:
-        access, place = _RACING.search(line), _PLACE.search(line)
+        access, place = _RACING_ACCESS.search(line), _PLACE.search(line)
         if access and place:
             where = f"{Path(place['file']).name}:{place['line']}" if place["file"] else place["kernel"]
-            said.append(f"{access[1].lower()} at {where}")
-    return ", ".join(said)
+            accesses.append(f"{access[1].lower()} at {where}")
+    return ", ".join(accesses)

@@ -272,7 +272,7 @@ def main() -> None:
         file.write("1000")  # when memory runs out the kernel ends this process first
     sys.path.append(str(Path.cwd()))  # last, so that nothing beside the user's files hides an installed module
     if kind == "interpreter":
-        from kernellab.interpreter.emulation import prepare
+        from kernellab.interpreter.emulation import enable_interpreter
 
-        prepare()
+        enable_interpreter()
     Worker(Channel(fd)).serve()
