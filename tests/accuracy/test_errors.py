@@ -1,4 +1,4 @@
-"""The rule that says whether a result is right: strict enough for zeros, fair to rounding."""
+"""The rule that decides whether a result is right: strict enough for zeros, fair to rounding."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.accuracy.errors import measure, passes, special
+from kernellab.accuracy.errors import measure, nonfinite_mismatch, passes
 from kernellab.declaration import inputs
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.targets import shipped_names
@@ -28,20 +28,20 @@ def _result(name, dtype):
 @pytest.mark.parametrize("name", shipped_names())
 def test_zeros_the_mean_and_a_permutation_are_wrong_for_every_shipped_op(name, dtype):
     own, oracle, rowwise = _result(name, dtype)
-    torchs = measure(own, oracle, rowwise=rowwise)
-    assert passes(torchs, torchs)
+    peer = measure(own, oracle, rowwise=rowwise)
+    assert passes(peer, peer)
     shuffled = own.flatten()[torch.randperm(own.numel())].view_as(own)
     for fake in (torch.zeros_like(own), torch.full_like(own, own.float().mean().item()), shuffled):
-        assert not passes(measure(fake, oracle, rowwise=rowwise), torchs)
+        assert not passes(measure(fake, oracle, rowwise=rowwise), peer)
 
 
 def test_one_wrong_element_among_many_is_wrong():
     own, oracle, _ = _result("gelu", "float32")
-    torchs = measure(own, oracle, rowwise=False)
+    peer = measure(own, oracle, rowwise=False)
     spoiled = own.clone()
     spoiled[7, 9] += 1e-3
     errors = measure(spoiled, oracle, rowwise=False)
-    assert not passes(errors, torchs)
+    assert not passes(errors, peer)
     assert errors.at == (7, 9)
     assert errors.max_abs == pytest.approx(1e-3, rel=1e-2)
 
@@ -49,15 +49,15 @@ def test_one_wrong_element_among_many_is_wrong():
 def test_many_slightly_wrong_elements_are_wrong_by_the_quantile():
     oracle = torch.randn(1000, 1000, dtype=torch.float64)
     oracle[0, 0] = 5
-    peer = oracle.float()
-    peer[0, 0] *= 1 + 100 * torch.finfo(torch.float32).eps  # PyTorch has one outlier of its own
-    mine = oracle.float() * (1 + 20 * torch.finfo(torch.float32).eps)
-    torchs, errors = (measure(y, oracle, rowwise=False) for y in (peer, mine))
-    assert errors.max <= 2 * torchs.max + 4
-    assert not passes(errors, torchs)
+    peers = oracle.float()
+    peers[0, 0] *= 1 + 100 * torch.finfo(torch.float32).eps  # the peer has one outlier of its own
+    result = oracle.float() * (1 + 20 * torch.finfo(torch.float32).eps)
+    peer, errors = (measure(y, oracle, rowwise=False) for y in (peers, result))
+    assert errors.max <= 2 * peer.max + 4
+    assert not passes(errors, peer)
 
 
-def test_rows_have_a_scale_of_their_own():
+def test_each_row_has_its_own_scale():
     oracle = torch.tensor([[1e-6, 2e-6], [1.0, 2.0]], dtype=torch.float64)
     fake = oracle.float()
     fake[0] = 0
@@ -65,24 +65,24 @@ def test_rows_have_a_scale_of_their_own():
     assert measure(fake, oracle, rowwise=True).max > 1e5
 
 
-def test_nan_and_inf_must_stand_where_the_oracle_has_them():
+def test_nan_and_inf_must_occur_where_the_oracle_has_them():
     oracle = torch.tensor([1.0, math.nan, math.inf, -math.inf], dtype=torch.float64)
-    assert special(oracle.float(), oracle, None) is None
+    assert nonfinite_mismatch(oracle.float(), oracle, None) is None
     for place in range(1, 4):
         bad = oracle.float()
         bad[place] = 0
-        assert "NaN or inf" in special(bad, oracle, None)
+        assert "NaN or inf" in nonfinite_mismatch(bad, oracle, None)
     finite = torch.ones(4, dtype=torch.float64)
-    assert "at [2] nan, should be 1" in special(torch.tensor([1, 1, math.nan, 1]), finite, None)
+    assert "at [2] nan, should be 1" in nonfinite_mismatch(torch.tensor([1, 1, math.nan, 1]), finite, None)
 
 
-def test_overflow_that_pytorch_shares_is_not_held_against_a_way():
+def test_overflow_that_the_peer_shares_is_accepted():
     oracle = torch.tensor([1e6, 1.0], dtype=torch.float64)  # inf in float16
     y = oracle.half()
-    assert special(y, oracle, None) is None
+    assert nonfinite_mismatch(y, oracle, None) is None
     peer = torch.tensor([math.nan, 1.0]).half()
-    assert special(peer.clone(), oracle, peer) is None
-    assert special(peer.clone(), oracle, None) is not None
+    assert nonfinite_mismatch(peer.clone(), oracle, peer) is None
+    assert nonfinite_mismatch(peer.clone(), oracle, None) is not None
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (2, 3, 4)])
@@ -99,7 +99,7 @@ def test_the_quantile_sees_every_column():
     assert measure(y, oracle, rowwise=False).q999 > 7
 
 
-def test_what_the_dtype_cannot_hold_does_not_set_the_scale():
+def test_values_that_the_dtype_cannot_hold_do_not_set_the_scale():
     oracle = torch.ones(100, dtype=torch.float64)
     oracle[3] = 1e60
     zeros = torch.zeros(100)
