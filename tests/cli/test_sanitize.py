@@ -9,7 +9,7 @@ import pytest
 from kernellab.base.errors import UserError
 from kernellab.cli import parser, sanitize
 from kernellab.machine import tools
-from kernellab.record.journal import load
+from kernellab.record.reading import load
 from support.klab import OPFILES, klab_env
 from support.sanitizer import install_standin, sample
 

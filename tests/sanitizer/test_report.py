@@ -1,7 +1,6 @@
 """Reading the reports of compute-sanitizer."""
 
-from kernellab.record.batteries import finding as describe
-from kernellab.record.batteries import short
+from kernellab.record.batteries import finding_sentence, short_kernel_name
 from kernellab.sanitizer.report import is_own, read_report
 from support.sanitizer import block, mark, sample
 
@@ -13,7 +12,7 @@ def test_an_invalid_read_is_attributed_to_kernel_line_and_trial():
     assert (finding.kind, finding.kernel, finding.file, finding.line) == ("invalid read", "oob", "san.py", 7)
     assert (finding.bytes, finding.count, finding.own, finding.trial) == (16, 2, True, "1000 · float32")
     assert "out of bounds, 1 bytes after the nearest allocation of size 4,000 bytes" in finding.detail
-    assert describe(finding.to_json()).startswith(
+    assert finding_sentence(finding.to_json()).startswith(
         "invalid read of 16 bytes in oob, san.py:7, at trial 1000 · float32: global memory"
     )
     assert not report.finished  # the sample is cut: there is no summary
@@ -89,5 +88,5 @@ def test_kernels_of_pytorch_and_of_libraries_are_not_own():
 
 
 def test_kernel_names_are_shortened():
-    assert short("void ns::k<float, at::Half<2>>(float *, int)") == "ns::k"
-    assert short("oob") == "oob"
+    assert short_kernel_name("void ns::k<float, at::Half<2>>(float *, int)") == "ns::k"
+    assert short_kernel_name("oob") == "oob"

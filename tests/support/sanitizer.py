@@ -5,11 +5,13 @@ import sys
 
 from kernellab.declaration.targets import resolve
 from kernellab.record import verdict
-from kernellab.record.journal import Journal, load
+from kernellab.record.journal import Journal
+from kernellab.record.reading import load
 from kernellab.record.settings import Settings
 from kernellab.running.parent.sanitizer import Sanitizer
 from kernellab.sanitizer.report import MARK
 from support.klab import HERE, OPFILES
+from support.records import ENVIRONMENT, event
 
 SAMPLES = HERE / "samples"
 
@@ -65,12 +67,12 @@ def run_under(standin, folder, impl, tool="memcheck", timeout_s=60.0):
     request = {"shapes": [], "dtypes": [], "dims": {}, "options": {}, "quick": True}
     settings = Settings([target], ["check", "sanitize"], request, timeout_s=timeout_s, sanitizers=[tool])
     journal = Journal(folder / "run")
-    journal.write("run", schema=3, command=[], seed=0, environment={}, settings=settings.to_json())
+    journal.write(event("run", schema=3, command=[], seed=0, environment=ENVIRONMENT, settings=settings.to_json()))
     progress = []
     sanitizer = Sanitizer(standin, settings, journal, "cpu")
     sanitizer.run(resolve(target), "double", impl, tool, lambda number, count: progress.append((number, count)))
-    assert sanitizer.done("double", impl, tool)
-    assert not sanitizer.done("double", impl, "other")
+    assert sanitizer.is_done("double", impl, tool)
+    assert not sanitizer.is_done("double", impl, "other")
     journal.save()
     journal.close()
     assert load(folder / "run")["sanitized"] == json.loads(json.dumps(journal.record["sanitized"]))

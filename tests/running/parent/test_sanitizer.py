@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kernellab.record import verdict
-from kernellab.record.batteries import sanitized
+from kernellab.record.batteries import sanitizer_verdicts
 from kernellab.reporting.terminal import sanitizer as report
 from kernellab.reporting.text.console import console
-from kernellab.running.parent.sanitizer import ways
+from kernellab.running.parent.sanitizer import impls_to_sanitize
 from kernellab.sanitizer.selection import MAX_TRIALS
 from support.klab import HERE, klab_env
 from support.sanitizer import block, install_standin, run_under, sample
@@ -31,8 +31,8 @@ def test_a_clean_implementation_is_ok(standin, tmp_path, capsys):
     assert progress[-1] == (entry["planned"], entry["planned"])
     text = (tmp_path / "run" / entry["log"]).read_text()
     assert "half a line without an end" in text
-    report.show({"sanitized": [entry]}, console(), verbose=False)
-    assert report.closing({"sanitized": [entry]}) == ["1 implementation under memcheck: nothing found."]
+    report.show([entry], console(), verbose=False)
+    assert report.closing([entry]) == ["1 implementation under memcheck: nothing found."]
     assert "python-fine" in capsys.readouterr().out
 
 
@@ -44,7 +44,7 @@ def test_a_finding_makes_the_implementation_wrong(standin, tmp_path, monkeypatch
     assert entry["findings"][0]["trial"]
     assert "memcheck: invalid read of 16 bytes in oob, san.py:7, at trial " in entry["reason"]
     assert verdict.exit_code({"results": [], "batteries": [], "sanitized": [entry]}) == 1
-    report.show({"sanitized": [entry]}, console(), verbose=False)
+    report.show([entry], console(), verbose=False)
     assert "wrong: memcheck: invalid read of 16 bytes in oob, san.py:7, at trial" in capsys.readouterr().out
 
 
@@ -73,15 +73,15 @@ def test_an_implementation_that_exits_or_always_raises_cannot_be_judged(standin,
 
 def test_errors_that_cannot_be_read_are_not_ok():
     entry = {"tool": "memcheck", "findings": [], "unfinished": None, "cases": 3, "errors": 2, "raised": {}, "log": "x"}
-    assert sanitized([entry])[0]["status"] == "unknown"
+    assert sanitizer_verdicts([entry])[0]["status"] == "unknown"
 
 
 def test_implementations_with_kernels_of_their_own_are_run_and_others_if_named():
     kinds = {"manual": "manual", "torch": "torch", "compile": "compile", "triton-v2": "triton", "fast": "python"}
     impls = [{"name": n, "kind": k, "obstacle": None, "interpreted": False} for n, k in kinds.items()]
     impls.append({"name": "cpp", "kind": "cpp", "obstacle": "runs on the CPU", "interpreted": False})
-    assert ways(impls, named=False) == ["compile", "triton-v2", "fast"]
-    assert ways(impls[:2], named=True) == ["manual", "torch"]
+    assert impls_to_sanitize(impls, named=False) == ["compile", "triton-v2", "fast"]
+    assert impls_to_sanitize(impls[:2], named=True) == ["manual", "torch"]
 
 
 def test_the_process_ends_with_its_parent(standin, tmp_path):

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kernellab.record.batteries import BatterySummary, FailedTrial, WorstTrial
+from kernellab.record.schema import Result
 from kernellab.reporting.text import numbers
 
 _FAILURES_PER_KIND = 3
 _WIDE = 118  # columns of a terminal that has room for the trial with the worst error
 
-Summary = Mapping[str, Any]
 
-
-def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
-    for op in dict.fromkeys(summary["op"] for summary in record["batteries"]):
-        summaries = [summary for summary in record["batteries"] if summary["op"] == op]
+def show(batteries: Sequence[BatterySummary], results: Sequence[Result], out: Console, *, verbose: bool) -> None:
+    for op in dict.fromkeys(summary["op"] for summary in batteries):
+        summaries = [summary for summary in batteries if summary["op"] == op]
         out.print(Text(f"{op} · the battery", style="bold"))
         out.print(_table(summaries, out.width))
-        kinds = {result["impl"]: result["kind"] for result in record["results"] if result["op"] == op}
+        kinds = {result["impl"]: result["kind"] for result in results if result["op"] == op}
         for summary in summaries:
             if kinds.get(summary["impl"]) == "compile":
                 note = "ten trials besides the declared cases, because each compiles anew"
@@ -35,7 +34,7 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
         out.print()
 
 
-def _table(summaries: list[Summary], width: int) -> Table:
+def _table(summaries: list[BatterySummary], width: int) -> Table:
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
     for title in ("impl", "tried", "passed", "outside", "worst error", "peer", "at"):
         text = title in ("impl", "peer", "at")
@@ -54,18 +53,20 @@ def _table(summaries: list[Summary], width: int) -> Table:
     return table
 
 
-def _worst_error(impl: str, worst: Summary | None) -> list[Text]:
+def _worst_error(impl: str, worst: WorstTrial | None) -> list[Text]:
     """The cells of the worst error: it, the peer's, and the trial."""
     if worst is None:
         return [Text("")] * 3
     peer = worst["peer"]
-    beside = f"{peer['impl']}'s {peer['max']:.2g}" if peer["max"] is not None and peer["impl"] != impl else ""
+    beside = ""
+    if peer is not None and peer["max"] is not None and peer["impl"] != impl:
+        beside = f"{peer['impl']}'s {peer['max']:.2g}"
     return [Text(f"{worst['errors']['max']:.2g}"), Text(beside), Text(worst["label"], style="dim")]
 
 
-def _failures(summary: Summary, verbose: bool) -> list[Text]:
+def _failures(summary: BatterySummary, verbose: bool) -> list[Text]:
     lines = []
-    by_kind: dict[str, list[Summary]] = {}
+    by_kind: dict[str, list[FailedTrial]] = {}
     for failure in summary["failures"]:
         by_kind.setdefault(failure["kind"], []).append(failure)
     for kind, failures in by_kind.items():
@@ -79,9 +80,9 @@ def _failures(summary: Summary, verbose: bool) -> list[Text]:
     return lines
 
 
-def _search(summary: Summary) -> list[Text]:
+def _search(summary: BatterySummary) -> list[Text]:
     """How many trials the search drew beyond the battery, and the script that reproduces a failure."""
-    search, impl = summary.get("search"), summary["impl"]
+    search, impl = summary["search"], summary["impl"]
     if search is None:
         return []
     drawn = f" {impl}  {search['drawn']} drawn by search in {search['seconds']:.1f} s"
@@ -98,57 +99,60 @@ def _search(summary: Summary) -> list[Text]:
     return lines
 
 
-def _passed_by_kind(summary: Summary) -> list[Text]:
+def _passed_by_kind(summary: BatterySummary) -> list[Text]:
     counts = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in summary["kinds"].items())
     lines = [Text(f" {summary['impl']}  passed by kind: {counts}", style="dim")]
-    if summary["worst"]:
-        errors, peer = summary["worst"]["errors"], summary["worst"]["peer"]
-        place = ", ".join(map(str, errors["at"]))
-        beside = f"; {peer['impl']}'s {numbers.errors(peer)}" if peer["impl"] != summary["impl"] else ""
+    worst = summary["worst"]
+    if worst is not None:
+        errors, peer = worst["errors"], worst["peer"]
+        place = ", ".join(map(str, errors.get("at", ())))
+        beside = "" if peer is None or peer["impl"] == summary["impl"] else f"; {peer['impl']}'s {numbers.errors(peer)}"
         text = f" {summary['impl']}  worst error: {numbers.errors(errors)} at [{place}]{beside}"
         lines.append(Text(text, style="dim"))
     return lines
 
 
-def _shared_reasons(summaries: list[Summary]) -> list[Text]:
+def _shared_reasons(summaries: list[BatterySummary]) -> list[Text]:
     """Why trials were not made or not judged, and notes: each once, with the implementations it applies to."""
     lines = [
         Text(f" {summary['impl']}  a stored failure passes now: {label}", style="dim")
         for summary in summaries
         for label in summary["mended"]
     ]
-    for field, title, style in (
-        ("outside", "outside", "dim"),
-        ("unknown", "not judged", "yellow"),
-        ("notes", "note", "yellow"),
+    for title, style, counts in (
+        ("outside", "dim", {summary["impl"]: summary["outside"] for summary in summaries}),
+        ("not judged", "yellow", {summary["impl"]: summary["unknown"] for summary in summaries}),
+        ("note", "yellow", {summary["impl"]: summary["notes"] for summary in summaries}),
     ):
         impls_by_reason: dict[str, list[str]] = {}
-        for summary in summaries:
-            for reason, count in summary[field].items():
-                impls_by_reason.setdefault(reason, []).append(f"{summary['impl']} {count}")
+        for impl, reasons in counts.items():
+            for reason, count in reasons.items():
+                impls_by_reason.setdefault(reason, []).append(f"{impl} {count}")
         lines += [
             Text(f" {title} ({', '.join(impls)}): {reason}", style=style) for reason, impls in impls_by_reason.items()
         ]
     return lines
 
 
-def failing(record: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+def failing(batteries: Sequence[BatterySummary]) -> dict[tuple[str, str], str]:
     """By op and implementation: how many trials failed, where any did."""
     return {
-        (summary["op"], summary["impl"]): f"{len(summary['failures'])} of {numbers.count(summary['tried'], 'trial')} failed"
-        for summary in record["batteries"]
+        (
+            summary["op"],
+            summary["impl"],
+        ): f"{len(summary['failures'])} of {numbers.count(summary['tried'], 'trial')} failed"
+        for summary in batteries
         if summary["failures"]
     }
 
 
-def closing(record: Mapping[str, Any]) -> list[str]:
+def closing(batteries: Sequence[BatterySummary]) -> list[str]:
     """One sentence: how much was tried in all, which implementations failed, and which could not be judged."""
-    summaries = record["batteries"]
-    if not summaries:
+    if not batteries:
         return []
-    tried = sum(summary["tried"] for summary in summaries)
-    failures = {_name(summary): len(summary["failures"]) for summary in summaries if summary["failures"]}
-    unjudged = {_name(summary): sum(summary["unknown"].values()) for summary in summaries if summary["unknown"]}
+    tried = sum(summary["tried"] for summary in batteries)
+    failures = {_name(summary): len(summary["failures"]) for summary in batteries if summary["failures"]}
+    unjudged = {_name(summary): sum(summary["unknown"].values()) for summary in batteries if summary["unknown"]}
     parts = []
     if failures:
         total = sum(failures.values())
@@ -161,5 +165,5 @@ def closing(record: Mapping[str, Any]) -> list[str]:
     return ["; ".join(parts or ["No trial of the battery applies"]) + "."]
 
 
-def _name(summary: Summary) -> str:
+def _name(summary: BatterySummary) -> str:
     return f"{summary['op']} {summary['impl']}"

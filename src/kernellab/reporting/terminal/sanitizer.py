@@ -1,22 +1,21 @@
-"""compute-sanitizer in the terminal: a table of what each tool found, and the kernel, line and trial of each finding."""
+"""compute-sanitizer in the terminal: a table of what each tool found, and where each finding is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kernellab.record.schema import SanitizerFinding, SanitizerOutcome
 from kernellab.reporting.text import numbers
 
-Sanitized = Mapping[str, Any]  # an implementation under one tool
 
-
-def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
-    for op in dict.fromkeys(entry["op"] for entry in record["sanitized"]):
-        entries = [entry for entry in record["sanitized"] if entry["op"] == op]
+def show(sanitized: Sequence[SanitizerOutcome], out: Console, *, verbose: bool) -> None:
+    """`sanitized`: with their verdicts."""
+    for op in dict.fromkeys(entry["op"] for entry in sanitized):
+        entries = [entry for entry in sanitized if entry["op"] == op]
         out.print(Text(f"{op} · under compute-sanitizer", style="bold"))
         out.print(_table(entries))
         for entry in entries:
@@ -26,7 +25,7 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
         out.print()
 
 
-def _table(entries: list[Sanitized]) -> Table:
+def _table(entries: list[SanitizerOutcome]) -> Table:
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
     for title in ("impl", "tool", "cases", "findings", "time"):
         table.add_column(title, justify="left" if title in ("impl", "tool") else "right", no_wrap=True)
@@ -39,11 +38,11 @@ def _table(entries: list[Sanitized]) -> Table:
     return table
 
 
-def _own_errors(entry: Sanitized) -> list[Sanitized]:
+def _own_errors(entry: SanitizerOutcome) -> list[SanitizerFinding]:
     return [f for f in entry["findings"] if f["own"] and f["severity"] == "error"]
 
 
-def _errors(entry: Sanitized) -> list[Text]:
+def _errors(entry: SanitizerOutcome) -> list[Text]:
     """What makes the implementation wrong, or prevents a verdict."""
     head, tool = f" {entry['impl']}  ", entry["tool"]
     lines = [Text.assemble((f"{head}wrong: ", "bold red"), f"{tool}: {f['said']}") for f in _own_errors(entry)]
@@ -52,7 +51,7 @@ def _errors(entry: Sanitized) -> list[Text]:
     return lines
 
 
-def _other_findings(entry: Sanitized, verbose: bool) -> list[Text]:
+def _other_findings(entry: SanitizerOutcome, verbose: bool) -> list[Text]:
     """Warnings, what the tool says about itself, and findings in kernels that are not the implementation's."""
     head = f" {entry['impl']}  {entry['tool']}: "
     warnings = [f["said"] for f in entry["findings"] if f["own"] and f["severity"] != "error"]
@@ -65,7 +64,7 @@ def _other_findings(entry: Sanitized, verbose: bool) -> list[Text]:
     return lines + [Text(f"{head}not in this implementation's kernels: {f['said']}", style="dim") for f in foreign]
 
 
-def _calls_not_returned(entry: Sanitized) -> list[Text]:
+def _calls_not_returned(entry: SanitizerOutcome) -> list[Text]:
     """Why calls did not return: most often the trial is outside the implementation's domain."""
     head = f" {entry['impl']}  {entry['tool']}: not called, "
     return [
@@ -74,15 +73,14 @@ def _calls_not_returned(entry: Sanitized) -> list[Text]:
     ]
 
 
-def closing(record: Mapping[str, Any]) -> list[str]:
+def closing(sanitized: Sequence[SanitizerOutcome]) -> list[str]:
     """One sentence: how many implementations ran under which tools, and what was found."""
-    entries = record["sanitized"]
-    if not entries:
+    if not sanitized:
         return []
-    impls = len({(entry["op"], entry["impl"]) for entry in entries})
-    tools = ", ".join(dict.fromkeys(entry["tool"] for entry in entries))
+    impls = len({(entry["op"], entry["impl"]) for entry in sanitized})
+    tools = ", ".join(dict.fromkeys(entry["tool"] for entry in sanitized))
     head = f"{numbers.count(impls, 'implementation')} under {tools}"
-    wrong, unknown = (_names_with_status(entries, status) for status in ("wrong", "unknown"))
+    wrong, unknown = (_names_with_status(sanitized, status) for status in ("wrong", "unknown"))
     if not wrong and not unknown:
         return [f"{head}: nothing found."]
     parts = [f"errors in {', '.join(wrong)}"] if wrong else []
@@ -90,5 +88,5 @@ def closing(record: Mapping[str, Any]) -> list[str]:
     return [f"{head}: {'; '.join(parts)}."]
 
 
-def _names_with_status(entries: list[Sanitized], status: str) -> list[str]:
+def _names_with_status(entries: Sequence[SanitizerOutcome], status: str) -> list[str]:
     return list(dict.fromkeys(f"{entry['op']} {entry['impl']}" for entry in entries if entry["status"] == status))
