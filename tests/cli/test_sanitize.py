@@ -50,7 +50,7 @@ from kernellab.machine import tools
 from kernellab.running.parent.runner import Runner
 from kernellab.cli import main
 tools.has_gpu = lambda: True
-Runner._refuse_to_sanitize = lambda self: None
+Runner._refuse_sanitizing_without_gpu = lambda self: None
 main()
 """
 
