@@ -98,8 +98,8 @@ class TrialPreparer:
         """Raises CannotCheck, NotDifferentiable, NotApplicable or PeerDied."""
         op, case = self.op, trial.case
         try:
-            made = make_inputs(op, trial, self.seed, self.device, guarded=self._guarded)
-            inputs = made.tensors
+            trial_inputs = make_inputs(op, trial, self.seed, self.device, guarded=self._guarded)
+            inputs = trial_inputs.tensors
             pristine = clone(inputs)
             oracle = self._oracle.compute(trial, inputs)
             manual_outputs = compute(op, op.reference, inputs, trial)
@@ -130,7 +130,7 @@ class TrialPreparer:
                 raise CannotCheck(f"the peer, {peer.name}, is itself {off} in {case.dtype}")
         return PreparedTrial(
             inputs,
-            made.memory,
+            trial_inputs.memory,
             pristine,
             oracle,
             peer.outputs,
