@@ -18,8 +18,8 @@ from kernellab.checking.declared_case import Checker
 from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
 from kernellab.checking.spot_check import Spot
 from kernellab.declaration import inputs as make_inputs
+from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.documents import CostJson
-from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import Pass, pass_of
 from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import CostCounted, ImplBuilt, ImplChecked, TimeSpent

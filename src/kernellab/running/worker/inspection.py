@@ -32,9 +32,9 @@ from kernellab.codeanalysis.facts import facts
 from kernellab.codeanalysis.products import products
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.inputs import make_inputs
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.gpumodel.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.machine.chips import chip
