@@ -14,11 +14,11 @@ from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.documents import CostJson
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
 from kernellab.machine.gpu_state import gpu_is_dead, synchronise

@@ -20,8 +20,8 @@ from kernellab.checking.compiled_impls import reset_compiled
 from kernellab.checking.declared_case import CaseChecker
 from kernellab.checking.outcome import CaseOutcome
 from kernellab.declaration import inputs as make_inputs
+from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.documents import CostJson
-from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import Pass, pass_of
 from kernellab.machine.gpu_state import gpu_is_dead
 from kernellab.machine.telemetry import Telemetry

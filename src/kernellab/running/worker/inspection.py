@@ -31,9 +31,9 @@ from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.codeanalysis.kernel_json import KernelJson, SourceJson
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.inputs import make_inputs
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product

@@ -5,7 +5,7 @@ import torch
 
 import kernellab as kl
 from kernellab.declaration.case import Case
-from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
+from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import pass_of
 
 CASE = Case({"...": (4, 8)}, "float32")
