@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kernellab.api.ptx import ptx as ptx
     from kernellab.build import cpp as cpp
     from kernellab.build import cuda as cuda
+    from kernellab.declaration.arguments import Cost as Cost
     from kernellab.declaration.arguments import index as index
     from kernellab.declaration.arguments import optional as optional
     from kernellab.declaration.arguments import tensor as tensor
     from kernellab.declaration.case_table import cases as cases
-    from kernellab.declaration.cost import Cost as Cost
     from kernellab.declaration.declare import op as op
     from kernellab.profiler.ranges import auto_ranges as auto_ranges
     from kernellab.profiler.ranges import range as range
@@ -44,7 +44,7 @@ _FUNCTIONS = {
     "index": "kernellab.declaration.arguments",
     "optional": "kernellab.declaration.arguments",
     "cases": "kernellab.declaration.case_table",
-    "Cost": "kernellab.declaration.cost",
+    "Cost": "kernellab.declaration.arguments",
     # one-call helpers
     "benchmark": "kernellab.api.benchmark",
     "check": "kernellab.api.check",

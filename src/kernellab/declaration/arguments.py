@@ -1,11 +1,14 @@
-"""Descriptions of an op's tensors: `kl.tensor`, `kl.index` and `kl.optional`."""
+"""What an op's author describes: its tensors (`kl.tensor`, `kl.index`, `kl.optional`) and its cost (`kl.Cost`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
 
 from kernellab.base.errors import UserError
 from kernellab.declaration.case import ELLIPSIS
+from kernellab.declaration.documents import CostJson
 
 
 @dataclass(frozen=True)
@@ -54,3 +57,48 @@ def _parse_dims(text: str) -> tuple[str, ...]:
         if name != ELLIPSIS and not name.isidentifier():
             raise UserError(f"{text!r} is not a list of dim names: separate them by spaces, for example 'M V'")
     return names
+
+
+class HasBytes(Protocol):
+    """A tensor, as far as its size matters here."""
+
+    def numel(self) -> int: ...
+    def element_size(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The fewest bytes an op must move, and its arithmetic by unit.
+
+    `read` and `write` hold tensors or numbers of bytes. `flops` is keyed by the unit that does the work: `matmul` for
+    multiply-adds that a tensor core can do, `fp32` for ordinary arithmetic.
+    """
+
+    read: Sequence[HasBytes | int | None] = ()
+    write: Sequence[HasBytes | int | None] = ()
+    flops: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(map(_count_bytes, self.read))
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(map(_count_bytes, self.write))
+
+    def to_json(self) -> CostJson:
+        return {
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "flops": dict(self.flops),
+        }
+
+
+# An op's `cost=` and `grad_cost=`: called like the op, with its tensors and options.
+CostFunction: TypeAlias = Callable[..., Cost]  # type: ignore[explicit-any]
+
+
+def _count_bytes(value: HasBytes | int | None) -> int:
+    if value is None:
+        return 0
+    return value if isinstance(value, int) else int(value.numel()) * int(value.element_size())

@@ -17,12 +17,11 @@ from typing import Any
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.functions import AnyFunction
 from kernellab.declaration import validation
-from kernellab.declaration.arguments import Arg
+from kernellab.declaration.arguments import Arg, CostFunction
 from kernellab.declaration.case import ELLIPSIS, Case, Size, jsonable, parse_dtype
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.case_table import CaseLists, CaseTable
 from kernellab.declaration.compiled import Compiled
-from kernellab.declaration.cost import CostFunction
 from kernellab.declaration.documents import CaseJson
 from kernellab.declaration.expansion import Dims, choose_options
 from kernellab.declaration.kinds import Kind, kind_of, match_names

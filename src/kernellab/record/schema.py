@@ -27,7 +27,7 @@ class ErrorsJson(TypedDict):
     q999: Annotated[float | None, "the 99.9 % quantile"]
     rel_l2: Annotated[float | None, "the relative error of the whole, by its 2-norm"]
     max_abs: Annotated[float | None, "the largest absolute error"]
-    at: NotRequired[Annotated[JsonValue, "where the largest error is"]]
+    at: NotRequired[Annotated[list[int], "the indices of the largest error"]]
 
 
 class PeerJson(ErrorsJson):
@@ -50,7 +50,7 @@ class CheckedAtJson(TypedDict):
 class OutsideJson(TypedDict):
     """A case that an implementation's `supports=` refuses."""
 
-    case: Annotated[JsonValue, "the case, in words"]
+    case: Annotated[CaseJson, "the case"]
     reason: Annotated[str, "what `supports=` returned"]
 
 

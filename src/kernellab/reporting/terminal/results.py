@@ -31,9 +31,9 @@ def show(record: Record, out: Console, *, verbose: bool = False) -> None:
     for group in _groups_outside_sweeps(record):
         _show_group(group, record, out, verbose=verbose)
     show_sweeps(record, out, more_than=sweep_table.COMPACT)
-    battery.show(record, out, verbose=verbose)
-    sanitizer.show(record, out, verbose=verbose)
-    for line in [*closing(record), *battery.closing(record), *sanitizer.closing(record)]:
+    battery.show(record["batteries"], record["results"], out, verbose=verbose)
+    sanitizer.show(record["sanitized"], out, verbose=verbose)
+    for line in [*closing(record), *battery.closing(record["batteries"]), *sanitizer.closing(record["sanitized"])]:
         out.print(Text(line))
 
 
@@ -248,7 +248,7 @@ def _status_text(result: Result, record: Record) -> Text:
     """The status of an implementation that is not in the table, and why."""
     status, reason = result["derived"]["status"], result["derived"]["reason"]
     if status == "ok":
-        failed = battery.failing(record).get((result["op"], result["impl"]))
+        failed = battery.failing(record["batteries"]).get((result["op"], result["impl"]))
         right = _describe_check(result["check"], result["case"], result["impl"], timing="time" in record["stages"])
         if failed is None:
             return Text(right)
@@ -285,7 +285,7 @@ def closing(record: Record) -> list[str]:
         if len(sweep.sizes) > sweep_table.COMPACT:
             lines += sweep_table.closing(sweep)
     statuses = [r["derived"]["status"] for r in record["results"]]
-    failing = battery.failing(record)
+    failing = battery.failing(record["batteries"])
     here_only = [r for r in record["results"] if r["derived"]["status"] == "ok" and (r["op"], r["impl"]) in failing]
     right, skipped = statuses.count("ok") - len(here_only), statuses.count("skipped")
     bad = [r for r in record["results"] if r["derived"]["status"] in _BAD]

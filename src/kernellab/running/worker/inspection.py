@@ -31,9 +31,9 @@ from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.codeanalysis.kernel_json import KernelJson, SourceJson
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.inputs import make_inputs
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
@@ -43,7 +43,7 @@ from kernellab.running.protocol.events import LaunchCaptured
 from kernellab.running.worker.captured_kernel import describe_launch, describe_refused_launch
 from kernellab.running.worker.channel import Channel
 from kernellab.running.worker.static_costs import count_static_costs
-from kernellab.trials.small_cases import standin
+from kernellab.trials.small_cases import shrink_to
 
 _WITHOUT_KERNELS = dict.fromkeys(("manual", "torch"), "calls PyTorch's own kernels and compiles none of its own")
 _SMALL = 4096  # elements of the largest input, for code that must run on the CPU to be generated
@@ -245,7 +245,7 @@ class Inspector:
 
     def _generated_cpp(self, impl: Impl, case: Case) -> KernelJson:
         """The C++ that inductor generates, for a small case that runs quickly: only the sizes in the code differ."""
-        small = standin(self.op, case, _SMALL).with_(device="cpu")
+        small = shrink_to(self.op, case, _SMALL).with_(device="cpu")
         inputs = make_inputs(self.op, small, 0, "cpu")
         with torch.no_grad():
             text = generate_source(impl.fn, list(inputs.values()), self.op.call_options(small))

@@ -49,11 +49,11 @@ class GraphTimer(BurstTimer):
 
         if impl.prepare_runs_impl or impl.restores_inputs:
             raise NotApplicable("only a forward pass that leaves its inputs alone is captured in a graph")
-        captured = self._captured.get(impl.name)
-        if captured is None or captured.calls != spec.calls:
-            self._captured.pop(impl.name, None)
-            captured = None  # frees the memory of its results before the next capture
-            captured = self._captured[impl.name] = self._capture(impl, spec.calls)
+        if impl.name in self._captured and self._captured[impl.name].calls != spec.calls:
+            del self._captured[impl.name]  # frees the memory of its results before the next capture
+        if impl.name not in self._captured:
+            self._captured[impl.name] = self._capture(impl, spec.calls)
+        captured = self._captured[impl.name]
         events = []
         for window in range(spec.windows):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
