@@ -16,9 +16,9 @@ import torch
 import kernellab as kl
 from kernellab import cli
 from kernellab.base.errors import UserError
+from kernellab.base.import_hook import once_imported
 from kernellab.declaration.targets import resolve
 from kernellab.machine import tools
-from kernellab.profiler.import_hook import once_imported
 from kernellab.reporting.profiles import recording as collected
 from kernellab.reporting.profiles import scaling as scaled
 from kernellab.running.parent import profiling

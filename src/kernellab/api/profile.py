@@ -37,7 +37,7 @@ def profile(
 
     from kernellab.analysis.summary import analyse
     from kernellab.profiler.session import How, Session
-    from kernellab.reporting.pages.trace import draw_stacks
+    from kernellab.reporting.pages.pictures import draw_stacks
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read
 

@@ -133,7 +133,7 @@ def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, scrip
 def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
     """Each trace with what was asked of it; pictures beside it."""
     from kernellab.analysis.summary import analyse
-    from kernellab.reporting.pages import trace as pictures
+    from kernellab.reporting.pages import pictures
     from kernellab.reporting.profiles import recording as words
     from kernellab.traces.files import read
 
@@ -243,7 +243,7 @@ def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
     """Pictures of traces that are somebody else's only where somebody says where to."""
     if not args.out:
         return []
-    from kernellab.reporting.pages import trace as pictures
+    from kernellab.reporting.pages import pictures
 
     folder = folder_for(args.out)
     names = [_ENDING.sub("", Path(name).name) for name in args.target]

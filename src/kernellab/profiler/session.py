@@ -23,10 +23,10 @@ import torch
 from torch.autograd import profiler as torch_profiler
 
 from kernellab.base.errors import UserError
-from kernellab.profiler.pace import Pace, unburden
 from kernellab.profiler.recording_limits import LONG, Watch, allowed, room
 from kernellab.profiler.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
 from kernellab.profiler.signals import held
+from kernellab.profiler.step_times import Pace, unburden
 
 _HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
 _END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import kernellab.profiler.recording_limits  # noqa: F401  here, so that it costs the program no time once it runs
 from kernellab.base.errors import UserError
-from kernellab.profiler.import_hook import once_imported
+from kernellab.base.import_hook import once_imported
 from kernellab.profiler.schedule import COLLECTED, Schedule
 from kernellab.profiler.signals import Terminated, held
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.profiler import pace
+from kernellab.profiler import step_times as pace
 
 
 @pytest.fixture
