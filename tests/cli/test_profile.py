@@ -1,7 +1,6 @@
 """`klab profile` and `kl.profile`, on real small programs."""
 
 import gzip
-import importlib
 import json
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import torch
 import kernellab as kl
 from kernellab import cli
 from kernellab.base.errors import UserError
-from kernellab.base.import_hook import once_imported
 from kernellab.declaration.targets import resolve
 from kernellab.machine import tools
 from kernellab.reporting.profiles import recording as collected
@@ -189,28 +187,6 @@ def test_a_program_that_hangs_and_does_not_hear_sigterm_is_killed(monkeypatch):
     threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
     with process:
         assert profiling._waited_for(process) == -signal.SIGKILL
-
-
-def test_a_module_is_waited_for_and_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "modules", sys.modules.copy())
-    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
-    before, seen = list(sys.meta_path), []
-    give_up = once_imported("late_module", lambda: seen.append(sys.modules["late_module"].value))
-    with pytest.raises(ImportError):
-        importlib.import_module("late_module")  # there is none yet
-    (tmp_path / "late_module.py").write_text("import json\nvalue = 3\n")
-    importlib.invalidate_caches()
-    assert seen == []
-    found = importlib.import_module("late_module")
-    assert seen == [3]
-    assert "exec_module" not in vars(found.__spec__.loader)
-    assert sys.meta_path == before
-    once_imported("late_module", lambda: seen.append("at once"))
-    assert seen == [3, "at once"]
-    give_up()
-    once_imported("never_imported", lambda: None)()
-    assert sys.meta_path == before
 
 
 def test_a_program_without_torch_says_so_and_keeps_its_exit_code(tmp_path, monkeypatch, capsys):

@@ -17,6 +17,7 @@ from typing import Any
 
 from kernellab.activity.compilation import Watch
 from kernellab.base.errors import UserError
+from kernellab.base.import_hook import call_after_import
 
 Choice = dict[str, Any]
 Key = tuple[Any, ...]
@@ -38,13 +39,10 @@ def recording() -> Iterator[list[Choice]]:
             found[identity] = choice
             choices.append(choice)
 
-    watch = Watch.installed()
     with contextlib.ExitStack() as stack:
         # Where the body imports a tuner, its choices are noted from then on: importing them here takes seconds.
         for module, noting in _NOTING.items():
-            begin = functools.partial(_enter, stack, noting, note)
-            watch.when_imported(module, begin)
-            stack.callback(watch.forget, module)
+            stack.callback(call_after_import(module, functools.partial(_enter, stack, noting, note)))
         yield choices
 
 

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.machinery
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib.abc import MetaPathFinder
 from time import perf_counter
 from types import ModuleType
 from typing import Any, ClassVar
 
+from kernellab.base.import_hook import call_after_import
 from kernellab.build import sources
 
 
@@ -54,7 +52,6 @@ class Watch:
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._depth = threading.local()
-        self._wanted: dict[str, Callable[[Any], None]] = {}
         self.blind: list[str] = []  # what could not be hooked: another version of torch or Triton than is known
 
     @classmethod
@@ -62,10 +59,8 @@ class Watch:
         if cls._one is None:
             cls._one = watch = cls()
             sources.observers.append(functools.partial(watch._during, "build"))
-            sys.meta_path.insert(0, _WhenImported(watch))
             for name in _HOOKS:
-                if name in sys.modules:
-                    watch._hook(sys.modules[name])
+                call_after_import(name, watch._hook)
         return cls._one
 
     def mark(self) -> int:
@@ -98,25 +93,9 @@ class Watch:
             "graph_breaks": sum(event.graph_breaks for event in compiled),
         }
 
-    def when_imported(self, name: str, action: Callable[[Any], None]) -> None:
-        """Have something done to a module that nobody may need: now if it is there, else when it comes."""
-        self._wanted[name] = action
-        if name in sys.modules:
-            action(sys.modules[name])
-
-    def forget(self, name: str) -> None:
-        """Nothing more is to be done to that module."""
-        self._wanted.pop(name, None)
-
     # How events come in --------------------------------------------------------------------------------
 
     def _hook(self, module: ModuleType) -> None:
-        if module.__name__ in _HOOKS:
-            self._hook_compiler(module)
-        if module.__name__ in self._wanted:
-            self._wanted[module.__name__](module)
-
-    def _hook_compiler(self, module: ModuleType) -> None:
         try:
             _HOOKS[module.__name__](self, module)
         except AttributeError as error:  # the compiler must go on working; a test asks that this is empty
@@ -137,30 +116,6 @@ class Watch:
         finally:
             self._depth.value = depth
             self._add(Event(kind, name, perf_counter() - start, **more))
-
-
-class _WhenImported(MetaPathFinder):
-    """Finds modules as the finders after it do, and has the ones to be hooked say when they are loaded."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _HOOKS and fullname not in self._watch._wanted:
-            return None
-        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((spec for spec in others if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_hook(module: ModuleType) -> None:
-                execute(module)
-                self._watch._hook(module)
-
-            spec.loader.exec_module = execute_and_hook  # type: ignore[method-assign]
-        return spec
 
 
 # One hook per compiler ---------------------------------------------------------------------------------

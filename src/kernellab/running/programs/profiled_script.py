@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import kernellab.profiler.recording_limits  # noqa: F401  here, so that it costs the program no time once it runs
 from kernellab.base.errors import UserError
-from kernellab.base.import_hook import once_imported
+from kernellab.base.import_hook import call_after_import
 from kernellab.profiler.schedule import COLLECTED, Schedule
 from kernellab.profiler.signals import Terminated, held
 
@@ -132,9 +132,9 @@ class _Recording:
         self._stop: Callable[[str | None], None] | None = None
         self._first: FirstWork | None = None
         self._thread = threading.main_thread()
-        self._give_up = once_imported("torch", self._imported)
+        self._give_up = call_after_import("torch", self._imported)
 
-    def _imported(self) -> None:
+    def _imported(self, _: types.ModuleType) -> None:
         self._thread = threading.current_thread()
         if os.getpid() != self._process or self._thread is not threading.main_thread():
             return
