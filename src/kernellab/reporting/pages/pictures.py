@@ -1,4 +1,4 @@
-"""The pictures of a trace, beside it: the timeline as a page, flame graphs, their stacks as text and for speedscope."""
+"""The pictures of a trace, written beside it: a timeline, flame graphs, and their stacks as text and for speedscope."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from kernellab.traces.trace import ON_GPU, Trace
 
 
 def draw(trace: Trace, path: Path, title: str) -> list[Path]:
-    """Files named like the trace; where a GPU was at work the CPU's stacks too, as `NAME-cpu`."""
+    """Write all pictures, named like the trace. If a GPU was used, CPU time has its own flame graph, `NAME-cpu`."""
     page = path.with_suffix(".html")
     page.write_text(timeline.page(trace, title))
     stem = path.with_suffix("")
-    drawn = [page, *draw_stacks(trace, stem, title)]
+    written = [page, *draw_stacks(trace, stem, title)]
     stacks = {"CPU time": collapsed(trace, "cpu")}
     if len(trace.rows(*ON_GPU)):
-        drawn += _flames(stem.with_name(f"{stem.name}-cpu"), title, "CPU time", stacks["CPU time"])
+        written += _write_stacks(stem.with_name(f"{stem.name}-cpu"), title, "CPU time", stacks["CPU time"])
         stacks = {"GPU time": collapsed(trace, "gpu"), **stacks}
     speedscope = stem.with_name(f"{stem.name}.speedscope.json")
     speedscope.write_text(flame.speedscope(title, stacks))
-    return [*drawn, speedscope]
+    return [*written, speedscope]
 
 
 def draw_stacks(trace: Trace, stem: Path, title: str) -> list[Path]:
-    """Self time on the GPU by call stack; of a trace without a GPU, on the CPU."""
-    on_gpu = bool(len(trace.rows(*ON_GPU)))
-    return _flames(stem, title, "GPU time" if on_gpu else "CPU time", collapsed(trace, "gpu" if on_gpu else "cpu"))
+    """A flame graph and its text: GPU time by call stack; CPU time if nothing ran on a GPU."""
+    if len(trace.rows(*ON_GPU)):
+        return _write_stacks(stem, title, "GPU time", collapsed(trace, "gpu"))
+    return _write_stacks(stem, title, "CPU time", collapsed(trace, "cpu"))
 
 
-def _flames(stem: Path, title: str, whose: str, stacks: flame.Stacks) -> list[Path]:
-    svg, text = (stem.with_name(f"{stem.name}{end}") for end in (".svg", ".txt"))
-    svg.write_text(flame.svg(title=title, stacks=stacks, whose=whose))
+def _write_stacks(stem: Path, title: str, quantity: str, stacks: flame.Stacks) -> list[Path]:
+    svg, text = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".svg", ".txt"))
+    svg.write_text(flame.svg(title, stacks, quantity))
     text.write_text(flame.text(stacks))
     return [svg, text]
