@@ -71,7 +71,10 @@ def test_without_a_gpu_pythons_time_counts_beside_operators():
     assert told[0] == "CPU only: 97% of its time is Python's in slow() (own.py:2); operators have 3%."
     assert document["findings"][0]["line"] == 2
     assert "2.79 ms in all" in told[1]
-    assert told[2] == "Operators have 3 % of the CPU's time, Python 97 %; most of theirs: aten::addmm, 100 %."
+    assert (
+        told[2]
+        == "Operators take 3 % of the CPU's time, Python 97 %; most of it aten::addmm, 100 % of the operators' time."
+    )
 
 
 def test_python_alone_is_an_answer_and_calls_of_others_count_for_the_users_line(tmp_path):
@@ -155,7 +158,7 @@ def test_without_pythons_calls_compiling_is_known_all_the_same():
         pass
     told = lines(analyse(run.trace()))
     assert told[0] == "CPU only: 90% of its time is compiling; operators have 10%."
-    assert told[3].startswith("Operators have 10 % of the CPU's time, compiling 90 %; most of theirs: Torch-Compiled")
+    assert told[3].startswith("Operators take 10 % of the CPU's time, compiling 90 %; most of it Torch-Compiled")
 
 
 def _loading(heavy_us, **known):

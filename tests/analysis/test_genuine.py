@@ -91,7 +91,7 @@ def test_what_operators_really_became(products):
 
 def test_what_operators_became_is_told_by_shape_with_the_library_of_each_kernel(training):
     told = lines(analyse(kineto.read(SAMPLES / "matmuls_h200.json.gz")), rows=12)
-    became = told[told.index("What operators became") + 2 :][:12]
+    became = told[told.index("Kernels of the operators") + 2 :][:12]
     products = [line.split("  ") for line in became if line.startswith("aten::matmul → aten::mm")]
     assert [row[-1].strip() for row in products] == ["21.44 ms", "343.4 µs", "56.64 µs", "4.768 µs"]
     libraries = [next(word.strip() for word in row if word.strip() in ("cuBLAS", "CUTLASS")) for row in products]

@@ -1,7 +1,7 @@
 """Several ranks side by side: who waits for whom, and what each computes."""
 
 from kernellab.analysis.ranks import ranks
-from kernellab.reporting.profiles.recording import together
+from kernellab.reporting.profiles.ranks import lines
 from kernellab.traces.trace import Builder, Kind, Lane
 
 US = 1000
@@ -38,7 +38,7 @@ def test_the_rank_that_comes_first_waits_for_the_one_that_comes_last():
     assert (first["wait_us"], second["wait_us"]) == (40, 10)
     assert (first["came_last"], second["came_last"]) == (1, 1)
     assert (first["all_reduce_us"], second["all_reduce_us"]) == (110, 80)
-    assert "Rank 0 waited longest for the others, 40 µs of its 110 µs in 2 collectives" in together(found)[0]
+    assert "Rank 0 waited longest for the others, 40 µs of its 110 µs in 2 collectives" in lines(found)[0]
 
 
 def test_compute_is_told_by_layer_forward_and_backward():
@@ -55,7 +55,7 @@ def test_compute_is_told_by_layer_forward_and_backward():
         (one["layer"], one["count"], one["forward_us"], one["backward_us"]) for one in found["ranks"][0]["layers"]
     ]
     assert layers == [("layer_0", 2, 30, 50), ("layer_1", 2, 20, 70)]
-    assert any("30 µs + 50 µs" in line for line in together(found))
+    assert any("30 µs + 50 µs" in line for line in lines(found))
 
 
 def test_on_a_gpu_the_kernels_time_counts():
@@ -74,4 +74,4 @@ def test_ranks_that_recorded_unlike_numbers_are_compared_as_far_as_it_goes():
     assert found["uneven"]
     assert found["matched"] == 1
     assert found["ranks"][0]["wait_us"] == 3
-    assert "left out" in together(found)[0]
+    assert "left out" in lines(found)[0]

@@ -8,7 +8,8 @@ import pytest
 from kernellab.analysis.comparison import compare
 from kernellab.analysis.summary import analyse
 from kernellab.base.errors import UserError
-from kernellab.reporting.profiles import recording as collected
+from kernellab.reporting.profiles import ranks as rank_words
+from kernellab.reporting.profiles import recording
 from kernellab.reporting.profiles.comparison import lines as compared_lines
 from kernellab.reporting.profiles.summary import lines
 from kernellab.traces import kineto
@@ -29,7 +30,7 @@ def test_what_got_slower_comes_first(tmp_path):
     assert named(found["operators"], "aten::addmm")["change_us"] == 0
     told = compared_lines(found, rows=3, name_width=30)
     assert "a step takes 2.1" in told[0]
-    assert told[0].endswith("Most of the change: aten::mul, +336 µs.")
+    assert told[0].endswith("Largest change: aten::mul, +336 µs.")
     kernels = next(at for at, line in enumerate(told) if line.startswith("kernels"))
     assert told[kernels + 1].startswith(MUL[:29])
     assert compared_lines(compare(before.trace, before.trace))[0].endswith("No operator's time changed.")
@@ -98,8 +99,8 @@ def test_what_is_said_around_a_profile_fits_a_narrow_terminal(terminal, columns)
     stretches = [{"phase": phase, "cycle": 1, "first": 0, "last": 99} for phase in ("wait", "warm-up", "active")]
     session = {"steps": stretches, "step_us": 13760.0, "plain_step_us": 10580.0, "notes": ["a " * 60], "traces": []}
     terminal(columns)
-    together = collected.together({"ranks": ranks, "matched": 9, "uneven": False})
-    assert max(map(len, [*together, *collected.about(session, Path())])) <= columns
+    together = rank_words.lines({"ranks": ranks, "matched": 9, "uneven": False})
+    assert max(map(len, [*together, *recording.recording_lines(session, Path())])) <= columns
     layer = next(line for line in together if line.startswith("layer_0"))
     assert layer.count("1.234 ms + 567.8 µs") == layer.count("+") > 0  # figures are not cut
     assert "A wider terminal shows: " in "\n".join(together)
@@ -112,7 +113,7 @@ def test_of_many_ranges_the_dearest_are_shown_in_their_order():
             with run.range(f"part {number}"):
                 run.host(100 if number in (20, 30) else 1)
     told = lines(analyse(run.trace()), rows=3)
-    told = told[told.index("Ranges, all together") :]
+    told = told[told.index("Ranges, in total") :]
     assert [line.split("  1")[0].rstrip() for line in told[2:5]] == ["whole", "  part 20", "  part 30"]
     assert told[5:] == ["… and 48 more"]
 

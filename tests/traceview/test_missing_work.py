@@ -28,8 +28,8 @@ def test_a_trace_cut_before_the_gpus_rows_says_so_first_and_claims_nothing(tmp_p
     told = lines(document)
     assert told[0].startswith("The GPU's rows are missing")
     assert why in told[0]
-    assert "3 steps of 5.901 ms; rows of the GPU NVIDIA H200 are missing." in told
-    assert not any("no GPU was seen" in line or "Most GPU time" in line or "busy" in line for line in told)
+    assert "3 steps of 5.901 ms; the rows of the GPU NVIDIA H200 are missing from the trace." in told
+    assert not any("no GPU was used" in line or "Most GPU time" in line or "busy" in line for line in told)
     assert document["summary"]["replayed_step_us"] is None
 
 
@@ -40,7 +40,7 @@ def test_a_program_that_leaves_its_gpu_alone_is_told_from_one_without():
         pass
     document = analyse(run.trace())
     assert document["findings"][0]["title"].startswith("CPU only")
-    assert any("nothing was recorded of the GPU NVIDIA H200" in line for line in lines(document))
+    assert any("no activity of the GPU NVIDIA H200 was recorded" in line for line in lines(document))
 
 
 def _launch(run: Program, times: int) -> None:

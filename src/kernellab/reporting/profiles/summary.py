@@ -88,7 +88,7 @@ def _steps(summary: Row, idle: Row) -> str:
         steps += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
     device = f" {summary['devices'][0]}" if summary["devices"] else ""
     if summary["gpu_rows_missing"]:
-        return f"{steps}; the GPU's activity{shown(device)} is missing from the trace."
+        return f"{steps}; the rows of the GPU{shown(device)} are missing from the trace."
     if not summary["on_gpu"]:
         return (
             f"{steps}; no activity of the GPU{shown(device)} was recorded." if device else f"{steps}; no GPU was used."
