@@ -25,6 +25,16 @@ def run_steps(count):
         kl.step()
 
 
+def states_over_steps(session, count):
+    session.start()
+    states = [session.state]
+    for _ in range(count):
+        kl.step()
+        states.append(session.state)
+    session.stop()
+    return states
+
+
 def call_functions(until):
     while not until():
         [(lambda: None)() for _ in range(1000)]
@@ -55,13 +65,7 @@ def test_each_cycle_is_a_trace_with_its_steps_in_it(tmp_path):
 
 
 def test_a_schedule_leads_from_state_to_state(tmp_path):
-    session = scheduled(tmp_path, "1,1,1,1")
-    session.start()
-    states = [session.state]
-    for _ in range(3):
-        kl.step()
-        states.append(session.state)
-    session.stop()
+    states = states_over_steps(scheduled(tmp_path, "1,1,1,1"), 3)
     assert states == [State.WAITING, State.WARMING_UP, State.SCHEDULED, State.OVER]
 
 
@@ -107,12 +111,7 @@ def test_a_program_is_recorded_whole_unless_it_turns_out_to_have_steps(tmp_path,
 
 def test_steps_lead_from_recording_everything_to_a_schedule(tmp_path):
     session = Session(tmp_path, "x", once_stepping=Schedule(2, 0, 1), options=OPERATORS_ONLY)
-    session.start()
-    states = [session.state]
-    for _ in range(3):
-        kl.step()
-        states.append(session.state)
-    session.stop()
+    states = states_over_steps(session, 3)
     assert states == [State.EVERYTHING, State.EVERYTHING, State.SCHEDULED, State.OVER]
 
 
