@@ -2,15 +2,18 @@
 
 import gzip
 import json
+import subprocess
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 import kernellab as kl
 from kernellab import cli
 from kernellab.running.parent import nsight_systems
-from support.klab import HERE, SRC
+from support.klab import HERE, SRC, klab_command, klab_env
 
 TRAIN = '''
 """An ordinary training script."""
@@ -85,8 +88,10 @@ if not child:
     os._exit(9)
 os.kill(child, signal.SIGTERM)
 print("fork", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-os.kill(os.getppid(), signal.SIGTERM)
-os.kill(os.getpid(), signal.SIGTERM)  # to a whole group, as `timeout` does
+supervisor = os.getppid()
+klab = int(open(f"/proc/{supervisor}/stat").read().rpartition(")")[2].split()[1])
+for process in (klab, supervisor, os.getpid()):  # to a whole group, as `timeout` does
+    os.kill(process, signal.SIGTERM)
 time.sleep(30)
 """
 
@@ -98,6 +103,24 @@ def test_a_program_ended_by_sigterm_leaves_its_trace_and_its_forks_end_as_usual(
     assert "fork -15" in ran.err
     assert any(one["name"] == "aten::sin" for one in ran.record["operators"])
     assert "ended early, by SIGTERM" in ran.record["notes"][0]
+
+
+def test_a_script_ends_when_klab_is_killed(tmp_path):
+    script = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(60)"
+    (tmp_path / "sleeping.py").write_text(script)
+    klab = subprocess.Popen(klab_command("profile", "sleeping.py"), cwd=tmp_path, env=klab_env())
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    pid = int((tmp_path / "pid").read_text())
+    klab.kill()
+    klab.wait()
+    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+def wait_until(condition, patience_s=20.0):
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_ranks_are_started_recorded_and_compared(klab, tmp_path):

@@ -1,8 +1,8 @@
 """Profiled programs as the parent sees them."""
 
 import json
+import os
 import signal
-import subprocess
 import threading
 
 import pytest
@@ -10,13 +10,27 @@ import pytest
 from kernellab.running.parent import profiling
 
 
+def interrupt(*_):
+    """As klab's handler of SIGTERM does."""
+    raise KeyboardInterrupt
+
+
 def test_a_program_that_ignores_sigterm_is_killed(monkeypatch):
     monkeypatch.setattr(profiling, "_SIGTERM_PATIENCE_S", 0.2)
-    process = subprocess.Popen(["sh", "-c", "trap '' TERM; echo; while :; do sleep 0.1; done"], stdout=subprocess.PIPE)
-    process.stdout.readline()
-    threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
-    with process:
-        assert profiling.wait_for(process) == -signal.SIGKILL
+    handler = signal.signal(signal.SIGTERM, interrupt)
+    main_thread = threading.main_thread().ident
+    threading.Timer(0.5, signal.pthread_kill, [main_thread, signal.SIGTERM]).start()
+    command = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"]
+    try:
+        code = profiling.run_on_terminal(command, dict(os.environ), quiet_stdout=True)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("kill -TERM $$", 128 + signal.SIGTERM)])
+def test_the_exit_code_is_that_of_a_shell(command, code):
+    assert profiling.run_on_terminal(["sh", "-c", command], dict(os.environ), quiet_stdout=True) == code
 
 
 @pytest.mark.parametrize("name", ["collected-0", "collected-data"])

@@ -75,7 +75,7 @@ def command(program: Program, report: Path, ncu: str | None = None) -> list[str]
     sections = [word for name in _SECTIONS for word in ("--section", name)]
     words = [ncu or "ncu", "--profile-from-start", "off", *_CLOCKS, *sections, "--metrics", ",".join(METRICS)]
     words += ["--force-overwrite", "--export", str(report.with_suffix(""))]
-    return [*words, *(program.command() if ncu else program.command("python", anywhere=True))]
+    return [*words, *(program.command() if ncu else program.command("python", elsewhere=True))]
 
 
 def require_tool(request: OpRequest, name: str) -> str:

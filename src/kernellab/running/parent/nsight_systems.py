@@ -26,7 +26,7 @@ def commands(program: Program, report: Path, nsys: str | None = None) -> tuple[l
     record = [executable, "profile", "--trace=cuda,nvtx,osrt", "--sample=none", "--force-overwrite=true"]
     if not program.as_script and (nsys is None or tools.has_gpu()):  # without CUDA nothing would begin the capture
         record += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
-    record += [f"--output={stem}", *program.unrecorded_command(python, anywhere=nsys is None)]
+    record += [f"--output={stem}", *program.unrecorded_command(python, elsewhere=nsys is None)]
     export = [executable, "export", "--type=sqlite", "--force-overwrite=true", f"--output={stem}.sqlite"]
     return record, [*export, f"{stem}.nsys-rep"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
 from kernellab.profiler.protocol import REPORTS_SUFFIX, SessionReport, SizeCurve, SizePoint, SizeTimes
 from kernellab.profiler.schedule import Schedule
+from kernellab.running.processes import startup
+from kernellab.running.processes.child import Child
 from kernellab.running.processes.worker_process import environment
 from kernellab.stats.intervals import median_interval
 from kernellab.workloads.mlp_setup import MlpSetup
@@ -41,22 +44,16 @@ class Program:
     as_script: bool = False  # with Python's own path and environment, as the script would find them
     module: bool = False  # the first word is a module's name
 
-    def code(self, *, anywhere: bool = False) -> str:
-        """`anywhere`: on a machine where kernellab is installed."""
-        begin = "import sys\nif not sys.flags.safe_path: del sys.path[0]\n" if self.as_script else "import sys\n"
-        begin = "" if anywhere else f"{begin}sys.path.append({str(PACKAGE.parent)!r})\n"
-        return f"{begin}from {self.main} import main; main()"
+    def command(self, python: str = sys.executable, *, elsewhere: bool = False) -> list[str]:
+        """`elsewhere`: for another machine, where kernellab is installed."""
+        words = [json.dumps(self.request), *self.words]
+        return startup.program(self.main, *words, python=python, as_script=self.as_script, installed=elsewhere)
 
-    def command(self, python: str = sys.executable, *, anywhere: bool = False) -> list[str]:
-        """For our own programs the working directory does not come first on the path."""
-        flags = [] if self.as_script else ["-P"]
-        return [python, *flags, "-c", self.code(anywhere=anywhere), json.dumps(self.request), *self.words]
-
-    def unrecorded_command(self, python: str = sys.executable, *, anywhere: bool = False) -> list[str]:
+    def unrecorded_command(self, python: str = sys.executable, *, elsewhere: bool = False) -> list[str]:
         """For a tool that records by itself: a script without our profiler, our own programs as requested."""
         if self.as_script:
             return [python, *(["-m"] if self.module else []), *self.words]
-        return self.command(python, anywhere=anywhere)
+        return self.command(python, elsewhere=elsewhere)
 
 
 @dataclass
@@ -134,26 +131,30 @@ def program_environment(program: Program) -> dict[str, str]:
 
 def run_on_terminal(command: Sequence[str], env: Mapping[str, str], *, quiet_stdout: bool) -> int:
     """The exit code; for a signal, as a shell gives it. Ctrl-C goes to the program, and to us only after its end."""
-    process = subprocess.Popen(command, env=env, stdout=sys.stderr.fileno() if quiet_stdout else None)
+    child = Child(command, env, on_terminal=True, stdout=sys.stderr.fileno() if quiet_stdout else None)
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        code = wait_for(process)
+        _wait(child)
     finally:
         signal.signal(signal.SIGINT, handler)
+        child.end()
+    code = child.poll()
+    code = -signal.SIGKILL if code is None else code
     return code if code >= 0 else 128 - code
 
 
-def wait_for(process: subprocess.Popen[bytes]) -> int:
-    """SIGTERM arrives here as an interruption and is passed on; a program that does not end of it is killed."""
+def _wait(child: Child) -> None:
+    """Until it ends. SIGTERM arrives here as an interruption and is passed on; then patience is limited."""
     patience_s = None
     while True:
-        try:
-            return process.wait(patience_s)
-        except KeyboardInterrupt:
-            patience_s = _SIGTERM_PATIENCE_S
-            process.terminate()
-        except subprocess.TimeoutExpired:
-            process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
+                child.wait(patience_s)
+            except KeyboardInterrupt:
+                patience_s = _SIGTERM_PATIENCE_S
+                child.terminate()
+                continue
+        return
 
 
 def _read_reports(folder: Path, ranks: int) -> list[SessionReport]:
