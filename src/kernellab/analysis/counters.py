@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
-from kernellab.base.json import JsonObject
+from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.gpumodel.roofline import Roofline, roofline
-from kernellab.profiler.protocol import CostJson
+from kernellab.profiler.protocol import SkippedImpl
 from kernellab.traces.ncu import Launch, Rule
 
 _TIME = "gpu__time_duration.sum"
@@ -99,7 +99,7 @@ class RooflineRow(TypedDict):
     """A `gpumodel.roofline.Roofline`."""
 
     bytes: int
-    flops: dict[str, int]
+    flops: dict[str, float]
     intensity: float | None
     ridge: float | None
     bound: str | None
@@ -127,15 +127,8 @@ class ImplRow(TypedDict):
     peak_gbps: float | None
     roofline: Rooflines
     kernels: list[KernelRow]
-    case: NotRequired[JsonObject]
+    case: NotRequired[CaseJson]
     report: NotRequired[str]
-
-
-class SkippedImpl(TypedDict):
-    """An implementation of which nothing was counted, and why."""
-
-    impl: str
-    reason: str
 
 
 class CountersDocument(TypedDict):
@@ -144,7 +137,7 @@ class CountersDocument(TypedDict):
     op: str | None
     ways: NotRequired[list[ImplRow]]
     skipped: NotRequired[list[SkippedImpl]]
-    case: NotRequired[JsonObject | None]
+    case: NotRequired[CaseJson | None]
     sweep: NotRequired[list[KernelRow]]
     report: NotRequired[str]
     folder: NotRequired[str]
@@ -251,7 +244,7 @@ def _peak_gbps(launches: Sequence[Launch]) -> float | None:
 def _roofline_row(roof: Roofline) -> RooflineRow:
     return {
         "bytes": roof.bytes,
-        "flops": roof.flops,
+        "flops": {**roof.flops},
         "intensity": roof.intensity,
         "ridge": roof.ridge,
         "bound": roof.bound,

@@ -17,8 +17,8 @@ from kernellab.cli.begin import absolute, begun, folder_for, shown
 from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
-    from kernellab.analysis.counters import CountersDocument, ImplRow, KernelRow, SkippedImpl
-    from kernellab.profiler.protocol import OpRequest
+    from kernellab.analysis.counters import CountersDocument, ImplRow, KernelRow
+    from kernellab.profiler.protocol import OpRequest, SkippedImpl
     from kernellab.record.journal import Journal
     from kernellab.running.parent.nsight_compute import Counted
 
@@ -131,7 +131,7 @@ def _count_impls(request: OpRequest, folder: Path, name: str, path: str) -> Coun
             skipped.append({"impl": impl, "reason": error.message})
             continue
         cost = counted.answers[0].get("cost") if counted.answers else None
-        row = impl_row(impl, counted.launches, counted.rules, cost, str(case["dtype"]))
+        row = impl_row(impl, counted.launches, counted.rules, cost, case["dtype"])
         row |= {"case": case, "report": counted.report}
         rows.append(row)
     if not rows:

@@ -268,13 +268,7 @@ def op_request(args: argparse.Namespace, rest: list[str]) -> OpRequest:
     impls = args.impl or defaults.get("impl", "")
     return {
         "target": {"text": target.text, "module": target.module, "file": target.file, "op": target.op},
-        "request": {
-            "shapes": [list(shape) for shape in case.shapes],
-            "dtypes": list(case.dtypes),
-            "dims": {name: list(sizes) for name, sizes in case.dims.items()},
-            "options": {name: list(values) for name, values in case.options.items()},
-            "quick": not (case.shapes or case.dims),
-        },
+        "request": {**case.to_json(), "quick": not (case.shapes or case.dims)},
         "impls": [part.strip() for part in impls.split(",") if part.strip()],
         "pass": _one_of("pass", args.passes, _PASSES),
         "device": device_in(args.device or defaults.get("device")),

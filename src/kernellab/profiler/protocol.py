@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from kernellab.base.json import JsonObject
 from kernellab.base.paths import replace_file
+from kernellab.declaration.documents import CaseJson, CostJson, RequestJson
 
 REPORTS_SUFFIX = ".collected"  # no trace's name ends like this
 
@@ -46,22 +46,12 @@ class TargetJson(TypedDict):
     op: str
 
 
-class CaseRequestJson(TypedDict):
-    """A `declaration.case.CaseRequest`."""
-
-    shapes: list[list[int]]
-    dtypes: list[str]
-    dims: dict[str, list[int]]
-    options: dict[str, list[str]]
-    quick: bool
-
-
 # By call, as `pass` is a keyword.
 OpRequest = TypedDict(
     "OpRequest",
     {
         "target": TargetJson,
-        "request": CaseRequestJson,
+        "request": RequestJson,
         "impls": list[str],
         "pass": str,
         "device": str,
@@ -157,7 +147,7 @@ class SessionReport(TypedDict):
     # Of an op's implementation:
     op: NotRequired[str]
     impl: NotRequired[str]
-    case: NotRequired[JsonObject]
+    case: NotRequired[CaseJson]
     status: NotRequired[str]  # as in `Outcome`
     reason: NotRequired[str]
 
@@ -204,16 +194,15 @@ class ImplListing(TypedDict):
 
     op: str
     impl: str
-    case: JsonObject
+    case: CaseJson
     reason: str
 
 
-class CostJson(TypedDict):
-    """A `declaration.op.Cost`: bytes and operations of one pass."""
+class SkippedImpl(TypedDict):
+    """An implementation of which nothing was counted, and why."""
 
-    bytes_read: int
-    bytes_written: int
-    flops: dict[str, int]
+    impl: str
+    reason: str
 
 
 class CountAnswer(Outcome):
@@ -225,4 +214,4 @@ class CountAnswer(Outcome):
     impl: NotRequired[str]
     cost: NotRequired[CostJson | None]
     dtype: NotRequired[str]
-    case: NotRequired[JsonObject]
+    case: NotRequired[CaseJson]

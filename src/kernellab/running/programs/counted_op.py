@@ -16,7 +16,8 @@ import torch
 
 from kernellab.base.errors import UserError
 from kernellab.checking.oracle import synchronise
-from kernellab.profiler.protocol import CostJson, CountAnswer, ImplListing, OpRequest
+from kernellab.declaration.documents import CostJson
+from kernellab.profiler.protocol import CountAnswer, ImplListing, OpRequest
 from kernellab.profiler.tool_capture import ToolCapture
 from kernellab.running.programs.op_calls import ImplCalls, load_request, run_impl
 

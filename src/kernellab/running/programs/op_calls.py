@@ -12,11 +12,12 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.base.user_code import explain
 from kernellab.checking.oracle import synchronise
 from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.documents import CostJson
 from kernellab.declaration.inputs import Inputs, call, clone
 from kernellab.declaration.op import Impl, Op, matching
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
-from kernellab.profiler.protocol import CostJson, OpRequest, Outcome
+from kernellab.profiler.protocol import OpRequest, Outcome
 from kernellab.running.worker.describe import choose_device
 
 _WARMUP_CALLS = 3
