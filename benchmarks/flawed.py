@@ -1,13 +1,13 @@
-"""Does `klab explain` see what is wrong? Kernels with one flaw each, and the same without it.
+"""Does `klab explain` find what is wrong? Kernels with one flaw each, and the same without the flaw.
 
     python benchmarks/flawed.py OUT [--unseen] [--static] [--only strided,spills]
 
-For each file of benchmarks/flawed: both ways are checked and timed, the flawed one is explained, and its first finding
-and the gain it promises are held against the flaw that was put there and the gain that fixing it gave. `--unseen` takes
-those of benchmarks/flawed/unseen, which were written after the rules had been frozen. Runs are kept in OUT and read
-instead of run again; flawed.csv and flawed.md are written there. Promised: every first finding right, every gain within
-a factor of 1.5; exit code 0 when all but one are. `--static` times nothing and needs no GPU: findings from the machine
-code, for an H200.
+For each file of benchmarks/flawed, the script checks and times both implementations and explains the flawed one. It
+compares the first finding with the flaw, and the predicted gain with what fixing it gained. `--unseen` uses the files
+of benchmarks/flawed/unseen, which were written after the rules were frozen. `--static` times nothing and needs no GPU:
+the findings come from the machine code, for an H200. Runs are kept in OUT and read again by the next call, and
+flawed.csv and flawed.md are written there. Goal: every first finding right and every gain within a factor of 1.5. The
+exit code is 0 with at most one miss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "benchmarks" / "flawed"
-# The first finding each file is to get, written down before any of them was run on a GPU.
+# The expected first finding of each file, written down before any of them was run on a GPU.
 EXPECTED = {
     "unfused_chain": "unfused-chain",
     "unfused_softmax": "unfused-chain",
@@ -46,10 +46,10 @@ WITHIN, MISSES = 1.5, 1
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, metavar="OUT")
-    parser.add_argument("--unseen", action="store_true", help="those written after the rules were frozen")
+    parser.add_argument("--unseen", action="store_true", help="the files written after the rules were frozen")
     parser.add_argument("--static", action="store_true", help="time nothing; no GPU needed")
     parser.add_argument("--only", metavar="A,B", help="only these files")
-    parser.add_argument("--seconds", default="0.3", help="time to spend timing each way")
+    parser.add_argument("--seconds", default="0.3", help="time to spend timing each implementation")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     expected = json.loads((UNSEEN / "EXPECTED.json").read_text()) if args.unseen else EXPECTED
@@ -63,12 +63,12 @@ def main() -> int:
 
 
 def explain(name: str, args: argparse.Namespace) -> dict:
-    command, kept = [sys.executable, "-m", "kernellab", "explain", "--json"], args.out / name
-    if (kept / "run.json").exists():
-        command += [str(kept)]
+    command, folder = [sys.executable, "-m", "kernellab", "explain", "--json"], args.out / name
+    if (folder / "run.json").exists():
+        command += [str(folder)]
     else:
         file = (UNSEEN if args.unseen else HERE) / f"{name}.py"
-        command += [str(file), "--impl", "flawed,fixed", "--out", str(kept)]
+        command += [str(file), "--impl", "flawed,fixed", "--out", str(folder)]
         command += ["--static", "--gpu", "h200"] if args.static else ["--seconds", args.seconds, "--device", "cuda"]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, timeout=300
@@ -79,14 +79,14 @@ def explain(name: str, args: argparse.Namespace) -> dict:
 
 
 def row(name: str, document: dict, expected: str) -> dict:
-    ways = {one["impl"]: one for one in document.get("results", ())}
-    flawed, fixed = ways.get("flawed", {}), ways.get("fixed", {})
+    impls = {result["impl"]: result for result in document.get("results", ())}
+    flawed, fixed = impls.get("flawed", {}), impls.get("fixed", {})
     first = next(iter(flawed.get("findings", ())), {})
-    times = [one.get("time_us") for one in (flawed, fixed)]
+    times = [impl.get("time_us") for impl in (flawed, fixed)]
     measured = times[0] / times[1] if all(times) else None
-    predicted = by_model(first)
+    predicted = predicted_gain(first)
     ratio = predicted / measured if predicted and measured else None
-    still = next(iter(fixed.get("findings", ())), {})
+    first_of_fixed = next(iter(fixed.get("findings", ())), {})
     return {
         "file": name,
         "expected": expected,
@@ -98,15 +98,15 @@ def row(name: str, document: dict, expected: str) -> dict:
         "within": ratio is not None and 1 / WITHIN <= ratio <= WITHIN,
         "flawed_us": times[0],
         "fixed_us": times[1],
-        "fixed_first": still.get("rule", "nothing"),
+        "fixed_first": first_of_fixed.get("rule", "nothing"),
         "also": " ".join(f"{f['rule']}:{f['gain']:.2f}" for f in flawed.get("findings", ())[1:] if f["gain"]),
     }
 
 
-def by_model(finding: dict) -> float | None:
-    """What was predicted, where the fixed way beside it has shown it to be less: nobody is held against himself."""
-    told = (one["value"] for one in finding.get("evidence", ()) if one["what"] == "gain, predicted")
-    return next(told, finding.get("gain"))
+def predicted_gain(finding: dict) -> float | None:
+    """By the model, where the fixed implementation has corrected the gain: that would compare it with itself."""
+    predictions = (e["value"] for e in finding.get("evidence", ()) if e["what"] == "gain, predicted")
+    return next(predictions, finding.get("gain"))
 
 
 def write(args: argparse.Namespace, rows: list[dict], document: dict, took_s: float) -> None:
@@ -116,7 +116,7 @@ def write(args: argparse.Namespace, rows: list[dict], document: dict, took_s: fl
         writer.writerows(rows)
     machine = document.get("machine") or {}
     lines = [
-        "# Flawed kernels, and what klab explain says of them",
+        "# Flawed kernels, and what klab explain finds in them",
         "",
         f"machine: {machine.get('class') or 'none: by model, for an H200'}  ",
         f"date: {time.strftime('%Y-%m-%d')}  ",

@@ -20,8 +20,8 @@ from typing import Any, TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from kernellab.traces.events import Events
-from kernellab.traces.pieces import pieces
+from kernellab.traces.chrome_events import ChromeEvents
+from kernellab.traces.text_chunks import read_chunks
 
 # Numbers the profiler counts up.
 COUNTED = (
@@ -38,7 +38,7 @@ VARIED = {"cpu_op", "python_function", "kernel"}
 
 def grow(source: Path, target: Path, events: int, names: int) -> int:
     """Writes at least `events` events, in whole copies; returns how many."""
-    read = Events(pieces(source, []))
+    read = ChromeEvents(read_chunks(source, []))
     all_of_it = list(read)
     once = [event for event in all_of_it if event["ph"] == "M"]
     again = [event for event in all_of_it if event["ph"] != "M"]
@@ -50,7 +50,7 @@ def grow(source: Path, target: Path, events: int, names: int) -> int:
     )
     written = len(once)
     with _opened(target) as file:
-        top = {key: value for key, value in read.top.items() if key != "traceName"}
+        top = {key: value for key, value in read.metadata.items() if key != "traceName"}
         file.write(json.dumps(top, indent=2).rstrip("}\n") + ',\n  "traceEvents": [\n')
         file.write(",\n".join(map(_written, once)))
         copy = 0

@@ -32,7 +32,7 @@ trace = traces.read(sys.argv[1])
 read = time.perf_counter()
 parts = {"read": read - began}
 try:
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
 except ImportError:
     analyse = None
 if analyse:

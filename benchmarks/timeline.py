@@ -26,7 +26,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from kernellab.machine.environment import environment, version
 from kernellab.reporting.pages.timeline import page
 from kernellab.traces import kineto
-from kernellab.traces.trace import Builder, Kind, Lane, Trace
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane, Trace
 from support.browser import launch_chromium
 
 ENOUGH_MS = 200
@@ -130,8 +131,8 @@ def measured(file: Path, rounds: int) -> tuple[dict[str, list[float]], float, st
 
 def made(events: int) -> Trace:
     """Training steps of eight layers, forward on one thread and backward on another, kernels on two streams."""
-    builder = Builder("kineto")
-    builder.about["made"] = "by benchmarks/timeline.py"
+    builder = TraceBuilder("kineto")
+    builder.metadata["made"] = "by benchmarks/timeline.py"
     lanes = {
         "main": builder.lane(Lane("python 1", "thread 1 (main)")),
         "backward": builder.lane(Lane("python 1", "thread 2 (autograd)")),
@@ -177,7 +178,7 @@ def made(events: int) -> Trace:
         row(Kind.RANGE, f"step {step % 100}", "main", first - 50, now - first)
         now += 500
         step += 1
-    return builder.trace()
+    return builder.build()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 
-from kernellab.gpumodel.occupancy import occupancy, shared_for
+from kernellab.gpumodel.occupancy import occupancy, shared_bytes_for
 from kernellab.gpumodel.waves import waves
 from kernellab.machine.chips import chip
 from kernellab.machine.environment import gpus, version
@@ -44,7 +44,7 @@ def main() -> int:
         print("no GPU here: this measures one", file=sys.stderr)
         return 3
     known, sms = chip(gpu["arch"]), gpu["sms"]
-    shared = shared_for(known, args.threads, REGISTERS, args.resident)
+    shared = shared_bytes_for(known, args.threads, REGISTERS, args.resident)
     held = occupancy(known, args.threads, REGISTERS, shared)
     found = fill(around(sms, args.resident), args.threads, shared, rounds=args.rounds)
     rows = []

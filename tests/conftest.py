@@ -25,10 +25,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profiler as no program has ever had: what is seen is what happens."""
-    from kernellab.traceview import profiler_overhead as watched
+    """A profiler without overhead: what it records is what the program does without it."""
+    from kernellab.traceview import profiler_overhead
 
-    monkeypatch.setattr(watched, "_SLOWED", (1.0, 1.0, 1.0))
+    monkeypatch.setattr(profiler_overhead, "_SLOWDOWN", (1.0, 1.0, 1.0))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""Flaw: a copy to float32 before the kernel and one back after it. Fixed: the kernel reads and writes what there is."""
+"""Flaw: a copy to float32 before the kernel and another back after it. Fixed: the kernel reads and writes bfloat16."""
 
 import torch
 import triton

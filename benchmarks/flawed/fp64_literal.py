@@ -1,4 +1,4 @@
-"""Flaw: literals without an f, so that the arithmetic is in double. Fixed: with it."""
+"""Flaw: literals without an f, so the arithmetic is in double. Fixed: literals with an f."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Flaw: a loop in Python that launches a kernel for every few rows. Fixed: one launch over all of them."""
+"""Flaw: a Python loop that launches one kernel for every few rows. Fixed: one launch for all rows."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Flaw: shared memory a block does not need, so that one block of four warps fits on an SM. Fixed: none."""
+"""Flaw: unneeded shared memory, so only one block of four warps fits on an SM. Fixed: no shared memory."""
 
 import torch
 

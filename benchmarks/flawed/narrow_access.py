@@ -1,4 +1,4 @@
-"""Flaw: 2 bytes per thread. Fixed: 16."""
+"""Flaw: each thread loads 2 bytes. Fixed: 16 bytes."""
 
 import torch
 

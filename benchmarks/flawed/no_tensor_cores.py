@@ -1,4 +1,4 @@
-"""Flaw: a bfloat16 product of operands widened to float32, by multiply-adds. Fixed: as they are, on tensor cores."""
+"""Flaw: a bfloat16 matmul widened to float32, by multiply-adds. Fixed: bfloat16 operands on tensor cores."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Flaw: bounds that leave 32 registers to a thread that keeps 64 values. Fixed: bounds that leave it 128."""
+"""Flaw: launch bounds that leave 32 registers to a thread with 64 values. Fixed: bounds that leave it 128."""
 
 import torch
 

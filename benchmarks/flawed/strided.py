@@ -1,4 +1,4 @@
-"""Flaw: neighbouring threads take neighbouring rows, a whole row apart in memory. Fixed: neighbouring columns."""
+"""Flaw: neighbouring threads access neighbouring rows, far apart in memory. Fixed: neighbouring columns."""
 
 import torch
 import triton

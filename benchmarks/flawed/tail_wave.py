@@ -1,4 +1,4 @@
-"""Flaw: one block more than there are SMs, each SM holding one at a time. Fixed: four rounds of whole SMs."""
+"""Flaw: one block more than SMs, with one block per SM at a time. Fixed: four full rounds."""
 
 import torch
 

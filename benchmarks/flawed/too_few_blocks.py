@@ -1,4 +1,4 @@
-"""Flaw: sixteen programs go over everything. Fixed: a program for every block of elements."""
+"""Flaw: sixteen programs process everything. Fixed: one program for every block of elements."""
 
 import torch
 import triton

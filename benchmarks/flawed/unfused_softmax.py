@@ -1,4 +1,4 @@
-"""Flaw: softmax as operators, in float32 for safety's sake. Fixed: one Triton kernel, a row at a time."""
+"""Flaw: softmax as a chain of operators in float32. Fixed: one Triton kernel, one row at a time."""
 
 import torch
 import triton

@@ -113,7 +113,7 @@ def profiled(monkeypatch):
     """What is told of a call whose profiler has written these events."""
 
     def told(events, segments=0):
-        trace = kineto.table({"traceEvents": events})
+        trace = kineto.from_document({"traceEvents": events})
         assert trace.notes == []
         monkeypatch.setattr(module, "_profiled", lambda *_: (trace, segments))
         return inside(lambda: None, torch.device("cuda"))
@@ -163,7 +163,8 @@ def test_on_a_gpu_copies_allocations_and_waiting_are_counted(profiled):
         "raw_frees": {"count": 0, "share": 0.0, "of": "host"},
         "host_to_device": {"count": 1, "bytes": 4096, "share": 0.3, "of": "GPU"},
         "device_to_host": {"count": 0, "bytes": 0, "share": 0.0, "of": "host"},
-        "synchronisations": {"count": 1, "share": 0.1, "of": "host"},
+        # The copy from pageable memory blocks too: with the synchronisation it is one wait.
+        "synchronisations": {"count": 1, "share": 0.2, "of": "host"},
         "kernels": [
             {"name": "Memcpy HtoD (Pageable -> Device)", "us": 30},
             {"name": RANDOM_KERNEL, "us": 60},
@@ -175,8 +176,24 @@ def test_on_a_gpu_copies_allocations_and_waiting_are_counted(profiled):
         "draws random numbers: 1 op, 60 % of the GPU's time",
         "copies to the GPU: 1 copy, 30 % of the GPU's time",
         "allocates past torch's cache (cudaMalloc): 1 call, 5 % of the host's time",
-        "waits for the GPU: 1 synchronisation, 10 % of the host's time",
+        "waits for the GPU: 1 synchronisation, 20 % of the host's time",
     ]
+
+
+def test_every_call_that_blocks_the_host_is_a_synchronisation(profiled):
+    found = profiled(
+        [
+            host(module._CALL, 0, 100, cat="user_annotation"),
+            runtime("cudaMemcpyAsync", 10, 5, 1),
+            gpu("Memcpy HtoD (Pinned -> Device)", 12, 2, 1, cat="gpu_memcpy", bytes=64),
+            runtime("cudaMemcpyAsync", 20, 5, 2),
+            gpu("Memcpy HtoD (Pageable -> Device)", 22, 2, 2, cat="gpu_memcpy", bytes=64),
+            runtime("cudaMemcpy", 30, 5, 3),
+            runtime("cudaFree", 40, 5, 4),
+            runtime("cuStreamSynchronize", 50, 5, 5),
+        ]
+    )
+    assert found["synchronisations"] == {"count": 4, "share": 0.2, "of": "host"}
 
 
 def test_random_kernels_no_op_asked_for_are_counted_and_what_the_profiler_missed_too(profiled):

@@ -1,24 +1,24 @@
-"""Programs without a GPU: operators, Python and the data loader share the time."""
+"""In a program without a GPU, operators, Python, compilation and the data loader share the time."""
 
 import json
 
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
 from support.traced import Program
 
 
 @pytest.mark.parametrize("rows", ["none", "cpu"])
-def test_traces_without_a_gpu_or_without_anything_are_answered_too(rows):
+def test_a_trace_without_gpu_activity_gets_a_first_line(rows):
     run = Program()
     if rows == "cpu":
         with run.python("own.py(1): <module>"), run.operator("aten::sort", us=500):
             pass
     document = analyse(run.trace())
     json.dumps(document)
-    told = lines(document)
-    assert told[0].startswith("Nothing ran" if rows == "none" else "CPU only: 100% of its time is aten::sort")
+    printed = lines(document)
+    assert printed[0].startswith("Nothing ran" if rows == "none" else "CPU only: 100% of its time is aten::sort")
     assert document["idle"]["busy_fraction"] is None
     assert document["notes"]
     if rows == "cpu":
@@ -35,7 +35,7 @@ for epoch in range(3):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_without_a_gpu_is_told_by_its_own_line_and_advised_by_what_it_has(tmp_path, workers):
+def test_a_loader_is_named_by_its_line_and_the_advice_depends_on_its_workers(tmp_path, workers):
     script = tmp_path / "own.py"
     script.write_text(LOADED)
     run = Program(script=script)
@@ -54,11 +54,11 @@ def test_a_loader_without_a_gpu_is_told_by_its_own_line_and_advised_by_what_it_h
     assert (first["kind"], first["line"]) == ("loader", 2)
     assert first["title"].startswith("The data loader holds the program up: for x, y in DataLoader(")
     assert "GPU" not in first["title"]
-    assert ("do not keep up" in first["do"]) == bool(workers)
+    assert ("workers are too slow" in first["do"]) == bool(workers)
     assert ("Give the DataLoader workers" in first["do"]) == (not workers)
 
 
-def test_without_a_gpu_pythons_time_counts_beside_operators():
+def test_python_time_counts_beside_operators():
     run = Program()
     with run.python("own.py(9): main"):
         for _ in range(3):
@@ -67,42 +67,41 @@ def test_without_a_gpu_pythons_time_counts_beside_operators():
             with run.operator("aten::addmm", us=20):
                 run.host(10)
     document = analyse(run.trace())
-    told = lines(document)
-    assert told[0] == "CPU only: 97% of its time is Python's in slow() (own.py:2); operators have 3%."
+    printed = lines(document)
+    assert printed[0] == "CPU only: 97% of its time is Python's in slow() (own.py:2); operators have 3%."
     assert document["findings"][0]["line"] == 2
-    assert "2.79 ms in all" in told[1]
-    assert (
-        told[2]
-        == "Operators take 3 % of the CPU's time, Python 97 %; most of it aten::addmm, 100 % of the operators' time."
-    )
+    assert "2.79 ms in all" in printed[1]
+    shares = "Operators take 3 % of the CPU's time, Python 97 %"
+    assert printed[2] == f"{shares}; most of it aten::addmm, 100 % of the operators' time."
 
 
-def test_python_alone_is_an_answer_and_calls_of_others_count_for_the_users_line(tmp_path):
+def test_calls_into_other_code_count_for_the_users_line(tmp_path):
     script = tmp_path / "own.py"
     script.write_text("import time\n\n\ndef main():\n    time.sleep(1)\n")
     run = Program(script=script)
     with run.python("own.py(4): main"), run.python("<built-in function sleep>"):
         run.host(1000)
-    told = lines(analyse(run.trace()))
-    assert told[0] == "CPU only: 100% of its time is Python's in time.sleep(1) at own.py:5; operators have 0%."
-    assert "1 ms in all" in told[1]
+    printed = lines(analyse(run.trace()))
+    assert printed[0] == "CPU only: 100% of its time is Python's in time.sleep(1) at own.py:5; operators have 0%."
+    assert "1 ms in all" in printed[1]
 
 
-def test_what_recording_takes_is_not_the_programs():
+@pytest.mark.parametrize("folder", ["profiler", "running/programs", "collecting"])
+def test_the_recorders_own_time_is_not_the_programs(folder):
     run = Program()
-    with run.python("kernellab/collecting/script.py(30): run"):
+    with run.python(f"kernellab/{folder}/script.py(30): run"):
         with run.python("own.py(4): main"):
             run.host(100)
-        with run.python("kernellab/collecting/session.py(9): _later"), run.python("threading.py(5): start"):
+        with run.python(f"kernellab/{folder}/session.py(9): _later"), run.python("threading.py(5): start"):
             run.host(900)
     assert lines(analyse(run.trace()))[0].startswith("CPU only: 100% of its time is Python's in main() (own.py:4)")
     run = Program()
-    with run.python("kernellab/collecting/session.py(9): _later"), run.python("threading.py(5): start"):
+    with run.python(f"kernellab/{folder}/session.py(9): _later"), run.python("threading.py(5): start"):
         run.host(900)
     assert lines(analyse(run.trace()))[0].startswith("Nothing ran")
 
 
-def test_time_between_operators_that_nothing_is_known_of_is_not_theirs():
+def test_unrecorded_time_between_operators_is_not_theirs():
     run = Program()
     for _ in range(2):
         with run.operator("aten::sort", us=100):
@@ -110,12 +109,12 @@ def test_time_between_operators_that_nothing_is_known_of_is_not_theirs():
         run.host(600)
     with run.operator("aten::sort", us=100):
         pass
-    told = lines(analyse(run.trace()))
-    assert told[0] == "CPU only: 20% of its time is aten::sort; all operators have 20%."
-    assert "the rest was not recorded" in told[2]
+    printed = lines(analyse(run.trace()))
+    assert printed[0] == "CPU only: 20% of its time is aten::sort; all operators have 20%."
+    assert "the rest was not recorded" in printed[2]
 
 
-def test_marks_that_lie_across_pythons_calls_are_no_work_and_compiling_is_said():
+def test_marks_of_torch_compile_are_not_work_and_compilation_is_reported():
     run = Program()
     with run.python("own.py(1): main"), run.python("torch/_dynamo/eval_frame.py(9): compile_wrapper"):
         entered = run.python("<built-in method __enter__ of torch._C._profiler.RecordFunctionFast object at 0x1>")
@@ -133,12 +132,12 @@ def test_marks_that_lie_across_pythons_calls_are_no_work_and_compiling_is_said()
     assert cpu["operators_us"] == pytest.approx(200, abs=1)
     parts = cpu["operators_us"] + cpu["python_us"] + cpu["compiling_us"]
     assert parts == pytest.approx(cpu["whole_us"], abs=1)
-    told = lines(document)
-    assert told[0].startswith("CPU only: 80% of its time is compiling, for main() (own.py:1)")
-    assert any("compiling 80 %" in line for line in told)
+    printed = lines(document)
+    assert printed[0].startswith("CPU only: 80% of its time is compiling, for main() (own.py:1)")
+    assert any("compiling 80 %" in line for line in printed)
 
 
-def test_compiling_is_told_by_its_longest_within_the_steps():
+def test_compilation_is_named_by_its_longest_part_within_the_steps():
     run = Program()
     for function, us, step in (("early", 900, "warm_up"), ("short", 100, "step_0"), ("long", 400, "step_1")):
         called = run.python(f"own.py(3): {function}")
@@ -150,15 +149,15 @@ def test_compiling_is_told_by_its_longest_within_the_steps():
     )
 
 
-def test_without_pythons_calls_compiling_is_known_all_the_same():
+def test_compilation_is_known_without_python_calls():
     run = Program()
     with run.operator("_compile.compile_inner (dynamo_timed)", us=400), run.operator("aten::empty", us=500):
         pass
     with run.operator("Torch-Compiled Region: 0/0", us=100):
         pass
-    told = lines(analyse(run.trace()))
-    assert told[0] == "CPU only: 90% of its time is compiling; operators have 10%."
-    assert told[3].startswith("Operators take 10 % of the CPU's time, compiling 90 %; most of it Torch-Compiled")
+    printed = lines(analyse(run.trace()))
+    assert printed[0] == "CPU only: 90% of its time is compiling; operators have 10%."
+    assert printed[3].startswith("Operators take 10 % of the CPU's time, compiling 90 %; most of it Torch-Compiled")
 
 
 def _loading(heavy_us, **known):
@@ -173,19 +172,19 @@ def _loading(heavy_us, **known):
     return analyse(run.trace(), **known)
 
 
-def test_without_a_gpu_what_has_most_of_a_step_comes_before_the_loader():
+def test_what_takes_most_of_a_step_comes_before_the_loader():
     first, second = _loading(heavy_us=8000)["findings"]
     assert "Python's in heavy() (own.py:6)" in first["title"]
     assert second["kind"] == "loader"
-    assert [one["kind"] for one in _loading(heavy_us=500)["findings"]] == ["loader"]
+    assert [finding["kind"] for finding in _loading(heavy_us=500)["findings"]] == ["loader"]
 
 
-def test_without_a_gpu_a_step_is_told_as_long_as_it_is_unwatched_where_that_is_known():
-    told = lines(_loading(heavy_us=300, plain_step_us=600.0))
-    assert "takes 450 µs a step. Without it a step takes about 150 µs instead of 600 µs (75 % less)." in told[0]
+def test_a_step_has_its_time_without_the_profiler_if_that_is_known():
+    printed = lines(_loading(heavy_us=300, plain_step_us=600.0))
+    assert "takes 450 µs a step. Without it a step takes about 150 µs instead of 600 µs (75 % less)." in printed[0]
     assert _loading(heavy_us=8000, plain_step_us=600.0)["findings"][0]["step_us"] == pytest.approx(600)
-    told = lines(_loading(heavy_us=300))
-    assert "takes 900 µs a step. Without it a step takes about 300 µs instead of 1.2 ms as profiled" in told[0]
+    printed = lines(_loading(heavy_us=300))
+    assert "takes 900 µs a step. Without it a step takes about 300 µs instead of 1.2 ms as profiled" in printed[0]
 
 
 PRODUCTS = """\
@@ -200,7 +199,7 @@ def fast(a):
 """
 
 
-def test_an_operator_is_told_by_the_line_that_has_most_of_its_time_not_by_its_longest_call(tmp_path):
+def test_an_operator_is_named_by_the_line_with_most_of_its_time_not_by_its_longest_call(tmp_path):
     script = tmp_path / "own.py"
     script.write_text(PRODUCTS)
     run = Program(script=script)

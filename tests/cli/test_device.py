@@ -18,7 +18,7 @@ def test_an_a100_as_a_table(klab):
     for name in ("grid", "block", "warp", "thread", "SM", "registers", "shared memory", "L1", "L2", "global memory"):
         assert f"\n{name} " in seen.out, name
     assert "others: A100 SXM4 40GB" in seen.out
-    assert "From: " in seen.out
+    assert "Source: " in seen.out
     assert "https://" in seen.out
 
 

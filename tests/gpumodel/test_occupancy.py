@@ -1,4 +1,4 @@
-"""Occupancy by CUDA's rules: held to NVIDIA's own calculator, to documented values, and to common sense."""
+"""Occupancy by CUDA's rules: compared with NVIDIA's own calculator and documented values."""
 
 import itertools
 import json
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from kernellab.base.errors import UserError
 from kernellab.build.cuda import include_folders
-from kernellab.gpumodel.occupancy import grid_refusal, in_words, occupancy, shared_for
+from kernellab.gpumodel.occupancy import describe_limiters, grid_refusal, occupancy, shared_bytes_for
 from kernellab.machine import tools
 from kernellab.machine.chips import chip, chips
 
-# Reads one kernel per line, answers with the blocks that fit and what limits them: NVIDIA's header does the thinking.
+# Reads one kernel per line and prints the number of blocks that fit, by NVIDIA's header.
 CALCULATOR = r"""
 #include <cstdio>
 #include "cuda_occupancy.h"
@@ -64,16 +64,16 @@ def nvidia(tmp_path_factory):
     flags = [f"-I{path}" for path in include_folders()]
     subprocess.run([compiler, "-w", "-O1", "main.cpp", "-o", "calculator", *flags], cwd=folder, check=True)
 
-    def ask(kernels):
+    def blocks_per_sm(kernels):
         lines = "\n".join(" ".join(map(str, line)) for line in kernels)
         done = subprocess.run([folder / "calculator"], input=lines, capture_output=True, text=True, check=True)
         return [int(line) for line in done.stdout.split()]
 
-    return ask
+    return blocks_per_sm
 
 
 def test_it_agrees_with_nvidias_own_calculator(nvidia):
-    """Every architecture; sizes on, beside and between the steps; 1000 kernels each."""
+    """1000 kernels for every architecture; sizes on, beside and between the allocation units."""
     draw = random.Random(5)
     asked = []
     for known in chips():
@@ -120,56 +120,56 @@ def test_known_values(arch, threads, registers, shared, blocks, limiter):
     assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
 
 
-def test_what_cannot_be_launched_fits_no_block_and_says_why():
+def test_a_block_that_cannot_launch_fits_0_times_and_says_why():
     hopper = chip("sm_90")
     wide = occupancy(hopper, 2048, 16)
     assert (wide.blocks_per_sm, wide.refusal) == (0, "a block of sm_90 has at most 1024 threads, not 2048")
     assert wide.remedy == "launch blocks of 1024 threads or fewer"
     full = occupancy(hopper, 1024, 65)
-    assert full.refusal == "1024 threads of 65 registers each are more than the 65536 registers of a block"
-    assert full.remedy.startswith("let a thread have 64 registers or fewer")
+    assert full.refusal == "1024 threads of 65 registers each need more than the 65536 registers of a block"
+    assert full.remedy.startswith("limit a thread to 64 registers")
     assert "blocks of 896 threads or fewer" in full.remedy
     assert occupancy(hopper, 896, 65).blocks_per_sm == occupancy(hopper, 1024, 64).blocks_per_sm == 1
     shared = occupancy(hopper, 128, 32, 300 * 1024)
     assert shared.blocks_per_sm == 0
-    assert "307200 bytes of shared memory are more than the 232448 a block" in shared.refusal
-    assert "ask for 232448 bytes of shared memory per block or less" in shared.remedy
+    assert "307200 bytes of shared memory exceed the 232448 that a block" in shared.refusal
+    assert "request 232448 bytes of shared memory per block or less" in shared.remedy
     both = occupancy(hopper, 2048, 16, 300 * 1024)
     assert "at most 1024 threads" in both.refusal
     assert "shared memory" in both.refusal
-    assert "and ask for 232448" in both.remedy
+    assert "and request 232448" in both.remedy
 
 
 def test_more_threads_than_the_kernel_was_compiled_for_cannot_be_launched():
     hopper = chip("sm_90")
-    bound = occupancy(hopper, 512, 32, most_threads=256)
+    bound = occupancy(hopper, 512, 32, max_threads=256)
     assert (bound.blocks_per_sm, bound.limiter) == (0, "threads")
     assert bound.refusal == "the kernel is compiled for blocks of at most 256 threads, not 512"
-    assert occupancy(hopper, 128, 32, most_threads=256).refusal == ""
-    assert "exactly 256 threads, not 128" in occupancy(hopper, 128, 32, most_threads=256, exact=True).refusal
+    assert occupancy(hopper, 128, 32, max_threads=256).refusal == ""
+    assert "exactly 256 threads, not 128" in occupancy(hopper, 128, 32, max_threads=256, exact=True).refusal
 
 
-def test_grids_and_blocks_have_their_shapes_as_well():
+def test_grids_and_blocks_are_limited_along_each_dim():
     assert grid_refusal((2**31 - 1, 65535, 65535), (16, 16, 4)) == ("", "")
     assert grid_refusal((1, 65536, 1), (256, 1, 1))[0] == "a grid has at most 65535 blocks along y, not 65536"
     assert "at most 64 threads along z, not 128" in grid_refusal((1, 1, 1), (1, 1, 128))[0]
 
 
-def test_all_that_hold_at_once_are_named():
-    # A block has one barrier whatever it does: that as many fit as there are barriers is the blocks' doing.
+def test_all_limiters_at_the_same_number_of_blocks_are_named():
+    # A block has at least one barrier: where as many blocks fit as there are barriers, the number of blocks limits.
     assert occupancy(chip("sm_121"), 32, 16).limiters == ["blocks"]
     assert occupancy(chip("sm_121"), 32, 16, barriers=2).limiters == ["barriers"]
     tied = occupancy(chip("sm_90"), 768, 40)
     assert tied.limiters == ["registers", "threads"]
-    assert in_words(["registers", "shared"]) == "registers and shared memory"
-    assert occupancy(chip("sm_90"), 1024, 32).limiters == ["threads"]  # full: nothing else matters
+    assert describe_limiters(["registers", "shared"]) == "registers and shared memory"
+    assert occupancy(chip("sm_90"), 1024, 32).limiters == ["threads"]  # full: nothing else limits
     few = occupancy(chip("sm_90"), 32, 64)
     assert few.limiters == ["registers", "blocks"]
-    # Larger blocks alone would gain nothing: the registers have to give way with them.
+    # Larger blocks alone would gain nothing: they need fewer registers as well.
     assert few.remedy.endswith("64 threads with at most 32 registers per thread leave none")
 
 
-def test_launching_what_cannot_be_is_refused():
+def test_impossible_numbers_are_refused():
     hopper = chip("sm_90")
     with pytest.raises(UserError, match="256 registers per thread: sm_90 has up to 255"):
         occupancy(hopper, 128, 256)
@@ -196,7 +196,7 @@ def test_more_of_anything_never_fits_more_blocks(known, threads, registers, shar
 
 @settings(max_examples=300, deadline=None)
 @given(**KERNELS)
-def test_what_is_allocated_fits_the_sm(known, threads, registers, shared):
+def test_allocations_fit_the_sm(known, threads, registers, shared):
     found = occupancy(known, threads, registers, shared)
     assert 0 <= found.fraction <= 1
     assert found.warps_per_sm <= known.warps_per_sm
@@ -213,12 +213,12 @@ def test_what_is_allocated_fits_the_sm(known, threads, registers, shared):
         )
     ),
 )
-def test_the_remedy_holds(arch, threads, registers, shared):
-    """Whoever follows it gets more warps, at every step as many as it says."""
+def test_the_remedy_gives_what_it_promises(arch, threads, registers, shared):
+    """Each step of the remedy gives the number of warps it promises, and more than before."""
     known = chip(arch)
     before = occupancy(known, threads, registers, shared)
     if before.fraction == 1:
-        assert before.remedy.startswith("nothing to lift")
+        assert before.remedy.startswith("none needed")
         return
     if not before.blocks_per_sm:
         assert before.refusal
@@ -243,7 +243,7 @@ def test_the_remedy_holds(arch, threads, registers, shared):
             assert found == blocks * before.warps_per_block, before.remedy
             share = int(re.search(r"(\d+) %(?: of the warps)?\)$", step)[1])
             assert share == pytest.approx(100 * found / known.warps_per_sm, abs=0.5)
-    # The last step is all there is to have: a full SM, or as many blocks of this size as there are slots for.
+    # The last step gives the maximum: a full SM, or as many blocks of this size as there are slots for.
     assert warps[-1] == known.warps_per_sm or known.warps_per_sm - warps[-1] < before.warps_per_block
 
 
@@ -253,13 +253,13 @@ def test_an_occupancy_is_plain_data():
 
 @pytest.mark.parametrize("known", chips(), ids=lambda c: c.arch)
 @pytest.mark.parametrize("blocks", [1, 2, 3, 4])
-def test_shared_memory_can_be_asked_for_so_that_exactly_so_many_blocks_fit(known, blocks):
-    assert occupancy(known, 256, 32, shared_for(known, 256, 32, blocks)).blocks_per_sm == blocks
+def test_shared_memory_can_limit_an_sm_to_any_number_of_blocks(known, blocks):
+    assert occupancy(known, 256, 32, shared_bytes_for(known, 256, 32, blocks)).blocks_per_sm == blocks
 
 
-def test_more_blocks_than_fit_cannot_be_had():
-    with pytest.raises(UserError, match="9 blocks of 256 threads cannot be had on an SM of sm_90: 8 fit"):
-        shared_for(chip("sm_90"), 256, 32, 9)
+def test_more_blocks_than_fit_are_refused():
+    with pytest.raises(UserError, match="an SM of sm_90 cannot hold 9 blocks of 256 threads: 8 fit"):
+        shared_bytes_for(chip("sm_90"), 256, 32, 9)
 
 
 def test_one_barrier_never_limits_and_two_do():

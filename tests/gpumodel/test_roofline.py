@@ -1,4 +1,4 @@
-"""The roofline: what bounds an op, how near a time comes to it."""
+"""The roofline: what bounds an op, and which share of the limit a time attains."""
 
 import pytest
 
@@ -8,41 +8,41 @@ CEILINGS = {"copy_gbps": 4000.0, "matmul_tflops": {"bfloat16": 800.0}}
 GELU = {"bytes_read": 1_000_000_000, "bytes_written": 1_000_000_000, "flops": {}}
 
 
-def product(n):
+def matmul(n):
     return {"bytes_read": 4 * n * n, "bytes_written": 2 * n * n, "flops": {"matmul": 2 * n**3}}
 
 
-def test_an_op_without_products_is_bound_by_memory():
-    found = roofline(GELU, "float32", 1000.0, CEILINGS)
-    assert (found.bound, found.roof_us, found.fraction) == ("memory", 500.0, 0.5)
-    assert found.gbps == 2000.0
-    assert found.intensity is None
+def test_an_op_without_matmuls_is_bound_by_memory():
+    limit = roofline(GELU, "float32", 1000.0, CEILINGS)
+    assert (limit.bound, limit.roof_us, limit.fraction) == ("memory", 500.0, 0.5)
+    assert limit.gbps == 2000.0
+    assert limit.intensity is None
 
 
-def test_a_large_product_is_bound_by_arithmetic_and_a_small_one_by_memory():
-    large, small = (roofline(product(n), "bfloat16", None, CEILINGS) for n in (8192, 64))
+def test_a_large_matmul_is_bound_by_arithmetic_and_a_small_one_by_memory():
+    large, small = (roofline(matmul(n), "bfloat16", None, CEILINGS) for n in (8192, 64))
     assert large.bound == "matmul"
     assert small.bound == "memory"
     assert large.roof_us == pytest.approx(2 * 8192**3 / 800e6)
 
 
 def test_the_ridge_is_where_the_two_roofs_meet():
-    ridge = roofline(product(64), "bfloat16", None, CEILINGS).ridge
+    ridge = roofline(matmul(64), "bfloat16", None, CEILINGS).ridge
     assert ridge == 200.0
     for n, bound in ((599, "memory"), (601, "matmul")):  # n³·2 / 6n² operations per byte
-        assert roofline(product(n), "bfloat16", None, CEILINGS).bound == bound
+        assert roofline(matmul(n), "bfloat16", None, CEILINGS).bound == bound
 
 
-def test_rates_are_told_without_ceilings_and_shares_are_not():
-    found = roofline(product(1024), "bfloat16", 10.0, None)
-    assert found.tflops == pytest.approx(214.7, rel=0.01)
-    assert found.bound is found.fraction is found.roof_us is None
+def test_without_ceilings_there_are_rates_but_no_shares():
+    limit = roofline(matmul(1024), "bfloat16", 10.0, None)
+    assert limit.tflops == pytest.approx(214.7, rel=0.01)
+    assert limit.bound is limit.fraction is limit.roof_us is None
 
 
-def test_a_product_whose_rate_was_not_measured_has_no_roof():
-    assert roofline(product(1024), "float64", 10.0, CEILINGS).roof_us is None
+def test_a_matmul_whose_rate_was_not_measured_has_no_limit():
+    assert roofline(matmul(1024), "float64", 10.0, CEILINGS).roof_us is None
 
 
-def test_other_units_bound_nothing():
+def test_units_without_a_measured_ceiling_bound_nothing():
     busy = {**GELU, "flops": {"fp32": 10**15}}
     assert roofline(busy, "float32", 500.0, CEILINGS).fraction == 1.0

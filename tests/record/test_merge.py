@@ -117,7 +117,7 @@ def test_what_a_run_did_not_reach_is_taken_from_the_one_that_did(tmp_path):
 
 def test_what_a_run_voided_stays_void_and_voids_nothing_else(tmp_path):
     first, second = run(tmp_path / "a", [1]), run(tmp_path / "b", [2], times=7, complete=False)
-    journal = Journal(second, read_journal(second))
+    journal = Journal(second, events_of(read_journal(second)))
     journal.write(event("void", op="f"))
     journal.write(event("plan", groups=[{"op": "f", "case": case(4), "impls": {"torch": "torch"}}], sources={"f": "s"}))
     journal.close()
@@ -135,7 +135,7 @@ def beside(folder, *events):
 
 
 def trial(label, status, number=0):
-    tried = {"kind": "sizes", "case": case(3), "label": label}
+    tried = {"kind": "sizes", "case": case(3), "layouts": {}, "values": {}, "of": "forward", "label": label}
     return "trial", {"number": number, "trial": tried, "interpreter": False, "status": status, "reason": None}
 
 

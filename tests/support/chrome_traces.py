@@ -13,14 +13,12 @@ from kernellab.base.errors import UserError
 from kernellab.traces.trace import Kind
 
 ON_THREAD = {"pid": 10, "tid": 11}
-
-
 ON_STREAM = {"pid": 0, "tid": 7}
 
 
-def written(path, events, *, packed=False, **top):
+def written(path, events, *, compressed=False, **top):
     text = json.dumps({"schemaVersion": 1, **top, "traceEvents": events, "traceName": "t"}, indent=2).encode()
-    path.write_bytes(gzip.compress(text) if packed else text)
+    path.write_bytes(gzip.compress(text) if compressed else text)
     return path
 
 
@@ -29,7 +27,7 @@ def event(name, ts, dur, cat="cpu_op", where=ON_THREAD, **args):
 
 
 def a_step():
-    """A range around an operator whose call starts a kernel, and its backward elsewhere."""
+    """A range around an operator whose call launches a kernel, and its backward on another thread."""
     return [
         {"ph": "M", "name": "process_name", **ON_THREAD, "ts": 5, "args": {"name": "python"}},
         {"ph": "M", "name": "thread_name", **ON_THREAD, "ts": 5, "args": {"name": "thread 11 (loop)"}},
@@ -55,12 +53,12 @@ def a_step():
 
 
 def named(trace, text):
-    (row,) = [row for row in range(len(trace)) if trace.text(row) == text]
+    (row,) = [row for row in range(len(trace)) if trace.name_of(row) == text]
     return row
 
 
 def usable(trace):
-    """What every analysis relies on."""
+    """Asserts what every analysis relies on."""
     count = len(trace)
     assert all(len(column) == count for column in (trace.kind, trace.begin, trace.duration, trace.lane, trace.parent))
     assert np.all(trace.begin >= 0)
@@ -68,17 +66,23 @@ def usable(trace):
     assert np.all(trace.parent < np.arange(count))
     assert set(trace.kind.tolist()) <= set(map(int, Kind))
     for row in range(count):
-        assert isinstance(trace.text(row), str)
-        json.dumps(trace.more(row), allow_nan=False)
+        assert isinstance(trace.name_of(row), str)
+        json.dumps(trace.details_of(row), allow_nan=False)
         assert trace.lanes[trace.lane[row]].name
-    assert trace.starter.max(initial=-1) < count
+    assert trace.launched_by.max(initial=-1) < count
 
 
-SECONDS = 20.0  # a file of these takes a tenth of one; a hang for ever
+SECONDS = 20.0  # the limit for one of these files, which takes a tenth of a second
 
 
 def text_of(events, **top):
     return json.dumps({"schemaVersion": 1, **top, "traceEvents": events}, indent=2)
+
+
+def read_text(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return traces.read(path)
 
 
 def many(count=50):

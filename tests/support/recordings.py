@@ -16,7 +16,7 @@ OPERATORS_ONLY = RecordingOptions(shapes=False, memory=False, stacks=False)
 def names_in(session: Session, number: int = 0) -> list[str]:
     """The names of all rows of one of a session's traces."""
     trace = kineto.read(session.folder / session.traces[number])
-    return [trace.text(row) for row in range(len(trace))]
+    return [trace.name_of(row) for row in range(len(trace))]
 
 
 def profiled_names(run: Callable[[], object]) -> list[str]:

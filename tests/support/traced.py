@@ -1,10 +1,11 @@
-"""Programs that never ran: a CPU and a GPU on paper, and the trace a profiler would have written of them."""
+"""Simulated programs: a model of a CPU and a GPU, and the trace a profiler would write of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernellab.traces.trace import Builder, Kind, Lane, Trace
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane, Trace
 
 LATENCY, PAUSE, LAUNCH = 4_000, 1_000, 5_000
 LAYERS = 8
@@ -15,13 +16,13 @@ GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n"
 
 
 class Program:
-    """Time passes by `host`, `operator` and `wait`; kernels run when they are asked for and the stream is free."""
+    """`host`, `operator` and `wait` advance the CPU's time. A kernel runs once launched, when its stream is free."""
 
     def __init__(self, source: str = "kineto", script: Path | None = None, row_ns: int = 0) -> None:
-        self.builder = Builder(source)
+        self.builder = TraceBuilder(source)
         if script:
-            self.builder.about["kernellab"] = {"script": str(script)}
-        self.row_ns = row_ns  # what the profiler takes for an operator; a tenth for a Python call, half for CUDA's
+            self.builder.metadata["kernellab"] = {"script": str(script)}
+        self.row_ns = row_ns  # profiler overhead per operator; a tenth of it per Python call, half per CUDA call
         self.now, self.link, self.thread = 0, 0, MAIN
         self.free: dict[int, int] = {}
         self.sequence = 0
@@ -70,7 +71,7 @@ class Program:
         begin = self.now
         starts = max(begin + LATENCY, self.free.get(stream, -PAUSE) + PAUSE)
         ends = starts + round(us * 1000)
-        # From pageable memory the call returns with the copy.
+        # A copy from pageable memory blocks the call until it is done.
         self.now = max(begin + LAUNCH + self.row_ns // 2, ends if kind is Kind.COPY else 0)
         thread = self.builder.lane(self.thread)
         called = self.builder.name("cudaMemcpyAsync" if kind is Kind.COPY else "cudaLaunchKernel")
@@ -85,9 +86,9 @@ class Program:
         self.now = max(self.now, *self.free.values(), 0) + 2_000
         self.builder.add(Kind.CALL, self.builder.name(name), self.builder.lane(self.thread), begin, self.now - begin)
 
-    def copy(self, way: str, us: float, size: int) -> None:
-        """From or to pageable memory."""
-        self.kernel(f"Memcpy {way}", us, kind=Kind.COPY, bytes=size)
+    def copy(self, direction: str, us: float, size: int) -> None:
+        """A copy from or to pageable memory."""
+        self.kernel(f"Memcpy {direction}", us, kind=Kind.COPY, bytes=size)
         self.wait()
 
     def item(self) -> None:
@@ -95,7 +96,7 @@ class Program:
             self.copy("DtoH (Device -> Pageable)", 1, 4)
 
     def trace(self) -> Trace:
-        return self.builder.trace()
+        return self.builder.build()
 
 
 def named(rows: list[dict], name: str) -> dict:
@@ -103,15 +104,15 @@ def named(rows: list[dict], name: str) -> dict:
 
 
 def as_nsys_sees_it(trace: Trace) -> Trace:
-    """The program's own ranges, CUDA's calls and what they started: no operators, no Python."""
-    builder = Builder("nsys")
+    """The program's own ranges, CUDA calls and what they launched: no operators, no Python."""
+    builder = TraceBuilder("nsys")
     for row in trace.rows(Kind.RANGE, Kind.CALL, Kind.KERNEL, Kind.COPY):
-        if "#" not in trace.text(row):
+        if "#" not in trace.name_of(row):
             builder.add(
-                Kind(trace.kind[row]), builder.name(trace.text(row)), builder.lane(trace.lanes[trace.lane[row]]),
+                Kind(trace.kind[row]), builder.name(trace.name_of(row)), builder.lane(trace.lanes[trace.lane[row]]),
                 int(trace.begin[row]), int(trace.duration[row]), link=int(trace.link[row]),
             )  # fmt: skip
-    return builder.trace()
+    return builder.build()
 
 
 SCRIPT = """\
@@ -140,7 +141,7 @@ for data in loader:
 
 
 class Training:
-    """An MLP's steps. What slows it is switched on by name, so that a gain said can be held against a gain had."""
+    """The steps of an MLP. Names switch on what slows it, to compare a predicted gain with the real one."""
 
     def __init__(
         self, folder: Path, *slowed: str, steps: int = 12, gpu_us: float = 20, row_ns: int = 0, layers: int = 8
@@ -219,3 +220,27 @@ class Training:
                 with run.operator(f"aten::{name}", tensor, tensor, sequence=numbers[-1]):
                     run.kernel(MUL, 3)
         return [("MulBackward0", number, 1) for number in numbers]
+
+
+def fetching(folder: Path, load_us: float, copy_us: float) -> Program:
+    """Nine steps whose one line loads data and copies it to the GPU."""
+    script = folder / "fetch.py"
+    script.write_text('for number in range(9):\n    x = next(loader).to("cuda")\n    model(x)\n')
+    run = Program(script=script)
+    with run.python("fetch.py(1): <module>"):
+        for step in range(9):
+            with run.range(f"step_{step}"):
+                if load_us:
+                    with (
+                        run.python("<built-in function next>"),
+                        run.python("torch/utils/data/dataloader.py(700): __next__"),
+                    ):
+                        run.host(load_us)
+                if copy_us:
+                    with run.python("<built-in method to of Tensor object at 0x1>"), run.operator("aten::to"):
+                        run.copy("HtoD (Pageable -> Device)", copy_us, 1 << 20)
+                with run.module("MLP_0"):
+                    for _ in range(10):
+                        with run.operator("aten::mm"):
+                            run.kernel(GEMM, 30)
+    return run

@@ -1,10 +1,10 @@
-"""Traces that lack what the GPU did: nothing is claimed of it."""
+"""If the rows of the GPU are missing, nothing is claimed about its time."""
 
 import gzip
 
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.document import analyse
 from kernellab.reporting.profiles.summary import lines
 from kernellab.traces import kineto
 from kernellab.traces.trace import Kind
@@ -15,27 +15,29 @@ SAMPLE = HERE / "samples" / "training_h200.json.gz"
 
 
 @pytest.mark.parametrize(
-    ("kept", "why"),
+    ("kept", "reason"),
     [(812_000, "of 270 launches, 256 have none"), (400_000, "the file breaks off before them")],
     ids=["after the first kernels", "before the first launch"],
 )
-def test_a_trace_cut_before_the_gpus_rows_says_so_first_and_claims_nothing(tmp_path, kept, why):
+def test_a_trace_truncated_before_the_gpus_rows_says_so_first_and_claims_nothing(tmp_path, kept, reason):
     path = tmp_path / "cut.json"
     path.write_bytes(gzip.decompress(SAMPLE.read_bytes())[:kept])
     document = analyse(kineto.read(path))
-    (found,) = document["findings"]
-    assert (found["kind"], found["gain_us"]) == ("missing", 0)
-    told = lines(document)
-    assert told[0].startswith("The GPU's rows are missing")
-    assert why in told[0]
-    assert "3 steps of 5.901 ms; the rows of the GPU NVIDIA H200 are missing from the trace." in told
-    assert not any("no GPU was used" in line or "Most GPU time" in line or "busy" in line for line in told)
+    (finding,) = document["findings"]
+    assert (finding["kind"], finding["gain_us"]) == ("missing", 0)
+    printed = lines(document)
+    assert printed[0].startswith("The GPU's rows are missing")
+    assert reason in printed[0]
+    assert "3 steps of 5.901 ms; the rows of the GPU NVIDIA H200 are missing from the trace." in printed
+    assert not any("no GPU was used" in line or "Most GPU time" in line or "busy" in line for line in printed)
     assert document["summary"]["replayed_step_us"] is None
+    assert document["idle"]["busy_fraction"] is None
+    assert document["idle"]["gaps"] == []
 
 
-def test_a_program_that_leaves_its_gpu_alone_is_told_from_one_without():
+def test_a_program_that_does_not_use_its_gpu_is_not_taken_for_one_without():
     run = Program()
-    run.builder.about["deviceProperties"] = [{"name": "NVIDIA H200"}]
+    run.builder.metadata["deviceProperties"] = [{"name": "NVIDIA H200"}]
     with run.operator("aten::mm"):
         pass
     document = analyse(run.trace())
@@ -44,7 +46,7 @@ def test_a_program_that_leaves_its_gpu_alone_is_told_from_one_without():
 
 
 def _launch(run: Program, times: int) -> None:
-    """That starts nothing."""
+    """Launches without a row on the GPU."""
     for _ in range(times):
         run.link += 1
         lane = run.builder.lane(run.thread)
@@ -62,7 +64,7 @@ def test_a_few_launches_without_a_row_are_a_note():
     assert "2 of 32 launches have no row on the GPU." in document["notes"]
 
 
-def test_launches_that_a_graph_is_captured_from_miss_no_row():
+def test_launches_captured_into_a_graph_are_not_missing():
     run = Program()
     run.wait("cudaStreamBeginCapture")
     _launch(run, 20)

@@ -1,82 +1,31 @@
-"""Which steps a trace has, told by its optimizers where nothing else marks them."""
+"""Steps are found by ranges, by the optimizer, or by the calls of the model."""
 
 import numpy as np
 import pytest
 
-from kernellab.analysis.summary import analyse
+from kernellab.analysis.comparison import compare
+from kernellab.analysis.document import analyse
+from kernellab.traceview.steps import is_step, mask_step_number
 from kernellab.traceview.view import View
-from support.traced import Program
+from support.traced import GEMM, Program
 
 
-def optimizing(names, shapes=(), *, ending=True, **steps):
-    """Optimizers take turns, 100 µs each; `ending`: the recording ends with the last one's step."""
-    run = Program()
-    if steps:
-        run.builder.about["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, **steps}]}
-    with run.python("own.py(1): main"):
-        for at, name in enumerate(names):
-            with run.operator("aten::addmm", us=90):
-                pass
-            with run.range(f"Optimizer.step#{name}.step"), run.operator("aten::add_", list(shapes[at : at + 1]), us=10):
-                pass
-        if not ending:
-            run.host(50)
-    return View(run.trace()).steps
+@pytest.mark.parametrize(
+    ("name", "masked"),
+    [("step_7", "step_*"), ("ProfilerStep#12", "ProfilerStep#*"), ("step 3 (active)", "step * (active)")],
+)
+def test_numbered_steps_are_recognised(name, masked):
+    assert is_step(name)
+    assert mask_step_number(name) == masked
 
 
-def test_an_optimizers_steps_are_as_many_as_were_recorded():
-    steps = optimizing(["SGD"] * 4, first=3, last=6)
-    assert (steps.count, steps.first_ns) == (4, 0)
-    assert np.diff(steps.begin) == pytest.approx(100_000, rel=0.01)
-    assert optimizing(["SGD"], first=0, last=0).marked
-    assert optimizing(["SGD"] * 4).count == 3, "whoever does not know where a recording began leaves its first out"
+@pytest.mark.parametrize("name", ["step", "layer_0", "my step_7", "step_x"])
+def test_other_ranges_are_not_steps(name):
+    assert not is_step(name)
+    assert mask_step_number(name) == name
 
 
-def test_of_several_optimizers_one_ends_steps():
-    by_name = optimizing(["SGD", "Adam"] * 4, first=5, last=8)
-    assert by_name.count == 4
-    assert by_name.asked_ns == pytest.approx(800_000, rel=0.01)
-    alike = optimizing(["Adam"] * 8, first=5, last=8)
-    assert alike.count == 4
-    assert np.diff(alike.begin) == pytest.approx(200_000, rel=0.01)
-    uneven = optimizing(["Adam", *["Adam", "SGD"] * 3], first=5, last=7)
-    assert uneven.count == 3
-    assert uneven.asked_ns == pytest.approx(700_000, rel=0.01)
-    from_the_start = optimizing(["Adam"] * 8, ending=False, first=0, last=3)
-    assert from_the_start.count == 4
-    assert from_the_start.asked_ns == pytest.approx(700_000, rel=0.01)
-
-
-def test_optimizers_of_a_trace_nobody_counted_are_told_apart_by_name_or_shapes():
-    assert optimizing(["SGD", "Adam"] * 4).count == 3
-    assert optimizing(["Adam"] * 8, [8, 1] * 4).count == 3
-    assert optimizing(["Adam"] * 8, [8] * 8).count == 7
-
-
-def test_what_comes_before_the_first_step_of_a_program_is_no_step():
-    run = Program()
-    run.builder.about["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, "first": 0, "last": 2}]}
-    with run.python("own.py(1): main"):
-        run.host(5000)
-        for _ in range(3):
-            run.host(100)
-            with run.range("Optimizer.step#SGD.step"):
-                run.host(10)
-    steps = View(run.trace()).steps
-    assert steps.count == 3
-    assert steps.span_ns == pytest.approx(330_000, rel=0.01)
-
-
-@pytest.mark.parametrize("said", [None, [], "x", [1], [{"phase": "active", "first": "0", "last": None}]])
-def test_steps_a_file_tells_nonsense_of_are_not_believed(said):
-    run = Program()
-    run.builder.about["kernellab"] = {"steps": said}
-    with run.range("Optimizer.step#SGD.step"):
-        pass
-    assert not View(run.trace()).steps.marked
-
-
-def served(calls, *, named="Model_0"):
+def serving(calls, *, named="Model_0"):
     """A model is loaded, then called: its first call takes longer, and each hands its answer over."""
     run = Program()
     with run.python("own.py(1): main"):
@@ -90,15 +39,15 @@ def served(calls, *, named="Model_0"):
     return run.trace()
 
 
-def test_calls_of_a_model_are_steps_where_nothing_else_tells():
-    steps = View(served(6)).steps
-    assert (steps.count, steps.calls_of, steps.marked) == (5, "Model", True)
+def test_calls_of_the_model_are_steps_if_nothing_else_marks_them():
+    steps = View(serving(6)).steps
+    assert (steps.count, steps.module, steps.marked) == (5, "Model", True)
     assert np.diff(steps.begin) == pytest.approx(100_000, rel=0.02)
-    assert any("a call of Model is taken for one" in note for note in analyse(served(6))["notes"])
-    assert not View(served(3)).steps.marked, "three are no loop"
+    assert any("each call of Model is taken as a step" in note for note in analyse(serving(6))["notes"])
+    assert not View(serving(3)).steps.marked  # three calls are not a loop
 
 
-def test_of_a_program_without_steps_nothing_is_said_of_steps():
+def test_a_program_without_steps_gets_no_times_per_step():
     run = Program()
     with run.python("own.py(1): main"):
         for _ in range(2):
@@ -115,7 +64,7 @@ def test_of_a_program_without_steps_nothing_is_said_of_steps():
     assert not first["evidence"]["stepping"]
 
 
-def test_a_wait_that_the_first_step_of_a_recording_lacks_is_in_every_step():
+def test_a_wait_missing_only_from_the_first_recorded_step_is_in_every_step():
     run = Program()
     for number in range(10):
         with run.range(f"step_{number}"), run.python("own.py(1): main"):
@@ -125,3 +74,42 @@ def test_a_wait_that_the_first_step_of_a_recording_lacks_is_in_every_step():
                 run.item()
             run.host(100)
     assert "in every step" in analyse(run.trace())["findings"][0]["title"]
+
+
+@pytest.mark.usefixtures("costs_nothing")
+def test_work_launched_after_the_last_step_belongs_to_no_step():
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for _ in range(8):
+            with run.operator("aten::mm"):
+                run.kernel(GEMM, 500)
+            with run.range("Optimizer.step#Adam.step"), run.operator("aten::_foreach_add_"):
+                run.kernel(GEMM, 500)
+            with run.python("own.py(9): save"):
+                run.host(900)
+            with run.python("<built-in method cpu of Tensor object at 0x1>"), run.operator("aten::to"):
+                run.copy("DtoH (Device -> Pageable)", 300, 1 << 20)
+    trace = run.trace()
+    document = analyse(trace)
+    assert document["summary"]["steps"] == 7
+    assert View(trace).gpu_in_steps.sum() == 7 * 3
+    assert document["sync_points"][0]["count"] == 7
+    (copy,) = document["findings"]
+    assert copy["evidence"]["per_step"] == 1
+    assert {row["a_count"] for row in compare(trace, trace)["operators"]} == {1}
+    # Without it the GPU has its two products to do, one after the other.
+    assert copy["step_without_us"] == pytest.approx(2 * 500 + 2, abs=2)
+    assert copy["gain_us"] == pytest.approx(300, rel=0.15)
+
+
+def test_cpu_work_after_the_last_step_belongs_to_no_step():
+    run = Program()
+    with run.python("own.py(1): <module>"):
+        for _ in range(8):
+            with run.range("Optimizer.step#Adam.step"), run.operator("aten::_foreach_add_"):
+                run.kernel(GEMM, 500)
+            with run.python("own.py(9): save"), run.operator("aten::clone", us=3000):
+                pass
+    trace = run.trace()
+    finding = analyse(trace)["findings"][0]
+    assert (finding["kind"], finding["call"], finding["evidence"]["per_step"]) == ("host", "save", 1)

@@ -1,5 +1,7 @@
-"""Flaw: a sum down the columns by a program for every 128 of them, each going through all rows: sixteen programs on 132
-SMs, and most of the GPU waits. Fixed: the rows are cut into parts, and the sums of the parts are summed."""
+"""Flaw: a sum over rows with one program per 128 columns: sixteen programs on 132 SMs, so most of the GPU is idle.
+
+Fixed: the rows are split into parts, and a second step adds the sums of the parts.
+"""
 
 import torch
 import triton

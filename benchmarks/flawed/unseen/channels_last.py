@@ -1,5 +1,7 @@
-"""Flaw: channels moved last by threads that read neighbours and write a whole pixel's channels apart: 32 sectors for
-each store of a warp where four would do. Fixed: through a tile in shared memory, so that writes are neighbours too."""
+"""Flaw: a transpose to channels last whose stores are a whole pixel apart: 32 sectors per store of a warp, 4 suffice.
+
+Fixed: through a tile in shared memory, so neighbouring threads write neighbouring elements.
+"""
 
 import torch
 

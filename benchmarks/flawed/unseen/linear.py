@@ -1,5 +1,7 @@
-"""Flaw: a linear layer by tiles of 32 × 32: every operand is fetched 128 times over, and tensor cores wait for L2.
-Fixed: tiles of 128 × 256, in an order that keeps neighbours in L2."""
+"""Flaw: a linear layer with tiles of 32 × 32: every operand is fetched 128 times, and tensor cores wait for L2.
+
+Fixed: tiles of 128 × 256, in an order that keeps neighbours in L2.
+"""
 
 import torch
 import triton

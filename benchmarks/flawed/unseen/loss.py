@@ -1,5 +1,7 @@
-"""Flaw: a 1.0 inside a logarithm, which makes the logarithm one of doubles: some dozens of fp64 instructions for each
-element of a sum in float32. Fixed: log1pf, and nothing in double."""
+"""Flaw: a literal 1.0 inside a logarithm makes it a double logarithm: dozens of fp64 instructions per element.
+
+Fixed: log1pf, without doubles.
+"""
 
 import torch
 

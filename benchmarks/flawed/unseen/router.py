@@ -1,5 +1,8 @@
-"""Flaw: a thread for every token of a router over 64 experts, its 32 words side by side in shared memory: the words a
-warp asks for at once are all in one bank, and it gets them one by one. Fixed: a word of padding after each token's."""
+"""Flaw: one thread per token of a router over 64 experts, with 32 words of each token contiguous in shared memory.
+
+All words that a warp accesses at once are in one bank, and the accesses are serialised. Fixed: one word of padding
+after each token.
+"""
 
 import torch
 

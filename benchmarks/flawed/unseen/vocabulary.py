@@ -1,5 +1,7 @@
-"""Flaw: the largest of a row first, then the sum of exponentials in a second loop: rows of 256 KB, a thousand of them
-at once, are out of L2 by then and come from memory twice. Fixed: one loop, the sum scaled when the largest grows."""
+"""Flaw: the maximum of a row in one loop, the sum of exponentials in a second: the row comes from memory twice.
+
+A thousand rows of 256 KB at once do not fit into L2. Fixed: one loop that rescales the sum when the maximum grows.
+"""
 
 import torch
 import triton

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from kernellab.traces import kineto
+from kernellab.traces.blocking_calls import find_blocking_calls
 from kernellab.traces.trace import ON_GPU, Kind, Rows, Trace
 
 Found = dict[str, Any]
@@ -33,7 +34,6 @@ _RANDOM_KERNEL = re.compile(r".*(distribution_(elementwise|nullary)|fused_dropou
 _ALLOCATE = re.compile(r"aten::(empty.*|new_empty.*|resize_)")
 _RAW_ALLOCATE = re.compile(r"cudaMalloc(Async|Managed|Pitch|FromPoolAsync)?|cuMem(Alloc|Create).*")
 _RAW_FREE = re.compile(r"cudaFree(Async)?|cuMem(Free|Release).*")
-_WAIT = re.compile(r"cuda(Stream|Device|Event)Synchronize|cu(Stream|Ctx|Event)Synchronize")
 
 
 def inside(call: Callable[[], Any], device: torch.device, calls: int = 3) -> Found:
@@ -65,7 +65,7 @@ def inside(call: Callable[[], Any], device: torch.device, calls: int = 3) -> Fou
         },
     }
     if on_gpu:
-        malloc, waits = _outermost(host, _RAW_ALLOCATE), _outermost(host, _WAIT)
+        malloc, blocking = _outermost(host, _RAW_ALLOCATE), _not_nested(e for e in host if e.blocks)
         found |= {
             "device_us": _us(gpu),
             # The caching allocator's own count too: a profiler need not see every driver call.
@@ -73,7 +73,7 @@ def inside(call: Callable[[], Any], device: torch.device, calls: int = 3) -> Fou
             "raw_frees": {"count": len(free := _outermost(host, _RAW_FREE)), **share.of(free)},
             "host_to_device": share.copies("Memcpy HtoD"),
             "device_to_host": share.copies("Memcpy DtoH"),
-            "synchronisations": {"count": len(waits), **share.of(waits)},
+            "synchronisations": {"count": _count_waits(host, blocking), **share.of(blocking)},
             "kernels": [{"name": e.name, "us": e.us, **{k: e.more[k] for k in _LAUNCH if k in e.more}} for e in gpu],
             "enclosing": _enclosing(host, gpu),
         }
@@ -129,7 +129,7 @@ def _profiled(call: Callable[[], Any], on_gpu: bool, calls: int) -> tuple[Trace,
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(file))
-        return kineto.table(json.loads(file.read_text())), asked
+        return kineto.from_document(json.loads(file.read_text())), asked
 
 
 def _segments() -> int:
@@ -146,6 +146,7 @@ class _Event(NamedTuple):
     begin: int
     duration: int
     link: int  # what a launch on the host and its work on the GPU have in common; ops have none: 0
+    blocks: bool  # a call that returns when the GPU is done
 
     @property
     def us(self) -> float:
@@ -169,7 +170,8 @@ def _of_last_call(trace: Trace) -> tuple[list[_Event], list[_Event], list[int], 
 def _events(trace: Trace, rows: Rows) -> list[_Event]:
     """In the order of time, whatever lane they lie in; outer ones first."""
     rows = rows[np.lexsort((-trace.duration[rows], trace.begin[rows]))]
-    columns = (trace.name, trace.detail, trace.kind, trace.lane, trace.begin, trace.duration, trace.link)
+    blocks = find_blocking_calls(trace)
+    columns = (trace.name, trace.detail, trace.kind, trace.lane, trace.begin, trace.duration, trace.link, blocks)
     return [
         _Event(trace.names[name], trace.details[detail], *numbers)
         for name, detail, *numbers in zip(*(column[rows].tolist() for column in columns), strict=True)
@@ -178,10 +180,22 @@ def _events(trace: Trace, rows: Rows) -> list[_Event]:
 
 def _outermost(events: Iterable[_Event], named: re.Pattern[str]) -> list[_Event]:
     """Events of the name that lie in no other one: `randn` draws by calling `normal_`, and is one op."""
+    return _not_nested(e for e in events if named.fullmatch(e.name))
+
+
+def _count_waits(host: Sequence[_Event], blocking: Sequence[_Event]) -> int:
+    """Blocking calls of one operator are one wait: `.item()` copies to pageable memory, then synchronises."""
+    ops = [e for e in host if e.kind == Kind.OPERATOR]
+    innermost = [[op for op in ops if _within(call, op)][-1:] for call in blocking]
+    return len({id(around[0]) for around in innermost if around}) + sum(not around for around in innermost)
+
+
+def _not_nested(events: Iterable[_Event]) -> list[_Event]:
+    """Events that lie in no other one of them; they come in order of time."""
     kept: list[_Event] = []
     end: dict[int, int] = {}
     for event in events:
-        if named.fullmatch(event.name) and event.begin >= end.get(event.lane, 0):
+        if event.begin >= end.get(event.lane, 0):
             kept.append(event)
             end[event.lane] = event.begin + event.duration
     return kept

@@ -1,76 +1,103 @@
-"""Two traces compared: what got slower, by operator and by kernel. Times are of a step.
+"""Two traces compared: what got slower, by operator and by kernel. All times are per step.
 
-A step's own time is the one without the profiler where both traces tell it, so that a program is not blamed for being
-watched; operators and kernels are as they were recorded.
+The time of a step is the one without the profiler if both traces state it, so that the profiler's overhead is not
+mistaken for the program's. Operators and kernels are compared as recorded.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from kernellab.traces.trace import Column, Trace
-from kernellab.traceview import profiler_overhead as watched
-from kernellab.traceview.nest import sums
+from kernellab.traceview.profiler_overhead import read_plain_step_us
+from kernellab.traceview.row_tree import sum_by_key
 from kernellab.traceview.view import View
 
-Table = dict[str, tuple[float, float]]  # by name: microseconds and how many, a step
+Table = dict[str, tuple[float, float]]  # by name: microseconds and count, per step
 
 
-def compare(a: Trace, b: Trace) -> dict[str, Any]:
-    """`b` against `a`: what changed most first, slower before faster."""
+class StepChange(TypedDict):
+    a: float
+    b: float
+    ratio: float | None
+    as_profiled: bool  # not both traces state the time without the profiler
+
+
+class Difference(TypedDict):
+    """One operator or kernel in both traces."""
+
+    name: str
+    a_us: float
+    b_us: float
+    change_us: float
+    ratio: float | None
+    a_count: float
+    b_count: float
+
+
+class ComparisonDocument(TypedDict):
+    by: str  # `gpu` or `cpu`: whose time the operators are compared by
+    step_us: StepChange
+    operators: list[Difference]
+    kernels: list[Difference]
+    notes: list[str]
+
+
+def compare(a: Trace, b: Trace) -> ComparisonDocument:
+    """`b` relative to `a`: the largest slowdown first, the largest speed-up last."""
     views = View(a), View(b)
-    on_gpu = all(len(view.gpu) for view in views)
-    plain = [watched.plain_step_us(trace) for trace in (a, b)]
-    seen = [view.steps.took_ns / view.steps.count / 1e3 for view in views]
-    known = [us for us in plain if us]
-    before, after = known if len(known) == len(plain) else seen
-    notes = [] if on_gpu else ["Not both traces hold GPU activity: operators are compared by CPU time."]
+    on_gpu = all(len(view.gpu_rows) for view in views)
+    plain_us = [us for us in (read_plain_step_us(trace) for trace in (a, b)) if us]
+    profiled_us = [view.steps.duration_ns / view.steps.count / 1e3 for view in views]
+    as_profiled = len(plain_us) < len(views)
+    before, after = profiled_us if as_profiled else plain_us
+    notes = [] if on_gpu else ["Not both traces contain GPU activity: operators are compared by CPU time."]
     return {
         "by": "gpu" if on_gpu else "cpu",
         "step_us": {
             "a": round(before, 3),
             "b": round(after, 3),
             "ratio": _ratio(before, after),
-            "as_profiled": len(known) < len(plain),
+            "as_profiled": as_profiled,
         },
-        "operators": _changes(*(_operators(view, on_gpu=on_gpu) for view in views)),
-        "kernels": _changes(*(_kernels(view) for view in views)) if on_gpu else [],
+        "operators": _differences(*(_operators(view, on_gpu=on_gpu) for view in views)),
+        "kernels": _differences(*(_kernels(view) for view in views)) if on_gpu else [],
         "notes": notes,
     }
 
 
 def _operators(view: View, *, on_gpu: bool) -> Table:
-    nest = view.operators
+    tree = view.operators
     if on_gpu:
         at = view.gpu_operators
-        mine = (at >= 0) & view.gpu_told
-        own = sums(at[mine], view.gpu_ns[mine], len(nest))
+        counted = (at >= 0) & view.gpu_counted
+        own = sum_by_key(at[counted], view.gpu_ns[counted], len(tree))
     else:
-        own = nest.self_time()
-    inside = view.told(nest)
-    return _table(view, nest.name[inside], own[inside])
+        own = tree.self_time()
+    inside = view.counted(tree)
+    return _table(view, tree.name[inside], own[inside])
 
 
 def _kernels(view: View) -> Table:
-    mine = view.gpu_told
-    return _table(view, view.trace.name[view.gpu[mine]], view.gpu_ns[mine])
+    counted = view.gpu_counted
+    return _table(view, view.trace.name[view.gpu_rows[counted]], view.gpu_ns[counted])
 
 
 def _table(view: View, names: Column, times: Column) -> Table:
-    spent, count = view.by_name(names, times), np.bincount(names, minlength=len(view.trace.names))
+    total, count = view.sum_by_name(names, times), np.bincount(names, minlength=len(view.trace.names))
     steps = view.steps.count
     return {
-        view.trace.names[name]: (int(spent[name]) / steps / 1e3, int(count[name]) / steps)
+        view.trace.names[name]: (int(total[name]) / steps / 1e3, int(count[name]) / steps)
         for name in np.flatnonzero(count).tolist()
     }
 
 
-def _changes(a: Table, b: Table) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _differences(a: Table, b: Table) -> list[Difference]:
+    rows: list[Difference] = []
     for name in a.keys() | b.keys():
-        (before, times), (after, again) = a.get(name, (0.0, 0.0)), b.get(name, (0.0, 0.0))
+        (before, a_count), (after, b_count) = a.get(name, (0.0, 0.0)), b.get(name, (0.0, 0.0))
         if before or after:
             rows.append(
                 {
@@ -79,8 +106,8 @@ def _changes(a: Table, b: Table) -> list[dict[str, Any]]:
                     "b_us": round(after, 3),
                     "change_us": round(after - before, 3),
                     "ratio": _ratio(before, after),
-                    "a_count": round(times, 3),
-                    "b_count": round(again, 3),
+                    "a_count": round(a_count, 3),
+                    "b_count": round(b_count, 3),
                 }
             )
     return sorted(rows, key=lambda row: (-row["change_us"], row["name"]))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
 from kernellab.declaration.documents import CaseJson, CostJson
-from kernellab.gpumodel.roofline import Roofline, roofline
+from kernellab.gpumodel.roofline import Ceilings, Cost, Roofline, roofline
 from kernellab.profiler.protocol import SkippedImpl
 from kernellab.traces.ncu import Launch, Rule
 
@@ -201,12 +201,12 @@ def impl_row(
     counted = None if read is None or written is None else int(read + written)
     fewest = cost["bytes_read"] + cost["bytes_written"] if cost else None
     peak_gbps = _peak_gbps(launches)
-    ceilings = {"copy_gbps": peak_gbps, "matmul_tflops": {}} if peak_gbps else None
+    ceilings: Ceilings | None = {"copy_gbps": peak_gbps, "matmul_tflops": {}} if peak_gbps else None
     rooflines: Rooflines = {}
     if cost:
         rooflines["declared"] = _roofline_row(roofline(cost, dtype, time_us, ceilings))
     if read is not None and written is not None:
-        moved = {"bytes_read": int(read), "bytes_written": int(written), "flops": cost["flops"] if cost else {}}
+        moved: Cost = {"bytes_read": int(read), "bytes_written": int(written), "flops": cost["flops"] if cost else {}}
         rooflines["counted"] = _roofline_row(roofline(moved, dtype, time_us, ceilings))
     return {
         "way": impl,
@@ -244,7 +244,7 @@ def _peak_gbps(launches: Sequence[Launch]) -> float | None:
 def _roofline_row(roof: Roofline) -> RooflineRow:
     return {
         "bytes": roof.bytes,
-        "flops": {**roof.flops},
+        "flops": roof.flops,
         "intensity": roof.intensity,
         "ridge": roof.ridge,
         "bound": roof.bound,

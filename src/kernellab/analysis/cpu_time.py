@@ -1,33 +1,49 @@
-"""Where the CPU's time goes where there is no GPU: Python's functions and operators side by side, of all the time."""
+"""Where the CPU's time goes in a program without a GPU: Python functions and operators, as parts of the whole time."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
-from kernellab.analysis.replay import merged, overlaps
-from kernellab.traces.trace import Column, Kind, Rows
+from kernellab.analysis import intervals
+from kernellab.findings.place import UNKNOWN_PLACE, Place
+from kernellab.traces.trace import Column, Kind, Mask, Rows
 from kernellab.traceview import source_lines as source
-from kernellab.traceview.nest import Mask, Nest, distinct, picked, sums
-from kernellab.traceview.places import NOWHERE, Place, Places
+from kernellab.traceview.places import Places
+from kernellab.traceview.row_tree import RowTree, distinct, sum_by_key, take
 from kernellab.traceview.view import View
 
 # Traces recorded before the profiler had its present folder name it `collecting`.
 _RECORDING = r"(^|/)(torch/profiler|kernellab/(profiler|running/programs|collecting))/"
 _COMPILING = r"\(dynamo_timed\)$"
 _PYTHON = (Kind.PYTHON, Kind.MODULE)
-_MOST_PLACED = 20_000  # calls of an operator, the longest: more come from the same lines
+_MAX_LOCATED = 20_000  # the longest calls of an operator; further calls come from the same lines
+
+
+class LargestDocument(TypedDict):
+    operator: str
+    operator_us: float
+    place: str
+    place_us: float
+
+
+class CpuDocument(TypedDict):
+    whole_us: float
+    operators_us: float
+    python_us: float
+    compiling_us: float
+    dearest: LargestDocument
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Of the program's thread, during its steps. Of what is left of `whole_ns` nothing was recorded.
+class CpuTime:
+    """The time of the program's main thread during its steps. What the parts leave of `whole_ns` was not recorded.
 
-    `operator` has most time of its own among operators, and most of that at `operator_place`; among lines and functions
-    of the program, `place` has, less the operators it calls. What torch.compile takes to compile is of neither.
+    `operator` is the operator with most self time, `operator_place` the line with most of it. `place` is the line or
+    function of the program with most time outside operators. Compilation by torch.compile counts as neither.
     """
 
     whole_ns: int
@@ -45,7 +61,7 @@ class Spent:
     def most_ns(self) -> int:
         return max(self.compiling_ns, self.operator_ns, self.place_ns)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> CpuDocument:
         return {
             "whole_us": round(self.whole_ns / 1e3, 3),
             "operators_us": round(self.operators_ns / 1e3, 3),
@@ -60,107 +76,116 @@ class Spent:
         }
 
 
-def spent(view: View, places: Places) -> Spent:
+def measure_cpu_time(view: View, places: Places) -> CpuTime:
     trace, steps = view.trace, view.steps
-    compiling = _compiling(view)
-    compiled = merged(list(zip(trace.begin[compiling].tolist(), view.end[compiling].tolist(), strict=True)))
+    compiling = _compiling_rows(view)
+    compiled = intervals.merge(list(zip(trace.begin[compiling].tolist(), view.end[compiling].tolist(), strict=True)))
 
     def counted(begin: Column, end: Column) -> Column:
-        """Of the steps, and no compiling."""
-        begin, end = (np.clip(moments, steps.first_ns, steps.asked_ns) for moments in (begin, end))
-        return np.asarray(end - begin - overlaps(compiled, begin, end))
+        """The part of each span that lies in the steps and is not compilation."""
+        begin, end = (np.clip(moments, steps.begin_ns, steps.cpu_end_ns) for moments in (begin, end))
+        return np.asarray(end - begin - intervals.overlap(compiled, begin, end))
 
-    nest = Nest(trace, np.union1d(_operators(view), _on_main(view, *_PYTHON)))
-    own = _self_time(nest, counted(nest.begin, nest.end))
-    is_operator = trace.kind[nest.rows] == Kind.OPERATOR
-    python = np.searchsorted(places.nest.rows, nest.rows[~is_operator])
-    watching = _of_the_profiler(view, places)[python]
-    whole = steps.asked_ns - steps.first_ns - int(own[~is_operator][watching].sum())
-    python, alone = python[~watching], own[~is_operator][~watching]
-    place, place_ns = _dearest_place(places, python, alone)
-    rows, times = nest.rows[is_operator], own[is_operator]
-    operator, operator_place, operator_ns = _dearest_operator(places, rows, times)
-    uncompiled = int(counted(np.array([steps.first_ns]), np.array([steps.asked_ns]))[0])
-    parts = int(times.sum()), int(alone.sum()), steps.asked_ns - steps.first_ns - uncompiled
-    return Spent(
-        max(whole, sum(parts)), *parts, places.of(compiling[:1])[0] if len(compiling) else NOWHERE,
-        operator, operator_ns, operator_place, place, place_ns,
-    )  # fmt: skip
+    tree = RowTree(trace, np.union1d(_operator_rows(view), _main_rows(view, *_PYTHON)))
+    own = _self_time(tree, counted(tree.begin, tree.end))
+    is_operator = trace.kind[tree.rows] == Kind.OPERATOR
+    python, python_own = np.searchsorted(places.tree.rows, tree.rows[~is_operator]), own[~is_operator]
+    recording = _is_recording(view, places)[python]
+    whole = steps.cpu_end_ns - steps.begin_ns - int(python_own[recording].sum())
+    python, python_own = python[~recording], python_own[~recording]
+    place, place_ns = _largest_place(places, python, python_own)
+    operator_own = own[is_operator]
+    operator, operator_place, operator_ns = _largest_operator(places, tree.rows[is_operator], operator_own)
+    uncompiled = int(counted(np.array([steps.begin_ns]), np.array([steps.cpu_end_ns]))[0])
+    operators_ns, python_ns = int(operator_own.sum()), int(python_own.sum())
+    compiling_ns = steps.cpu_end_ns - steps.begin_ns - uncompiled
+    return CpuTime(
+        whole_ns=max(whole, operators_ns + python_ns + compiling_ns),
+        operators_ns=operators_ns,
+        python_ns=python_ns,
+        compiling_ns=compiling_ns,
+        compiling_place=places.locate_rows(compiling[:1])[0] if len(compiling) else UNKNOWN_PLACE,
+        operator=operator,
+        operator_ns=operator_ns,
+        operator_place=operator_place,
+        place=place,
+        place_ns=place_ns,
+    )
 
 
-def _on_main(view: View, *kinds: Kind) -> Rows:
+def _main_rows(view: View, *kinds: Kind) -> Rows:
     rows = view.trace.rows(*kinds)
-    return np.asarray(rows[view.trace.lane[rows] == view.main])
+    return np.asarray(rows[view.trace.lane[rows] == view.main_lane])
 
 
-def _compiling(view: View) -> Rows:
-    """Marks of torch.compile's on its own work, the longest first; they lie in each other."""
-    rows = _on_main(view, Kind.OPERATOR, Kind.RANGE)
-    rows = rows[view.named(_COMPILING)[view.trace.name[rows]]]
-    inside = (view.end[rows] > view.steps.first_ns) & (view.trace.begin[rows] < view.steps.asked_ns)
+def _compiling_rows(view: View) -> Rows:
+    """torch.compile's marks of its own work within the steps, longest first; they lie in each other."""
+    rows = _main_rows(view, Kind.OPERATOR, Kind.RANGE)
+    rows = rows[view.names_matching(_COMPILING)[view.trace.name[rows]]]
+    inside = (view.end[rows] > view.steps.begin_ns) & (view.trace.begin[rows] < view.steps.cpu_end_ns)
     return rows[inside][np.argsort(-view.trace.duration[rows[inside]], kind="stable")]
 
 
-def _operators(view: View) -> Rows:
-    """Without marks, which lie across Python's calls and are no work: most of one is after the `__enter__` it began in.
+def _operator_rows(view: View) -> Rows:
+    """Operators without marks. A mark is not work: it begins in an `__enter__` and mostly lies after that call.
 
-    An operator lies in the call that made it, give or take what clocks differ by.
+    An operator lies in the Python call that made it, up to differences between clocks.
     """
-    trace, python = view.trace, view.pythons
-    rows = _on_main(view, Kind.OPERATOR)
+    trace, python = view.trace, view.python_calls
+    rows = _main_rows(view, Kind.OPERATOR)
     at = python.around(trace.lane[rows], trace.begin[rows])
     middle = (trace.begin[rows] + view.end[rows]) // 2
-    return rows[(at < 0) | (middle <= picked(python.end, at))]
+    return rows[(at < 0) | (middle <= take(python.end, at))]
 
 
-def _of_the_profiler(view: View, places: Places) -> Mask:
-    """Which calls of Python are whoever records' own: made by it, and not by the program that it runs."""
-    nest = places.nest
-    recording = nest.nearest(view.named(_RECORDING)[nest.name])
-    inside = picked(nest.depth, recording) > picked(nest.depth, places.own)
-    return np.asarray((recording >= 0) & inside)
+def _is_recording(view: View, places: Places) -> Mask:
+    """Which Python calls belong to the recorder: made by it, and not by the program it runs."""
+    tree = places.tree
+    recorder = tree.nearest(view.names_matching(_RECORDING)[tree.name])
+    inside = take(tree.depth, recorder) > take(tree.depth, places.user_frame)
+    return np.asarray((recorder >= 0) & inside)
 
 
-def _self_time(nest: Nest, within: Column) -> Column:
-    """Of what counts of each row, what those in it leave."""
-    inside = np.flatnonzero(nest.parent >= 0)
-    own: Column = np.maximum(within - sums(nest.parent[inside], within[inside], len(nest)), 0)
+def _self_time(tree: RowTree, counted: Column) -> Column:
+    """The counted time of each row without that of the rows directly inside it."""
+    inside = np.flatnonzero(tree.parent >= 0)
+    own: Column = np.maximum(counted - sum_by_key(tree.parent[inside], counted[inside], len(tree)), 0)
     return own
 
 
-def _dearest_operator(places: Places, rows: Rows, own: Column) -> tuple[str, Place, int]:
-    """By name; its line is the one that has most of its time, for backward's operators that of their forward."""
+def _largest_operator(places: Places, rows: Rows, own: Column) -> tuple[str, Place, int]:
+    """The operator with most self time, and the line with most of it; for backward, the line of the forward."""
     view = places.view
     if not own.any():
-        return "", NOWHERE, 0
+        return "", UNKNOWN_PLACE, 0
     names = view.trace.name[rows]
-    by_name = view.by_name(names, own)
-    most = int(by_name.argmax())
-    mine = np.flatnonzero(names == most)
-    mine = mine[np.argsort(-own[mine], kind="stable")[:_MOST_PLACED]]
-    home = view.forward[np.searchsorted(view.operators.rows, rows[mine])]
-    callers = np.where(home >= 0, view.operators.rows[home], rows[mine])
+    by_name = view.sum_by_name(names, own)
+    largest = int(by_name.argmax())
+    of_name = np.flatnonzero(names == largest)
+    of_name = of_name[np.argsort(-own[of_name], kind="stable")[:_MAX_LOCATED]]
+    forward = view.forward_operator[np.searchsorted(view.operators.rows, rows[of_name])]
+    callers = np.where(forward >= 0, view.operators.rows[forward], rows[of_name])
     times: dict[Place, int] = defaultdict(int)
-    for place, ns in zip(places.of(callers), own[mine].tolist(), strict=True):
+    for place, ns in zip(places.locate_rows(callers), own[of_name].tolist(), strict=True):
         times[place] += ns
-    return view.trace.names[most], max(times, key=times.__getitem__), int(by_name[most])
+    return view.trace.names[largest], max(times, key=times.__getitem__), int(by_name[largest])
 
 
-def _dearest_place(places: Places, positions: Rows, own: Column) -> tuple[Place, int]:
-    """Time counts for the innermost function of the user's, apart for each call it makes of somebody else's."""
-    nest = places.nest
+def _largest_place(places: Places, positions: Rows, own: Column) -> tuple[Place, int]:
+    """Time counts for the innermost function of the user, separately for each call it makes into other code."""
+    tree = places.tree
     if not own.any():
-        return NOWHERE, 0
-    frame, made = places.own[positions], places.made[positions]
-    called = np.where(frame >= 0, picked(nest.name, made), nest.name[positions])
-    _, which = distinct(picked(nest.name, frame), called)
-    times = sums(which, own, int(which.max()) + 1)
-    most = int(times.argmax())
-    at = int(np.where(which == most, own, -1).argmax())
-    if made[at] >= 0:
-        return places.calls([int(made[at])])[0], int(times[most])
-    text = places.view.trace.names[int(nest.name[positions[at]])]
-    written = source.frame(text)
-    if frame[at] < 0 or written is None:
-        return Place(None, None, None, source.called(text)), int(times[most])
-    return Place(written.file, written.line, written.function, ""), int(times[most])
+        return UNKNOWN_PLACE, 0
+    frame, call = places.user_frame[positions], places.user_call[positions]
+    called = np.where(frame >= 0, take(tree.name, call), tree.name[positions])
+    _, which = distinct(take(tree.name, frame), called)
+    times = sum_by_key(which, own, int(which.max()) + 1)
+    largest = int(times.argmax())
+    at = int(np.where(which == largest, own, -1).argmax())
+    if call[at] >= 0:
+        return places.locate_calls([int(call[at])])[0], int(times[largest])
+    name = places.view.trace.names[int(tree.name[positions[at]])]
+    parsed = source.parse_frame(name)
+    if frame[at] < 0 or parsed is None:
+        return Place(None, None, None, source.called_as(name)), int(times[largest])
+    return Place(parsed.file, parsed.line, parsed.function, ""), int(times[largest])

@@ -1,105 +1,128 @@
-"""Causes ranked and put into words. The first says what to do first.
-
-What one line does wrong comes before what the whole program's shape makes of it: a step that waits for `print(loss)`
-may be launch-bound as well, and the line is the one to change.
-"""
+"""From the causes in a trace to findings: each in words, with what to do, ranked by gain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from kernellab.analysis.causes import Cause, Looked, launches_hold_up
-from kernellab.analysis.cpu_time import Spent
-from kernellab.analysis.replay import Otherwise
-from kernellab.traceview.places import NOWHERE, Place
+from kernellab.analysis.causes import Analysis, Cause, is_launch_bound
+from kernellab.analysis.cpu_time import CpuTime
+from kernellab.analysis.replay import Change
+from kernellab.base.json import JsonValue
+from kernellab.findings.finding import Confidence, Evidence, Finding, Precedence, StepTimes
+from kernellab.findings.place import UNKNOWN_PLACE, Place
+from kernellab.findings.ranking import rank
 
-_WORTH = 0.02  # of a step: less is not said
+_MIN_SHARE = 0.02  # of a step: a smaller gain is not reported
 _BUSY = 0.9
-_LIKELY = 1.5
+_PLAUSIBLE_IDLE = 1.5  # times the gain: a longer idle time is the profiler's doing
 
 
-def ranked(looked: Looked, causes: Sequence[Cause], cpu: Spent | None) -> list[dict[str, Any]]:
-    """`cpu`: where the time goes without a GPU. What has most of it comes first then: work, or a line at fault."""
-    if looked.view.unseen.much:
-        return [_missing(looked)]
-    worth = sorted((one for one in causes if one.share >= _WORTH), key=lambda one: (not one.leads, -one.gain_ns))
-    found = [_finding(cause) for cause in worth]
+def find(analysis: Analysis, causes: Sequence[Cause], cpu: CpuTime | None) -> list[Finding]:
+    """Findings ranked by gain. `cpu` is where the time goes in a trace without a GPU.
+
+    Without a GPU, what takes most of the time comes first: work, or a line that could be changed.
+    """
+    if analysis.view.missing_work.substantial:
+        return [_missing_rows(analysis)]
+    findings = _from_causes(analysis, [cause for cause in causes if cause.share >= _MIN_SHARE])
     if cpu is None:
-        return found or [_busy(looked)]
-    larger = not worth or cpu.most_ns > worth[0].share * cpu.whole_ns
-    return [_cpu_only(looked, cpu), *found] if larger else found
+        return rank(findings) or [_busy_gpu(analysis)]
+    ranked = rank(findings)
+    largest = ranked[0].step if ranked else None
+    if largest is None or cpu.most_ns > largest.gain_share * cpu.whole_ns:
+        return rank([_cpu_work(analysis, cpu), *findings])
+    return ranked
 
 
-def _finding(cause: Cause) -> dict[str, Any]:
-    step_us = cause.step_ns / 1e3
-    title, do = _WORDS[cause.kind](cause, step_us)
-    for other in cause.also:
-        title += f"; the same line's {other.place.call}() {_also(other)}"
-        do += f" And: {_WORDS[other.kind](other, step_us)[1]}"
-    evidence = {**cause.evidence, "stepping": cause.stepping}
-    return _document(cause.kind, title, do, cause.place, step_us, cause.gain_ns / 1e3, evidence)
+def _from_causes(analysis: Analysis, causes: Sequence[Cause]) -> list[Finding]:
+    findings: dict[int, Finding] = {}
+    for cause in sorted(causes, key=lambda cause: len(cause.after)):
+        after = [findings[id(earlier)] for earlier in cause.after if id(earlier) in findings]
+        findings[id(cause)] = _from_cause(analysis, cause, after)
+    return [findings[id(cause)] for cause in causes]
 
 
-def _document(
-    kind: str, title: str, do: str, place: Place, step_us: float, gain_us: float, evidence: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "title": title,
-        "do": do,
-        "file": place.file,
-        "line": place.line,
-        "function": place.function,
-        "call": place.call,
-        "code": place.code,
-        "exact": place.exact,
-        "gain_us": round(gain_us, 3),
-        "gain_share": round(gain_us / step_us, 4) if step_us else 0.0,
-        "step_us": round(step_us, 3),
-        "step_without_us": round(step_us - gain_us, 3),
-        "evidence": {key: round(v, 3) if isinstance(v, float) else v for key, v in evidence.items()},
-    }
+def _from_cause(analysis: Analysis, cause: Cause, after: Sequence[Finding]) -> Finding:
+    step_us, gain_us = cause.step_ns / 1e3, cause.gain_ns / 1e3
+    title, do = _DESCRIPTIONS[cause.kind](cause, step_us)
+    for other in cause.same_line:
+        title += f"; the same line's {other.place.call}() {_describe_briefly(other)}"
+        do += f" And: {_DESCRIPTIONS[other.kind](other, step_us)[1]}"
+    # The step that a gain is measured against may already be shortened by other fixes: ranking compares with today's.
+    today_us = analysis.replay.step_ns / 1e3
+    return Finding(
+        title=title,
+        do=do,
+        confidence=_confidence(cause),
+        gain=today_us / max(today_us - gain_us, 1e-3) if today_us else None,
+        evidence=_evidence(cause),
+        name=cause.kind,
+        place=cause.place,
+        step=StepTimes(step_us, gain_us),
+        after=after,
+    )
 
 
-def _also(cause: Cause) -> str:
-    """What a line does besides."""
+def _evidence(cause: Cause) -> list[Evidence]:
+    values: dict[str, object] = {**cause.evidence, "stepping": cause.has_steps}
+    return [Evidence(name, _json_value(value)) for name, value in values.items()]
+
+
+def _json_value(value: object) -> JsonValue:
+    if isinstance(value, list):
+        return [_json_value(item) for item in value]
+    if isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"evidence is text, numbers and lists of them, not {type(value).__name__}")
+
+
+def _confidence(cause: Cause) -> Confidence:
+    """A replay is a model. Whether launches hold up the GPU may be the profiler's doing."""
+    return "possible" if cause.kind == "launch" and not cause.evidence["sure"] else "likely"
+
+
+# Causes in words ---------------------------------------------------------------------------------------
+
+
+def _describe_briefly(cause: Cause) -> str:
+    """What else the line of another cause does."""
     if cause.kind == "copy":
-        return f"{_copies(cause)}, {_time(cause.evidence['wait_us'])}{_a_step(cause)}"
-    return "waits for the GPU" if cause.kind == "wait" else f"takes {_time(cause.evidence['cpu_us'])}{_a_step(cause)}"
+        return f"{_copies(cause)}, {_time(cause.evidence['wait_us'])}{_per_step(cause)}"
+    if cause.kind == "wait":
+        return "waits for the GPU"
+    return f"takes {_time(cause.evidence['cpu_us'])}{_per_step(cause)}"
 
 
-def _a_step(cause: Cause) -> str:
-    return " a step" if cause.stepping else ""
+def _per_step(cause: Cause) -> str:
+    return " a step" if cause.has_steps else ""
 
 
 def _kernels(count: float) -> str:
     return f"{count:.0f} kernel" + ("" if round(count) == 1 else "s")
 
 
-def _often(cause: Cause) -> str:
+def _frequency(cause: Cause) -> str:
     times, per_step = cause.evidence["count"], cause.evidence["per_step"]
-    if not cause.stepping:
+    if not cause.has_steps:
         return "once" if times == 1 else f"{times} times"
-    if 0.85 < per_step < 1.05:  # the first and the last may lie outside
+    if 0.85 < per_step < 1.05:  # the first and the last may lie outside the steps
         return "in every step"
     return f"{per_step:.0f} times a step" if per_step > 1 else f"in one step of {max(1 / per_step, 2):.0f}"
 
 
 def _wait(cause: Cause, step_us: float) -> tuple[str, str]:
-    seen = cause.evidence
-    title = f"{cause.place} makes the CPU wait for the GPU {_often(cause)}"
-    # As it was watched, the GPU may have idled for longer than it does: the profiler slows the CPU.
-    if 0.01 * step_us <= seen["idle_us"] <= _LIKELY * cause.gain_ns / 1e3:
-        title += f", and the GPU then idles {_time(seen['idle_us'])}"
+    idle_us = cause.evidence["idle_us"]
+    title = f"{cause.place} makes the CPU wait for the GPU {_frequency(cause)}"
+    # The profiler slows the CPU: while it records, the GPU may idle for longer than it does otherwise.
+    if 0.01 * step_us <= idle_us <= _PLAUSIBLE_IDLE * cause.gain_ns / 1e3:
+        title += f", and the GPU then idles {_time(idle_us)}"
     return title, "Do it less often, every hundredth step, or keep the value on the GPU and read it later."
 
 
 def _copy(cause: Cause, step_us: float) -> tuple[str, str]:
-    seen = cause.evidence
-    often, wait = _often(cause), _time(seen["wait_us"])
-    title = f"{cause.place} {_copies(cause)} {often}, and the CPU waits for it {wait}"
-    if seen["to_gpu"]:
+    wait = _time(cause.evidence["wait_us"])
+    title = f"{cause.place} {_copies(cause)} {_frequency(cause)}, and the CPU waits for it {wait}"
+    if cause.evidence["to_gpu"]:
         return (
             title,
             "Keep it on the GPU, or pin it and copy the next step's early: non_blocking=True, on a stream of its own.",
@@ -112,19 +135,19 @@ def _copies(cause: Cause) -> str:
 
 
 def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
-    seen = cause.evidence
-    whom = "starves the GPU" if seen["on_gpu"] else "holds the program up"
-    title = f"The data loader {whom}: {cause.place} takes {_time(seen['cpu_us'])}{_a_step(cause)}"
-    if seen["workers"]:
+    effect = "starves the GPU" if cause.evidence["on_gpu"] else "holds the program up"
+    title = f"The data loader {effect}: {cause.place} takes {_time(cause.evidence['cpu_us'])}{_per_step(cause)}"
+    if cause.evidence["workers"]:
         return title, (
-            "Its workers do not keep up: have each prepare less, give it more of them where there are cores, and keep "
-            "them from epoch to epoch (persistent_workers)."
+            "Its workers are too slow: have each prepare less, add workers where there are cores, and keep them from "
+            "epoch to epoch (persistent_workers)."
         )
     return title, "Give the DataLoader workers (num_workers, prefetch_factor, persistent_workers), or prepare less."
 
 
 def _host(cause: Cause, step_us: float) -> tuple[str, str]:
-    title = f"{cause.place} keeps the CPU {_time(cause.evidence['cpu_us'])}{_a_step(cause)} and asks nothing of the GPU"
+    time = f"{_time(cause.evidence['cpu_us'])}{_per_step(cause)}"
+    title = f"{cause.place} takes {time} of CPU time without launching GPU work"
     return title, "Move it out of the loop, into another thread or process, or do it less often."
 
 
@@ -134,7 +157,7 @@ def _fusion(cause: Cause, step_us: float) -> tuple[str, str]:
     where = f"{cause.place}: " if cause.place.file else ""
     times = seen["moved_bytes"] / max(seen["fewest_bytes"], 1)
     title = (
-        f"{where}{seen['kernels']:.0f} kernels{_a_step(cause)} could be {seen['fused']:.0f} ({names});"
+        f"{where}{seen['kernels']:.0f} kernels{_per_step(cause)} could be {seen['fused']:.0f} ({names});"
         f" they move {times:.1f} times the bytes needed"
     )
     return title, "Use PyTorch's own operator for it, torch.compile, or one kernel of your own."
@@ -142,29 +165,29 @@ def _fusion(cause: Cause, step_us: float) -> tuple[str, str]:
 
 def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
-    on = " × ".join(str(tuple(shape)) for shape in seen["shapes"][:3])
-    where = f" ({cause.place}{', on ' + on if on else ''})" if cause.place.file else f" (on {on})" if on else ""
+    shapes = " × ".join(str(tuple(shape)) for shape in seen["shapes"][:3])
+    where = f" (on {shapes})" if shapes else ""
+    if cause.place.file:
+        where = f" ({cause.place}{', on ' + shapes if shapes else ''})"
     bound = "Launch-bound" if seen["sure"] else "Launch-bound, unless it is the profiler that slows the CPU"
     title = (
-        f"{bound}: the CPU takes {_time(seen['cpu_us'])} to ask for {_time(seen['gpu_us'])} of GPU work,"
-        f" {_kernels(seen['kernels'])}{_a_step(cause)}{where}"
+        f"{bound}: the CPU takes {_time(seen['cpu_us'])} to launch {_time(seen['gpu_us'])} of GPU work,"
+        f" {_kernels(seen['kernels'])}{_per_step(cause)}{where}"
     )
     return (
         title,
-        "Give it larger batches, or launch a step as one: CUDA graphs, torch.compile(mode='reduce-overhead').",
+        "Use larger batches, or launch a step as one: CUDA graphs, torch.compile(mode='reduce-overhead').",
     )
 
 
 def _setup(cause: Cause, step_us: float) -> tuple[str, str]:
     seen = cause.evidence
     where = f" ({cause.place})" if cause.place.file else ""
-    title = (
-        f"First-call set-up: {_time(seen['setup_us'])} go to first calls, most of it to {seen['operator'][:60]}{where}"
-    )
+    title = f"First-call set-up: first calls take {_time(seen['setup_us'])}, most of it {seen['operator'][:60]}{where}"
     return title, "Warm up before recording: libraries and kernels are loaded once, when they are first needed."
 
 
-_WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
+_DESCRIPTIONS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
     "wait": _wait,
     "copy": _copy,
     "loader": _loader,
@@ -175,65 +198,82 @@ _WORDS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
 }
 
 
-def _missing(looked: Looked) -> dict[str, Any]:
-    """A GPU that seems idle because its rows are not there: nothing is claimed of it."""
-    view, unseen = looked.view, looked.view.unseen
-    why = "the file breaks off before them"
-    if not unseen.cut:
-        why = f"of {unseen.launches} launches, {unseen.missing} have none"
-    title = f"The GPU's rows are missing: {why}, so that nothing is known of its time or of what a step could gain"
-    do = "Open the whole file, or record the program again."
-    return _document("missing", title, do, NOWHERE, view.steps.took_ns / view.steps.count / 1e3, 0.0, {})
+# Without a cause ---------------------------------------------------------------------------------------
 
 
-def _step_ns(looked: Looked) -> float:
-    """As it runs, not as it is watched; without a call that started anything there is nothing to replay."""
-    view = looked.view
-    if len(view.gpu) and not (view.calls >= 0).any():
+def _missing_rows(analysis: Analysis) -> Finding:
+    """The GPU seems idle because its rows are not in the file: nothing is concluded."""
+    view, missing = analysis.view, analysis.view.missing_work
+    reason = "the file breaks off before them"
+    if not missing.cut:
+        reason = f"of {missing.launches} launches, {missing.missing} have none"
+    return Finding(
+        name="missing",
+        title=f"The GPU's rows are missing: {reason}. Its time, and what a step could gain, are not known",
+        do="Open the whole file, or record the program again.",
+        confidence="measured",
+        step=StepTimes(view.steps.duration_ns / view.steps.count / 1e3, 0.0),
+    )
+
+
+def _step_ns(analysis: Analysis) -> float:
+    """Without the profiler's overhead. Where no call that launched the work was recorded, nothing can be replayed."""
+    view = analysis.view
+    if len(view.gpu_rows) and not (view.gpu_calls >= 0).any():
         return view.steps.span_ns / view.steps.count
-    return looked.replay.step_ns
+    return analysis.replay.step_ns
 
 
-def _work(looked: Looked, title: str, do: str = "", place: Place = NOWHERE) -> dict[str, Any]:
-    """Nothing to gain by the program's shape: its time is its work."""
-    return _document("busy", title, do, place, _step_ns(looked) / 1e3, 0.0, {})
+def _work(analysis: Analysis, title: str, do: str = "", place: Place = UNKNOWN_PLACE) -> Finding:
+    """No gain from another structure of the program: its time is its work."""
+    return Finding(
+        name="busy",
+        title=title,
+        do=do,
+        confidence="measured",
+        precedence=Precedence.FIRST,
+        place=place,
+        step=StepTimes(_step_ns(analysis) / 1e3, 0.0),
+    )
 
 
-def _busy(looked: Looked) -> dict[str, Any]:
-    view, busy, replay = looked.view, looked.idle.busy_ns, looked.replay
-    share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(looked), 1), 1.0)
-    told = view.gpu_told
-    spent = view.by_name(view.trace.name[view.gpu[told]], view.gpu_ns[told])
-    most = int(spent.argmax())
-    part, name = spent[most] / max(int(spent.sum()), 1), view.trace.names[most]
-    state = "GPU-bound: the GPU is" if share >= _BUSY else "No single cause stands out: the GPU is"
-    if launches_hold_up(replay, Otherwise(), replay.cheapest):
+def _busy_gpu(analysis: Analysis) -> Finding:
+    view, busy, replay = analysis.view, analysis.idle.busy_ns, analysis.replay
+    busy_share = min(sum(busy.values()) / max(len(busy), 1) / view.steps.count / max(_step_ns(analysis), 1), 1.0)
+    shown = view.gpu_counted
+    time_by_name = view.sum_by_name(view.trace.name[view.gpu_rows[shown]], view.gpu_ns[shown])
+    longest = int(time_by_name.argmax())
+    part, name = time_by_name[longest] / max(int(time_by_name.sum()), 1), view.trace.names[longest]
+    state = "GPU-bound: the GPU is" if busy_share >= _BUSY else "No single cause stands out: the GPU is"
+    if is_launch_bound(replay, Change(), replay.least_overhead):
         state = "Perhaps launch-bound, which the profiler hides by slowing the CPU: the GPU is"
-    return _work(looked, f"{state} busy {share:.0%} of a step; {part:.0%} of its time is {name[:60]}")
+    return _work(analysis, f"{state} busy {busy_share:.0%} of a step; {part:.0%} of its time is {name[:60]}")
 
 
-def _cpu_only(looked: Looked, cpu: Spent) -> dict[str, Any]:
-    if not cpu.most_ns and len(looked.view.ranges):
-        return _work(looked, "Only the program's own ranges were timed: no operators or kernels were recorded")
+def _cpu_work(analysis: Analysis, cpu: CpuTime) -> Finding:
+    if not cpu.most_ns and len(analysis.view.ranges):
+        return _work(analysis, "Only the program's own ranges were timed: no operators or kernels were recorded")
     if not cpu.most_ns:
-        return _work(looked, "Nothing ran that the trace could time")
-    begin = f"CPU only: {_part(cpu.most_ns, cpu.whole_ns)} of its time is"
-    together = f"operators have {_part(cpu.operators_ns, cpu.whole_ns)}"
+        return _work(analysis, "Nothing ran that the trace could time")
+    begin = f"CPU only: {_percent(cpu.most_ns, cpu.whole_ns)} of its time is"
+    operators = f"operators have {_percent(cpu.operators_ns, cpu.whole_ns)}"
     if cpu.most_ns == cpu.compiling_ns:
-        title = f"{begin} compiling{_for(cpu.compiling_place)}; {together}"
-        return _work(looked, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place)
+        title = f"{begin} compiling{_for(cpu.compiling_place)}; {operators}"
+        return _work(
+            analysis, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place
+        )
     if cpu.place_ns > cpu.operator_ns:
-        return _work(looked, f"{begin} Python's in {cpu.place}; {together}", place=cpu.place)
-    title = f"{begin} {cpu.operator[:60]}{_for(cpu.operator_place)}; all {together}"
-    return _work(looked, title, place=cpu.operator_place)
+        return _work(analysis, f"{begin} Python's in {cpu.place}; {operators}", place=cpu.place)
+    title = f"{begin} {cpu.operator[:60]}{_for(cpu.operator_place)}; all {operators}"
+    return _work(analysis, title, place=cpu.operator_place)
 
 
 def _for(place: Place) -> str:
     return f", for {place}" if place.file else ""
 
 
-def _part(of: int, whole: int) -> str:
-    share = of / max(whole, 1)
+def _percent(part: int, whole: int) -> str:
+    share = part / max(whole, 1)
     return "less than 1%" if 0 < share < 0.01 else f"{share:.0%}"
 
 

@@ -1,7 +1,7 @@
-"""What first calls take: CUDA loads a library or a kernel when it is first needed, and never again.
+"""The time of first calls: CUDA loads a library or a kernel when it is first needed, and never again.
 
-Of a program with steps these are warm-up. A trace without steps may hold little else, and is then no measure of what
-its launches take.
+In a program with steps first calls are warm-up. A trace without steps may contain little else, and then says nothing
+about the cost of launches.
 """
 
 from __future__ import annotations
@@ -10,44 +10,44 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernellab.traces.trace import NONE, Rows
-from kernellab.traceview.nest import sums
+from kernellab.traces.trace import NONE, Column, Rows
+from kernellab.traceview.row_tree import sum_by_key
 from kernellab.traceview.view import View
 
-_FAR = 10  # times what most later calls take
-_LEAST_NS = 100_000  # that a first call takes beyond: less may be chance
+_FACTOR = 10  # times the median later call
+_MIN_EXCESS_NS = 100_000  # beyond the later calls: less may be chance
 _LOADING = r"(?i)(lazy function|module) loading"
 
 
 @dataclass(frozen=True)
 class FirstCalls:
-    setup_ns: int  # beyond what later calls take
-    dearest: int  # of operators, as a position
+    setup_ns: int  # the time of all first calls beyond that of later calls
+    largest: int  # the operator with the largest part of it, as a position
 
 
-def first_calls(view: View, waits: Rows) -> FirstCalls:
-    """By operator: its first call against its later ones; where there are none, what was loaded in it."""
-    nest, trace = view.operators, view.trace
-    own, loaded = nest.self_time().copy(), _loaded(view)
-    around = nest.around(trace.lane[waits], trace.begin[waits])
-    own[around[around >= 0]] = 0  # what an operator waits for is the GPU's time
-    order = np.lexsort((nest.begin, nest.name))
-    total, dearest, most = 0, NONE, 0
-    for calls in np.split(order, np.flatnonzero(np.diff(nest.name[order])) + 1):
+def measure_first_calls(view: View, waits: Rows) -> FirstCalls:
+    """Compares each operator's first call with its later ones; without later ones, counts what was loaded in it."""
+    tree, trace = view.operators, view.trace
+    own, loading = tree.self_time().copy(), _loading_ns(view)
+    around = tree.around(trace.lane[waits], trace.begin[waits])
+    own[around[around >= 0]] = 0  # the time an operator waits is the GPU's
+    order = np.lexsort((tree.begin, tree.name))
+    total, largest, most = 0, NONE, 0
+    for calls in np.split(order, np.flatnonzero(np.diff(tree.name[order])) + 1):
         if not len(calls):
             continue
         first, *later = own[calls].tolist()
-        usual = float(np.median(later)) if later else first - int(loaded[calls[0]])
-        beyond = round(first - usual)
-        if beyond >= _LEAST_NS and (not later or first > _FAR * usual):
-            total += beyond
-            if beyond > most:
-                dearest, most = int(calls[0]), beyond
-    return FirstCalls(total, dearest)
+        typical = float(np.median(later)) if later else first - int(loading[calls[0]])
+        excess = round(first - typical)
+        if excess >= _MIN_EXCESS_NS and (not later or first > _FACTOR * typical):
+            total += excess
+            if excess > most:
+                largest, most = int(calls[0]), excess
+    return FirstCalls(total, largest)
 
 
-def _loaded(view: View) -> Rows:
-    """How long something was loaded in each operator. CUDA does not say in which thread."""
-    rows = np.flatnonzero(view.named(_LOADING)[view.trace.name])
-    at = view.operators.around(np.full(len(rows), view.main), view.trace.begin[rows])
-    return sums(at[at >= 0], view.trace.duration[rows[at >= 0]], len(view.operators))
+def _loading_ns(view: View) -> Column:
+    """How long libraries and kernels were loaded inside each operator. CUDA does not record the thread."""
+    rows = np.flatnonzero(view.names_matching(_LOADING)[view.trace.name])
+    at = view.operators.around(np.full(len(rows), view.main_lane), view.trace.begin[rows])
+    return sum_by_key(at[at >= 0], view.trace.duration[rows[at >= 0]], len(view.operators))

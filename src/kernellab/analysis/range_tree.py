@@ -1,45 +1,56 @@
-"""The tree of ranges: what the program named, with CPU and GPU time, averaged over steps."""
+"""The tree of the program's ranges, with CPU and GPU time, averaged over steps."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from kernellab.traces.trace import NONE, Column
-from kernellab.traceview.nest import Nest, picked, sums
+from kernellab.traceview.row_tree import RowTree, sum_by_key, take
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View
 
-# Ranges of PyTorch's own: Nsight Systems does not see them, and a tree is the same from both.
-_TORCHS = (
+# Ranges that PyTorch opens itself. Nsight Systems does not record them; without them both sources give the same tree.
+_OF_TORCH = (
     r"^(Optimizer\.\w+#|enumerate\(DataLoader\)|ProfilerStep#|DistributedDataParallel|nccl:|gloo:|## Call CompiledFx)"
 )
+_STEP = 0  # the label of all steps
 
 
-def tree(view: View) -> list[dict[str, Any]]:
-    """Nodes from the outside in, each after the one around it, as they first came.
+class RangeDocument(TypedDict):
+    path: list[str]
+    name: str
+    depth: int
+    count: float
+    cpu_us: float
+    gpu_us: float
+    steps: int  # the number of steps the times are averaged over; 1 outside steps
 
-    Times are per step; of a node outside of steps, whole.
+
+def document(view: View) -> list[RangeDocument]:
+    """The nodes, each after the one around it, in order of first appearance.
+
+    Times are per step; times of a node outside steps are totals.
     """
-    nest = _kept(view)
-    if not len(nest):
+    tree = _own_ranges(view)
+    if not len(tree):
         return []
-    labels, texts, step = _labels(view, nest)
-    numbers, known = nest.paths(labels)
-    at = _gpu(view, nest)
-    own = sums(at[at >= 0], view.gpu_ns[at >= 0], len(nest))
-    count = np.bincount(numbers, minlength=len(known))
-    cpu = sums(numbers, nest.duration, len(known))
-    gpu = sums(numbers, nest.totals(own), len(known))
-    first = np.full(len(known), np.iinfo(np.int64).max)
-    np.minimum.at(first, numbers, nest.begin)
-    stepped = {number for number, path in enumerate(known) if step in path}
-    steps = sum(int(count[number]) for number in stepped if known[number][-1] == step) or 1
-    found = []
-    for number in _in_order(known, first):
-        path, over = known[number], steps if number in stepped else 1
-        found.append(
+    labels, texts = _labels(view, tree)
+    numbers, paths = tree.paths(labels)
+    at = _gpu_ranges(view, tree)
+    own_gpu = sum_by_key(at[at >= 0], view.gpu_ns[at >= 0], len(tree))
+    count = np.bincount(numbers, minlength=len(paths))
+    cpu = sum_by_key(numbers, tree.duration, len(paths))
+    gpu = sum_by_key(numbers, tree.totals(own_gpu), len(paths))
+    first = np.full(len(paths), np.iinfo(np.int64).max)
+    np.minimum.at(first, numbers, tree.begin)
+    in_steps = {number for number, path in enumerate(paths) if _STEP in path}
+    steps = sum(int(count[number]) for number in in_steps if paths[number][-1] == _STEP) or 1
+    nodes: list[RangeDocument] = []
+    for number in _parents_first(paths, first):
+        path, over = paths[number], steps if number in in_steps else 1
+        nodes.append(
             {
                 "path": [texts[label] for label in path],
                 "name": texts[path[-1]],
@@ -50,49 +61,49 @@ def tree(view: View) -> list[dict[str, Any]]:
                 "steps": over,
             }
         )
-    return found
+    return nodes
 
 
-def _in_order(known: list[tuple[int, ...]], first: Column) -> list[int]:
-    """Each path after the one it lies in, otherwise as they came."""
-    inside: dict[tuple[int, ...], list[int]] = {}
+def _parents_first(paths: list[tuple[int, ...]], first: Column) -> list[int]:
+    """Each path after its parent, otherwise in order of first appearance."""
+    children: dict[tuple[int, ...], list[int]] = {}
     for number in np.argsort(-first, kind="stable").tolist():
-        inside.setdefault(known[number][:-1], []).append(number)
-    ordered, waiting = list[int](), list(inside.get((), []))
-    while waiting:
-        ordered.append(waiting.pop())
-        waiting += inside.get(known[ordered[-1]], [])
+        children.setdefault(paths[number][:-1], []).append(number)
+    ordered, pending = list[int](), list(children.get((), []))
+    while pending:
+        ordered.append(pending.pop())
+        pending += children.get(paths[ordered[-1]], [])
     return ordered
 
 
-def _kept(view: View) -> Nest:
-    """The program's own ranges; PyTorch's where there are no others."""
-    all_ranges = view.ranges
-    own = ~view.named(_TORCHS)[all_ranges.name]
+def _own_ranges(view: View) -> RowTree:
+    """The program's own ranges; PyTorch's if there are no others."""
+    own = ~view.names_matching(_OF_TORCH)[view.ranges.name]
     if own.all() or not own.any():
-        return all_ranges
-    nest = Nest(view.trace, all_ranges.rows[own])
-    nest.adopt(view.main, view.launching)
-    return nest
+        return view.ranges
+    tree = RowTree(view.trace, view.ranges.rows[own])
+    tree.adopt(view.main_lane, view.launching_lanes)
+    return tree
 
 
-def _gpu(view: View, nest: Nest) -> Column:
-    if nest is view.ranges:
+def _gpu_ranges(view: View, tree: RowTree) -> Column:
+    """The innermost range of `tree` each GPU row was launched in."""
+    if tree is view.ranges:
         return view.gpu_ranges
-    kept = np.full(len(view.ranges), NONE, dtype=np.int64)
-    kept[np.searchsorted(view.ranges.rows, nest.rows)] = np.arange(len(nest))
-    return picked(kept, picked(view.ranges.nearest(kept >= 0), view.gpu_ranges))
+    position = np.full(len(view.ranges), NONE, dtype=np.int64)
+    position[np.searchsorted(view.ranges.rows, tree.rows)] = np.arange(len(tree))
+    return take(position, take(view.ranges.nearest(position >= 0), view.gpu_ranges))
 
 
-def _labels(view: View, nest: Nest) -> tuple[Column, list[str], int]:
-    """Each row's label, what labels say, and the steps' own.
+def _labels(view: View, tree: RowTree) -> tuple[Column, list[str]]:
+    """Each row's label, and the texts of the labels.
 
-    `step_11` and `step_12` are one node; `layer_0` and `layer_1` are two. A range the program calls `step` is another.
+    `step_11` and `step_12` are one node; `layer_0` and `layer_1` are two. A range named `step` is a node of its own.
     """
-    known: dict[tuple[str, bool], int] = {("step", True): 0}
-    of_name = np.zeros(len(view.trace.names), dtype=np.int64)
-    for name in np.unique(nest.name).tolist():
+    labels: dict[tuple[str, bool], int] = {("step", True): _STEP}
+    by_name = np.zeros(len(view.trace.names), dtype=np.int64)
+    for name in np.unique(tree.name).tolist():
         text = view.trace.names[name]
         numbered = is_step(text)
-        of_name[name] = known.setdefault(("step" if numbered else text, numbered), len(known))
-    return of_name[nest.name], [text for text, _ in known], 0
+        by_name[name] = labels.setdefault(("step" if numbered else text, numbered), len(labels))
+    return by_name[tree.name], [text for text, _ in labels]

@@ -1,133 +1,130 @@
-"""Several processes of one program: what they wait for each other, and how much each computes."""
+"""Several processes of one program: how long they wait for each other, and how much each computes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
-from kernellab.traces.trace import ON_GPU, Column, Kind, Rows, Trace
+from kernellab.traces.trace import Column, Kind, Rows, Trace
+from kernellab.traceview.row_tree import RowTree
+from kernellab.traceview.view import View
 
-_LAYER = re.compile(r"layer_\d+$")
-_BACKWARD = "autograd::engine::evaluate_function"
-# What exchanges data between ranks: gloo's and NCCL's ranges on the CPU, NCCL's kernels on the GPU.
-_ON_CPU = re.compile(r"^(gloo|mpi|ucc):")
-_KERNELS = re.compile(r"^nccl(Dev)?Kernel")
-_REDUCES = re.compile("all_?reduce", re.IGNORECASE)
+_LAYER = r"^layer_\d+$"
+# What exchanges data between ranks: ranges of gloo, MPI and UCC on the CPU, kernels of NCCL on the GPU.
+_CPU_COLLECTIVE = r"^(gloo|mpi|ucc):"
+_GPU_COLLECTIVE = r"^nccl(Dev)?Kernel"
+_ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 
 
-def ranks(traces: Sequence[Trace]) -> dict[str, Any]:
-    """Per rank: the time in collectives, and of it the wait for whoever came last; compute by layer.
+class LayerDocument(TypedDict):
+    layer: str
+    count: int
+    forward_us: float
+    backward_us: float
 
-    The n-th collective of one rank is the n-th of all. Clocks of several machines are taken as they are.
+
+class RankDocument(TypedDict):
+    rank: int
+    collectives: int
+    collective_us: float
+    all_reduces: int
+    all_reduce_us: float
+    wait_us: float  # in collectives, for the rank that arrived last
+    came_last: int  # how often this rank was that one
+    layers: list[LayerDocument]
+
+
+class RanksDocument(TypedDict):
+    ranks: list[RankDocument]
+    matched: int  # collectives that every rank recorded
+    uneven: bool  # ranks recorded different numbers of collectives
+
+
+def compare_ranks(traces: Sequence[Trace]) -> RanksDocument:
+    """Per rank: the time in collectives, the part of it spent waiting for the last rank, and compute by layer.
+
+    The n-th collective of one rank is the n-th of all. Clocks of different machines are taken as they are.
     """
-    collectives = [_collectives(trace) for trace in traces]
-    count = min((len(rows) for rows in collectives), default=0)
-    begins = np.array([_wall(t, rows)[:count] for t, rows in zip(traces, collectives, strict=True)], dtype=np.int64)
-    late = begins.max(axis=0, initial=0) - begins if count else np.zeros((len(traces), 0), dtype=np.int64)
-    last = np.bincount(begins.argmax(axis=0), minlength=len(traces)) if count else np.zeros(len(traces), dtype=int)
-    found = []
-    for number, (trace, rows) in enumerate(zip(traces, collectives, strict=True)):
-        reduces = [row for row in rows if _REDUCES.search(trace.text(row))]
-        found.append(
+    views = [View(trace) for trace in traces]
+    collectives = [_collectives(view) for view in views]
+    matched = min((len(rows) for rows in collectives), default=0)
+    begins = [(trace.begin[rows] + trace.zero_ns)[:matched] for trace, rows in zip(traces, collectives, strict=True)]
+    arrival = np.array(begins, dtype=np.int64).reshape(len(traces), matched)
+    wait = arrival.max(axis=0, initial=0) - arrival
+    came_last = np.bincount(arrival.argmax(axis=0), minlength=len(traces)) if matched else np.zeros(len(traces), int)
+    ranks: list[RankDocument] = []
+    for number, (view, rows) in enumerate(zip(views, collectives, strict=True)):
+        trace, rank = view.trace, view.trace.metadata.get("rank")
+        all_reduces = [row for row in rows if _ALL_REDUCE.search(trace.name_of(row))]
+        ranks.append(
             {
-                "rank": int(trace.about.get("rank", number)),
+                "rank": rank if isinstance(rank, int) else number,
                 "collectives": len(rows),
                 "collective_us": _us(trace.duration[rows].sum()),
-                "all_reduces": len(reduces),
-                "all_reduce_us": _us(trace.duration[reduces].sum()),
-                "wait_us": _us(late[number].sum()),
-                "came_last": int(last[number]),
-                "layers": _layers(trace),
+                "all_reduces": len(all_reduces),
+                "all_reduce_us": _us(trace.duration[all_reduces].sum()),
+                "wait_us": _us(wait[number].sum()),
+                "came_last": int(came_last[number]),
+                "layers": _layers(view),
             }
         )
-    return {"ranks": found, "matched": count, "uneven": len({len(rows) for rows in collectives}) > 1}
+    return {"ranks": ranks, "matched": matched, "uneven": len({len(rows) for rows in collectives}) > 1}
 
 
-def _us(ns: Any) -> float:
+def _us(ns: float) -> float:
     return round(float(ns) / 1e3, 3)
 
 
-def _wall(trace: Trace, rows: Rows) -> Column:
-    return trace.begin[rows] + trace.zero_ns
-
-
-def _collectives(trace: Trace) -> Rows:
-    """In the order they began; on the GPU its kernels, which wait there, else the ranges of the threads that wait."""
-    kernels = [row for row in trace.rows(Kind.KERNEL).tolist() if _KERNELS.search(trace.text(row))]
-    on_cpu = [row for row in trace.rows(Kind.RANGE, Kind.OPERATOR).tolist() if _ON_CPU.search(trace.text(row))]
-    rows = np.array(kernels or on_cpu, dtype=np.int64)
+def _collectives(view: View) -> Rows:
+    """In the order they began: kernels on the GPU, which wait there; else the ranges of the threads that wait."""
+    trace = view.trace
+    kernels, ranges = trace.rows(Kind.KERNEL), trace.rows(Kind.RANGE, Kind.OPERATOR)
+    kernels = kernels[view.names_matching(_GPU_COLLECTIVE)[trace.name[kernels]]]
+    ranges = ranges[view.names_matching(_CPU_COLLECTIVE)[trace.name[ranges]]]
+    rows = kernels if len(kernels) else ranges
     return rows[np.argsort(trace.begin[rows], kind="stable")]
 
 
-def _layers(trace: Trace) -> list[dict[str, Any]]:
-    """Forward and backward time of each `layer_<i>`, per time it ran: the GPU's where it computes, else the CPU's."""
-    is_layer = np.array([bool(_LAYER.match(name)) for name in trace.names], dtype=np.bool_)
-    ranges = trace.rows(Kind.RANGE)
-    ranges = ranges[is_layer[trace.name[ranges]]] if len(ranges) else ranges
-    if not len(ranges):
+def _layers(view: View) -> list[LayerDocument]:
+    """Forward and backward time of each `layer_<i>`, per run: GPU time if there is any, else CPU time."""
+    trace, ranges = view.trace, view.trace.rows(Kind.RANGE)
+    layers = RowTree(trace, ranges[view.names_matching(_LAYER)[trace.name[ranges]]])
+    if not len(layers):
         return []
-    operators = trace.rows(Kind.OPERATOR)
-    home = _around(trace, ranges, operators)
-    undone = _undone(trace, operators, home)
-    started = trace.rows(*ON_GPU)
-    started = started[trace.starter[started] >= 0]
-    if len(started):
-        calls = trace.starter[started]
-        forward = _summed(trace, _around(trace, ranges, calls), trace.duration[started])
-        nodes = np.array(sorted(undone), dtype=np.int64)
-        inside = _around(trace, nodes, calls) if len(nodes) else np.full(len(calls), -1)
-        named = np.array([undone.get(int(node), -1) for node in inside], dtype=np.int64)
-        backward = _summed(trace, named, trace.duration[started])
-    else:
-        forward = _summed(trace, ranges, trace.duration[ranges])
-        nodes = np.array(list(undone), dtype=np.int64)
-        backward = _summed(trace, np.array(list(undone.values()), dtype=np.int64), trace.duration[nodes])
-    counts = np.bincount(trace.name[ranges], minlength=len(trace.names))
-    names = sorted(set(trace.name[ranges].tolist()), key=lambda name: int(trace.names[name].rpartition("_")[2]))
+    forward, backward = _gpu_time(view, layers) if (view.gpu_calls >= 0).any() else _cpu_time(view, layers)
+    count = np.bincount(layers.name, minlength=len(trace.names))
+    names = sorted(set(layers.name.tolist()), key=lambda name: int(trace.names[name].rpartition("_")[2]))
     return [
         {
             "layer": trace.names[name],
-            "count": int(counts[name]),
-            "forward_us": _us(forward[name] / counts[name]),
-            "backward_us": _us(backward[name] / counts[name]),
+            "count": int(count[name]),
+            "forward_us": _us(forward[name] / count[name]),
+            "backward_us": _us(backward[name] / count[name]),
         }
         for name in names
     ]
 
 
-def _around(trace: Trace, ranges: Rows, rows: Rows) -> Rows:
-    """Which of some ranges, none inside another, lies around each row in its lane; -1: none."""
-    found = np.full(len(rows), -1, dtype=np.int64)
-    for lane in np.unique(trace.lane[ranges]):
-        mine = ranges[trace.lane[ranges] == lane]
-        mine = mine[np.argsort(trace.begin[mine], kind="stable")]
-        here = np.flatnonzero(trace.lane[rows] == lane)
-        at = np.searchsorted(trace.begin[mine], trace.begin[rows[here]], side="right") - 1
-        inside = (at >= 0) & (trace.begin[rows[here]] < trace.end[mine[at.clip(min=0)]])
-        found[here[inside]] = mine[at[inside]]
-    return found
+def _gpu_time(view: View, layers: RowTree) -> tuple[Column, Column]:
+    """By name of a layer: the time of the kernels launched in it, and in its backward."""
+    trace, launched = view.trace, view.gpu_calls >= 0
+    calls, ns = view.gpu_calls[launched], view.gpu_ns[launched]
+    forward = layers.around(trace.lane[calls], trace.begin[calls])
+    backward = view.around_forward(layers, view.gpu_operators[launched])
+    return _sum_by_layer(view, layers, forward, ns), _sum_by_layer(view, layers, backward, ns)
 
 
-def _undone(trace: Trace, operators: Rows, home: Rows) -> dict[int, int]:
-    """Autograd's nodes, each with the layer whose forward it undoes: both show one sequence number."""
-    backward = np.array([name.startswith(_BACKWARD) for name in trace.names], dtype=np.bool_)
-    is_node = backward[trace.name[operators]] if len(operators) else np.zeros(0, dtype=np.bool_)
-    made: dict[int, int] = {}
-    forward = np.flatnonzero(~is_node & (home >= 0) & (trace.sequence[operators] > 0))
-    forward = forward[np.argsort(trace.begin[operators[forward]], kind="stable")]
-    for at in forward.tolist():
-        made[int(trace.sequence[operators[at]])] = int(home[at])  # the last to show a number has made the node
-    nodes = operators[is_node].tolist()
-    return {node: made[int(trace.sequence[node])] for node in nodes if made.get(int(trace.sequence[node]), -1) >= 0}
+def _cpu_time(view: View, layers: RowTree) -> tuple[Column, Column]:
+    """By name of a layer: the time of its ranges, and of the autograd nodes of its backward."""
+    nodes = np.flatnonzero(view.backward_node == np.arange(len(view.operators)))
+    forward = view.sum_by_name(layers.name, layers.duration)
+    backward = view.around_forward(layers, nodes)
+    return forward, _sum_by_layer(view, layers, backward, view.operators.duration[nodes])
 
 
-def _summed(trace: Trace, of: Rows, values: Column) -> Column:
-    """Values by the name of the row they belong to."""
-    known = of >= 0
-    sums: Column = np.bincount(
-        trace.name[of[known]], weights=values[known].astype(float), minlength=len(trace.names)
-    ).astype(np.int64)
-    return sums
+def _sum_by_layer(view: View, layers: RowTree, at: Rows, values: Column) -> Column:
+    inside = at >= 0
+    return view.sum_by_name(layers.name[at[inside]], values[inside])

@@ -1,12 +1,12 @@
-"""What a step would take if something were otherwise: the program's calls run again, on paper.
+"""A model of a step, to compute how long it would take with something changed.
 
-The CPU is one line of calls that ask the GPU for work or wait for it, with the time in between as it was measured; each
-stream does what it was asked for in order, as long as it took. Take a wait away and the CPU runs ahead; take the CPU's
-work away and the GPU sets the pace. Threads that launch in turn (autograd's and the one that called it) are one line.
+The CPU is one sequence of calls that launch GPU work or wait for it, with the measured time between them. Each stream
+runs its work in order, each piece as long as measured. Without a wait the CPU runs ahead; without the CPU's work the
+GPU sets the pace. Threads that launch in turn (autograd's and the one that called it) are one sequence.
 
-A profiler slows the CPU with every row it writes. Where the time of a step without one is known, rows are charged what
-makes the replay take that time, elsewhere what they usually cost; so a gain is said of the program as it runs, not as
-it is watched.
+A profiler slows the CPU with every event it writes. If the time of a step without the profiler is known, the overhead
+per event is chosen so that the replay takes that time; otherwise a typical overhead is subtracted. So a gain is one of
+the program without the profiler.
 """
 
 from __future__ import annotations
@@ -14,294 +14,277 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
+from kernellab.analysis import intervals
+from kernellab.analysis.intervals import Interval
+from kernellab.traces.blocking_calls import is_pageable_copy
 from kernellab.traces.trace import Column, Rows
-from kernellab.traceview import profiler_overhead as watched
-from kernellab.traceview.nest import Mask, picked
-from kernellab.traceview.profiler_overhead import Watch
+from kernellab.traceview import profiler_overhead
+from kernellab.traceview.profiler_overhead import EventCounter, ProfilerOverhead
+from kernellab.traceview.row_tree import take
 from kernellab.traceview.view import View
 
-Interval = tuple[int, int]
-
-_QUEUE = 1024  # launches CUDA holds before a further one waits
-_ENOUGH = 4  # steps, to do without the first
-_MOST_CALLS = 30_000  # of a long trace, so many calls' worth of steps stand for all
-_BLOCKED = 20  # times as long as most launches: it waited for room in the queue
-_PAUSE_NS = 1_000  # between two kernels already asked for, where none show it
-_LATENCY_NS = 4_000  # from a launch to its kernel, where none show it
-_ROUNDS = 24
-_PAGEABLE = r"(?i)pageable"
+_QUEUE_LENGTH = 1024  # launches CUDA queues before the next one blocks
+_MIN_STEPS = 4  # with so many, the first is left out
+_MAX_CALLS = 30_000  # of a long trace, steps with this many calls represent all
+_BLOCKED = 20  # times the median launch: such a launch waited for room in the queue
+_PAUSE_NS = 1_000  # between two queued kernels, if the trace does not show it
+_LATENCY_NS = 4_000  # from a launch to its kernel, if the trace does not show it
+_MIN_SAMPLES = 20  # to take the pause or the latency from the trace
+_BISECTIONS = 24
 
 
 @dataclass(frozen=True)
-class Otherwise:
-    """What is changed: stretches of CPU time that are gone with all they asked for, waits that no longer block, and
-    rows of the GPU that take another time."""
+class Change:
+    """What a replay changes. The default changes nothing."""
 
-    gone: Sequence[Interval] = ()
-    unblocked: frozenset[int] = frozenset()
-    takes: Mapping[int, int] = field(default_factory=dict)  # nanoseconds by row
-    free: bool = False  # the CPU takes no time at all: one launch for all
-    instant: bool = False  # the GPU takes none
+    removed: Sequence[Interval] = ()  # CPU time that is gone, with everything launched in it
+    unblocked: frozenset[int] = frozenset()  # rows of calls that no longer block
+    durations: Mapping[int, int] = field(default_factory=dict)  # nanoseconds that rows of the GPU take instead
+    free_cpu: bool = False  # the CPU takes no time: one launch for everything
+    instant_gpu: bool = False  # the GPU takes no time
 
-    def also(self, other: Otherwise) -> Otherwise:
-        return Otherwise(
-            merged([*self.gone, *other.gone]),
+    def combine(self, other: Change) -> Change:
+        return Change(
+            intervals.merge([*self.removed, *other.removed]),
             self.unblocked | other.unblocked,
-            {**self.takes, **other.takes},
-            self.free or other.free,
-            self.instant or other.instant,
+            {**self.durations, **other.durations},
+            self.free_cpu or other.free_cpu,
+            self.instant_gpu or other.instant_gpu,
         )
+
+
+class _Work(NamedTuple):
+    """A kernel, copy or fill that a call launched."""
+
+    lane: int
+    duration: int
+    row: int
 
 
 class Replay:
+    """`waits` are the rows of blocking calls; `plain_step_us` is the time of a step without the profiler."""
+
     def __init__(self, view: View, waits: Rows, *, plain_step_us: float | None = None) -> None:
         self.view = view
+        self._events = EventCounter(view.trace)
         self._choose_steps()
-        self._calls(waits)
-        # What the profiler is charged, as little and as much as it may have cost.
-        self.watch = self._slowed(watched.USUAL)
-        self.cheapest, self.dearest = self._slowed(watched.CHEAPEST), self._slowed(watched.DEAREST)
-        if plain_step_us is not None and (len(self._rows) or not len(view.gpu)):
-            self.watch = self.cheapest = self.dearest = self._charge(plain_step_us * 1e3 * self.steps)
+        self._model_calls(waits)
+        self.overhead = self._typical_overhead(profiler_overhead.TYPICAL)
+        self.least_overhead = self._typical_overhead(profiler_overhead.LOW)
+        self.most_overhead = self._typical_overhead(profiler_overhead.HIGH)
+        if plain_step_us is not None and (len(self._rows) or not len(view.gpu_rows)):
+            fitted = self._fit_overhead(plain_step_us * 1e3 * self.steps)
+            self.overhead = self.least_overhead = self.most_overhead = fitted
 
     def _choose_steps(self) -> None:
         steps = self.view.steps
-        mine = self.view.calls[self.view.gpu_in_steps & (self.view.calls >= 0)]
-        each = max(len(mine) // steps.count, 1)
-        # The first step pays for the profiler's start.
-        whole = steps.count - 1 if steps.count >= _ENOUGH else steps.count
-        self.steps = max(min(whole, _MOST_CALLS // each), 1)
+        calls = self.view.gpu_calls[self.view.gpu_in_steps & (self.view.gpu_calls >= 0)]
+        calls_per_step = max(len(calls) // steps.count, 1)
+        # The first step includes the profiler's start.
+        usable = steps.count - 1 if steps.count >= _MIN_STEPS else steps.count
+        self.steps = max(min(usable, _MAX_CALLS // calls_per_step), 1)
         first = (steps.count - self.steps + 1) // 2
         self.begin_ns = int(steps.begin[first])
-        # A step before them is run first: theirs then begin with a GPU that has work, as they do in a long training.
-        lead_ns, asked = int(steps.begin[max(first - 1, 0)]), self.view.trace.begin[mine]
-        leads = ((asked >= lead_ns) & (asked < self.begin_ns)).any() and (asked >= self.begin_ns).any()
-        self._lead_ns = lead_ns if leads else self.begin_ns
+        # The step before them is replayed first, so that they begin with a busy GPU, as in a long training.
+        lead_ns, called = int(steps.begin[max(first - 1, 0)]), self.view.trace.begin[calls]
+        has_lead = ((called >= lead_ns) & (called < self.begin_ns)).any() and (called >= self.begin_ns).any()
+        self._lead_ns = lead_ns if has_lead else self.begin_ns
         self.end_ns = int(steps.end[first + self.steps - 1])
-        self.asked_ns = min(self.end_ns, steps.asked_ns)
+        self.cpu_end_ns = min(self.end_ns, steps.cpu_end_ns)
 
-    def _calls(self, waits: Rows) -> None:
+    def _model_calls(self, waits: Rows) -> None:
         trace, view = self.view.trace, self.view
-        asked = (picked(trace.begin, view.calls) >= self._lead_ns) & (picked(trace.begin, view.calls) < self.asked_ns)
-        at = np.flatnonzero(asked & (view.calls >= 0))
-        waiting = waits[(trace.begin[waits] >= self._lead_ns) & (trace.begin[waits] < self.asked_ns)]
-        rows = np.union1d(view.calls[at], waiting)
+        called = take(trace.begin, view.gpu_calls)
+        at = np.flatnonzero((called >= self._lead_ns) & (called < self.cpu_end_ns) & (view.gpu_calls >= 0))
+        blocking = waits[(trace.begin[waits] >= self._lead_ns) & (trace.begin[waits] < self.cpu_end_ns)]
+        rows = np.union1d(view.gpu_calls[at], blocking)
         rows = rows[np.argsort(trace.begin[rows], kind="stable")]
         begin, end = trace.begin[rows], view.end[rows]
         self._rows: Rows = rows
-        self._blocks = np.isin(rows, waiting).tolist()
-        self._started = self._by_call(at, rows)
+        blocks = np.isin(rows, blocking)
+        self._blocks = blocks.tolist()
+        self._launched = self._work_by_call(at, rows)
         self._first = int(np.searchsorted(begin, self.begin_ns)) if self._lead_ns < self.begin_ns else 0
-        before = np.maximum(np.append(self._lead_ns, np.maximum.accumulate(end)[:-1]), self._lead_ns)
-        self._before, self._begin = before, begin
-        self._host = np.maximum(begin - before, 0)
-        done = self._done()
-        # A wait lasts until the GPU is done; what it takes beyond that is the CPU's.
-        cost = np.where(self._blocks, end - np.clip(done, begin, end), end - begin)
-        launches = cost[~np.array(self._blocks, dtype=np.bool_)]
-        usual = int(np.median(launches)) if len(launches) else 0
-        blocked = ~np.array(self._blocks, dtype=np.bool_) & (cost > _BLOCKED * max(usual, 1_000))
-        self._cost = np.where(blocked, usual, cost)
-        self._written = view.watched(before, end)
-        tail_from = int(end.max(initial=self.begin_ns))
-        # After the last call the CPU still works; where the steps end with the GPU's work, none of that is known.
-        ranges_end = self.end_ns if len(self.view.gpu) == 0 else min(self.end_ns, self._cpu_end())
-        # With a step before them, what follows its last call stands for what follows theirs.
-        self._tail = 0 if self._first else max(ranges_end - tail_from, 0)
-        self._tail_from = tail_from
+        self._before = np.maximum(np.append(self._lead_ns, np.maximum.accumulate(end)[:-1]), self._lead_ns)
+        self._begin = begin
+        self._host_ns = np.maximum(begin - self._before, 0)
+        # A blocking call lasts until the GPU is done; what it takes beyond that is CPU time.
+        call_ns = np.where(blocks, end - np.clip(self._done_ns(), begin, end), end - begin)
+        launches = call_ns[~blocks]
+        median = int(np.median(launches)) if len(launches) else 0
+        queue_was_full = ~blocks & (call_ns > _BLOCKED * max(median, 1_000))
+        self._call_ns = np.where(queue_was_full, median, call_ns)
+        self._event_count = self._events.between(self._before, end)
+        self._tail_begin = int(end.max(initial=self.begin_ns))
+        # The CPU still works after the last call. If the steps end with GPU work, ranges show how long.
+        cpu_end = self.end_ns if len(self.view.gpu_rows) == 0 else min(self.end_ns, self._ranges_end())
+        # With a step before them, what follows its last call represents what follows theirs.
+        self._tail_ns = 0 if self._first else max(cpu_end - self._tail_begin, 0)
 
-    def _cpu_end(self) -> int:
-        """The end of what threads did in the steps looked at."""
+    def _ranges_end(self) -> int:
+        """The end of the main thread's ranges in the replayed steps."""
         ranges = self.view.ranges
-        inside = (ranges.begin >= self.begin_ns) & (ranges.begin < self.end_ns) & (ranges.lane == self.view.main)
+        inside = (ranges.begin >= self.begin_ns) & (ranges.begin < self.end_ns) & (ranges.lane == self.view.main_lane)
         return int(np.minimum(ranges.end[inside], self.end_ns).max(initial=self.begin_ns))
 
-    def _by_call(self, at: Rows, rows: Rows) -> list[list[tuple[int, int, int]]]:
-        """For each call what it started: lane, duration, row."""
+    def _work_by_call(self, at: Rows, rows: Rows) -> list[list[_Work]]:
+        """For each call, the GPU work it launched."""
         trace = self.view.trace
-        found: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
+        work: list[list[_Work]] = [[] for _ in range(len(rows))]
         order = np.argsort(rows, kind="stable")
-        where = order[np.searchsorted(rows[order], self.view.calls[at])]
-        gpu = self.view.gpu[at]
-        for call, lane, took, row in zip(
-            where.tolist(), trace.lane[gpu].tolist(), trace.duration[gpu].tolist(), gpu.tolist(), strict=True
-        ):
-            found[call].append((lane, took, row))
-        return found
+        where = order[np.searchsorted(rows[order], self.view.gpu_calls[at])]
+        gpu = self.view.gpu_rows[at]
+        columns = (where, trace.lane[gpu], trace.duration[gpu], gpu)
+        for call, lane, duration, row in zip(*(column.tolist() for column in columns), strict=True):
+            work[call].append(_Work(lane, duration, row))
+        return work
 
-    def _done(self) -> Column:
-        """When the GPU was done with all that was asked for up to each call."""
-        ends = [max((int(self.view.end[row]) for *_, row in started), default=0) for started in self._started]
+    def _done_ns(self) -> Column:
+        """When the GPU had finished everything launched up to each call."""
+        ends = [max((int(self.view.end[work.row]) for work in launched), default=0) for launched in self._launched]
         return np.maximum.accumulate(np.array(ends, dtype=np.int64)) if ends else np.zeros(0, dtype=np.int64)
 
     @functools.cached_property
-    def _pace(self) -> tuple[int, int]:
-        """The GPU's pause between kernels already asked for, and the time from a launch to its kernel at rest."""
+    def _pause_and_latency(self) -> tuple[int, int]:
+        """The GPU's pause between queued kernels, and the time from a launch to its kernel on an idle GPU."""
         trace, view = self.view.trace, self.view
-        known = np.flatnonzero(view.calls >= 0)
-        if len(known) < 2:
+        linked = np.flatnonzero(view.gpu_calls >= 0)
+        if len(linked) < 2:
             return _PAUSE_NS, _LATENCY_NS
-        rows = view.gpu[known]
-        begin, asked = trace.begin[rows], trace.begin[view.calls[known]]
+        rows = view.gpu_rows[linked]
+        begin, called = trace.begin[rows], trace.begin[view.gpu_calls[linked]]
         free = np.append(0, np.maximum.accumulate(view.end[rows])[:-1])
-        queued, resting = asked < free - 10 * _LATENCY_NS, asked > free
+        queued, idle = called < free - 10 * _LATENCY_NS, called > free
         pause = np.clip((begin - free)[queued], 0, None)
-        latency = (begin - asked)[resting]
+        latency = (begin - called)[idle]
         return (
-            int(np.median(pause)) if len(pause) > 20 else _PAUSE_NS,
-            int(np.quantile(latency, 0.25)) if len(latency) > 20 else _LATENCY_NS,
+            int(np.median(pause)) if len(pause) > _MIN_SAMPLES else _PAUSE_NS,
+            int(np.quantile(latency, 0.25)) if len(latency) > _MIN_SAMPLES else _LATENCY_NS,
         )
 
-    def _slowed(self, part: float) -> Watch:
-        """Rows charged a part of what they usually cost."""
-        return Watch(watched.row_ns(self.view, part, self._host + self._cost, self._written))
+    def _typical_overhead(self, level: float) -> ProfilerOverhead:
+        measured = self._host_ns + self._call_ns
+        return ProfilerOverhead(profiler_overhead.estimate_operator_ns(self.view, level, measured, self._event_count))
 
-    def _charge(self, wanted_ns: float) -> Watch:
-        """What makes the replay as long as the steps are without the profiler.
+    def _fit_overhead(self, wanted_ns: float) -> ProfilerOverhead:
+        """The overhead with which the replay takes as long as the steps do without the profiler.
 
-        Rows cost something. Where the program takes too long unwatched for that, what no profiler slows makes up the
-        rest; where it cannot, rows cost less than thought. Without a GPU all is one stretch of the CPU's.
+        Events cost at least the low estimate. If the program takes too long without the profiler for that, the time
+        that no profiler slows is stretched; if no plausible stretch suffices, events cost less than estimated. Without
+        a GPU everything is one span of the CPU, and all times are scaled.
         """
         if not len(self._rows):
-            return Watch(scale=wanted_ns / max(self._run(Otherwise(), Watch()), 1.0))
-        cheapest = self._slowed(watched.CHEAPEST).row_ns
+            return ProfilerOverhead(scale=wanted_ns / max(self._run(Change(), ProfilerOverhead()), 1.0))
+        low = self.least_overhead.operator_ns
 
-        def row_ns(low: float, high: float) -> Watch:
-            return Watch(_sought(lambda ns: -self._run(Otherwise(), Watch(ns)), -wanted_ns, low, high))
+        def fit_operator_ns(least: float, most: float) -> ProfilerOverhead:
+            def duration(operator_ns: float) -> float:
+                return -self._run(Change(), ProfilerOverhead(operator_ns))
 
-        if self._run(Otherwise(), Watch(cheapest)) >= wanted_ns:
-            return row_ns(cheapest, watched.MOST_NS)
-        most = watched.MOST_LONGER
-        longer = _sought(lambda times: self._run(Otherwise(), Watch(cheapest, times)), wanted_ns, 1.0, most)
-        return Watch(cheapest, longer) if longer < most else row_ns(0.0, cheapest)
+            return ProfilerOverhead(_bisect(duration, -wanted_ns, least, most))
+
+        if self._run(Change(), ProfilerOverhead(low)) >= wanted_ns:
+            return fit_operator_ns(low, profiler_overhead.MAX_OPERATOR_NS)
+        most = profiler_overhead.MAX_STRETCH
+        stretch = _bisect(lambda factor: self._run(Change(), ProfilerOverhead(low, factor)), wanted_ns, 1.0, most)
+        return ProfilerOverhead(low, stretch) if stretch < most else fit_operator_ns(0.0, low)
 
     @functools.cached_property
     def step_ns(self) -> float:
-        """A step as it is."""
-        return self.step_with(Otherwise())
+        """A step of the program without the profiler."""
+        return self.step_ns_with(Change())
 
     @functools.cached_property
-    def watched_step_ns(self) -> float:
-        """A step with the profiler, to be held against what was seen."""
-        return self.step_with(Otherwise(), Watch())
+    def profiled_step_ns(self) -> float:
+        """A replayed step with the profiler, to compare with the measured one."""
+        return self.step_ns_with(Change(), ProfilerOverhead())
 
     @property
-    def seen_step_ns(self) -> float:
-        """A step as it was watched. What the GPU still had to do when they began is not of these steps."""
+    def measured_step_ns(self) -> float:
+        """A step as measured with the profiler, without GPU work that earlier steps had left."""
         view, span = self.view, self.end_ns - self.begin_ns
-        earlier = view.gpu[picked(view.trace.begin, view.calls) < self.begin_ns]
+        earlier = view.gpu_rows[take(view.trace.begin, view.gpu_calls) < self.begin_ns]
         left = max(int(view.end[earlier].max(initial=0)) - self.begin_ns, 0)
-        ends_with_gpu = self.end_ns == view.steps.last_ns
+        ends_with_gpu = self.end_ns == view.steps.end_ns
         return (span - (left if ends_with_gpu else 0)) / self.steps
 
-    def step_with(self, otherwise: Otherwise, watch: Watch | None = None) -> float:
-        return self._run(otherwise, watch or self.watch) / self.steps
+    def step_ns_with(self, change: Change, overhead: ProfilerOverhead | None = None) -> float:
+        return self._run(change, overhead or self.overhead) / self.steps
 
-    def work_ns(self, otherwise: Otherwise) -> float:
-        """The GPU's work in a step, by its kernels' own times: no pauses between them."""
-        gone = _covers(otherwise.gone, self._begin).tolist()
-        kept = [one for one, dropped in list(zip(self._started, gone, strict=True))[self._first :] if not dropped]
-        return sum(otherwise.takes.get(row, took) for started in kept for _, took, row in started) / self.steps
+    def gpu_work_ns(self, change: Change) -> float:
+        """The sum of the kernels' own times in a step, without pauses between them."""
+        removed = intervals.contain(change.removed, self._begin).tolist()
+        kept = [work for work, gone in list(zip(self._launched, removed, strict=True))[self._first :] if not gone]
+        return sum(change.durations.get(work.row, work.duration) for launched in kept for work in launched) / self.steps
 
-    def _run(self, otherwise: Otherwise, watch: Watch) -> float:
-        host, cost = self._worked(otherwise, watch)
-        longer = (
-            {row: round(took * watch.longer) for row, took in self._through_cpu.items()} if watch.longer > 1 else {}
-        )
-        takes_otherwise = {**longer, **otherwise.takes}
-        dropped = _covers(otherwise.gone, self._begin).tolist()
-        pause, latency = (0, 0) if otherwise.instant else self._pace
+    def _run(self, change: Change, overhead: ProfilerOverhead) -> float:
+        """Nanoseconds that all replayed steps take."""
+        host_ns, call_ns = self._cpu_times(change, overhead)
+        stretched = {}
+        if overhead.stretch > 1:
+            stretched = {row: round(ns * overhead.stretch) for row, ns in self._pageable_copies.items()}
+        durations = {**stretched, **change.durations}
+        removed = intervals.contain(change.removed, self._begin).tolist()
+        pause, latency = (0, 0) if change.instant_gpu else self._pause_and_latency
         now, started = 0.0, list[float]()
-        ready: dict[int, float] = {}
-        done = led = 0.0
-        for at, (idle, takes) in enumerate(zip(host, cost, strict=True)):
+        stream_free: dict[int, float] = {}
+        done = lead_end = 0.0
+        for at, (before, takes) in enumerate(zip(host_ns, call_ns, strict=True)):
             if at == self._first:
-                led = max(now, done)
-            now += idle
-            if dropped[at]:
+                lead_end = max(now, done)
+            now += before
+            if removed[at]:
                 continue
-            row = int(self._rows[at])
-            blocks = self._blocks[at] and row not in otherwise.unblocked and not otherwise.free
-            if blocks and not self._started[at]:
+            launched = self._launched[at]
+            blocks = self._blocks[at] and int(self._rows[at]) not in change.unblocked and not change.free_cpu
+            if blocks and not launched:
                 now = max(now, done)
-            asked = now
-            if len(started) >= _QUEUE:
-                asked = now = max(now, started[-_QUEUE])
+            called = now
+            if len(started) >= _QUEUE_LENGTH:
+                called = now = max(now, started[-_QUEUE_LENGTH])
             now += takes
-            for lane, took, gpu_row in self._started[at]:
-                begin = max(asked + (0 if otherwise.free else latency), ready.get(lane, -pause) + pause)
-                ready[lane] = begin + (0 if otherwise.instant else takes_otherwise.get(gpu_row, took))
-                done = max(done, ready[lane])
+            for lane, duration, row in launched:
+                begin = max(called + (0 if change.free_cpu else latency), stream_free.get(lane, -pause) + pause)
+                stream_free[lane] = begin + (0 if change.instant_gpu else durations.get(row, duration))
+                done = max(done, stream_free[lane])
                 started.append(begin)
-            if blocks and self._started[at]:
+            if blocks and launched:
                 now = max(now, done + takes)
-        return max(now + self._tail_time(otherwise, watch), done) - led
+        return max(now + self._tail_time(change, overhead), done) - lead_end
 
     @functools.cached_property
-    def _through_cpu(self) -> dict[int, int]:
-        """Copies from and to pageable memory, which the CPU makes: nanoseconds by row."""
-        rows = self.view.gpu[self.view.named(_PAGEABLE)[self.view.trace.name[self.view.gpu]]]
+    def _pageable_copies(self) -> dict[int, int]:
+        """Copies from and to pageable memory, which the CPU performs: nanoseconds by row."""
+        rows = np.flatnonzero(is_pageable_copy(self.view.trace))
         return dict(zip(rows.tolist(), self.view.trace.duration[rows].tolist(), strict=True))
 
-    def _worked(self, otherwise: Otherwise, watch: Watch) -> tuple[list[float], list[float]]:
+    def _cpu_times(self, change: Change, overhead: ProfilerOverhead) -> tuple[list[float], list[float]]:
         """The CPU's time before each call, and in it."""
-        if otherwise.free:
+        if change.free_cpu:
             nothing = [0.0] * len(self._rows)
             return nothing, nothing
-        left = self._host - overlaps(otherwise.gone, self._before, self._begin)
-        share = np.divide(left, np.maximum(self._host, 1))
-        spent = self._host + self._cost
-        kept = watch.kept(spent, self._written) / np.maximum(spent, 1)
-        return (self._host * kept * share).tolist(), (self._cost * kept).tolist()
+        left = self._host_ns - intervals.overlap(change.removed, self._before, self._begin)
+        kept = np.divide(left, np.maximum(self._host_ns, 1))
+        measured = self._host_ns + self._call_ns
+        own = overhead.program_time(measured, self._event_count) / np.maximum(measured, 1)
+        return (self._host_ns * own * kept).tolist(), (self._call_ns * own).tolist()
 
-    def _tail_time(self, otherwise: Otherwise, watch: Watch) -> float:
-        if otherwise.free or not self._tail:
+    def _tail_time(self, change: Change, overhead: ProfilerOverhead) -> float:
+        if change.free_cpu or not self._tail_ns:
             return 0.0
-        begin, end = np.array([self._tail_from]), np.array([self._tail_from + self._tail])
-        left = self._tail - int(overlaps(otherwise.gone, begin, end)[0])
-        return float(watch.kept(end - begin, self.view.watched(begin, end))[0]) * left / self._tail
+        begin, end = np.array([self._tail_begin]), np.array([self._tail_begin + self._tail_ns])
+        left = self._tail_ns - int(intervals.overlap(change.removed, begin, end)[0])
+        own = overhead.program_time(end - begin, self._events.between(begin, end))
+        return float(own[0]) * left / self._tail_ns
 
 
-def _sought(of: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Where a function that grows reaches what is wanted, or the end nearer to it."""
-    for _ in range(_ROUNDS):
+def _bisect(function: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+    """Where an increasing function reaches the wanted value, or the nearer end."""
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if of(middle) < wanted else (low, middle)
+        low, high = (middle, high) if function(middle) < wanted else (low, middle)
     return high
-
-
-def _covers(gone: Sequence[Interval], at: Column) -> Mask:
-    if not gone:
-        return np.zeros(len(at), dtype=np.bool_)
-    begin, end = np.array(gone, dtype=np.int64).T
-    where = np.searchsorted(begin, at, side="right") - 1
-    return np.asarray((where >= 0) & (at < picked(end, where)))
-
-
-def overlaps(gone: Sequence[Interval], begin: Column, end: Column) -> Column:
-    """How much of each stretch lies in the intervals."""
-    if not gone:
-        return np.zeros(len(begin), dtype=np.int64)
-    starts, ends = np.array(gone, dtype=np.int64).T
-    held = np.append(0, np.cumsum(ends - starts))
-
-    def until(moment: Column) -> Column:
-        at = np.searchsorted(starts, moment, side="right")
-        over = np.where(at > 0, np.maximum(ends[(at - 1).clip(min=0)] - moment, 0), 0)
-        return np.asarray(held[at] - over)
-
-    return until(np.maximum(end, begin)) - until(begin)
-
-
-def merged(intervals: Sequence[Interval]) -> list[Interval]:
-    """Sorted, and those that touch as one."""
-    found: list[Interval] = []
-    for begin, end in sorted(intervals):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((begin, end))
-    return found

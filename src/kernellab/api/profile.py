@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
+
+if TYPE_CHECKING:
+    from kernellab.analysis.document import ProfileDocument
 
 _NAME_BYTES = 200  # of a file: file systems take 255, with the parts before and after it
 
@@ -16,7 +19,7 @@ class Profile(str):
     """The tables as a string; `.document` holds everything that was found, `.files` the files written."""
 
     description: str
-    document: dict[str, Any]
+    document: ProfileDocument
     files: list[Path]
 
     def __repr__(self) -> str:  # a notebook shows a value by its repr
@@ -35,7 +38,7 @@ def profile(
         raise UserError("num_warmups must be at least 0")
     import torch
 
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.profiler.recording import RecordingOptions
     from kernellab.profiler.session import Session
     from kernellab.reporting.pages.pictures import draw_stacks

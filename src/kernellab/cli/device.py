@@ -78,7 +78,7 @@ def _present() -> dict[str, Any]:
     here = present()
     if here is None:
         facts, held = cpu(), caches()
-        rows = cpu_rows(facts, held)
+        rows = cpu_rows(facts["cores"], facts["memory_bytes"], held)
         return {
             "kind": "cpu",
             "present": True,

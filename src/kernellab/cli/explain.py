@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from kernellab.cli.options import case_arguments, case_request, device_in, posit
 
 if TYPE_CHECKING:
     from kernellab.declaration.targets import Target
+    from kernellab.explaining.run_explanation import Unexplained
     from kernellab.record.journal import Journal
     from kernellab.record.settings import Settings
 
@@ -37,6 +39,8 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
+    from kernellab.explaining.document import run_document
+    from kernellab.explaining.run_explanation import explain_run
     from kernellab.record import verdict
     from kernellab.reporting.terminal import explanation as report
     from kernellab.reporting.text.console import console
@@ -46,28 +50,29 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     gpu_name = _gpu_name(args)
     record, folder, interrupted = _record(args, rest)
     derived = verdict.derive(record)
-    document = report.document(derived, gpu_name)
-    if not document["results"]:
-        raise UserError(_nothing(document["others"], args.target))
+    explanation = explain_run(derived, gpu_name)
+    if not explanation.explanations:
+        raise UserError(_nothing(explanation.unexplained, args.target))
     if args.json:
-        json.dump({**document, "folder": shown(folder)}, sys.stdout, indent=1, allow_nan=False)
+        document = {**run_document(derived, explanation), "folder": shown(folder)}
+        json.dump(document, sys.stdout, indent=1, allow_nan=False)
         print()
     else:
         out = console()
-        report.show(document, derived, out, verbose=args.verbose)
+        report.show(explanation, derived, out, verbose=args.verbose)
         out.print(f"record: {shown(folder)}", style="dim")
     if args.plot:
         from kernellab.reporting.charts.roofline import plot
 
-        plot(document["results"], derived, Path(args.plot))
+        plot([one.subject for one in explanation.explanations], derived, Path(args.plot))
     if interrupted:
         return 130
     bad = any(entry["status"] in verdict.BAD for entry in record["code"])
     return 1 if bad else verdict.exit_code(derived) if record["results"] else 0
 
 
-def _nothing(others: list[dict[str, Any]], target: str) -> str:
-    reasons = {f"{one['impl']}: {one['reason']}" for one in others if one["reason"]}
+def _nothing(unexplained: Sequence[Unexplained], target: str) -> str:
+    reasons = {f"{one.impl}: {one.reason}" for one in unexplained if one.reason}
     return f"nothing of {target} was timed or compiled{': ' + '; '.join(sorted(reasons)) if reasons else ''}"
 
 

@@ -86,6 +86,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     journal.save()
     record = verdict.derive(journal.record)
     if args.json:
+        from kernellab.explaining.document import add_findings
+
+        add_findings(record)
         json.dump(record, sys.stdout, indent=1, allow_nan=False)
         print()
         curves.write(record, journal.folder)

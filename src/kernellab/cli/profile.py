@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.cli import profile_counters as counters
@@ -17,6 +17,7 @@ from kernellab.cli.begin import begun, folder_for, shown
 from kernellab.cli.options import positive
 
 if TYPE_CHECKING:
+    from kernellab.analysis.ranks import RanksDocument
     from kernellab.reporting.profiles.recording import TraceProfile
     from kernellab.running.parent.profiling import Collected
     from kernellab.traces.trace import Trace
@@ -134,7 +135,7 @@ def _report(args: argparse.Namespace, collected: Collected, folder: Path, *, scr
 
 def _analyse(collected: Collected, folder: Path) -> list[TraceProfile]:
     """Each trace with its analysis; pictures are drawn beside it."""
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
     from kernellab.reporting.pages import pictures
     from kernellab.reporting.profiles.recording import TraceProfile, early_end_lines
     from kernellab.traces.files import read
@@ -151,13 +152,13 @@ def _analyse(collected: Collected, folder: Path) -> list[TraceProfile]:
 
 
 def _show(args: argparse.Namespace, profiles: list[TraceProfile], collected: Collected, folder: Path) -> None:
-    from kernellab.analysis.ranks import ranks
+    from kernellab.analysis.ranks import compare_ranks
     from kernellab.reporting.profiles import ranks as rank_lines
     from kernellab.reporting.profiles import recording
     from kernellab.reporting.profiles.summary import lines
 
     by_rank = [one for one in profiles if one.cycle == 1] if "rank" in profiles[0].session else []
-    rank_document = ranks([one.trace for one in by_rank]) if len(by_rank) > 1 else None
+    rank_document = compare_ranks([one.trace for one in by_rank]) if len(by_rank) > 1 else None
     document = _document(profiles, collected, folder, rank_document)
     (folder / "profile.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     if args.json:
@@ -176,22 +177,13 @@ def _show(args: argparse.Namespace, profiles: list[TraceProfile], collected: Col
 
 
 def _document(
-    profiles: list[TraceProfile], collected: Collected, folder: Path, rank_document: dict[str, Any] | None
-) -> dict[str, Any]:
+    profiles: list[TraceProfile], collected: Collected, folder: Path, rank_document: RanksDocument | None
+) -> dict[str, object]:
     """The first profile's own document; if there are more, all of them."""
-    document: dict[str, Any] = {**profiles[0].document, "folder": shown(folder), "collected": collected.sessions}
+    document: dict[str, object] = {**profiles[0].document, "folder": shown(folder), "collected": collected.sessions}
     document["code"] = collected.exit_code
     if len(profiles) > 1:
-        document["profiles"] = [
-            {
-                "name": one.name,
-                "cycle": one.cycle,
-                "trace": one.file,
-                "pictures": one.pictures,
-                "document": one.document,
-            }
-            for one in profiles
-        ]
+        document["profiles"] = [one.to_json() for one in profiles]
     if rank_document:
         document["ranks"] = rank_document
     return document
@@ -211,8 +203,8 @@ def _print_lines(lines: Sequence[str]) -> None:
 
 
 def _read(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.analysis.ranks import ranks
-    from kernellab.analysis.summary import analyse
+    from kernellab.analysis.document import analyse
+    from kernellab.analysis.ranks import compare_ranks
     from kernellab.reporting.profiles import ranks as rank_lines
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read_all
@@ -225,11 +217,11 @@ def _read(args: argparse.Namespace, rest: list[str]) -> int:
         return _compare(args)
     traces = read_all([Path(name) for name in args.target])
     documents = [analyse(trace) for trace in traces]
-    rank_document = ranks(traces) if len(traces) > 1 else None
+    rank_document = compare_ranks(traces) if len(traces) > 1 else None
     drawn = _draw(args, traces)
     if args.json:
-        more = {"profiles": [{"document": one} for one in documents], "ranks": rank_document} if rank_document else {}
-        _print_json({**documents[0], **more, "pictures": drawn})
+        every = {"profiles": [{"document": one} for one in documents], "ranks": rank_document}
+        _print_json({**documents[0], **(every if rank_document else {}), "pictures": drawn})
         return 0
     for number, document in enumerate(documents):
         if rank_document:

@@ -144,11 +144,11 @@ def _grid(grid: int | Tiling, gpu: dict[str, Any], held: Occupancy, ilp: int, cl
 
 def _measure(grids: list[dict[str, Any]], threads: int, gpu: dict[str, Any], held: Occupancy) -> list[str]:
     """Adds `measured` to each grid: compute-bound blocks of which as many fit. Returns what speaks against it."""
-    from kernellab.gpumodel.occupancy import shared_for
+    from kernellab.gpumodel.occupancy import shared_bytes_for
     from kernellab.running.parent.device import fill
 
     # The kernel that is timed has few registers: shared memory is asked for so that as many of its blocks fit.
-    shared = shared_for(gpu["chip"], threads, _REGISTERS, held.blocks_per_sm)
+    shared = shared_bytes_for(gpu["chip"], threads, _REGISTERS, held.blocks_per_sm)
     found = fill([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
     for grid, timed in zip(grids, found.grids, strict=True):
         ideal_ms = timed["blocks"] / gpu["sms"] * found.block_ms

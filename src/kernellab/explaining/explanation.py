@@ -1,67 +1,52 @@
-"""Everything there is to say of one way, from a record: its roofline, its chain of operators, its findings.
-
-What rests on a model alone, because nothing was timed, says so.
-"""
+"""The explanation of one implementation at one case: its predicted time, what its operators became, its findings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kernellab.explaining.configurations import judged
-from kernellab.explaining.ranking import findings
-from kernellab.explaining.rules.unfused_chain import chain
-from kernellab.gpumodel.fusion import Fusion
-from kernellab.gpumodel.prices import main_kernel, prices
-from kernellab.gpumodel.subject import Subject, subjects
-from kernellab.machinecode.kernel_origin import became
+from kernellab.explaining.configurations import choose_configurations
+from kernellab.explaining.rulebook import find
+from kernellab.findings.finding import Finding
+from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import TimeEstimate, slowest_kernel, total_time_us
+from kernellab.machinecode.kernel_origin import Family, became
 
 
-def explained(record: Mapping[str, Any], gpu_name: str | None = None) -> list[dict[str, Any]]:
-    """One for each way and case that was timed or compiled, as plain data."""
-    return [of(subject) for subject in subjects(record, gpu_name)]
+@dataclass(frozen=True)
+class Prediction:
+    """What the time model says of an implementation's own kernels."""
+
+    time_us: float  # of all kernels, one after the other
+    kernel: str  # the slowest
+    estimate: TimeEstimate  # of the slowest
+    loops_counted_once: int  # their length is not in the code
 
 
-def of(subject: Subject) -> dict[str, Any]:
-    subject = judged(subject)
-    found = chain(subject)
-    device = subject.device
-    own = [k.name for k in subject.kernels]
-    return {
-        "op": subject.op,
-        "impl": subject.impl,
-        "kind": subject.kind,
-        "case": dict(subject.case),
-        "measured": subject.measured,
-        "gpu": device.name if device else None,
-        "copy_gbps": subject.gbps,
-        "time_us": subject.time_us,
-        "roofline": asdict(subject.limit) if subject.limit else None,
-        "fusion": _fusion(found, subject.time_us) if found else None,
-        "became": [
-            {"family": family.name, "words": family.words, "kernels": count}
-            for family, count in became([k["name"] for k in subject.launched], own)
-        ],
-        "kernels": [asdict(k) for k in subject.kernels],
-        "predicted": _predicted(subject),
-        "findings": [asdict(one) for one in findings(subject)],
-    }
+@dataclass(frozen=True)
+class Explanation:
+    """Without a time (`subject.measured`), everything here rests on the model of a GPU."""
+
+    subject: Subject  # with one configuration of each autotuned kernel
+    findings: Sequence[Finding]  # ranked
+    families: Sequence[tuple[Family, int]]  # what its operators ran as, with the number of kernels
+    prediction: Prediction | None
 
 
-def _predicted(subject: Subject) -> dict[str, Any] | None:
-    """What the model says of the way's kernels one after the other; of the dearest, each item's price."""
-    found = main_kernel(subject)
-    if found is None:
+def explain(subject: Subject) -> Explanation:
+    subject = choose_configurations(subject)
+    return Explanation(
+        subject=subject,
+        findings=find(subject),
+        families=became(subject.profiled_kernels, [kernel.name for kernel in subject.kernels]),
+        prediction=_predict(subject),
+    )
+
+
+def _predict(subject: Subject) -> Prediction | None:
+    slowest = slowest_kernel(subject)
+    if slowest is None:
         return None
-    kernel, dearest = found
-    total = sum(one.time_us for k in subject.kernels if (one := prices(subject, k)) is not None)
-    once = sum(k.once_loops for k in subject.kernels)
-    items = {"dearest": dearest.dearest, "items_us": asdict(dearest)}
-    return {"time_us": total, "kernel": kernel.name, **items, "loops_counted_once": once}
-
-
-def _fusion(found: Fusion, time_us: float | None) -> dict[str, Any]:
-    """`timed_gain`: of the chain as it was timed, over the fused kernel that is predicted."""
-    timed = time_us / found.fused_us if time_us else None
-    return {**asdict(found), "gain": found.gain, "timed_gain": timed, "kernels": found.kernels}
+    kernel, estimate = slowest
+    loops_counted_once = sum(k.once_loops for k in subject.kernels)
+    return Prediction(total_time_us(subject), kernel.name, estimate, loops_counted_once)

@@ -1,62 +1,66 @@
-"""A finding: something that costs time, its evidence, what to do about it, and how sure that is.
-
-`sure` says what it rests on: `measured` (times), `computed` (counted in the code or by torch), `likely` (a model of the
-GPU agrees with it), `possible` (nothing else explains the time).
-"""
+"""A finding: something that costs time, its evidence, its estimated gain, and what to do about it."""
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-SURE = {"measured": 1.0, "computed": 0.9, "likely": 0.7, "possible": 0.4}
-# The model's word on how much something costs is good to about this factor; a measured time is exact.
-_MODEL = 2.0
+from kernellab.base.json import JsonValue
+from kernellab.findings.place import UNKNOWN_PLACE, Place
+
+# measured: times show it. computed: counted in the code or by torch. likely: a model of the machine agrees.
+# possible: nothing else explains the time.
+Confidence = Literal["measured", "computed", "likely", "possible"]
+WEIGHTS: dict[Confidence, float] = {"measured": 1.0, "computed": 0.9, "likely": 0.7, "possible": 0.4}
+
+
+class Precedence(enum.Enum):
+    """Where a finding stands among the others."""
+
+    BY_GAIN = "by gain"
+    FIRST = "before findings by gain"
+    NO_GAIN_LEFT = "first, and findings that promise a gain are dropped"
+    ALONE = "all other findings are dropped"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A number and where it comes from: timing, profiler, machine code, launch, GPU database, model, declaration."""
+    """A number and its source: timing, profiler, machine code, launch, GPU database, model, declaration, trace."""
 
     what: str
-    value: float | int | str
-    unit: str
-    source: str
+    value: JsonValue
+    unit: str = ""
+    source: str = "trace"
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """What fixing a finding saves in a step of a program."""
+
+    step_us: float
+    gain_us: float
+
+    @property
+    def gain_share(self) -> float:
+        return self.gain_us / self.step_us if self.step_us else 0.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`gain` is how many times as fast the way would be without it, estimated; None where that cannot be said."""
-
-    rule: str
     title: str
-    gain: float | None
     do: str
-    sure: str
-    evidence: list[Evidence] = field(default_factory=list)
+    confidence: Confidence
+    gain: float | None = None  # estimated speed-up factor from fixing it alone; None where there is no estimate
+    evidence: Sequence[Evidence] = ()
+    name: str = ""  # of the rule or the kind of cause. A rule leaves it out: the rulebook names findings after its file
+    precedence: Precedence = Precedence.BY_GAIN  # likewise
+    place: Place = UNKNOWN_PLACE
+    step: StepTimes | None = None
+    after: Sequence[Finding] = field(default=(), repr=False)  # its gain assumes that these are fixed
 
     @property
-    def weight(self) -> float:
-        return (self.gain - 1) * SURE[self.sure] if self.gain else 0.0
-
-
-def settled(estimate: float, headroom: float | None) -> float:
-    """A model's estimate in the light of a measurement.
-
-    Nobody gains more than the way's distance from the roof. Where that is within the model's error of the estimate,
-    the flaw accounts for all of it; where it is far more, something else costs the rest.
-    """
-    if headroom is None:
-        return estimate
-    return headroom if estimate >= headroom / _MODEL else estimate
-
-
-def gained(estimate: float, headroom: float | None, least: float) -> float | None:
-    """The settled gain; None where it is less than `least`, or where the model alone says that it is: a measurement
-    may confirm a flaw the model sees, it does not make one."""
-    gain = settled(estimate, headroom)
-    return gain if min(estimate, gain) >= least else None
-
-
-def capped(estimate: float, headroom: float | None) -> float:
-    """An estimate that is no model's of the time: the rest of the distance from the roof is not laid to its charge."""
-    return estimate if headroom is None else min(estimate, headroom)
+    def expected_gain(self) -> float:
+        """The relative gain, weighted by the confidence in it."""
+        return (self.gain - 1) * WEIGHTS[self.confidence] if self.gain else 0.0

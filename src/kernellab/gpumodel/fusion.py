@@ -1,28 +1,52 @@
-"""What an unfused chain pays: the bytes its operators move between them, against the fewest the op needs.
+"""What an unfused chain of operators costs: the bytes they move between them, against the fewest the op needs.
 
-Every operator of a chain reads its inputs and writes its result, so that what one leaves the next fetches again. The
-time predicted is Σ max(bytes / bandwidth, launch floor) over the operators; fused, one kernel moves the fewest bytes.
-The gain is the quotient. It supposes that each operator, and the fused kernel, runs at the measured copy bandwidth.
+Each operator of a chain reads its inputs from memory and writes its result there, and the next one reads it again.
+Predicted time of the chain: Σ max(bytes / bandwidth, launch floor) over its operators. Fused, one kernel moves the
+fewest bytes. The gain is the ratio of the two times. It assumes that every operator, and the fused kernel, reaches the
+measured copy bandwidth.
 
-An intermediate that fits into half of L2 is still there when the next operator asks for it. It is then charged at
-`L2_OVER_MEMORY` times the bandwidth, and the prediction is marked: how much of it stays is not known.
+An intermediate of at most half of L2 is still there when the next operator reads it. It is charged at `L2_OVER_MEMORY`
+times the bandwidth, and the prediction is marked as `resident`, because how much of it stays in L2 is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-# A100: L2 delivers 5120 bytes a clock, 7.2 TB/s, against 1.6 to 2.0 of memory (NVIDIA's whitepaper): about four times
-# in reading. Reads and writes share it, and few kernels reach it: half of that.
+# A100: L2 delivers 5120 bytes per clock, 7.2 TB/s, against 1.6 to 2.0 TB/s of memory (NVIDIA's whitepaper): about four
+# times for reads. Reads and writes share it, and few kernels reach it: half of that.
 L2_OVER_MEMORY = 2.0
 _KEPT_IN_L2 = 0.5
+# A row's maximum is small beside the row, and its time does not matter: below this share of an operator's bytes, what
+# stays in L2 does not mark the prediction.
+_RESIDENT_SHARE = 0.25
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "_scaled_mm", "convolution", "_int_mm")
+
+
+@dataclass(frozen=True)
+class OperatorTraffic:
+    """One operator as torch dispatched it. Bytes are None where they are not known."""
+
+    op: str
+    read_bytes: int | None
+    write_bytes: int | None
+    kernels: int = 1
+
+    @property
+    def moved_bytes(self) -> int | None:
+        return None if self.read_bytes is None or self.write_bytes is None else self.read_bytes + self.write_bytes
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a matmul: `aten::mm` and its variants."""
+        return self.op.rpartition("::")[2].partition(".")[0] in _PRODUCTS
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operator of a chain: what it moves, and the time that takes at least."""
+    """One operator of a chain: its bytes, and the least time they take."""
 
     op: str
     kernels: int
@@ -33,7 +57,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Fusion:
-    """`resident`: intermediates are small enough to stay in L2, and the gain is the less certain for it."""
+    """`resident`: intermediates may stay in L2, so the gain is less certain."""
 
     steps: list[Step]
     moved_bytes: int
@@ -52,33 +76,30 @@ class Fusion:
 
 
 def fusion(
-    traffic: Sequence[Mapping[str, Any]] | None,
+    operators: Sequence[OperatorTraffic] | None,
     fewest_bytes: int,
     gbps: float,
     *,
     floor_us: float = 0.0,
     l2_bytes: int | None = None,
 ) -> Fusion | None:
-    """`traffic` as the record has it; None where an operator's bytes are not known, or there is none."""
-    if not traffic or not fewest_bytes or any(one["read_bytes"] is None for one in traffic):
+    """What fusing these operators gains; None where there are none or the bytes of one are not known."""
+    if not operators or not fewest_bytes:
         return None
-    last = len(traffic) - 1
     steps, resident = [], False
-    for at, one in enumerate(traffic):
-        kernels = len(one["kernels"]) if "kernels" in one else 1
-        memory, cached = float(one["read_bytes"] + one["write_bytes"]), 0.0
-        if l2_bytes and at and one["read_bytes"] <= _KEPT_IN_L2 * l2_bytes:
-            memory, cached = memory - one["read_bytes"], cached + one["read_bytes"]
-        if l2_bytes and at < last and one["write_bytes"] <= _KEPT_IN_L2 * l2_bytes:
-            memory, cached = memory - one["write_bytes"], cached + one["write_bytes"]
-        # A row's maximum is small beside its row, and nobody waits for it: that is no residency to speak of.
-        resident |= cached > 0.25 * (one["read_bytes"] + one["write_bytes"])
-        moving = (memory + cached / L2_OVER_MEMORY) / gbps / 1e3
-        steps.append(
-            Step(
-                str(one["op"]), kernels, one["read_bytes"], one["write_bytes"], max(moving, floor_us * max(kernels, 1))
-            )
-        )
+    for index, operator in enumerate(operators):
+        read, written = operator.read_bytes, operator.write_bytes
+        if read is None or written is None:
+            return None
+        cached = 0
+        if l2_bytes and index > 0 and read <= _KEPT_IN_L2 * l2_bytes:
+            cached += read
+        if l2_bytes and index < len(operators) - 1 and written <= _KEPT_IN_L2 * l2_bytes:
+            cached += written
+        resident |= cached > _RESIDENT_SHARE * (read + written)
+        moving_us = (read + written - cached + cached / L2_OVER_MEMORY) / gbps / 1e3
+        time_us = max(moving_us, floor_us * max(operator.kernels, 1))
+        steps.append(Step(operator.op, operator.kernels, read, written, time_us))
     return Fusion(
         steps=steps,
         moved_bytes=sum(step.read_bytes + step.write_bytes for step in steps),

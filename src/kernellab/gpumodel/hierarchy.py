@@ -1,20 +1,19 @@
-"""The parts a program meets on a GPU or a CPU, from the whole grid down to a thread and from registers to memory.
+"""The hierarchy of a GPU or a CPU as a table: from the grid down to a thread, and from registers to memory.
 
-Each part as a row: what it is, who sees it, how much of it there is here, and what matters about it.
+Each row has a part, its scope, its capacity on this device, and what matters about it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kernellab.machine.chips import Chip
 
 
 @dataclass(frozen=True)
 class Row:
-    """`kind` is logical (the program's) or physical (the machine's)."""
+    """`kind` is logical (part of the program) or physical (part of the device)."""
 
     name: str
     kind: str
@@ -24,7 +23,7 @@ class Row:
 
 
 def gpu_rows(chip: Chip, sms: int, l2_bytes: int | None, memory: str) -> list[Row]:
-    """`memory` is the capacity in words: `80 GB HBM2e, 2039 GB/s`."""
+    """`memory` describes the capacity: `80 GB HBM2e, 2039 GB/s`."""
     kb = 1024
     smallest_l1 = chip.l1_and_shared_bytes - chip.shared_splits[-1]
     largest_l1 = chip.l1_and_shared_bytes - chip.shared_splits[0]
@@ -35,7 +34,7 @@ def gpu_rows(chip: Chip, sms: int, l2_bytes: int | None, memory: str) -> list[Ro
             "logical",
             "neighbouring SMs",
             f"{chip.max_cluster} blocks" + (", 8 on any GPU that has clusters" if chip.max_cluster > 8 else ""),
-            "its blocks run at the same time and reach each other's shared memory",
+            "its blocks run at the same time and can access each other's shared memory",
         )
     ]
     return [
@@ -44,7 +43,7 @@ def gpu_rows(chip: Chip, sms: int, l2_bytes: int | None, memory: str) -> list[Ro
             "logical",
             "one launch",
             "2,147,483,647 × 65,535 × 65,535 blocks",
-            f"blocks run in any order, on any SM; {4 * sms} or more (4 × {sms} SMs) keep the last round cheap",
+            f"blocks run in any order, on any SM; {4 * sms} or more (4 × {sms} SMs) make the last round cheap",
         ),
         *(clusters if chip.max_cluster > 1 else []),
         Row(
@@ -52,103 +51,109 @@ def gpu_rows(chip: Chip, sms: int, l2_bytes: int | None, memory: str) -> list[Ro
             "logical",
             "one SM",
             f"{chip.threads_per_block} threads per block; {chip.blocks_per_sm} blocks per SM",
-            "stays on its SM from beginning to end; its threads share shared memory and barriers",
+            "stays on one SM until it ends; its threads share shared memory and barriers",
         ),
         Row(
             "warp",
             "physical",
             "one of 4 schedulers",
             f"{chip.warp_threads} threads; {chip.warps_per_sm} warps per SM",
-            "its threads go in step; a scheduler that switches to another warp hides the wait of the first",
+            "its threads execute in lockstep; while it waits, its scheduler issues from another warp",
         ),
         Row(
             "thread",
             "logical",
             "itself",
             f"{chip.threads_per_sm} per SM; {chip.registers_per_thread} registers each at most",
-            "threads of a warp that branch apart take turns",
+            "threads of a warp that take different branches execute one branch after the other",
         ),
         Row(
             "SM",
             "physical",
             "the GPU",
             f"{sms} SMs ({chip.generation}, {chip.arch}), 4 schedulers each",
-            "an SM with more blocks than the others ends last: see klab waves",
+            "an SM with more blocks than the others finishes last: see klab waves",
         ),
         Row(
             "registers",
             "physical",
             "a thread",
             f"{chip.registers_per_sm:,} of 4 bytes per SM ({chip.registers_per_sm * 4 // kb} KB)",
-            "the fastest memory; the more a thread takes, the fewer warps fit; what does not fit spills to memory",
+            "the fastest memory; the more a thread uses, the fewer warps fit; what does not fit is spilled to memory",
         ),
         Row(
             "shared memory",
             "physical",
             "a block",
             f"{chip.shared_per_sm_bytes // kb} KB of the SM's {chip.l1_and_shared_bytes // kb} KB; "
-            f"{chip.shared_per_block_bytes // kb} KB per block, {chip.shared_static_bytes // kb} KB without asking",
-            f"one SRAM with L1, split as kernels need it: {splits} KB; 32 banks, a conflict takes turns",
+            f"{chip.shared_per_block_bytes // kb} KB per block, {chip.shared_static_bytes // kb} KB without opt-in",
+            f"one SRAM with L1, split as kernels need it: {splits} KB; 32 banks, conflicting accesses are serialised",
         ),
         Row(
             "L1",
             "physical",
             "an SM",
-            f"what shared memory leaves of {chip.l1_and_shared_bytes // kb} KB: "
+            f"the rest of {chip.l1_and_shared_bytes // kb} KB beside shared memory: "
             f"{smallest_l1 // kb} to {largest_l1 // kb} KB",
-            "gathers a warp's accesses into lines of 128 bytes; does not see what other SMs write",
+            "combines a warp's accesses into lines of 128 bytes; not coherent with writes of other SMs",
         ),
         Row(
             "L2",
             "physical",
             "the GPU",
-            "not known" if l2_bytes is None else f"{_megabytes(l2_bytes)} MB",
-            "all traffic goes global → L2 → L1 or shared → registers; atomics are done here",
+            "not known" if l2_bytes is None else _megabytes(l2_bytes),
+            "all traffic goes global → L2 → L1 or shared → registers; atomics execute here",
         ),
         Row(
             "global memory",
             "physical",
             "the GPU",
             memory,
-            "a warp's accesses to one line coalesce into one; blocks that write one line do not slow each other: "
-            "there is no false sharing as on a CPU",
+            "a warp's accesses to one line are coalesced into one; blocks that write to the same line do not slow each "
+            "other down: there is no false sharing as on a CPU",
         ),
     ]
 
 
-def cpu_rows(cpu: Mapping[str, Any], caches: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """`cpu` as `machine.environment` tells it, `caches` as `machine.caches` does."""
+def cpu_rows(cores: int, memory_bytes: int, caches: Sequence[Mapping[str, int]]) -> list[Row]:
+    """`cores` are those this process may use; `caches` those of one core, nearest first: `level`, `bytes`, `cores`."""
     rows = [
         Row(
             "thread",
             "logical",
             "a core",
-            "as many as wanted",
-            "more threads than cores take turns: by default one each",
+            "no limit",
+            "more threads than cores share the cores in turn; the default is one per core",
         ),
         Row(
-            "core", "physical", "itself", f"{cpu['cores']} cores for this process", "fast alone; vectors are its warps"
+            "core",
+            "physical",
+            "itself",
+            f"{cores} cores for this process",
+            "fast with a single thread; vector instructions take the place of warps",
         ),
     ]
     for cache in caches:
-        shared = "a core" if cache["cores"] == 1 else f"{cache['cores']} cores"
-        rows.append(Row(f"L{cache['level']}", "physical", shared, _size(cache["bytes"]), _CACHES[cache["level"]]))
-    memory = f"{cpu['memory_bytes'] / 2**30:.0f} GiB"
-    rows.append(Row("memory", "physical", "all cores", memory, "all cores share its bandwidth; a few can use it up"))
+        scope = "a core" if cache["cores"] == 1 else f"{cache['cores']} cores"
+        rows.append(Row(f"L{cache['level']}", "physical", scope, _size(cache["bytes"]), _CACHES[cache["level"]]))
+    memory = f"{memory_bytes / 2**30:.0f} GiB"
+    rows.append(
+        Row("memory", "physical", "all cores", memory, "all cores share its bandwidth; a few cores can saturate it")
+    )
     return rows
 
 
 _CACHES = {
-    1: "lines of 64 bytes; two cores that write one line take it from each other: false sharing",
+    1: "lines of 64 bytes; cores that write to the same line invalidate each other's copy: false sharing",
     2: "holds a core's working set",
-    3: "what fits here is read many times faster than memory: timings empty it first",
-    4: "what fits here is read faster than memory",
+    3: "data that fits here is read many times faster than from memory; cold timings evict it first",
+    4: "data that fits here is read faster than from memory",
 }
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 2**20:g}"
+    return f"{size / 2**20:g} MB"
 
 
 def _size(size: int) -> str:
-    return f"{size / 2**20:g} MB" if size >= 2**20 else f"{size / 2**10:g} KB"
+    return _megabytes(size) if size >= 2**20 else f"{size / 2**10:g} KB"

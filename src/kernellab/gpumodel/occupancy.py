@@ -1,12 +1,12 @@
-"""How many blocks of a kernel fit on one multiprocessor, what limits that, and what would lift the limit.
+"""How many blocks of a kernel fit on one multiprocessor (SM), what limits that, and what would raise the limit.
 
-The rules are CUDA's own (`cuda_occupancy.h`). A warp gets its registers in steps, from one of the SM's four register
-files; a block gets its shared memory in steps, plus what the driver keeps for itself; the SRAM is taken to be split in
-favour of shared memory as far as the kernel needs it, which is what the driver does unless told otherwise.
+The rules are CUDA's own (`cuda_occupancy.h`). A warp gets registers in units, from one of the SM's four register files.
+A block gets shared memory in units, plus what the driver reserves. The SRAM is split between shared memory and L1 as
+the driver does by default: as much shared memory as the kernel needs.
 
-More resident warps hide more latency, up to a point: occupancy is room to hide, not speed. Clusters do not change what
-fits on an SM, but all blocks of one must find room in one group of SMs (GPC) at once: how many fit on a GPU only
-`cudaOccupancyMaxActiveClusters` knows.
+More resident warps can hide more latency. High occupancy is not speed. Clusters do not change what fits on an SM, but
+all blocks of a cluster must fit into one group of SMs (GPC) at once. How many clusters fit on a GPU is known only to
+`cudaOccupancyMaxActiveClusters`.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ from dataclasses import dataclass, replace
 from kernellab.base.errors import UserError
 from kernellab.machine.chips import Chip
 
-# In the order in which they are named when several hold at once: what can be changed without changing the block first.
+# The order in which they are named when several limit at once: first those that do not need another block size.
 _RESOURCES = ("registers", "shared", "threads", "blocks", "barriers")
-# As people say it after "limited by", where that is not the resource's name here.
-LIMITERS = {"shared": "shared memory", "barriers": "named barriers"}
+# Names for people, where they differ from the resource's name here.
+_RESOURCE_NAMES = {"shared": "shared memory", "barriers": "named barriers"}
 
-# The most along x, y and z, on every architecture.
-_GRID, _BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
+# The largest sizes along x, y and z, on every architecture.
+_MAX_GRID, _MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`limits` has the blocks each resource allows, None where it limits nothing.
+    """`limits` has the number of blocks that each resource allows, None where it limits nothing.
 
-    `refusal` says why CUDA would not launch it, and is empty otherwise; `blocks_per_sm` is 0 where it is not.
+    `refusal` is the reason why CUDA would not launch the kernel, and empty otherwise. With a refusal, `blocks_per_sm`
+    is 0 and `remedy` says how to lift it.
     """
 
     blocks_per_sm: int
     warps_per_sm: int
     fraction: float
     limiter: str  # threads, blocks, registers, shared or barriers: the first of those below
-    limiters: list[str]  # all that hold at the same number of blocks
+    limiters: list[str]  # all that limit at the same number of blocks
     limits: dict[str, int | None]
     refusal: str
     remedy: str
     warps_per_block: int
-    shared_split_bytes: int  # how much of the SRAM must be shared memory for this; the rest is L1
+    shared_split_bytes: int  # how much of the SRAM is shared memory; the rest is L1
     l1_bytes: int
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A block as it is asked for, and what each resource makes of it."""
+    """A requested block, and how many of it each resource allows."""
 
     chip: Chip
     threads: int
     registers: int
     shared_bytes: int
     barriers: int
-    most_threads: int | None = None
+    max_threads: int | None = None
     exact: bool = False
 
     @property
@@ -65,29 +66,29 @@ class _Block:
     @property
     def limits(self) -> dict[str, int | None]:
         chip = self.chip
+        barriers = chip.barriers_per_sm
         return {
-            "threads": 0 if self.too_many or self.not_built else chip.warps_per_sm // self.warps,
+            "threads": 0 if self.exceeds_chip or self.exceeds_build else chip.warps_per_sm // self.warps,
             "blocks": chip.blocks_per_sm,
-            "registers": _by_registers(chip, self.warps, self.registers),
-            "shared": _by_shared(chip, self.shared_bytes),
-            # An SM has at least one for each block it holds: who uses no more is limited by the blocks.
-            "barriers": None
-            if not chip.barriers_per_sm or self.barriers < 2
-            else chip.barriers_per_sm // self.barriers,
+            "registers": _blocks_by_registers(chip, self.warps, self.registers),
+            "shared": _blocks_by_shared(chip, self.shared_bytes),
+            # An SM has at least one barrier for each block: with one per block, the number of blocks limits first.
+            "barriers": None if not barriers or self.barriers < 2 else barriers // self.barriers,
         }
 
     @property
-    def fits(self) -> int:
+    def blocks_per_sm(self) -> int:
         return min(limit for limit in self.limits.values() if limit is not None)
 
     @property
-    def too_many(self) -> bool:
+    def exceeds_chip(self) -> bool:
         return self.threads > self.chip.threads_per_block
 
     @property
-    def not_built(self) -> bool:
-        most = self.most_threads
-        return most is not None and (self.threads != most if self.exact else self.threads > most)
+    def exceeds_build(self) -> bool:
+        """Whether the kernel was not compiled for so many threads."""
+        built_for = self.max_threads
+        return built_for is not None and (self.threads != built_for if self.exact else self.threads > built_for)
 
 
 def occupancy(
@@ -98,21 +99,21 @@ def occupancy(
     cluster: int = 1,
     *,
     barriers: int = 1,
-    most_threads: int | None = None,
+    max_threads: int | None = None,
     exact: bool = False,
 ) -> Occupancy:
     """`registers` per thread, `shared_bytes` per block (static and dynamic together), `barriers` of bar.sync.
 
-    `most_threads` is what the kernel was compiled for (`__launch_bounds__`); `exact`: it takes no other number.
+    `max_threads` is the block size the kernel was compiled for (`__launch_bounds__`); with `exact` it takes no other.
     """
-    _plausible(chip, threads, registers, shared_bytes, cluster, barriers)
-    block = _Block(chip, threads, registers, shared_bytes, barriers, most_threads, exact)
-    blocks, warps, limits = block.fits, block.warps, block.limits
+    _validate(chip, threads, registers, shared_bytes, cluster, barriers)
+    block = _Block(chip, threads, registers, shared_bytes, barriers, max_threads, exact)
+    blocks, warps, limits = block.blocks_per_sm, block.warps, block.limits
     full = blocks * warps == chip.warps_per_sm
-    limiters = [name for name in _RESOURCES if limits[name] == blocks]
-    split = _split(chip, blocks * _allocated(chip, shared_bytes))
-    # A full SM is full, whatever else would not have let another block in either.
-    limiters = ["threads"] if full else limiters
+    # On a full SM the warp slots limit, whatever else would not admit another block either.
+    limiters = ["threads"] if full else [name for name in _RESOURCES if limits[name] == blocks]
+    split = _shared_split(chip, blocks * _allocated_bytes(chip, shared_bytes))
+    refusals = [] if blocks else list(_refusals(block))
     return Occupancy(
         blocks_per_sm=blocks,
         warps_per_sm=blocks * warps,
@@ -120,8 +121,8 @@ def occupancy(
         limiter=limiters[0],
         limiters=limiters,
         limits=limits,
-        refusal="" if blocks else "; ".join(why for why, _ in _refusals(block)),
-        remedy=_remedy(block, blocks, limiters) if blocks else " and ".join(do for _, do in _refusals(block)),
+        refusal="; ".join(reason for reason, _ in refusals),
+        remedy=_remedy(block, limiters) if blocks else " and ".join(remedy for _, remedy in refusals),
         warps_per_block=warps,
         shared_split_bytes=split,
         l1_bytes=chip.l1_and_shared_bytes - split,
@@ -129,33 +130,33 @@ def occupancy(
 
 
 def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
-    """Why CUDA takes no grid or block of this shape, whatever the kernel, and what to do; empty where it does."""
-    for what, parts, sizes, most in (("grid", "blocks", grid, _GRID), ("block", "threads", block, _BLOCK)):
-        for dim, size, limit in zip("xyz", sizes, most, strict=True):
+    """Why CUDA refuses a grid or block of this shape, whatever the kernel, and the remedy; empty where it does not."""
+    for name, part, sizes, limits in (("grid", "block", grid, _MAX_GRID), ("block", "thread", block, _MAX_BLOCK)):
+        for dim, size, limit in zip("xyz", sizes, limits, strict=True):
             if size > limit:
-                why = f"a {what} has at most {limit} {parts} along {dim}, not {size}"
-                return why, f"spread what runs along {dim} over another dim, or let each take more of it"
+                reason = f"a {name} has at most {limit} {part}s along {dim}, not {size}"
+                return reason, f"distribute the work along {dim} over another dim, or give each {part} more of it"
     return "", ""
 
 
-def in_words(limiters: Sequence[str]) -> str:
+def describe_limiters(limiters: Sequence[str]) -> str:
     """`registers and shared memory`."""
-    return " and ".join(LIMITERS.get(name, name) for name in limiters)
+    return " and ".join(_RESOURCE_NAMES.get(name, name) for name in limiters)
 
 
-def shared_for(chip: Chip, threads: int, registers: int, blocks: int) -> int:
-    """The shared memory per block, in bytes, with which exactly so many blocks fit."""
+def shared_bytes_for(chip: Chip, threads: int, registers: int, blocks: int) -> int:
+    """The shared memory per block, in bytes, with which exactly this number of blocks fits on an SM."""
     if blocks < 1:
         raise UserError(f"{blocks} blocks on an SM: at least 1")
-    room = chip.shared_per_sm_bytes // blocks // chip.shared_unit_bytes * chip.shared_unit_bytes
-    asked = max(0, min(room - chip.shared_reserved_bytes, chip.shared_per_block_bytes))
-    found = occupancy(chip, threads, registers, asked).blocks_per_sm
-    if found != blocks:
-        raise UserError(f"{blocks} blocks of {threads} threads cannot be had on an SM of {chip.arch}: {found} fit")
-    return asked
+    available = chip.shared_per_sm_bytes // blocks // chip.shared_unit_bytes * chip.shared_unit_bytes
+    requested = max(0, min(available - chip.shared_reserved_bytes, chip.shared_per_block_bytes))
+    fitting = occupancy(chip, threads, registers, requested).blocks_per_sm
+    if fitting != blocks:
+        raise UserError(f"an SM of {chip.arch} cannot hold {blocks} blocks of {threads} threads: {fitting} fit")
+    return requested
 
 
-def _plausible(chip: Chip, threads: int, registers: int, shared_bytes: int, cluster: int, barriers: int) -> None:
+def _validate(chip: Chip, threads: int, registers: int, shared_bytes: int, cluster: int, barriers: int) -> None:
     if threads < 1:
         raise UserError(f"a block of {threads} threads: it has at least 1")
     if not 0 <= registers <= chip.registers_per_thread:
@@ -163,132 +164,145 @@ def _plausible(chip: Chip, threads: int, registers: int, shared_bytes: int, clus
     if shared_bytes < 0 or barriers < 0:
         raise UserError("shared memory and barriers cannot be negative")
     if not 1 <= cluster <= chip.max_cluster:
-        most = f"up to {chip.max_cluster} blocks" if chip.max_cluster > 1 else "no clusters: they come with sm_90"
-        raise UserError(f"a cluster of {cluster}: {chip.arch} has {most}")
+        limit = f"up to {chip.max_cluster} blocks" if chip.max_cluster > 1 else "no clusters: they come with sm_90"
+        raise UserError(f"a cluster of {cluster}: {chip.arch} has {limit}")
 
 
-def _by_registers(chip: Chip, warps: int, registers: int) -> int | None:
+def _blocks_by_registers(chip: Chip, warps: int, registers: int) -> int | None:
     if registers == 0:
         return None
-    per_warp = _up(registers * chip.warp_threads, chip.register_unit)
-    # The hardware admits a block as if it took the same number of warps in every part of the SM.
-    if per_warp * _up(warps, chip.warp_unit) > chip.registers_per_block:
+    per_warp = _round_up(registers * chip.warp_threads, chip.register_unit)
+    # The hardware admits a block as if it had the same number of warps in each of the four parts of the SM.
+    if per_warp * _round_up(warps, chip.warp_unit) > chip.registers_per_block:
         return 0
-    in_a_part = chip.registers_per_sm // chip.warp_unit // per_warp
-    return in_a_part * chip.warp_unit // warps
+    warps_per_part = chip.registers_per_sm // chip.warp_unit // per_warp
+    return warps_per_part * chip.warp_unit // warps
 
 
-def _by_shared(chip: Chip, shared_bytes: int) -> int | None:
+def _blocks_by_shared(chip: Chip, shared_bytes: int) -> int | None:
     if shared_bytes > chip.shared_per_block_bytes:
         return 0
-    allocated = _allocated(chip, shared_bytes)
+    allocated = _allocated_bytes(chip, shared_bytes)
     return chip.shared_per_sm_bytes // allocated if allocated else None
 
 
-def _allocated(chip: Chip, shared_bytes: int) -> int:
-    return _up(shared_bytes + chip.shared_reserved_bytes, chip.shared_unit_bytes)
+def _allocated_bytes(chip: Chip, shared_bytes: int) -> int:
+    return _round_up(shared_bytes + chip.shared_reserved_bytes, chip.shared_unit_bytes)
 
 
-def _split(chip: Chip, needed_bytes: int) -> int:
+def _shared_split(chip: Chip, needed_bytes: int) -> int:
     return next((size for size in chip.shared_splits if size >= needed_bytes), chip.shared_splits[-1])
 
 
-def _up(value: int, unit: int) -> int:
+def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-# What would lift it ------------------------------------------------------------------------------------
+# Remedies ----------------------------------------------------------------------------------------------
 
 
 def _refusals(block: _Block) -> Iterator[tuple[str, str]]:
-    """Why it cannot be launched, and what would lift that."""
+    """Each reason why the block cannot be launched, with its remedy."""
     chip, limits = block.chip, block.limits
-    if block.not_built:
+    if block.exceeds_build:
         which = "exactly" if block.exact else "at most"
-        why = f"the kernel is compiled for blocks of {which} {block.most_threads} threads, not {block.threads}"
-        again = "" if block.too_many else f", or compile it for {block.threads}"
-        yield why, f"launch blocks of {block.most_threads} threads{again}"
-    elif block.too_many:
-        why = f"a block of {chip.arch} has at most {chip.threads_per_block} threads, not {block.threads}"
-        yield why, f"launch blocks of {chip.threads_per_block} threads or fewer"
+        reason = f"the kernel is compiled for blocks of {which} {block.max_threads} threads, not {block.threads}"
+        recompile = "" if block.exceeds_chip else f", or compile it for {block.threads}"
+        yield reason, f"launch blocks of {block.max_threads} threads{recompile}"
+    elif block.exceeds_chip:
+        reason = f"a block of {chip.arch} has at most {chip.threads_per_block} threads, not {block.threads}"
+        yield reason, f"launch blocks of {chip.threads_per_block} threads or fewer"
     elif limits["registers"] == 0:
-        needed = f"{block.threads} threads of {block.registers} registers each"
-        size = _most(block.threads, lambda t: _by_registers(chip, -(-t // chip.warp_threads), block.registers) != 0)
-        fewer = _most(block.registers, lambda r: _by_registers(chip, block.warps, r) != 0)
+        threads = _largest(
+            block.threads, lambda t: _blocks_by_registers(chip, -(-t // chip.warp_threads), block.registers) != 0
+        )
+        registers = _largest(block.registers, lambda r: _blocks_by_registers(chip, block.warps, r) != 0)
         yield (
-            f"{needed} are more than the {chip.registers_per_block} registers of a block",
-            f"let a thread have {fewer} registers or fewer (maxnreg, __launch_bounds__), or launch blocks of {size} "
+            f"{block.threads} threads of {block.registers} registers each need more than the "
+            f"{chip.registers_per_block} registers of a block",
+            f"limit a thread to {registers} registers (maxnreg, __launch_bounds__), or launch blocks of {threads} "
             "threads or fewer",
         )
     if limits["shared"] == 0:
-        most = chip.shared_per_block_bytes
-        why = f"{block.shared_bytes} bytes of shared memory are more than the {most} a block of {chip.arch} can have"
-        yield why, f"ask for {most} bytes of shared memory per block or less"
+        limit = chip.shared_per_block_bytes
+        reason = f"{block.shared_bytes} bytes of shared memory exceed the {limit} that a block of {chip.arch} can have"
+        yield reason, f"request {limit} bytes of shared memory per block or less"
 
 
-def _remedy(block: _Block, blocks: int, limiters: Sequence[str]) -> str:
-    """The next step, and what is at most to be had with blocks of this size: what must give way for each."""
-    chip, warps = block.chip, block.warps
+def _remedy(block: _Block, limiters: Sequence[str]) -> str:
+    """What raises the occupancy by one step, and to the maximum for blocks of this size."""
+    chip, warps, blocks = block.chip, block.warps, block.blocks_per_sm
     if blocks * warps == chip.warps_per_sm:
-        return "nothing to lift: every warp slot is taken"
+        return "none needed: every warp slot is in use"
     if "threads" in limiters or "blocks" in limiters:
-        return _other_size(block, blocks)
-    step = _lifted(block, blocks + 1)
-    most = _lifted(block, min(chip.warps_per_sm // warps, chip.blocks_per_sm))
-    now, after, best = (f"{100 * n * warps / chip.warps_per_sm:.0f} %" for n in (blocks, step.fits, most.fits))
-    said = f"{_needs(block, step)} would let {step.fits} blocks fit ({now} → {after} of the warps)"
-    return said if most.fits == step.fits else f"{said}; {_needs(block, most)}, {most.fits} blocks ({best})"
+        return _better_size(block)
+    step = _with_room_for(block, blocks + 1)
+    most = _with_room_for(block, min(chip.warps_per_sm // warps, chip.blocks_per_sm))
+    now, after, best = (
+        f"{100 * n * warps / chip.warps_per_sm:.0f} %" for n in (blocks, step.blocks_per_sm, most.blocks_per_sm)
+    )
+    first = f"{_reductions(block, step)} would let {step.blocks_per_sm} blocks fit ({now} → {after} of the warps)"
+    if most.blocks_per_sm == step.blocks_per_sm:
+        return first
+    return f"{first}; {_reductions(block, most)}, {most.blocks_per_sm} blocks ({best})"
 
 
-def _other_size(block: _Block, blocks: int) -> str:
-    """The size of block that would fill most warp slots, everything else as it is; and what filling all of them takes.
+def _better_size(block: _Block) -> str:
+    """The block size that fills most warp slots with everything else unchanged, and what filling all of them takes.
 
-    What holds beside the size was counted at this size: it need not hold at another.
+    Other limits were computed for the present size and need not hold at another.
     """
     chip, threads = block.chip, block.threads
     sizes = range(chip.warp_threads, chip.threads_per_block + 1, chip.warp_threads)
-    tried = {size: _Block(chip, size, block.registers, block.shared_bytes, block.barriers) for size in sizes}
-    left = {size: chip.warps_per_sm - one.fits * one.warps for size, one in tried.items()}
-    over = chip.warps_per_sm - blocks * block.warps
-    best = min(sizes, key=lambda size: (left[size], abs(size - threads)))
-    said = f"blocks of this size leave {over} of {chip.warps_per_sm} warp slots over"
-    better = f"{said}: {best} threads leave {left[best] or 'none'}"
-    if left[best] == 0:
+    resized = {size: _Block(chip, size, block.registers, block.shared_bytes, block.barriers) for size in sizes}
+    unused = {size: chip.warps_per_sm - other.blocks_per_sm * other.warps for size, other in resized.items()}
+    unused_now = chip.warps_per_sm - block.blocks_per_sm * block.warps
+    best = min(sizes, key=lambda size: (unused[size], abs(size - threads)))
+    now = f"blocks of this size leave {unused_now} of {chip.warps_per_sm} warp slots empty"
+    better = f"{now}: {best} threads leave {unused[best] or 'none'}"
+    if unused[best] == 0:
         return better
-    whole = [n for n in sizes if chip.warps_per_sm % tried[n].warps == 0]
-    whole = [n for n in whole if chip.warps_per_sm // tried[n].warps <= chip.blocks_per_sm]
-    size = min(whole, key=lambda n: (len(_short(tried[n], chip.warps_per_sm // tried[n].warps)), abs(n - threads)))
-    full = _lifted(tried[size], chip.warps_per_sm // tried[size].warps)
-    none = f"{size} threads with {_needs(tried[size], full)} leave none"
-    return f"{better}; {none}" if left[best] < over else f"{said}: {none}"
+    divisors = [size for size in sizes if chip.warps_per_sm % resized[size].warps == 0]
+    divisors = [size for size in divisors if chip.warps_per_sm // resized[size].warps <= chip.blocks_per_sm]
+
+    def changes(size: int) -> tuple[int, int]:
+        other = resized[size]
+        return len(_insufficient(other, chip.warps_per_sm // other.warps)), abs(size - threads)
+
+    size = min(divisors, key=changes)
+    full = _with_room_for(resized[size], chip.warps_per_sm // resized[size].warps)
+    none = f"{size} threads with {_reductions(resized[size], full)} leave none"
+    return f"{better}; {none}" if unused[best] < unused_now else f"{now}: {none}"
 
 
-def _short(block: _Block, blocks: int) -> list[str]:
-    """What does not suffice for so many blocks."""
+def _insufficient(block: _Block, blocks: int) -> list[str]:
+    """The resources that do not suffice for this number of blocks."""
     return [name for name, limit in block.limits.items() if limit is not None and limit < blocks]
 
 
-def _lifted(block: _Block, blocks: int) -> _Block:
-    """The same with as much of each resource that is short as lets so many blocks fit."""
-    chip, short = block.chip, _short(block, blocks)
-    room = chip.shared_per_sm_bytes // blocks // chip.shared_unit_bytes * chip.shared_unit_bytes
-    fewer = _most(block.registers, lambda r: (_by_registers(chip, block.warps, r) or 0) >= blocks)
+def _with_room_for(block: _Block, blocks: int) -> _Block:
+    """The same block, needing so little of each insufficient resource that this number of blocks fits."""
+    chip, insufficient = block.chip, _insufficient(block, blocks)
+    available = chip.shared_per_sm_bytes // blocks // chip.shared_unit_bytes * chip.shared_unit_bytes
+    registers = _largest(block.registers, lambda r: (_blocks_by_registers(chip, block.warps, r) or 0) >= blocks)
     return replace(
         block,
-        registers=fewer if "registers" in short else block.registers,
-        shared_bytes=room - chip.shared_reserved_bytes if "shared" in short else block.shared_bytes,
-        barriers=(chip.barriers_per_sm or 0) // blocks if "barriers" in short else block.barriers,
+        registers=registers if "registers" in insufficient else block.registers,
+        shared_bytes=available - chip.shared_reserved_bytes if "shared" in insufficient else block.shared_bytes,
+        barriers=(chip.barriers_per_sm or 0) // blocks if "barriers" in insufficient else block.barriers,
     )
 
 
-def _needs(block: _Block, lifted: _Block) -> str:
+def _reductions(block: _Block, smaller: _Block) -> str:
+    """`at most 48 registers per thread`: the resources of which the smaller block needs less."""
     parts = {
-        f"{lifted.registers} registers per thread": lifted.registers < block.registers,
-        f"{lifted.shared_bytes} bytes of shared memory per block": lifted.shared_bytes < block.shared_bytes,
-        f"{lifted.barriers} named barriers": lifted.barriers < block.barriers,
+        f"{smaller.registers} registers per thread": smaller.registers < block.registers,
+        f"{smaller.shared_bytes} bytes of shared memory per block": smaller.shared_bytes < block.shared_bytes,
+        f"{smaller.barriers} named barriers": smaller.barriers < block.barriers,
     }
     return f"at most {' and '.join(part for part, less in parts.items() if less)}"
 
 
-def _most(value: int, good: Callable[[int], bool]) -> int:
-    return next((v for v in range(value, 0, -1) if good(v)), 0)
+def _largest(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest value from `limit` down that fits; 0 where none does."""
+    return next((value for value in range(limit, 0, -1) if fits(value)), 0)

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernellab.explaining.ranking import findings
-from kernellab.gpumodel.roofline import roofline
-from kernellab.gpumodel.subject import subject
+from kernellab.gpumodel.roofline import Ceilings, roofline
 from kernellab.record import batteries as tried
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
@@ -37,21 +35,11 @@ def derive(record: Mapping[str, Any]) -> dict[str, Any]:
         for result in results:
             derived[id(result)] = group.derive(result)
     results = [{**r, "derived": derived[id(r)]} for r in record["results"]]
-    for result in results:
-        result["derived"]["findings"] = _findings(record, result)
     summaries = {
         "batteries": tried.summaries(record.get("trials", ()), record.get("searches", ())),
         "sanitized": tried.sanitizer_verdicts(record.get("sanitized", ())),
     }
     return {**record, "results": results, **summaries}
-
-
-def _findings(record: Mapping[str, Any], result: Result) -> list[dict[str, Any]]:
-    """Why a way that is right is as fast as it is; nothing of what was not timed."""
-    time = result["derived"]["time"]
-    if result["derived"]["status"] != "ok" or time is None or time["timer"] == _NO_DURATION:
-        return []
-    return [asdict(one) for one in findings(subject(record, result))]
 
 
 def groups(record: Mapping[str, Any]) -> list[list[Result]]:
@@ -68,7 +56,7 @@ class _Group:
     def __init__(
         self,
         results: Sequence[Result],
-        ceilings: Mapping[str, Any] | None,
+        ceilings: Ceilings | None,
         peaks: Mapping[str, Any] | None,
     ) -> None:
         self.results, self.ceilings, self.peaks = results, ceilings, peaks
@@ -269,9 +257,7 @@ def _build_s(result: Result, time: Mapping[str, Any] | None) -> float | None:
 # The limit ---------------------------------------------------------------------------------------------
 
 
-def _limit(
-    result: Result, of: str, time: Mapping[str, Any] | None, ceilings: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
+def _limit(result: Result, of: str, time: Mapping[str, Any] | None, ceilings: Ceilings | None) -> dict[str, Any] | None:
     """How near the machine's measured ceilings."""
     cost = result["cost"].get(of)
     if cost is None:

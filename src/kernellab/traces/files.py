@@ -1,4 +1,4 @@
-"""A trace from a file, whichever kind it is: told by what is in it, not by its name."""
+"""Reads a trace from a file of any supported kind. The kind is detected from the content, not from the file name."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.traces import kineto, nsys
-from kernellab.traces.pieces import GZIP
+from kernellab.traces.text_chunks import GZIP_MAGIC
 from kernellab.traces.trace import Trace
 
-_HEAD = 4096  # bytes, to tell a file's kind by
+_HEAD = 4096  # bytes read to detect the kind of file
 
 
 def read(path: Path | str) -> Trace:
-    """PyTorch's profiler's JSON, plain or packed by gzip, or Nsight Systems' SQLite export."""
+    """The trace in a JSON file of PyTorch's profiler (plain or gzip) or in an SQLite export of Nsight Systems."""
     path = Path(path)
     try:
         if path.is_dir():
             raise UserError(f"{path} is a folder. Name the trace in it.")
         if not path.exists():
             raise UserError(f"There is no file {path}.")
-        if not path.is_file():  # a pipe or a device may never end
+        if not path.is_file():  # reading a pipe or a device may never end
             raise UserError(f"{path} is not a file on disk.")
         with path.open("rb") as file:
             head = file.read(_HEAD)
-        packed = head.startswith(GZIP)
-        begins = (_unpacked(head) if packed else head)[:16]
-        if begins == nsys.REPORT:
-            raise UserError(f"{path} is Nsight Systems' own report. Export it: nsys export --type sqlite {path}")
-        if begins == nsys.MAGIC and packed:  # SQLite reads here and there in a file, not from its beginning
-            raise UserError(f"{path} is an SQLite file packed by gzip. Unpack it: gunzip --keep {path}")
-        return nsys.read(path) if begins == nsys.MAGIC else kineto.read(path)
+        compressed = head.startswith(GZIP_MAGIC)
+        magic = (_decompress(head) if compressed else head)[:16]
+        if magic == nsys.REPORT_MAGIC:
+            raise UserError(f"{path} is an Nsight Systems report. Export it: nsys export --type sqlite {path}")
+        if magic == nsys.SQLITE_MAGIC and compressed:  # SQLite needs random access to the file
+            raise UserError(f"{path} is an SQLite file compressed by gzip. Decompress it: gunzip --keep {path}")
+        return nsys.read(path) if magic == nsys.SQLITE_MAGIC else kineto.read(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def _unpacked(head: bytes) -> bytes:
+def _decompress(head: bytes) -> bytes:
     try:
         return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
     except zlib.error:
@@ -45,9 +45,9 @@ def _unpacked(head: bytes) -> bytes:
 
 
 def read_all(paths: Iterable[Path | str]) -> list[Trace]:
-    """The traces of one program's processes, in the order of their ranks where they tell them."""
+    """The traces of one program's processes, ordered by rank if every file states its rank."""
     traces = [read(path) for path in paths]
-    ranks = [trace.about.get("rank") for trace in traces]
-    if all(isinstance(rank, int) for rank in ranks):
-        traces.sort(key=lambda trace: int(trace.about["rank"]))
-    return traces
+    ranks = [rank for trace in traces if isinstance(rank := trace.metadata.get("rank"), int)]
+    if len(ranks) < len(traces):
+        return traces
+    return [trace for _, trace in sorted(zip(ranks, traces, strict=True), key=lambda pair: pair[0])]

@@ -1,6 +1,6 @@
-"""PyTorch's profiler: Kineto's Chrome JSON, read into a trace.
+"""Reads the Chrome JSON of PyTorch's profiler (Kineto) into a trace.
 
-A file is read as it is, whoever wrote it: an event that makes no sense is left out and counted, never an error.
+The file may come from anywhere. An event with a missing or invalid field is dropped and counted, never an error.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import json
 import marshal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject, JsonValue
 from kernellab.base.text import shown
-from kernellab.traces.details import showable, sound
-from kernellab.traces.events import Events, NotEvents
-from kernellab.traces.pieces import pieces
-from kernellab.traces.trace import Builder, Kind, Lane, Trace
+from kernellab.traces.builder import LATEST_NS, TraceBuilder
+from kernellab.traces.chrome_events import ChromeEvents, NotATrace
+from kernellab.traces.row_details import INT64, printable_value, valid_details
+from kernellab.traces.text_chunks import read_chunks
+from kernellab.traces.trace import Kind, Lane, Trace
 
 _KINDS = {
     "cpu_op": Kind.OPERATOR,
@@ -30,17 +31,17 @@ _KINDS = {
     "gpu_memcpy": Kind.COPY,
     "gpu_memset": Kind.FILL,
 }
-_STREAMS = {Kind.GPU_RANGE, Kind.WAIT, Kind.KERNEL, Kind.COPY, Kind.FILL}
-_MODULE = "nn.Module: "
+_ON_STREAMS = {Kind.GPU_RANGE, Kind.WAIT, Kind.KERNEL, Kind.COPY, Kind.FILL}
+_MODULE_PREFIX = "nn.Module: "
 
-# What is kept of an event beside its columns, by the names used here.
+# The arguments of an event that become details: Kineto's name, then the name used here.
 _COLLECTIVE = {
     "Collective name": "collective",
     "In msg nelems": "elements",
     "Group size": "group_size",
     "dtype": "dtype",
 }
-_KEPT: dict[Kind, dict[str, str]] = {
+_DETAILS: dict[Kind, dict[str, str]] = {
     Kind.OPERATOR: {
         "Input Dims": "shapes",
         "Input type": "types",
@@ -61,184 +62,177 @@ _KEPT: dict[Kind, dict[str, str]] = {
     Kind.COPY: {"bytes": "bytes"},
     Kind.FILL: {"bytes": "bytes"},
 }
-_LONGEST_DETAIL = 1 << 16  # bytes
-_MOST_NAMED = 20_000  # threads
-_LATEST_NS = 4 * 10**18
-_INT64 = 2**63
+_MAX_DETAILS = 1 << 16  # bytes of one event's details
+_MAX_NAMED = 20_000  # processes and threads with names
+_PROFILER_PROCESS = -1  # the process of the profiler's own overhead events
 
 
 def read(path: Path) -> Trace:
     notes: list[str] = []
-    events = Events(pieces(path, notes))
-    rows = _Rows()
+    events = ChromeEvents(read_chunks(path, notes))
+    reader = _EventReader()
     try:
         for event in events:
-            rows.add(event)
-            if rows.builder.full:
-                notes.append(f"Only the first {len(rows.builder):,} events are read.")
+            reader.add(event)
+            if reader.builder.full:
+                notes.append(f"Only the first {len(reader.builder):,} events are read.")
                 break
-    except NotEvents as error:
+    except NotATrace as error:
         raise UserError(" ".join([f"{path} {error}.", *notes])) from None
     notes += events.notes
-    rows.builder.whole = not notes
-    if not len(rows.builder) and notes:
+    reader.builder.complete = not notes
+    if not len(reader.builder) and notes:
         raise UserError(f"Nothing can be read from {path}: {' '.join(notes)}")
-    return rows.trace(events.top, notes)
+    return reader.build(events.metadata, notes)
 
 
-def table(document: Mapping[str, Any]) -> Trace:
-    """Of a small file known to be whole, its JSON read at once: that takes half as long as event by event."""
-    rows = _Rows()
-    for event in document["traceEvents"]:
-        rows.add(event)
-    return rows.trace({key: value for key, value in document.items() if key != "traceEvents"}, [])
+def from_document(document: Mapping[str, JsonValue]) -> Trace:
+    """The trace of a small, complete file, parsed at once: that takes half as long as event by event."""
+    reader, events = _EventReader(), document["traceEvents"]
+    for event in events if isinstance(events, list) else []:
+        reader.add(event)
+    return reader.build({key: value for key, value in document.items() if key != "traceEvents"}, [])
 
 
-class _Rows:
-    """Events into rows."""
+class _EventReader:
+    """Turns events into rows."""
 
     def __init__(self) -> None:
-        self.builder = Builder("kineto")
-        self._lanes: dict[tuple[Any, Any, bool], int] = {}
-        self._details: dict[bytes, int] = {}
-        self._processes: dict[Any, str] = {}
-        self._threads: dict[tuple[Any, Any], str] = {}
+        self.builder = TraceBuilder("kineto")
+        self._lanes: dict[tuple[JsonValue, JsonValue, bool], int] = {}
+        self._detail_numbers: dict[bytes, int] = {}
+        self._processes: dict[JsonValue, str] = {}
+        self._threads: dict[tuple[JsonValue, JsonValue], str] = {}
 
-    def add(self, event: Any) -> None:
+    def add(self, event: JsonValue) -> None:
         try:
+            if not isinstance(event, dict):
+                raise TypeError
             phase = event["ph"]
             if phase == "X":
-                self._add(event)
+                self._add_row(event)
             elif phase == "i":
                 if event.get("name") == "[memory]":
-                    self._allocate(event)
+                    self._add_allocation(event)
             elif phase == "M":
-                self._name(event)
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-            self.builder.missed["an event whose fields are not what they should be"] += 1
+                self._add_name(event)
+        except (TypeError, ValueError, KeyError, OverflowError):
+            self.builder.dropped["an event with a missing or invalid field"] += 1
 
-    def _add(self, event: Mapping[str, Any]) -> None:
-        category = event.get("cat")
-        kind = _KINDS.get(category)  # type: ignore[arg-type]
-        if kind is None:
-            if category == "Trace":  # the profiler itself, from start to stop
-                return
-            kind = Kind.OTHER
-        name: str = event["name"]
-        if kind is Kind.PYTHON and name.startswith(_MODULE):
-            kind, name = Kind.MODULE, name[len(_MODULE) :]
+    def _add_row(self, event: JsonObject) -> None:
+        category, name = event.get("cat"), event["name"]
+        if not isinstance(name, str) or not (category is None or isinstance(category, str)):
+            raise TypeError
+        if category == "Trace":  # the profiler itself, from start to stop
+            return
+        kind = _KINDS.get(category or "", Kind.OTHER)
+        if kind is Kind.PYTHON and name.startswith(_MODULE_PREFIX):
+            kind, name = Kind.MODULE, name[len(_MODULE_PREFIX) :]
         begin, duration = _nanoseconds(event["ts"]), _nanoseconds(event.get("dur", 0))
-        if not 0 <= begin < _LATEST_NS or duration > _LATEST_NS:
-            self.builder.missed["an event at a time that cannot be"] += 1
+        if not 0 <= begin < LATEST_NS or duration > LATEST_NS:
+            self.builder.dropped["an event at an impossible time"] += 1
             return
         if duration < 0:
-            self.builder.missed["the length of an event that ends before it begins"] += 1
+            self.builder.dropped["the duration of an event that ends before it begins"] += 1
             duration = 0
-        args = event.get("args")
+        args = event.get("args") or {}
+        if not isinstance(args, dict):
+            raise TypeError
         link = sequence = detail = 0
         if args:
-            link = args.get("correlation") or 0
-            if (number := args.get("Sequence number")) is not None:
-                sequence = number + 1
-            if not (-_INT64 < link < _INT64 and -_INT64 < sequence < _INT64):
+            link, sequence = _integer(args.get("correlation")), _integer(args.get("Sequence number"), -1) + 1
+            if not (-INT64 < link < INT64 and -INT64 < sequence < INT64):
                 link = sequence = 0
-            if kind in _KEPT:
-                detail = self._detail(args, _KEPT[kind])
-        else:
-            args = {}
+            if kind in _DETAILS:
+                detail = self._detail(args, _DETAILS[kind])
+        lane = self._lane(event, args, kind in _ON_STREAMS)
         self.builder.add(
-            kind,
-            self.builder.name(name),
-            self._lane(event, args, kind in _STREAMS),
-            begin,
-            duration,
-            link=int(link),
-            sequence=int(sequence),
-            detail=detail,
+            kind, self.builder.name(name), lane, begin, duration, link=link, sequence=sequence, detail=detail
         )
 
-    def _lane(self, event: Mapping[str, Any], args: Mapping[str, Any], on_gpu: bool) -> int:
+    def _lane(self, event: JsonObject, args: JsonObject, on_gpu: bool) -> int:
         process, thread = event.get("pid"), event.get("tid")
         number = self._lanes.get((process, thread, on_gpu))
         if number is not None:
             return number
-        if self.builder.lanes_full or _is_long(process) or _is_long(thread):
+        if self.builder.lanes_full or _is_too_long(process) or _is_too_long(thread):
             raise ValueError
         if on_gpu:
-            device, stream = int(args.get("device", process)), int(args.get("stream", thread))
-            if not -_INT64 < device < _INT64:
+            device, stream = _index(args.get("device", process)), _index(args.get("stream", thread))
+            if not -INT64 < device < INT64:
                 raise ValueError
             lane = Lane(f"GPU {device}", f"stream {stream}", device, stream)
         else:
-            lane = Lane(_short(process), _short(thread))
+            lane = Lane(_label(process), _label(thread))
         number = self._lanes[process, thread, on_gpu] = self.builder.lane(lane)
         return number
 
-    def _detail(self, args: Mapping[str, Any], names: Mapping[str, str]) -> int:
+    def _detail(self, args: JsonObject, names: Mapping[str, str]) -> int:
         kept = {names[key]: value for key, value in args.items() if key in names and value not in (None, "", [])}
         if not kept:
             return 0
-        key = marshal.dumps(kept, 2)  # the fastest text of it; from version 3 on it differs for equal values
-        number = self._details.get(key)
+        key = marshal.dumps(kept, 2)  # the fastest serialisation; from version 3 on, equal values may differ
+        number = self._detail_numbers.get(key)
         if number is None:
-            if len(key) > _LONGEST_DETAIL:
-                self.builder.missed["an event's details, being very long"] += 1
+            if len(key) > _MAX_DETAILS:
+                self.builder.dropped["an event's details, because they are too long"] += 1
                 return 0
-            known = sound(kept)
-            if len(known) < len(kept):
-                self.builder.missed["a detail that is not what it should be"] += 1
-            number = self.builder.detail(json.dumps(known), known) if known else 0
+            details = valid_details(kept)
+            if len(details) < len(kept):
+                self.builder.dropped["a detail of the wrong type or range"] += 1
+            number = self.builder.detail(json.dumps(details), details) if details else 0
             if number:
-                self._details[key] = number
+                self._detail_numbers[key] = number
         return number
 
-    def _allocate(self, event: Mapping[str, Any]) -> None:
-        args = event["args"]
-        at = _nanoseconds(event["ts"])
-        device = args["Device Id"] if args.get("Device Type") else -1
-        numbers = (at, args["Bytes"], args.get("Total Allocated", 0), device, args.get("Addr", 0))
-        if not all(isinstance(n, int) and -_INT64 < n < _INT64 for n in numbers) or not 0 <= at < _LATEST_NS:
+    def _add_allocation(self, event: JsonObject) -> None:
+        args, at = event["args"], _nanoseconds(event["ts"])
+        if not isinstance(args, dict):
+            raise TypeError
+        where = args["Device Id"] if args.get("Device Type") else -1
+        values = (at, args["Bytes"], args.get("Total Allocated", 0), where, args.get("Addr", 0))
+        numbers = [value for value in values if isinstance(value, int) and -INT64 < value < INT64]
+        if len(numbers) < len(values) or not 0 <= at < LATEST_NS:
             raise ValueError
-        self.builder.allocate(*numbers, self._lane(event, args, False))
+        at, size, total, device, address = numbers
+        self.builder.add_allocation(at, size, total, device, address, self._lane(event, args, False))
 
-    def _name(self, event: Mapping[str, Any]) -> None:
-        what, process, thread = event.get("name"), event.get("pid"), event.get("tid")
-        name = event["args"].get("name")
-        if (
-            not name
-            or _is_long(process)
-            or _is_long(thread)
-            or len(self._processes) + len(self._threads) >= _MOST_NAMED
-        ):
+    def _add_name(self, event: JsonObject) -> None:
+        args, process, thread = event["args"], event.get("pid"), event.get("tid")
+        if not isinstance(args, dict):
+            raise TypeError
+        name = args.get("name")
+        if not name or _is_too_long(process) or _is_too_long(thread):
             return
-        if what == "process_name":
-            self._processes[process] = _short(name)
-        elif what == "thread_name":
-            self._threads[process, thread] = _short(name)
+        if len(self._processes) + len(self._threads) >= _MAX_NAMED:
+            return
+        if event.get("name") == "process_name":
+            self._processes[process] = _label(name)
+        elif event.get("name") == "thread_name":
+            self._threads[process, thread] = _label(name)
 
-    def trace(self, top: dict[str, Any], notes: list[str]) -> Trace:
+    def build(self, metadata: JsonObject, notes: list[str]) -> Trace:
         builder = self.builder
         for (process, thread, on_gpu), number in self._lanes.items():
             if on_gpu:
                 continue
-            own, threads = self._processes.get(process), self._threads.get((process, thread))
-            lane = Lane(_with_id(own, process), _with_id(threads, thread))
-            # Of no process: what the profiler itself took.
-            builder.rename(number, Lane("profiler", "overhead") if process == -1 else lane)
-        zero = top.get("baseTimeNanoseconds", 0)
-        builder.zero_ns = zero if isinstance(zero, int) and 0 <= zero < _INT64 else 0
-        builder.about = _about(top)
+            process_name, thread_name = self._processes.get(process), self._threads.get((process, thread))
+            lane = Lane(_with_id(process_name, process), _with_id(thread_name, thread))
+            builder.rename_lane(number, Lane("profiler", "overhead") if process == _PROFILER_PROCESS else lane)
+        zero = metadata.get("baseTimeNanoseconds", 0)
+        builder.zero_ns = zero if isinstance(zero, int) and 0 <= zero < INT64 else 0
+        builder.metadata = _metadata(metadata)
         builder.notes = notes
         if not len(builder):
             builder.notes.append("The trace holds no events.")
-        return builder.trace()
+        return builder.build()
 
 
-def _about(top: dict[str, Any]) -> dict[str, Any]:
-    """What the file says of itself, and by names that do not depend on who wrote it: `gpus`, `rank`, `world_size`."""
-    about = {key: showable(value) for key, value in top.items()}
-    devices = about.get("deviceProperties")
-    about["gpus"] = [
+def _metadata(top: JsonObject) -> JsonObject:
+    """The values beside the events, with `gpus`, `rank` and `world_size`, which every reader names so."""
+    metadata = {key: printable_value(value) for key, value in top.items()}
+    devices = metadata.get("deviceProperties")
+    metadata["gpus"] = [
         {
             "index": device.get("id"),
             "name": device.get("name"),
@@ -248,30 +242,49 @@ def _about(top: dict[str, Any]) -> dict[str, Any]:
         for device in (devices if isinstance(devices, list) else [])
         if isinstance(device, dict)
     ]
-    distributed = about.get("distributedInfo")
+    distributed = metadata.get("distributedInfo")
     if isinstance(distributed, dict):
-        about |= {key: distributed[key] for key in ("rank", "world_size", "backend") if key in distributed}
-    return about
+        metadata |= {key: distributed[key] for key in ("rank", "world_size", "backend") if key in distributed}
+    return metadata
 
 
-def _nanoseconds(microseconds: Any) -> int:
+def _nanoseconds(microseconds: JsonValue) -> int:
     if isinstance(microseconds, int):
         return microseconds * 1000
-    return round(float(microseconds) * 1000)
+    if isinstance(microseconds, float | str):
+        return round(float(microseconds) * 1000)
+    raise TypeError
 
 
-def _is_long(value: Any) -> bool:
-    """Whether a process or a thread is called by something that is no name for one."""
+def _integer(value: JsonValue, default: int = 0) -> int:
+    if isinstance(value, int):
+        return value
+    if value is None:
+        return default
+    if isinstance(value, float):
+        return int(value)
+    raise TypeError
+
+
+def _index(value: JsonValue) -> int:
+    """The number of a device or stream, which may be written as text."""
+    if isinstance(value, int | float | str):
+        return int(value)
+    raise TypeError
+
+
+def _is_too_long(value: JsonValue) -> bool:
+    """Whether a text is too long to identify a process or a thread."""
     return isinstance(value, str) and len(value) > 1000
 
 
-def _short(text: Any) -> str:
-    return shown(str(text), 200)
+def _label(value: JsonValue) -> str:
+    return shown(str(value), 200)
 
 
-def _with_id(name: str | None, number: Any) -> str:
-    """Two threads of the same name are still two."""
-    own = _short(number)
+def _with_id(name: str | None, number: JsonValue) -> str:
+    """The name with the number, so that two threads of the same name stay two."""
+    label = _label(number)
     if not name:
-        return own
-    return name if own in name else f"{name} {own}"
+        return label
+    return name if label in name else f"{name} {label}"

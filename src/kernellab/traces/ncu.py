@@ -1,7 +1,7 @@
-"""Nsight Compute's pages as CSV: what was counted of each launch (raw), and what ncu's rules say of it (details).
+"""Reads the CSV pages of Nsight Compute: the counters of each launch (page raw), and ncu's advice (page details).
 
-A page may have lines of a log before it, numbers with commas, and rows that end early. Values come in base units:
-nanoseconds, bytes. Says what is there; what it means is asked in analysis/counters.py.
+A page may have log lines before it, numbers with thousands separators, and rows that end early. Values are converted to
+base units: nanoseconds and bytes. What the counters mean is computed in analysis/counters.py.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from kernellab.base.errors import UserError
 from kernellab.base.text import shown
 
 Dims = tuple[int, int, int]
 _KERNEL, _SECTION = "Kernel Name", "Section Name"
-_TIMES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}  # `nsecond` in older versions
+_TIMES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}  # older versions write `nsecond`
 _BYTES = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12}  # ncu's kilobyte has 1000 bytes
-_OF_A_LOG = 3  # a line of a log has a comma or two at most
-_NAME, _WORDS = 2000, 4000  # characters
+_MAX_LOG_FIELDS = 3  # a log line contains a comma or two at most
+_MAX_NAME, _MAX_WORDS = 2000, 4000  # characters
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel's launch. `name` is demangled; `numbers` are by ncu's names of metrics."""
+    """One launch of a kernel. `name` is demangled; the keys of `numbers` are ncu's names of metrics."""
 
     id: str
     name: str
@@ -39,17 +39,17 @@ class Launch:
 
     @property
     def function(self) -> str:
-        """The name without what it returns, takes and is a template of."""
-        plain = _without(_without(self.name, "(", ")"), "<", ">").strip()
+        """The name without return type, parameters and template arguments."""
+        plain = _without_brackets(_without_brackets(self.name, "(", ")"), "<", ">").strip()
         return plain.split()[-1].rpartition("::")[2] if plain else self.name
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What one of ncu's rules says of a launch.
+    """What one of ncu's rules says about a launch.
 
-    `percent` is the time it estimates could be saved: of the whole launch where `scope` is global, of the use of one
-    unit where it is local. `kind` is OPT for advice, WRN for a warning, INF for information.
+    `percent` is the time ncu estimates could be saved: of the whole launch if `scope` is global, of one unit's use if
+    it is local. `kind` is OPT for advice, WRN for a warning, INF for information.
     """
 
     id: str
@@ -61,52 +61,55 @@ class Rule:
     percent: float | None
 
 
+_Entry = TypeVar("_Entry", Launch, Rule)
+
+
 def is_details(text: str) -> bool:
     """Whether a page is the one with rules."""
     return _SECTION in next(_rows(text), [])
 
 
 def launches(text: str) -> list[Launch]:
-    """Of `ncu --csv --page raw`: a line of names, a line of units, then a line per launch. None on a page without."""
+    """The launches of `ncu --csv --page raw`: a line of names, a line of units, then one line per launch."""
     rows = _rows(text)
     names = next(rows, [])
     if _SECTION in names:
-        raise UserError("this is ncu's page of details, which says little of counters: export --page raw too")
+        raise UserError("this is ncu's page `details`, which has few counters: export --page raw too")
     units = dict(zip(names, next(rows, []), strict=False))
     return [_launch(dict(zip(names, values, strict=False)), units) for values in rows]
 
 
 def rules(text: str) -> list[Rule]:
-    """Of `ncu --csv --page details`; versions before 2023 estimate nothing."""
+    """The rules of `ncu --csv --page details`. Versions before 2023 give no estimates."""
     rows = _rows(text)
     names = next(rows, [])
-    found = []
+    parsed = []
     for values in rows:
         row = dict(zip(names, values, strict=False))  # rows of metrics end before the columns of rules
         if not row.get("Rule Name"):
             continue
-        percent = number(row.get("Estimated Speedup", ""))
-        scope, kind = (shown(row.get(key, ""), _NAME) for key in ("Estimated Speedup Type", "Rule Type"))
-        section, name = (shown(row.get(key, ""), _NAME) for key in (_SECTION, "Rule Name"))
-        words = shown(row.get("Rule Description", ""), _WORDS)
-        found.append(Rule(row.get("ID", ""), section, name, kind, words, scope, percent))
-    return found
+        percent = parse_number(row.get("Estimated Speedup", ""))
+        scope, kind = (shown(row.get(key, ""), _MAX_NAME) for key in ("Estimated Speedup Type", "Rule Type"))
+        section, name = (shown(row.get(key, ""), _MAX_NAME) for key in (_SECTION, "Rule Name"))
+        words = shown(row.get("Rule Description", ""), _MAX_WORDS)
+        parsed.append(Rule(row.get("ID", ""), section, name, kind, words, scope, percent))
+    return parsed
 
 
-def renumbered(one: Any, mark: str) -> Any:
-    """A launch or a rule of one report among several."""
-    return replace(one, id=f"{mark}{one.id}") if mark else one
+def prefix_id(entry: _Entry, prefix: str) -> _Entry:
+    """A launch or rule of one report among several: the prefix makes its id unique."""
+    return replace(entry, id=f"{prefix}{entry.id}") if prefix else entry
 
 
-def number(text: str) -> float | None:
-    """`1,980,000.5`; None for what is no number, or none that can be reckoned with."""
+def parse_number(text: str) -> float | None:
+    """The number in a text such as `1,980,000.5`; None if it is not a finite number."""
     text = text.strip()
     value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
     return value if math.isfinite(value) else None
 
 
 def _rows(text: str) -> Iterator[list[str]]:
-    """The table's rows, its header first: a log may stand before it and after it."""
+    """The rows of the table, header first, without the log lines before and after it."""
     start = re.search(r'^"?ID"?,', text, re.MULTILINE)
     if start is None:
         return
@@ -114,52 +117,52 @@ def _rows(text: str) -> Iterator[list[str]]:
         for number, row in enumerate(csv.reader(io.StringIO(text[start.start() :]))):
             if number == 0 and _KERNEL not in row:
                 return
-            if len(row) > _OF_A_LOG and not row[0].startswith("=="):
+            if len(row) > _MAX_LOG_FIELDS and not row[0].startswith("=="):
                 yield row
     except csv.Error as error:
-        raise UserError(f"this is no CSV of ncu's: {error}") from None
+        raise UserError(f"this is not a CSV page of ncu: {error}") from None
 
 
 def _launch(row: dict[str, str], units: dict[str, str]) -> Launch:
     numbers = {}
     for name, text in row.items():
-        value = number(text)
+        value = parse_number(text)
         if value is not None and name:
             numbers[name] = value * _scale(units.get(name, ""))
     return Launch(
         id=row.get("ID", ""),
-        name=shown(row.get(_KERNEL, ""), _NAME),
+        name=shown(row.get(_KERNEL, ""), _MAX_NAME),
         grid=_dims(row, numbers, "grid"),
         block=_dims(row, numbers, "block"),
-        device=shown(row.get("device__attribute_display_name", ""), _NAME),
+        device=shown(row.get("device__attribute_display_name", ""), _MAX_NAME),
         numbers=numbers,
     )
 
 
 def _scale(unit: str) -> float:
-    """To nanoseconds or bytes; `byte/block` is bytes. Rates and everything else stay as they are."""
-    what, _, per = unit.partition("/")
+    """The factor to nanoseconds or bytes (`byte/block` is bytes); 1 for every other unit."""
+    quantity, _, per = unit.partition("/")
     if per in ("s", "second"):
-        return _BYTES.get(what, 1.0)
-    return _BYTES.get(what) or _TIMES.get(what.replace("second", "s"), 1.0)
+        return _BYTES.get(quantity, 1.0)
+    return _BYTES.get(quantity) or _TIMES.get(quantity.replace("second", "s"), 1.0)
 
 
-def _dims(row: dict[str, str], numbers: dict[str, float], what: str) -> Dims:
-    """As `(128, 1, 1)` in a column of its own; versions before 2022.2 have metrics only."""
-    written = re.findall(r"\d+", row.get(f"{what.capitalize()} Size", ""))
-    if len(written) == 3:
-        x, y, z = map(int, written)
+def _dims(row: dict[str, str], numbers: dict[str, float], which: str) -> Dims:
+    """`(128, 1, 1)` from its own column; versions before 2022.2 have only metrics."""
+    sizes = re.findall(r"\d+", row.get(f"{which.capitalize()} Size", ""))
+    if len(sizes) == 3:
+        x, y, z = map(int, sizes)
     else:
-        x, y, z = (int(numbers.get(f"launch__{what}_dim_{axis}", 0)) for axis in "xyz")
+        x, y, z = (int(numbers.get(f"launch__{which}_dim_{axis}", 0)) for axis in "xyz")
     return x, y, z
 
 
-def _without(text: str, left: str, right: str) -> str:
-    """Without what stands between brackets, nested ones too."""
-    deep, kept = 0, []
-    for c in text:
-        deep += c == left
-        if not deep:
-            kept.append(c)
-        deep -= c == right and deep > 0
+def _without_brackets(text: str, left: str, right: str) -> str:
+    """The text without everything between brackets, nested ones included."""
+    depth, kept = 0, []
+    for character in text:
+        depth += character == left
+        if not depth:
+            kept.append(character)
+        depth -= character == right and depth > 0
     return "".join(kept)

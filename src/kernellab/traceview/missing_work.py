@@ -1,7 +1,7 @@
-"""Work a GPU was asked for that a trace does not hold: its file breaks off, or the recording lost it.
+"""GPU work that was launched but has no row in the trace: the file is truncated, or the recording lost it.
 
-CUDA's calls come before the GPU's rows in a file. One that is cut in between shows a CPU that asks and a GPU that does
-next to nothing, which looks like the worst of launch-bound programs.
+CUDA calls come before GPU rows in a file. A file truncated between them shows a CPU that launches and a GPU that does
+almost nothing, which looks like an extreme launch-bound program.
 """
 
 from __future__ import annotations
@@ -11,48 +11,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernellab.traces.trace import NONE, ON_GPU, Kind, Rows, Trace
-from kernellab.traceview.nest import Mask
+from kernellab.traces.trace import NONE, ON_GPU, Kind, Mask, Rows, Trace
 
-_MUCH = 0.1  # of the launches: with more of them unseen, nothing is known of the GPU's time
+_SUBSTANTIAL = 0.1  # share of the launches: with more of them missing, nothing is known about the GPU's time
 _LAUNCHES = re.compile(r"(cuda|cu|hip)(\w*Launch\w*Kernel|Memcpy|Memset)")
 _CAPTURES = {1: re.compile(r"(cuda|cu|hip)StreamBeginCapture"), -1: re.compile(r"(cuda|cu|hip)StreamEndCapture")}
 
 
 @dataclass(frozen=True)
-class Unseen:
-    """`launches` that asked a GPU for something, and how many of them started no row."""
+class MissingWork:
+    """`launches` counts all launches and copies, `missing` those without a row on the GPU."""
 
     launches: int
     missing: int
-    cut: bool  # before the first launch, of a program that had a GPU
+    cut: bool  # the file of a program with a GPU ends before the first launch
 
     @property
-    def much(self) -> bool:
-        return self.cut or self.missing > _MUCH * self.launches
+    def substantial(self) -> bool:
+        return self.cut or self.missing > _SUBSTANTIAL * self.launches
 
 
-def unseen(trace: Trace, *, had_gpu: bool) -> Unseen:
-    rows, launches = trace.rows(*ON_GPU), _launches(trace)
-    started = np.isin(launches, trace.starter[rows])
-    # Where nothing says which call started a row, that none did says nothing of the launches.
-    linked = bool((trace.starter[rows] != NONE).any()) or not len(rows)
-    cut = had_gpu and not trace.whole and not len(rows) and not len(launches)
-    return Unseen(len(launches), int((~started).sum()) if linked else 0, cut)
+def find_missing_work(trace: Trace, *, had_gpu: bool) -> MissingWork:
+    gpu_rows, launches = trace.rows(*ON_GPU), _launches(trace)
+    launched_by = trace.launched_by[gpu_rows]
+    has_row = np.isin(launches, launched_by)
+    # If no GPU row is linked to a call, launches without a linked row prove nothing.
+    linked = bool((launched_by != NONE).any()) or not len(gpu_rows)
+    cut = had_gpu and not trace.complete and not len(gpu_rows) and not len(launches)
+    return MissingWork(len(launches), int((~has_row).sum()) if linked else 0, cut)
 
 
 def _launches(trace: Trace) -> Rows:
     calls = trace.rows(Kind.CALL)
-    launches: Rows = calls[_named(trace, _LAUNCHES)[trace.name[calls]]]
+    launches: Rows = calls[_matches(trace, _LAUNCHES)[trace.name[calls]]]
     around = trace.parent[launches]
-    launches = launches[(around == NONE) | (trace.kind[around] != Kind.CALL)]  # the driver's, within the runtime's
-    # What a graph is captured from runs later, by the graph's launch.
+    launches = launches[(around == NONE) | (trace.kind[around] != Kind.CALL)]  # not a driver call inside a runtime call
+    # What a CUDA graph is captured from does not run then: the graph's launch runs it later.
     capturing = np.zeros(len(launches), dtype=np.int64)
     for opens, pattern in _CAPTURES.items():
-        marks = np.sort(trace.begin[calls[_named(trace, pattern)[trace.name[calls]]]])
+        marks = np.sort(trace.begin[calls[_matches(trace, pattern)[trace.name[calls]]]])
         capturing += opens * np.searchsorted(marks, trace.begin[launches])
     return np.asarray(launches[capturing <= 0])
 
 
-def _named(trace: Trace, pattern: re.Pattern[str]) -> Mask:
+def _matches(trace: Trace, pattern: re.Pattern[str]) -> Mask:
     return np.array([bool(pattern.match(name)) for name in trace.names] or [False], dtype=np.bool_)

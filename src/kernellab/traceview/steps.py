@@ -1,125 +1,135 @@
-"""Where a program's steps begin and end: by ranges, by its optimizer, else by the calls of its model."""
+"""Where a program's steps begin and end: by ranges, else by its optimizer, else by the calls of its model."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernellab.traces.trace import Column, Kind
-from kernellab.traceview import optimizers
-from kernellab.traceview.nest import picked, sums
+from kernellab.traceview import optimizer_steps
+from kernellab.traceview.program import TracedProgram
+from kernellab.traceview.row_tree import sum_by_key, take
 
-if TYPE_CHECKING:
-    from kernellab.traceview.view import View
-
-# The program's own steps before the profiler's: a profiler's step ends where `prof.step()` happens to stand.
-_STEPS = (re.compile(r"^step[_ #-]?\d+\b"), re.compile(r"^ProfilerStep#\d+"))
+# The program's own steps before the profiler's: a profiler's step ends wherever the program calls `prof.step()`.
+_STEP_PATTERNS = (re.compile(r"^(step[_ #-]?)\d+\b"), re.compile(r"^(ProfilerStep#)\d+\b"))
 _ON_THREADS = (Kind.OPERATOR, Kind.RANGE, Kind.MODULE, Kind.PYTHON, Kind.CALL)
-_LONGEST = 80
-_CALLS = 3  # of a model, besides its first: fewer are no loop
-_NUMBER = re.compile(r"_\d+$")  # that a profiler gives a module, to tell those of one class apart
+_MAX_LABEL = 80  # characters
+_MIN_CALLS = 3  # of a model, besides its first: fewer are not a loop
+_INSTANCE_NUMBER = re.compile(r"_\d+$")  # the profiler appends it to tell modules of one class apart
 
 
 def is_step(name: str) -> bool:
-    return any(pattern.match(name) for pattern in _STEPS)
+    return any(pattern.match(name) for pattern in _STEP_PATTERNS)
+
+
+def mask_step_number(name: str) -> str:
+    """`step_7` becomes `step_*`; other names stay as they are."""
+    for pattern in _STEP_PATTERNS:
+        name = pattern.sub(r"\1*", name)
+    return name
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps from end to end of their ranges, so that what lies between two (a loader) is of the second.
+    """Steps from the end of one range to the end of the next: what lies between two ranges (a loader) is the second's.
 
-    The first begins as long before its range as others do. The last ends when its work on the GPU is over; what the
-    CPU asks for meanwhile, after `asked_ns`, is of no step. `marked`: there was something to go by; `calls_of`: the
-    module whose calls they are, where nothing else told them apart.
+    The first step begins as long before its range as the others do (median). The last step ends when its GPU work
+    does; what the CPU launches after `cpu_end_ns` belongs to no step.
     """
 
     begin: Column
     end: Column
-    asked_ns: int
-    marked: bool
-    calls_of: str = ""
+    cpu_end_ns: int
+    marked: bool  # False: nothing marks steps, and the whole trace is taken as one
+    module: str = ""  # the module whose calls are taken as steps, if nothing else marks them
 
     @property
     def count(self) -> int:
         return len(self.begin)
 
     @property
-    def first_ns(self) -> int:
+    def begin_ns(self) -> int:
         return int(self.begin[0])
 
     @property
-    def last_ns(self) -> int:
+    def end_ns(self) -> int:
         return int(self.end[-1])
 
     @property
-    def took_ns(self) -> int:
-        return max(self.last_ns - self.first_ns, 0)
+    def duration_ns(self) -> int:
+        return max(self.end_ns - self.begin_ns, 0)
 
     @property
     def span_ns(self) -> int:
-        """What they took, to divide by."""
-        return max(self.took_ns, 1)
+        """The duration, at least 1: a safe divisor."""
+        return max(self.duration_ns, 1)
 
 
-def found(view: View) -> Steps:
-    return _by_ranges(view) or _by_optimizer(view) or _by_model(view) or _whole(view)
+def find_steps(program: TracedProgram) -> Steps:
+    return _by_ranges(program) or _by_optimizer(program) or _by_model(program) or _whole(program)
 
 
-def _by_ranges(view: View) -> Steps | None:
-    ranges = view.ranges
-    for pattern in _STEPS:
-        at = np.flatnonzero(view.named(pattern)[ranges.name] & (ranges.lane == view.main))
+def _by_ranges(program: TracedProgram) -> Steps | None:
+    ranges = program.ranges
+    for pattern in _STEP_PATTERNS:
+        at = np.flatnonzero(program.names_matching(pattern)[ranges.name] & (ranges.lane == program.main_lane))
         if len(at):
-            return _steps(view, ranges.begin[at], ranges.end[at])
+            return _steps(program, ranges.begin[at], ranges.end[at])
     return None
 
 
-def _by_optimizer(view: View) -> Steps | None:
-    """From the end of an optimizer's step to that of its next one."""
-    ranges, told = view.ranges, optimizers.recorded(view.trace)
-    at = np.flatnonzero(view.named(optimizers.RANGES)[ranges.name] & (ranges.lane == view.main))
-    ends = np.sort(ranges.end[optimizers.leading(ranges, at, view.operators, view.trace, told)])
-    if told is None or not len(ends):
-        return _steps(view, ends[:-1], ends[1:]) if len(ends) > 2 else None
-    began = int(view.trace.begin[view.trace.lane == view.main].min())
-    if told.first == 0 and len(ends) > 1:  # what comes before the first step of a program is no step
-        began = max(began, int(ends[0] - np.median(np.diff(ends))))
-    return _steps(view, np.append(began, ends[:-1]), ends)
+def _by_optimizer(program: TracedProgram) -> Steps | None:
+    """From the end of one step of an optimizer to the end of its next."""
+    ranges, recorded = program.ranges, optimizer_steps.read_recorded_steps(program.trace)
+    is_optimizer = program.names_matching(optimizer_steps.RANGES)[ranges.name]
+    at = np.flatnonzero(is_optimizer & (ranges.lane == program.main_lane))
+    ends = np.sort(ranges.end[optimizer_steps.select(ranges, at, program.operators, program.trace, recorded)])
+    if recorded is None or not len(ends):
+        return _steps(program, ends[:-1], ends[1:]) if len(ends) > 2 else None
+    begin = _first_ns(program)
+    if recorded.first == 0 and len(ends) > 1:  # what precedes the first step of a program is not a step
+        begin = max(begin, int(ends[0] - np.median(np.diff(ends))))
+    return _steps(program, np.append(begin, ends[:-1]), ends)
 
 
-def _by_model(view: View) -> Steps | None:
-    """From the end of a call of the outermost module to that of its next one: serving a model has no optimizer.
+def _by_model(program: TracedProgram) -> Steps | None:
+    """From the end of one call of the outermost module to the end of its next: serving a model has no optimizer.
 
-    What comes before the second call is no step: loading the model, and a first call that is like no other.
+    Everything before the second call is left out: loading the model, and a first call that is unlike the others.
     """
-    nest = view.modules
-    roots = np.flatnonzero((nest.parent < 0) & (nest.lane == view.main))
-    if len(roots) <= _CALLS:
+    tree = program.modules
+    roots = np.flatnonzero((tree.parent < 0) & (tree.lane == program.main_lane))
+    if len(roots) <= _MIN_CALLS:
         return None
-    name = int(sums(nest.name[roots], nest.duration[roots], len(view.trace.names)).argmax())
-    calls = roots[nest.name[roots] == name]
-    if len(calls) <= _CALLS:
+    name = int(sum_by_key(tree.name[roots], tree.duration[roots], len(program.trace.names)).argmax())
+    calls = roots[tree.name[roots] == name]
+    if len(calls) <= _MIN_CALLS:
         return None
-    steps = _steps(view, nest.end[calls[:-1]], nest.end[calls[1:]])
-    return replace(steps, calls_of=_NUMBER.sub("", view.trace.names[name][:_LONGEST]))
+    steps = _steps(program, tree.end[calls[:-1]], tree.end[calls[1:]])
+    return replace(steps, module=_INSTANCE_NUMBER.sub("", program.trace.names[name][:_MAX_LABEL]))
 
 
-def _whole(view: View) -> Steps:
-    busy = np.append(view.gpu, view.calls[view.calls >= 0]) if len(view.gpu) else view.trace.rows(*_ON_THREADS)
-    first = int(view.trace.begin[busy].min()) if len(busy) else 0
-    last = int(view.end[busy].max()) if len(busy) else view.trace.span_ns
+def _whole(program: TracedProgram) -> Steps:
+    calls = program.gpu_calls[program.gpu_calls >= 0]
+    rows = np.append(program.gpu_rows, calls) if len(program.gpu_rows) else program.trace.rows(*_ON_THREADS)
+    first = int(program.trace.begin[rows].min()) if len(rows) else 0
+    last = int(program.end[rows].max()) if len(rows) else program.trace.span_ns
     last = max(last, first)
     return Steps(np.array([first]), np.array([last]), last, marked=False)
 
 
-def _steps(view: View, begin: Column, end: Column) -> Steps:
+def _steps(program: TracedProgram, begin: Column, end: Column) -> Steps:
     between = np.maximum(begin[1:] - end[:-1], 0)
     lead = int(np.median(between)) if len(between) else 0
-    first = max(int(begin[0]) - lead, int(view.trace.begin[view.trace.lane == view.main].min()))
-    called = picked(view.trace.begin, view.calls)
-    mine = (called >= first) & (called < end[-1])
-    last = max(int(end[-1]), int(view.end[view.gpu[mine]].max(initial=0)))
+    first = max(int(begin[0]) - lead, _first_ns(program))
+    called = take(program.trace.begin, program.gpu_calls)
+    launched = (called >= first) & (called < end[-1])
+    last = max(int(end[-1]), int(program.end[program.gpu_rows[launched]].max(initial=0)))
     return Steps(np.append(first, end[:-1]), np.append(end[:-1], last), int(end[-1]), marked=True)
+
+
+def _first_ns(program: TracedProgram) -> int:
+    """When the main thread's first row begins."""
+    return int(program.trace.begin[program.trace.lane == program.main_lane].min())

@@ -3,17 +3,18 @@
 import json
 
 from kernellab.reporting.pages import pictures
-from kernellab.traces.trace import Builder, Kind, Lane
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane
 
 THREAD, STREAM = Lane("python 1", "thread 1"), Lane("GPU 0", "stream 7", 0, 7)
 
 
 def build_trace(*, gpu):
-    builder = Builder("kineto")
+    builder = TraceBuilder("kineto")
     builder.add(Kind.OPERATOR, builder.name("aten::mm"), builder.lane(THREAD), 0, 1000)
     if gpu:
         builder.add(Kind.KERNEL, builder.name("gemm"), builder.lane(STREAM), 500, 1000)
-    return builder.trace()
+    return builder.build()
 
 
 def test_cpu_time_is_drawn_if_nothing_ran_on_a_gpu(tmp_path):

@@ -6,7 +6,8 @@ import pytest
 
 from kernellab.reporting.pages import timeline
 from kernellab.reporting.pages.html import asset
-from kernellab.traces.trace import Builder, Kind, Lane, Trace
+from kernellab.traces.builder import TraceBuilder
+from kernellab.traces.trace import Kind, Lane, Trace
 from support.hostile_names import HOSTILE_NAMES
 
 MAIN, STREAM = Lane("python 1", "thread 1"), Lane("GPU 0", "stream 7", 0, 7)
@@ -17,13 +18,13 @@ STREAM_Y, THREAD_Y, ROW = 57, 103, 18
 
 def build_trace(*rows, notes=()) -> Trace:
     """Rows of lane, kind, name, begin and duration in nanoseconds; then, optionally, the link and details."""
-    builder = Builder("kineto")
+    builder = TraceBuilder("kineto")
     builder.notes += notes
     for lane, kind, name, begin, duration, *rest in rows:
         link, details = (*rest, 0, None)[:2] if len(rest) < 2 else rest
         detail = builder.detail(str(details), details) if details else 0
         builder.add(kind, builder.name(name), builder.lane(lane), begin, duration, link=link, detail=detail)
-    return builder.trace()
+    return builder.build()
 
 
 def steps(count: int = 10) -> Trace:

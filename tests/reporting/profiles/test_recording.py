@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernellab.reporting.profiles import recording
+from support.terminal import set_terminal
 
 
 def session(**more):
@@ -51,3 +52,11 @@ def test_steps_are_listed_by_phase():
         {"phase": "active", "cycle": 1, "first": 5, "last": 5},
     ]
     assert recording.recording_lines(session(steps=steps), Path()) == ["steps: 0–4 wait; 5 active (cycle 1)"]
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_the_lines_fit_a_narrow_terminal(monkeypatch, columns):
+    steps = [{"phase": phase, "cycle": 1, "first": 0, "last": 99} for phase in ("wait", "warm-up", "active")]
+    long = session(steps=steps, step_us=13760.0, plain_step_us=10580.0, notes=["a " * 60])
+    set_terminal(monkeypatch, columns)
+    assert max(map(len, recording.recording_lines(long, Path()))) <= columns

@@ -1,33 +1,35 @@
-"""Nothing left: the way runs at the measured ceiling of what bounds it.
+"""The implementation runs at the measured limit of the machine.
 
-    share = roof / time, the roof being the op's fewest bytes over the measured copy bandwidth, or its matmul operations
-    over the measured matmul rate
+    share = limit / time
 
-From `NEAR` of it on there is no gain left worth the work: two kernels that both do everything right differ by as much.
+The limit is the op's fewest bytes over the measured copy bandwidth, or its matmul operations over the measured matmul
+rate. From `NEAR` on no gain is left that is worth the work: two good kernels differ by as much.
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.finding import Evidence, Finding, Precedence
 from kernellab.gpumodel.subject import Subject
+
+NEEDS = "time against the measured limit"
+GAIN = "none: 90 % of the limit or more. No other gain is reported then"
+PRECEDENCE = Precedence.NO_GAIN_LEFT
 
 NEAR = 0.9
 
 
-def look(subject: Subject) -> Finding | None:
+def examine(subject: Subject) -> Finding | None:
     limit = subject.limit
     if limit is None or limit.fraction is None or limit.fraction < NEAR or subject.cache == "warm":
         return None
-    ceiling = "bandwidth" if limit.bound == "memory" else "matmul rate"
-    rate = (limit.gbps, "GB/s") if limit.bound == "memory" else (limit.tflops, "TFLOP/s")
+    in_memory = limit.bound == "memory"
+    rate, unit = (limit.gbps, "GB/s") if in_memory else (limit.tflops, "TFLOP/s")
     return Finding(
-        rule="at-the-limit",
-        title=f"at the limit, nothing left: {100 * limit.fraction:.0f} % of measured {ceiling}",
-        gain=None,
-        do="leave it: to be faster the op itself would have to move or compute less",
-        sure="measured",
+        title=f"at the limit: {100 * limit.fraction:.0f} % of measured {'bandwidth' if in_memory else 'matmul rate'}",
+        do="leave it as it is: to be faster, the op itself would have to move or compute less",
+        confidence="measured",
         evidence=[
-            Evidence("rate", rate[0] or 0.0, rate[1], "timing"),
-            Evidence("share of the ceiling", limit.fraction, "", "timing"),
+            Evidence("rate", rate or 0.0, unit, "timing"),
+            Evidence("share of the limit", limit.fraction, "", "timing"),
         ],
     )

@@ -1,38 +1,41 @@
-"""Atomics: many threads that add to the same few addresses wait for each other.
+"""Many threads may wait for each other at the addresses of atomics.
 
-How many threads meet at an address is not in the code, nor which of them get there. So it is said only of a way that
-was timed, takes far longer than everything else accounts for, and has atomics on global memory:
+How many threads meet at an address is not in the code. The rule therefore applies only to an implementation that was
+timed, is far slower than the model predicts, and has atomics on global memory:
 
-    gain = time / predicted time, no more than the distance to the roof
+    gain = time / predicted time, capped at the headroom
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, capped
-from kernellab.gpumodel.prices import UNEXPLAINED, main_kernel
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import cap_at_headroom
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import UNEXPLAINED_FACTOR, slowest_kernel
+
+NEEDS = "atomics on global memory in an implementation that is far slower than the model predicts"
+GAIN = "time over the predicted time; possible"
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
-    if found is None or subject.time_us is None:
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
+    if slowest is None or subject.time_us is None:
         return None
-    kernel, priced = found
-    count = kernel.instructions.get("global_atomic", 0)
-    unexplained = subject.time_us / priced.time_us
-    if not count or unexplained < UNEXPLAINED:
+    kernel, estimate = slowest
+    atomics = kernel.instructions.get("global_atomic", 0)
+    unexplained = subject.time_us / estimate.time_us
+    if not atomics or unexplained < UNEXPLAINED_FACTOR:
         return None
     return Finding(
-        rule="atomics",
-        title=f"{unexplained:.3g} times as slow as its code should be, and it has atomics: threads may wait for each "
-        "other at the same addresses",
-        gain=capped(unexplained, subject.headroom),
+        title=f"{unexplained:.3g} times slower than the model predicts, with atomics: threads may wait for each other "
+        "at the same addresses",
+        gain=cap_at_headroom(unexplained, subject.headroom),
         do="add up within the block first (shuffles, shared memory) and let one thread add the block's sum; or write "
         "one sum per block and add those in a second step",
-        sure="possible",
+        confidence="possible",
         evidence=[
-            Evidence("atomics on global memory", count, "instructions", "machine code"),
+            Evidence("atomics on global memory", atomics, "instructions", "machine code"),
             Evidence("measured", subject.time_us, "µs", "timing"),
-            Evidence("predicted", priced.time_us, "µs", "model"),
+            Evidence("predicted", estimate.time_us, "µs", "model"),
         ],
     )

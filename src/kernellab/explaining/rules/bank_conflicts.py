@@ -1,48 +1,56 @@
-"""Bank conflicts: lanes of a warp that ask shared memory for different words of one bank, and are served in turn.
+"""Lanes of a warp access different words of one shared-memory bank, and the accesses are serialised.
 
-Where the addresses could be worked out from the code, the goes a warp's accesses take over the fewest is how much
-longer shared memory is busy. An SM's gives 32 words a clock:
+Where the addresses could be computed from the code, the transactions relative to the minimum say how much longer shared
+memory is busy. An SM's shared memory delivers 32 words per clock:
 
-    busy = shared accesses × turns × warps × goes each / (SMs × clock)
-    gain = max(busy, time predicted) / max(busy without conflicts, time predicted)
+    busy = shared accesses × iterations × warps × transactions each / (SMs × clock)
+    gain = max(busy, predicted time) / max(busy without conflicts, predicted time)
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, gained
-from kernellab.gpumodel.prices import main_kernel, turns
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import gain_above
+from kernellab.gpumodel.kernel import SHARED_ACCESSES, count
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import loop_iterations, slowest_kernel
 
-_LEAST = 1.15
-_SHARED = ("shared_load", "shared_store")
+NEEDS = "shared-memory addresses of a warp, computed from the PTX"
+GAIN = "transactions over the minimum, where shared memory is the bottleneck"
+
+_THRESHOLD = 1.15
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
     device, cost = subject.device, subject.cost
-    if found is None or device is None or not cost or (found[0].conflicts or 1.0) <= 1.0:
+    if slowest is None or device is None or not cost:
         return None
-    kernel, priced = found
-    inside, whole = (sum(code.get(name, 0) for name in _SHARED) for code in (kernel.loop or {}, kernel.instructions))
-    accesses, often = (whole, 1.0) if not inside else (inside, max(1.0, turns(kernel, cost["bytes_read"])))
-    warps = kernel.blocks * -(-kernel.threads // device.chip.warp_threads) * kernel.times
-    goes = accesses * often * warps * kernel.shared_goes
-    free_us = goes / min(device.sms, kernel.blocks) / device.clock_mhz
-    busy_us = free_us * (kernel.conflicts or 1.0)
-    estimate = max(busy_us, priced.time_us) / max(free_us, priced.time_us)
-    gain = gained(estimate, subject.headroom, _LEAST)
+    kernel, estimate = slowest
+    conflicts = kernel.conflicts or 1.0
+    if conflicts <= 1.0:
+        return None
+    accesses, iterations = count(kernel.loop or {}, SHARED_ACCESSES), 1.0
+    if accesses:
+        iterations = max(1.0, loop_iterations(kernel, cost["bytes_read"]))
+    else:
+        accesses = count(kernel.instructions, SHARED_ACCESSES)
+    transactions = accesses * iterations * kernel.warps(device.chip.warp_threads) * kernel.shared_goes
+    conflict_free_us = transactions / min(device.sms, kernel.blocks) / device.clock_mhz
+    busy_us = conflict_free_us * conflicts
+    speedup = max(busy_us, estimate.time_us) / max(conflict_free_us, estimate.time_us)
+    gain = gain_above(_THRESHOLD, speedup, subject.headroom)
     if gain is None:
         return None
     return Finding(
-        rule="bank-conflicts",
-        title=f"a warp's accesses to shared memory take {kernel.conflicts:.3g} times as many goes as they would "
-        "without bank conflicts",
+        title=f"bank conflicts: a warp's accesses to shared memory take {conflicts:.3g} times the minimum of "
+        "transactions",
         gain=gain,
-        do="let neighbouring lanes take neighbouring words: pad the rows of the array by one word, or swizzle its "
+        do="let neighbouring lanes access neighbouring words: pad the rows of the array by one word, or swizzle its "
         "columns (xor with the row)",
-        sure="likely",
+        confidence="likely",
         evidence=[
-            Evidence("goes over the fewest", kernel.conflicts or 1.0, "", "machine code"),
+            Evidence("transactions over the minimum", conflicts, "", "machine code"),
             Evidence("shared loads and stores", accesses, "instructions", "machine code"),
             Evidence("shared memory busy, predicted", busy_us, "µs", "model"),
         ],

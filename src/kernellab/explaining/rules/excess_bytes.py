@@ -1,63 +1,65 @@
-"""Excess bytes: kernels of the way's own that together are given more than the op has to move.
+"""The implementation's own kernels and the operators between them move more bytes than the op needs.
 
-Each kernel is taken to touch every tensor it is given once; PyTorch's operators between them are counted as dispatched.
+Each kernel is assumed to touch every tensor it gets once. Operators of PyTorch are counted as they were dispatched.
 
-    gain = Σ bytes of all of them / fewest bytes
+    gain = bytes of all of them / fewest bytes
 
-A product reads its operands many times over from caches, whatever it is given. Beside one only operators count:
+A matmul reads its operands many times from caches, whatever it gets. Beside one, only operators count:
 
-    gain = 1 + bytes of the operators / bandwidth / the product's roof
+    gain = 1 + bytes of the operators / bandwidth / limit of the matmul
 
-Reading an input in two kernels, an intermediate in float32, a copy to make it contiguous: all show here. That a kernel
-reads one tensor twice does not: see `reads_again`.
+Reading an input in two kernels, an intermediate in float32, and a copy to make a tensor contiguous all show here. A
+kernel that reads one tensor twice does not: see `reads_again`.
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, capped
-from kernellab.gpumodel.subject import Subject, is_product
+from kernellab.base.text import plural
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import cap_at_headroom
+from kernellab.gpumodel.subject import Subject
 
-_LEAST = 1.2
+NEEDS = "tensors that its own kernels get, and operators between them; beside a matmul only the operators"
+GAIN = "those bytes over the fewest"
+
+_THRESHOLD = 1.2
 
 
-def look(subject: Subject) -> Finding | None:
+def examine(subject: Subject) -> Finding | None:
     if not subject.kernels or not subject.fewest_bytes:
         return None
     if any(k.pointer_bytes is None for k in subject.kernels):
         return None
-    own = sum((k.pointer_bytes or 0) * k.times for k in subject.kernels)
-    beside = [one for one in subject.traffic or () if one["read_bytes"] is not None and not is_product(str(one["op"]))]
-    operators = sum(one["read_bytes"] + one["write_bytes"] for one in beside)
-    moved = own + operators
-    gain = capped(_ratio(subject, moved, operators), subject.headroom)
-    if gain < _LEAST:
+    kernel_bytes = sum((k.pointer_bytes or 0) * k.times for k in subject.kernels)
+    sizes = [o.moved_bytes for o in subject.operators or () if not o.is_product]
+    operator_bytes = sum(size for size in sizes if size is not None)
+    moved = kernel_bytes + operator_bytes
+    gain = cap_at_headroom(_speedup(subject, moved, operator_bytes), subject.headroom)
+    if gain < _THRESHOLD:
         return None
-    who = [_many(sum(k.times for k in subject.kernels), "kernel")]
-    who += [_many(len(beside), "operator")] if operators else []
-    move = "moves" if who == ["1 kernel"] else "move"
+    launches = sum(k.times for k in subject.kernels)
+    movers = [plural(launches, "kernel")]
+    if operator_bytes:
+        movers.append(plural(sum(size is not None for size in sizes), "operator"))
+    verb = "moves" if movers == ["1 kernel"] else "move"
     return Finding(
-        rule="excess-bytes",
-        title=f"{' and '.join(who)} {move} {moved / 1e6:.4g} MB where {subject.fewest_bytes / 1e6:.4g} MB would do",
+        title=f"{' and '.join(movers)} {verb} {moved / 1e6:.4g} MB where {subject.fewest_bytes / 1e6:.4g} MB suffice",
         gain=gain,
-        do="keep what a kernel has read in registers or shared memory instead of reading it again; read the input as "
-        "it is, without a copy or a wider dtype in between",
-        sure="computed",
+        do="keep what a kernel has read in registers or shared memory instead of reading it again; read the input "
+        "directly, without a copy or a wider dtype in between",
+        confidence="computed",
         evidence=[
-            Evidence("given to its kernels", own, "bytes", "launch"),
-            Evidence("moved by operators", operators, "bytes", "torch's dispatcher"),
+            Evidence("tensors its kernels get", kernel_bytes, "bytes", "launch"),
+            Evidence("moved by operators", operator_bytes, "bytes", "torch's dispatcher"),
             Evidence("fewest", subject.fewest_bytes, "bytes", "declaration"),
         ],
     )
 
 
-def _ratio(subject: Subject, moved: int, operators: int) -> float:
-    limit = subject.limit
-    if not (subject.cost or {}).get("flops", {}).get("matmul"):
+def _speedup(subject: Subject, moved: int, operator_bytes: int) -> float:
+    if not subject.matmul_flops:
         return moved / subject.fewest_bytes
+    limit = subject.limit
     if limit is None or not limit.roof_us or not subject.gbps:
         return 1.0
-    return 1 + operators / subject.gbps / 1e3 / limit.roof_us
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return 1 + operator_bytes / subject.gbps / 1e3 / limit.roof_us

@@ -1,7 +1,8 @@
-"""L2-resident timing: times that hold only while the data is in cache.
+"""The time holds only while the data is in the L2 cache.
 
-Said where a way was timed warm, or where cold calls take much longer than warm ones: in a model, what runs before the
-op decides which of the two it meets. Nothing to gain: a warning about the number.
+    warm time < 80 % of the cold time, or timed only warm with data that fits into L2
+
+In a model, the operators before the op decide whether its data is in cache.
 """
 
 from __future__ import annotations
@@ -9,28 +10,29 @@ from __future__ import annotations
 from kernellab.findings.finding import Evidence, Finding
 from kernellab.gpumodel.subject import Subject
 
+NEEDS = "warm against cold times"
+GAIN = "none: a warning about the number"
+
 _RESIDENT = 0.8
 
 
-def look(subject: Subject) -> Finding | None:
+def examine(subject: Subject) -> Finding | None:
     if subject.time_us is None or subject.device is None:
         return None
-    warm, cold = (subject.time_us, None) if subject.cache == "warm" else (subject.warm_us, subject.time_us)
-    if warm is None or (cold is not None and warm >= _RESIDENT * cold):
+    warm_us, cold_us = (subject.time_us, None) if subject.cache == "warm" else (subject.warm_us, subject.time_us)
+    if warm_us is None or (cold_us is not None and warm_us >= _RESIDENT * cold_us):
         return None
-    if cold is None and subject.fewest_bytes > subject.device.l2_bytes:
+    if cold_us is None and subject.fewest_bytes > subject.device.l2_bytes:
         return None
-    said = f"{warm:.4g} µs with its data in L2" + (f", {cold:.4g} µs without" if cold else "; not timed without")
+    cold = f"{cold_us:.4g} µs without" if cold_us else "not timed without"
     return Finding(
-        rule="l2-resident",
-        title=f"the time depends on the cache: {said}",
-        gain=None,
-        do="compare ways with the cache in the same state (klab bench --cache cold,warm) and quote which it was",
-        sure="measured",
+        title=f"the time depends on the cache: {warm_us:.4g} µs with its data in L2, {cold}",
+        do="compare implementations with the cache in the same state (klab bench --cache cold,warm) and state which",
+        confidence="measured",
         evidence=[
             Evidence("fewest bytes", subject.fewest_bytes, "bytes", "declaration"),
             Evidence("L2", subject.device.l2_bytes, "bytes", "GPU"),
-            Evidence("warm", warm, "µs", "timing"),
-            *([Evidence("cold", cold, "µs", "timing")] if cold else []),
+            Evidence("warm", warm_us, "µs", "timing"),
+            *([Evidence("cold", cold_us, "µs", "timing")] if cold_us else []),
         ],
     )

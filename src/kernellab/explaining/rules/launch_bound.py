@@ -1,17 +1,17 @@
-"""Launch-bound: starting kernels takes longer than what they do.
+"""Launching kernels takes longer than their work.
 
-On the GPU, many tiny kernels: each takes the floor f, what a kernel that does nothing takes, or little more. They are
-tiny where all their bytes take less time than starting them, n·f.
+On the GPU, many tiny kernels: each takes the launch floor f, the time of an empty kernel, or little more. They are tiny
+where moving all their bytes takes less time than launching them, n·f.
 
     gain = time / max(fewest bytes / bandwidth, f)
 
-On the host, where a call takes longer to launch (h) than to run (t): a CUDA graph, or several calls' work in one
+On the host, a call takes longer to launch (h) than to run (t). A CUDA graph, or the work of several calls in one
 kernel, makes it t.
 
     gain = h / t
 
-The second shows only where the GPU waits for the host, so it needs the launch timer (`klab bench --panel`); a profiled
-call, which is slower, only makes it possible.
+The second shows only where the GPU waits for the host, so it needs the launch timer (`klab bench --panel`). A profiled
+call is slower than others: it makes the finding possible, without a gain.
 """
 
 from __future__ import annotations
@@ -19,66 +19,68 @@ from __future__ import annotations
 from kernellab.findings.finding import Evidence, Finding
 from kernellab.gpumodel.subject import Subject
 
-_TWICE, _WORTH = 2.0, 1.3
-_TINY = 5.0  # floors that a tiny kernel takes at most
+NEEDS = "kernels per call and the time of an empty kernel; host time against GPU time"
+GAIN = "time over one launch, or over the GPU's part"
+
+_HOST_OVER_GPU = 2.0
+_THRESHOLD = 1.3
+_TINY = 5.0  # launch floors that a tiny kernel takes at most
 
 
-def look(subject: Subject) -> Finding | None:
-    return _many(subject) or _host(subject)
+def examine(subject: Subject) -> Finding | None:
+    return _tiny_kernels(subject) or _slow_host(subject)
 
 
-def _many(subject: Subject) -> Finding | None:
-    count = len(subject.launched) or sum(k.times for k in subject.kernels) + len(subject.traffic or ())
-    if count < 2 or not subject.fewest_bytes or not subject.gbps or subject.device is None:
+def _tiny_kernels(subject: Subject) -> Finding | None:
+    launches = len(subject.profiled_kernels) or sum(k.times for k in subject.kernels) + len(subject.operators or ())
+    if launches < 2 or not subject.fewest_bytes or not subject.gbps or subject.device is None:
         return None
-    floor = subject.row_floor_us
-    least = max(subject.fewest_bytes / subject.gbps / 1e3, floor)
-    starting = count * floor
-    time = subject.time_us or max(starting, least)
-    if _moved(subject) / subject.gbps / 1e3 > starting or time / least < _WORTH:
+    floor_us = subject.launch_floor_us
+    fused_us = max(subject.fewest_bytes / subject.gbps / 1e3, floor_us)
+    launching_us = launches * floor_us
+    time_us = subject.time_us or max(launching_us, fused_us)
+    if _moved_bytes(subject) / subject.gbps / 1e3 > launching_us or time_us / fused_us < _THRESHOLD:
         return None
-    # Few bytes are no proof: a kernel may compute for long. Tiny ones take hardly more than the floor, or the GPU
-    # stands idle between them.
-    waits = subject.gpu_us is not None and subject.gpu_us < 0.5 * time
-    if time / count > _TINY * floor and not waits:
+    # A kernel of few bytes may compute for long. Tiny ones take little more than the floor, or the GPU idles between
+    # them.
+    gpu_idles = subject.profiled_gpu_us is not None and subject.profiled_gpu_us < 0.5 * time_us
+    if time_us / launches > _TINY * floor_us and not gpu_idles:
         return None
     return Finding(
-        rule="launch-bound",
-        title=f"{count} kernels of hardly any work: starting them takes longer than moving their bytes",
-        gain=time / least,
-        do="do it in one kernel, with a grid over what is now the loop; or replay the launches as a CUDA graph",
-        sure="measured" if subject.measured and subject.launched else "likely",
+        title=f"{launches} tiny kernels: launching them takes longer than moving their bytes",
+        gain=time_us / fused_us,
+        do="use one kernel, with a grid over what is now the loop; or replay the launches as a CUDA graph",
+        confidence="measured" if subject.measured and subject.profiled_kernels else "likely",
         evidence=[
-            Evidence("kernels per call", count, "", "profiler" if subject.launched else "launch"),
-            Evidence("a kernel that does nothing, in a row", floor, "µs", "model"),
-            Evidence("fewest bytes at the copy bandwidth", least, "µs", "model"),
+            Evidence("kernels per call", launches, "", "profiler" if subject.profiled_kernels else "launch"),
+            Evidence("empty kernel in a sequence", floor_us, "µs", "model"),
+            Evidence("fewest bytes at the copy bandwidth", fused_us, "µs", "model"),
         ],
     )
 
 
-def _moved(subject: Subject) -> float:
-    """Bytes of the operators and of the tensors its own kernels are given; where those are not known, the fewest."""
-    operators = [
-        one["read_bytes"] + one["write_bytes"] for one in subject.traffic or () if one["read_bytes"] is not None
-    ]
-    own = [k.pointer_bytes * k.times for k in subject.kernels if k.pointer_bytes is not None]
-    return float(sum(operators) + sum(own)) or float(subject.fewest_bytes)
+def _moved_bytes(subject: Subject) -> float:
+    """Bytes of its operators and of the tensors its own kernels get; the fewest bytes where those are not known."""
+    sizes = [operator.moved_bytes for operator in subject.operators or ()]
+    sizes += [k.pointer_bytes * k.times for k in subject.kernels if k.pointer_bytes is not None]
+    return float(sum(size for size in sizes if size is not None)) or float(subject.fewest_bytes)
 
 
-def _host(subject: Subject) -> Finding | None:
-    host = subject.launch_us or subject.host_us
-    gpu = subject.gpu_us or subject.time_us
-    if subject.device is None or not subject.measured or not host or not gpu or host < _TWICE * gpu:
+def _slow_host(subject: Subject) -> Finding | None:
+    host_us = subject.launch_us or subject.profiled_host_us
+    gpu_us = subject.profiled_gpu_us or subject.time_us
+    if subject.device is None or not subject.measured or not host_us or not gpu_us:
         return None
-    exact = subject.launch_us is not None
+    if host_us < _HOST_OVER_GPU * gpu_us:
+        return None
+    timed = subject.launch_us is not None
     return Finding(
-        rule="launch-bound",
-        title=f"the host takes {host:.3g} µs to launch what the GPU does in {gpu:.3g} µs",
-        gain=host / gpu if exact else None,
-        do="replay it as a CUDA graph, do more per call, or launch through something thinner than Triton's launcher",
-        sure="measured" if exact else "possible",
+        title=f"the host takes {host_us:.3g} µs to launch what the GPU does in {gpu_us:.3g} µs",
+        gain=host_us / gpu_us if timed else None,
+        do="replay it as a CUDA graph, do more per call, or use a launcher with less overhead than Triton's",
+        confidence="measured" if timed else "possible",
         evidence=[
-            Evidence("host, per call", host, "µs", "timing" if exact else "profiler, which slows it"),
-            Evidence("GPU, per call", gpu, "µs", "profiler" if subject.gpu_us else "timing"),
+            Evidence("host, per call", host_us, "µs", "timing" if timed else "profiler, which slows it"),
+            Evidence("GPU, per call", gpu_us, "µs", "profiler" if subject.profiled_gpu_us else "timing"),
         ],
     )

@@ -1,46 +1,49 @@
-"""Local arrays: an array of a thread's own that is indexed by what is known only while it runs.
+"""A thread's array is indexed by a variable, so it lies in local memory instead of registers.
 
-Registers have no addresses. An array whose index is no constant lies in local memory, which is memory behind L1 and L2,
-however many registers are left; `spills` is the other way to get there.
+Registers have no addresses. An array with an index that is not constant lies in local memory, which is memory behind L1
+and L2, however many registers are free. Spills get there too: see `spills`.
 
-    local bytes = bytes of local loads and stores × turns × threads
-    gain = (time predicted without them + local bytes / bandwidth of what serves them) / time predicted without them
+    local bytes = bytes of local loads and stores × iterations × threads
+    gain = (predicted time without them + local bytes / bandwidth of what serves them) / predicted time without them
 
-A loop that loads nothing from global memory is taken to go over the whole array once.
+A loop that loads nothing from global memory is assumed to go over the whole array once.
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import main_kernel, without_local
-from kernellab.gpumodel.subject import TRIGONOMETRY_BYTES, Subject
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import correct_by_headroom
+from kernellab.gpumodel.kernel import LOCAL_ACCESSES, TRIGONOMETRY_STACK_BYTES, count
+from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import slowest_kernel, speedup_without_local_memory
 
-_LEAST = 1.1
+NEEDS = "local loads and stores in the code, without spills"
+GAIN = "their bytes over L1's or L2's bandwidth, added to the time"
+
+_THRESHOLD = 1.1
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
-    if found is None or found[0].spill_bytes or found[0].stack_bytes <= TRIGONOMETRY_BYTES:
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
+    if slowest is None:
         return None
-    kernel, priced = found
-    moves = sum(kernel.instructions.get(name, 0) for name in ("local_load", "local_store"))
-    if not moves:
+    kernel, estimate = slowest
+    accesses = count(kernel.instructions, LOCAL_ACCESSES)
+    if not accesses or kernel.spill_bytes or kernel.stack_bytes <= TRIGONOMETRY_STACK_BYTES:
         return None
-    gain = settled(without_local(kernel, priced), subject.headroom)
-    # Without ptxas a spill looks the same.
-    surely = (
-        "an array indexed by a variable" if kernel.spill_bytes == 0 else "an array indexed by a variable, or spills"
-    )
+    gain = correct_by_headroom(speedup_without_local_memory(kernel, estimate), subject.headroom)
+    # Only ptxas tells an array from a spill.
+    or_spills = "" if kernel.spill_bytes == 0 else ", or spills"
     return Finding(
-        rule="local-arrays",
-        title=f"{kernel.stack_bytes} bytes per thread lie in local memory, which is no register: {surely}",
-        gain=gain if gain >= _LEAST else None,
-        do="index it by constants alone (unroll the loops over it, choose with a condition instead of an index), or "
-        "keep it in shared memory",
-        sure="likely",
+        title=f"{kernel.stack_bytes} bytes per thread are in local memory instead of registers: an array indexed by a "
+        f"variable{or_spills}",
+        gain=gain if gain >= _THRESHOLD else None,
+        do="use constant indices only (unroll the loops over it, select with a condition instead of an index), or keep "
+        "it in shared memory",
+        confidence="likely",
         evidence=[
             Evidence("local memory", kernel.stack_bytes, "bytes per thread", "machine code"),
-            Evidence("local loads and stores", moves, "instructions", "machine code"),
-            Evidence("local memory, predicted", priced.local, "µs", "model"),
+            Evidence("local loads and stores", accesses, "instructions", "machine code"),
+            Evidence("local memory, predicted", estimate.local, "µs", "model"),
         ],
     )

@@ -1,47 +1,55 @@
-"""Narrow access: loads of few bytes per thread, so that too little is under way and every byte costs instructions.
+"""Loads have few bytes per thread: too little is in flight, and every byte costs instructions.
 
-A thread can ask for 16 bytes with one instruction. With w bytes of each load, the bytes under way grow by 16 / w where
-nothing else changes, and the instructions per byte shrink by as much.
+A thread can load 16 bytes with one instruction. Where each load has w bytes, wider loads raise the bytes in flight by
+16 / w with everything else unchanged, and reduce the instructions per byte by as much.
 
-    gain = time predicted now / time predicted with 16 bytes per load, by the dearest of memory, flight and issue
+    gain = predicted time / predicted time with 16 bytes per load
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, gained
-from kernellab.gpumodel.prices import main_kernel
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import gain_above
+from kernellab.gpumodel.kernel import count
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import slowest_kernel
+
+NEEDS = "the widest load in the code; only where its width costs time"
+GAIN = "the model with 16 bytes per load"
 
 _WIDE = 16
-_LEAST = 1.15
+_NARROW = 4
+_COALESCED = 1.5  # sectors over the minimum, up to which a warp's addresses are contiguous
+_THRESHOLD = 1.15
+_ARITHMETIC = ("fp32", "fp16", "fp64", "special", "conversion")
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
-    if found is None or subject.device is None:
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
+    if slowest is None or subject.device is None:
         return None
-    kernel, priced = found
-    if not kernel.widest_bytes or kernel.widest_bytes > 4 or (kernel.sectors or 1.0) > 1.5:
-        return None  # 8 bytes are half way, and what is not contiguous cannot be loaded wide
+    kernel, estimate = slowest
+    # Loads of 8 bytes gain little, and addresses that are not contiguous cannot be loaded wide.
+    if not 0 < kernel.widest_bytes <= _NARROW or (kernel.sectors or 1.0) > _COALESCED:
+        return None
     wider = _WIDE / kernel.widest_bytes
-    # Arithmetic stays as it is: of the issue slots those for moving and addressing are saved.
-    code = kernel.code
-    arithmetic = sum(code.get(name, 0) for name in ("fp32", "fp16", "fp64", "special", "conversion"))
-    issue = priced.issue * (arithmetic + (sum(code.values()) - arithmetic) / wider) / max(1, sum(code.values()))
-    estimate = priced.time_us / priced.without(flight=priced.flight / wider, issue=issue)
-    gain = gained(estimate, subject.headroom, _LEAST)
+    # Arithmetic stays: only instructions for loads, stores and addresses are saved.
+    instructions = sum(kernel.hot_code.values())
+    arithmetic = count(kernel.hot_code, _ARITHMETIC)
+    issue_us = estimate.issue * (arithmetic + (instructions - arithmetic) / wider) / max(1, instructions)
+    speedup = estimate.time_us / estimate.time_us_with(flight=estimate.flight / wider, issue=issue_us)
+    gain = gain_above(_THRESHOLD, speedup, subject.headroom)
     if gain is None:
         return None
     return Finding(
-        rule="narrow-access",
-        title=f"no global load is wider than {kernel.widest_bytes} bytes per thread, where 16 would do",
+        title=f"no global load is wider than {kernel.widest_bytes} bytes per thread, and 16 are possible",
         gain=gain,
-        do="give each thread 16 bytes at a time: in CUDA C++ float4 or an aligned struct, in Triton a block of at "
+        do="load 16 bytes per thread at a time: in CUDA C++ float4 or an aligned struct, in Triton a block of at "
         "least 16 bytes per thread with contiguous, provably aligned addresses",
-        sure="likely",
+        confidence="likely",
         evidence=[
             Evidence("widest load", kernel.widest_bytes, "bytes", "machine code"),
-            Evidence("asked for before waiting", kernel.flight_bytes, "bytes per thread", "machine code"),
-            Evidence("dearest item", priced.dearest, "", "model"),
+            Evidence("requested before waiting", kernel.flight_bytes, "bytes per thread", "machine code"),
+            Evidence("bottleneck", estimate.bottleneck, "", "model"),
         ],
     )

@@ -1,46 +1,46 @@
-"""No tensor cores: a product in a dtype they take, computed by ordinary multiply-adds.
+"""A matmul in a dtype of the tensor cores is computed by ordinary multiply-adds.
 
     gain = time / (matmul operations / measured matmul rate / `REACHED`)
 
-Without a time: the rate of the tensor cores over that of fp32 arithmetic, times the same share. `REACHED` is what a
-plain kernel on tensor cores gets of the library's rate; the library itself gets all of it.
+Without a time: the rate of the tensor cores over that of fp32 arithmetic, times the same share. `REACHED` is the share
+of the library's rate that a plain kernel on tensor cores gets.
 """
 
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding
-from kernellab.gpumodel.prices import TENSOR_NAMES
+from kernellab.gpumodel.device import TENSOR_NAMES
+from kernellab.gpumodel.kernel import MULTIPLY_ADDS, count
 from kernellab.gpumodel.subject import Subject
 
+NEEDS = "a 16-bit matmul without tensor-core instructions"
+GAIN = "time over 75 % of the measured matmul rate"
+
 REACHED = 0.75
-_LEAST = 1.2
+_THRESHOLD = 1.2
 
 
-def look(subject: Subject) -> Finding | None:
-    device, cost = subject.device, subject.cost
-    if device is None or not cost or not cost["flops"].get("matmul") or not subject.kernels:
+def examine(subject: Subject) -> Finding | None:
+    device = subject.device
+    if device is None or not subject.matmul_flops or any(k.on_tensor_cores for k in subject.kernels):
         return None
     rate = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""))
-    if rate is None or any(k.on_tensor_cores for k in subject.kernels):
-        return None
-    own = [k for k in subject.kernels if subject.multiplies(k)]
-    multiply_adds = sum(k.instructions.get(name, 0) for k in own for name in ("fp32", "fp16"))
-    if not multiply_adds:
-        return None  # the product is somebody else's kernel
-    ratio = rate / device.chip.fp32_per_clock
-    gain = REACHED * (subject.headroom or ratio)
-    if gain < _LEAST:
+    multiply_adds = sum(count(k.instructions, MULTIPLY_ADDS) for k in subject.kernels if subject.computes_product(k))
+    if rate is None or not multiply_adds:
+        return None  # the dtype is none of theirs, or an operator does the matmul
+    rate_ratio = rate / device.chip.fp32_per_clock
+    gain = REACHED * (subject.headroom or rate_ratio)
+    if gain < _THRESHOLD:
         return None
     return Finding(
-        rule="no-tensor-cores",
-        title=f"a {subject.dtype} product without tensor cores: {multiply_adds} multiply-adds in the code instead",
+        title=f"a {subject.dtype} matmul without tensor cores: {multiply_adds} multiply-adds in the code instead",
         gain=gain,
-        do="multiply with tl.dot on operands of 16 bits (Triton), mma or wgmma (CUDA C++), or call torch.matmul; "
+        do="multiply with tl.dot on 16-bit operands (Triton), mma or wgmma (CUDA C++), or call torch.matmul; "
         "accumulate in float32",
-        sure="computed",
+        confidence="computed",
         evidence=[
             Evidence("tensor-core instructions", 0, "", "machine code"),
-            Evidence("tensor cores over fp32 arithmetic", ratio, "times the rate", "GPU database"),
-            Evidence("operations", cost["flops"]["matmul"], "", "declaration"),
+            Evidence("tensor cores over fp32 arithmetic", rate_ratio, "times the rate", "GPU database"),
+            Evidence("operations", subject.matmul_flops, "", "declaration"),
         ],
     )

@@ -1,38 +1,41 @@
-"""Reads again: one kernel goes over its input in several loops, each with loads of its own.
+"""One kernel reads its input in several loops, each with loads of its own.
 
-A second reading is served by L2 while the rows under way fit there, and by memory otherwise; which of the two, the code
-does not tell. So it is said only of a way that was timed and is far from its roof, as a possible cause:
+L2 serves the second read while the rows in use fit there, otherwise memory does. The code does not say which. The rule
+therefore applies only to an implementation that was timed and is far from its limit, as a possible cause:
 
-    gain = (loops × bytes read + bytes written) / (bytes read + bytes written), no more than the distance to the roof
+    gain = (loops × bytes read + bytes written) / (bytes read + bytes written), capped at the headroom
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, capped
-from kernellab.gpumodel.prices import main_kernel
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import cap_at_headroom
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import slowest_kernel
+
+NEEDS = "several loops with loads, in an implementation that is far from its limit"
+GAIN = "the bytes read once per loop over the fewest; possible, as L2 may serve them"
 
 _FAR = 1.2
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
     cost, headroom = subject.cost, subject.headroom
-    if found is None or not cost or headroom is None or headroom < _FAR or cost["flops"].get("matmul"):
+    if slowest is None or not cost or headroom is None or headroom < _FAR or subject.matmul_flops:
         return None
-    kernel, _ = found
+    kernel, _ = slowest
     if kernel.loading_loops < 2:
         return None
     moved = kernel.loading_loops * cost["bytes_read"] + cost["bytes_written"]
     return Finding(
-        rule="reads-again",
-        title=f"{kernel.loading_loops} loops load from memory: what the first reads, the next may have to fetch again",
-        gain=capped(moved / (cost["bytes_read"] + cost["bytes_written"]), headroom),
+        title=f"{kernel.loading_loops} loops load from memory: each may fetch again what the first one has read",
+        gain=cap_at_headroom(moved / (cost["bytes_read"] + cost["bytes_written"]), headroom),
         do="keep the row in registers or shared memory between the loops, spread it over a cluster of blocks, or "
         "compute in one pass what two passes compute now",
-        sure="possible",
+        confidence="possible",
         evidence=[
             Evidence("loops with global loads", kernel.loading_loops, "", "machine code"),
-            Evidence("distance to the roof", headroom, "times", "timing"),
+            Evidence("headroom", headroom, "times", "timing"),
         ],
     )

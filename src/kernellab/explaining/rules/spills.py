@@ -1,57 +1,60 @@
-"""Spills: values that found no register, stored to local memory and loaded again.
+"""Values that do not fit in registers are stored to local memory and loaded again.
 
-    local bytes = spilled per turn of the loop × turns × threads
-    gain = (time predicted without them + local bytes / bandwidth of what serves them) / time predicted without them
+    local bytes = spilled per iteration × iterations × threads
+    gain = (predicted time without them + local bytes / bandwidth of what serves them) / predicted time without them
 
-Local memory is served by L1 as far as what the resident threads keep there fits, otherwise by L2. Its bytes take the
-same way as the kernel's own, so that their times add up. Arrays that lie there by their nature: see `local_arrays`.
+L1 serves local memory where that of the resident threads fits, otherwise L2 does. Its bytes share L1 and L2 with the
+kernel's own, so the times add up. Arrays in local memory have a rule of their own: `local_arrays`.
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import main_kernel, without_local
-from kernellab.gpumodel.subject import Kernel, Subject
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import correct_by_headroom
+from kernellab.gpumodel.kernel import LOCAL_ACCESSES, Kernel, count
+from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import slowest_kernel, speedup_without_local_memory
 
-_LEAST = 1.1
+NEEDS = "spilled bytes, and local loads and stores in the code"
+GAIN = "their bytes over L1's or L2's bandwidth, added to the time"
+
+_THRESHOLD = 1.1
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
-    if found is None or not found[0].spill_bytes:
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
+    if slowest is None or not slowest[0].spill_bytes:
         return None
-    kernel, priced = found
-    code = kernel.code
-    moves = sum(code.get(name, 0) for name in ("local_load", "local_store"))
-    if not moves:
+    kernel, estimate = slowest
+    accesses = count(kernel.hot_code, LOCAL_ACCESSES)
+    if not accesses:
         return None
-    gain = settled(without_local(kernel, priced), subject.headroom)
-    if gain < _LEAST:
+    gain = correct_by_headroom(speedup_without_local_memory(kernel, estimate), subject.headroom)
+    if gain < _THRESHOLD:
         return None
     return Finding(
-        rule="spills",
-        title=f"{kernel.spill_bytes} bytes per thread are spilled: {kernel.registers} registers did not suffice",
+        title=f"{kernel.spill_bytes} bytes per thread are spilled: {kernel.registers} registers do not suffice",
         gain=gain,
-        do=_do(subject, kernel),
-        sure="likely",
+        do=_remedy(subject, kernel),
+        confidence="likely",
         evidence=[
             Evidence("spilled", kernel.spill_bytes or 0, "bytes per thread", "machine code"),
-            Evidence("local loads and stores", moves, "instructions", "machine code"),
+            Evidence("local loads and stores", accesses, "instructions", "machine code"),
             Evidence("registers", kernel.registers or 0, "per thread", "machine code"),
         ],
     )
 
 
-def _do(subject: Subject, kernel: Kernel) -> str:
+def _remedy(subject: Subject, kernel: Kernel) -> str:
     chip = subject.device.chip if subject.device else None
-    most = chip is not None and (kernel.registers or 0) >= chip.registers_per_thread
+    at_maximum = chip is not None and (kernel.registers or 0) >= chip.registers_per_thread
     if kernel.kind == "triton":
-        # The compiler shares the block out: over more warps each thread holds less of it.
+        # Triton distributes a block over its warps: with more warps, each thread holds less of it.
         room = chip is None or kernel.threads < chip.threads_per_block
-        less = f"take {'more warps (num_warps) or ' if room else ''}a smaller block: each thread holds less then"
-        held = kernel.config.get("maxnreg")
-        return f"lift maxnreg={held}, or {less}" if held and not most else less
+        smaller = f"use {'more warps (num_warps) or ' if room else ''}a smaller block: each thread then holds less"
+        limit = kernel.config.get("maxnreg")
+        return f"raise maxnreg={limit}, or {smaller}" if limit and not at_maximum else smaller
     fewer = "smaller tiles, less unrolling"
-    if most:
+    if at_maximum:
         return f"a thread cannot have more registers, so let it need fewer: the tile over more threads, {fewer}"
-    return f"let it have more registers (looser __launch_bounds__, a larger maxrregcount) or need fewer: {fewer}"
+    return f"allow more registers (looser __launch_bounds__, a larger maxrregcount) or need fewer: {fewer}"

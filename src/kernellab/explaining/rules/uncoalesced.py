@@ -1,64 +1,67 @@
-"""Uncoalesced access: a warp's addresses lie so far apart that memory moves far more than is asked for.
+"""The addresses of a warp are so far apart that memory moves far more than is requested.
 
-Memory is moved in sectors of 32 bytes. Where the addresses of a warp's accesses could be worked out from the code, the
-sectors they touch over the fewest that hold as many bytes is what is moved over what is needed:
+Memory moves sectors of 32 bytes. Where the addresses of a warp's accesses could be computed from the code, the sectors
+they touch over the fewest that hold as many bytes is what moves over what is needed:
 
-    gain = sectors touched / fewest sectors, no more than the distance to the roof
+    gain = sectors touched / fewest sectors, corrected by the headroom
 
-Caches may still serve the rest of a sector to a neighbour, so that the gain is likely, not certain. Where nothing could
-be worked out, and the measured time is far beyond what the model of everything else says, this is the usual cause:
+Caches may serve the rest of a sector to a neighbour, so the gain is likely, not certain. Where no address could be
+computed, and the measured time is far beyond what the model predicts, this is the usual cause:
 
     gain = time / predicted time
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import main_kernel
+from kernellab.findings.finding import Confidence, Evidence, Finding
+from kernellab.findings.gain import correct_by_headroom
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import slowest_kernel
 
-_SPREAD = 1.5
-_UNEXPLAINED = 2.5
+NEEDS = "addresses of a warp, computed from the PTX; without them, a time that nothing else explains"
+GAIN = "sectors touched over the fewest"
+
+_SCATTERED = 1.5
+_UNEXPLAINED_FACTOR = 2.5
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
-    if found is None:
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
+    if slowest is None:
         return None
-    kernel, priced = found
-    if kernel.sectors is not None and kernel.sectors >= _SPREAD:
+    kernel, estimate = slowest
+    if kernel.sectors is not None and kernel.sectors >= _SCATTERED:
         return _finding(
-            f"a warp's accesses touch {kernel.sectors:.3g} times the sectors their bytes would fill",
-            settled(kernel.sectors, subject.headroom),
+            f"uncoalesced: a warp's accesses touch {kernel.sectors:.3g} times the sectors their bytes would fill",
+            correct_by_headroom(kernel.sectors, subject.headroom),
             "likely",
             [
                 Evidence("sectors touched, over the fewest", kernel.sectors, "", "machine code"),
                 Evidence("global load", kernel.load_bytes, "bytes per thread", "machine code"),
             ],
         )
-    if subject.time_us is None or kernel.sectors is not None or priced.bound != "memory":
+    if subject.time_us is None or kernel.sectors is not None or estimate.bound != "memory":
         return None
-    unexplained = subject.time_us / priced.time_us
-    if unexplained < _UNEXPLAINED:
+    unexplained = subject.time_us / estimate.time_us
+    if unexplained < _UNEXPLAINED_FACTOR:
         return None
     return _finding(
-        f"{unexplained:.3g} times as slow as its code should be: its accesses may not be coalesced",
+        f"{unexplained:.3g} times slower than the model predicts: its accesses may not be coalesced",
         unexplained,
         "possible",
         [
             Evidence("measured", subject.time_us, "µs", "timing"),
-            Evidence("predicted", priced.time_us, "µs", "model"),
+            Evidence("predicted", estimate.time_us, "µs", "model"),
         ],
     )
 
 
-def _finding(title: str, gain: float, sure: str, evidence: list[Evidence]) -> Finding:
+def _finding(title: str, gain: float, confidence: Confidence, evidence: list[Evidence]) -> Finding:
     return Finding(
-        rule="uncoalesced",
         title=title,
         gain=gain,
-        do="let neighbouring threads take neighbouring elements: swap the loops, transpose through shared memory, or "
+        do="let neighbouring threads access neighbouring elements: swap the loops, transpose through shared memory, or "
         "make the tensor contiguous along the dim that threads run over",
-        sure=sure,
+        confidence=confidence,
         evidence=evidence,
     )

@@ -1,84 +1,83 @@
-"""An unfused chain: operators that hand each other whole tensors through memory.
+"""Operators pass whole tensors to each other through memory.
 
     gain = Σ max(bytes of an operator / bandwidth, launch floor) / (fewest bytes / bandwidth)
 
-The bytes are counted as torch dispatches each operator, see `fusion`. Where the chain was timed, its time takes the
-place of the sum: what an operator lost beside its bytes is gone after fusing as well. Where fused ways were timed too,
-the gain is no more than the fastest of them shows: a model that promises more leaves something out.
+The bytes are counted as torch dispatches each operator: see `gpumodel/fusion.py`. Where the chain was timed, the gain
+is corrected by its headroom: what an operator loses beside its bytes is gone after fusing as well. Where fused
+implementations were timed too, the gain is no more than the fastest of them shows.
 
-Where starting the kernels takes most of that time it is rather `launch_bound`; where a kernel of the way's own is among
-them, `excess_bytes`.
+Where launching the kernels takes most of the time, `launch_bound` applies instead; where the implementation has kernels
+of its own, `excess_bytes`.
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.fusion import Fusion, fusion
+from kernellab.findings.finding import Confidence, Evidence, Finding
+from kernellab.findings.gain import correct_by_headroom
+from kernellab.gpumodel.fusion import Fusion
 from kernellab.gpumodel.subject import Subject
 
-_LEAST = 1.15
+NEEDS = "bytes that each operator moves"
+GAIN = "[the chain against the fewest bytes](roofline.md); no more than a fused implementation at the same case shows"
+
+_THRESHOLD = 1.15
 
 
-def chain(subject: Subject) -> Fusion | None:
-    """The operators of the way as a chain; None where there is none, or it is not known."""
-    if not subject.gbps:
+def examine(subject: Subject) -> Finding | None:
+    chain = subject.chain
+    if chain is None or len(chain.steps) < 2 or chain.gain < _THRESHOLD or subject.kernels or not subject.gbps:
         return None
-    l2 = subject.device.l2_bytes if subject.device else None
-    return fusion(subject.traffic, subject.fewest_bytes, subject.gbps, floor_us=subject.row_floor_us, l2_bytes=l2)
-
-
-def look(subject: Subject) -> Finding | None:
-    found = chain(subject)
-    if found is None or len(found.steps) < 2 or found.gain < _LEAST or subject.kernels:
+    if subject.launch_floor_us * chain.kernels > chain.moved_bytes / subject.gbps / 1e3:
         return None
-    if subject.row_floor_us * found.kernels > found.moved_bytes / (subject.gbps or 1.0) / 1e3:
-        return None
-    many = f"{len(found.steps)} operators" if subject.device is None else f"{found.kernels} kernels"
-    tensors, fewest = _in_tensors(subject, found)
-    gain, told, shown = _gain(subject, found)
+    movers = f"{len(chain.steps)} operators" if subject.device is None else f"{chain.kernels} kernels"
+    moved, fewest = _sizes(subject, chain)
+    predicted = correct_by_headroom(chain.gain, subject.headroom)
+    gain, gain_text, shown = _limit_to_fused_impls(subject, predicted)
     return Finding(
-        rule="unfused-chain",
-        title=f"{many} move {tensors} where {fewest} would do{told}",
+        title=f"{movers} move {moved} where {fewest} suffice{gain_text}",
         gain=gain,
         do="compute it in one kernel: torch.compile does that for chains like this one, Triton and CUDA C++ by hand",
-        # On a CPU an operator may be bound by its arithmetic: then fusing saves less than the bytes say.
-        sure="measured" if shown else "likely" if found.resident or subject.device is None else "computed",
+        confidence="measured" if shown else _confidence_of_model(subject, chain),
         evidence=[
-            Evidence("moved by the chain", found.moved_bytes, "bytes", "torch's dispatcher"),
-            Evidence("fewest", found.fewest_bytes, "bytes", "declaration"),
-            Evidence("chain, predicted", found.chain_us, "µs", "model"),
-            Evidence("fused, predicted", found.fused_us, "µs", "model"),
-            Evidence("gain, predicted", settled(found.gain, subject.headroom), "times as fast", "model"),
-            *([Evidence("intermediates", "fit into L2", "", "model")] if found.resident else []),
-            *_beside(subject),
+            Evidence("moved by the chain", chain.moved_bytes, "bytes", "torch's dispatcher"),
+            Evidence("fewest", chain.fewest_bytes, "bytes", "declaration"),
+            Evidence("chain, predicted", chain.chain_us, "µs", "model"),
+            Evidence("fused, predicted", chain.fused_us, "µs", "model"),
+            Evidence("gain, predicted", predicted, "times as fast", "model"),
+            *([Evidence("intermediates", "fit into L2", "", "model")] if chain.resident else []),
+            *_fastest_other(subject),
         ],
     )
 
 
-def _gain(subject: Subject, found: Fusion) -> tuple[float | None, str, bool]:
-    """With the words for it, and whether a fused way beside it shows it."""
-    gain = settled(found.gain, subject.headroom)
-    best = min(subject.fused, key=lambda way: subject.others[way], default=None)
-    if best is None or subject.time_us is None or subject.time_us / subject.others[best] >= gain:
+def _limit_to_fused_impls(subject: Subject, gain: float) -> tuple[float | None, str, bool]:
+    """The gain with its text, and whether a fused implementation shows less than the prediction."""
+    fastest = min(subject.fused_impls, key=lambda impl: subject.other_times_us[impl], default=None)
+    if fastest is None or subject.time_us is None or subject.time_us / subject.other_times_us[fastest] >= gain:
         return gain, f": fusing gains about {gain:.3g}×", False
-    shown = subject.time_us / subject.others[best]
-    if shown < _LEAST:
-        return None, f", but {best}, which is fused, gains nothing", True
-    return shown, f": fusing gains about {shown:.3g}×, as {best} shows", True
+    measured = subject.time_us / subject.other_times_us[fastest]
+    if measured < _THRESHOLD:
+        return None, f", but {fastest}, which is fused, gains nothing", True
+    return measured, f": fusing gains about {measured:.3g}×, as {fastest} shows", True
 
 
-def _beside(subject: Subject) -> list[Evidence]:
-    """What the fastest way beside it makes of the same op."""
-    best = min(subject.others, key=lambda way: subject.others[way], default=None)
-    if best is None or subject.time_us is None or subject.others[best] >= subject.time_us:
+def _confidence_of_model(subject: Subject, chain: Fusion) -> Confidence:
+    # On a CPU an operator may be bound by its arithmetic: fusing then saves less than the bytes predict.
+    return "likely" if chain.resident or subject.device is None else "computed"
+
+
+def _fastest_other(subject: Subject) -> list[Evidence]:
+    """The fastest other implementation, where it is faster."""
+    fastest = min(subject.other_times_us, key=lambda impl: subject.other_times_us[impl], default=None)
+    if fastest is None or subject.time_us is None or subject.other_times_us[fastest] >= subject.time_us:
         return []
-    return [Evidence(f"{best}, beside it", subject.time_us / subject.others[best], "times as fast", "timing")]
+    speedup = subject.time_us / subject.other_times_us[fastest]
+    return [Evidence(f"{fastest}, for comparison", speedup, "times as fast", "timing")]
 
 
-def _in_tensors(subject: Subject, found: Fusion) -> tuple[str, str]:
-    """In tensors the size of the input where the op has one in and one out; otherwise in megabytes."""
-    cost = subject.cost or {}
-    if cost.get("bytes_read") == cost.get("bytes_written"):
-        size = cost["bytes_written"]
-        return f"{found.moved_bytes / size:.3g} tensors", "2"
-    return f"{found.moved_bytes / 1e6:.4g} MB", f"{found.fewest_bytes / 1e6:.4g} MB"
+def _sizes(subject: Subject, chain: Fusion) -> tuple[str, str]:
+    """In tensors of the input's size for an op that reads and writes the same size; otherwise in megabytes."""
+    cost = subject.cost
+    if cost and cost["bytes_read"] == cost["bytes_written"]:
+        return f"{chain.moved_bytes / cost['bytes_written']:.3g} tensors", "2"
+    return f"{chain.moved_bytes / 1e6:.4g} MB", f"{chain.fewest_bytes / 1e6:.4g} MB"

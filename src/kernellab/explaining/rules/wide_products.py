@@ -1,47 +1,52 @@
-"""Wide products: operands of 16 bits multiplied by tensor cores as something wider, at a fraction of the rate.
+"""Tensor cores multiply 16-bit operands as a wider type, at a fraction of the rate.
 
-A product of operands cast to float32 is done in tf32, which takes twice as long as in bf16 and moves twice the bytes
+A matmul of operands that were cast to float32 runs in tf32, which takes twice as long as bf16 and moves twice the bytes
 through shared memory.
 
-    gain = time predicted now / time predicted at the rate of the op's own dtype
+    gain = predicted time / predicted time at the rate of the op's own dtype
 
 Without tensor cores: see `no_tensor_cores`.
 """
 
 from __future__ import annotations
 
-from kernellab.findings.finding import Evidence, Finding, settled
-from kernellab.gpumodel.prices import TENSOR_NAMES, main_kernel, product_rate
+from kernellab.findings.finding import Evidence, Finding
+from kernellab.findings.gain import correct_by_headroom
+from kernellab.gpumodel.device import TENSOR_NAMES
 from kernellab.gpumodel.subject import Subject
+from kernellab.gpumodel.time_model import product_rate, slowest_kernel
 
-_LEAST = 1.1
+NEEDS = "a 16-bit matmul that tensor cores compute in tf32"
+GAIN = "the model at the rate of its own dtype"
+
+_THRESHOLD = 1.1
 
 
-def look(subject: Subject) -> Finding | None:
-    found = main_kernel(subject)
-    device, cost = subject.device, subject.cost
-    if found is None or device is None or not cost or not cost["flops"].get("matmul"):
+def examine(subject: Subject) -> Finding | None:
+    slowest = slowest_kernel(subject)
+    device = subject.device
+    if slowest is None or device is None or not subject.matmul_flops:
         return None
-    kernel, priced = found
-    best = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""))
+    kernel, estimate = slowest
+    best_rate = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""))
     rate = product_rate(device, kernel)
-    if best is None or not kernel.on_tensor_cores or not 0 < rate < best:
+    if best_rate is None or not kernel.on_tensor_cores or not 0 < rate < best_rate:
         return None
-    gain = settled(priced.time_us / priced.without(matmul=priced.matmul * rate / best), subject.headroom)
-    if gain < _LEAST:
+    at_best_us = estimate.time_us_with(matmul=estimate.matmul * rate / best_rate)
+    gain = correct_by_headroom(estimate.time_us / at_best_us, subject.headroom)
+    if gain < _THRESHOLD:
         return None
     kinds = " and ".join(kernel.products)
     return Finding(
-        rule="wide-products",
-        title=f"a {subject.dtype} product computed in {kinds}: tensor cores do {best / rate:.3g} times as much in "
+        title=f"a {subject.dtype} matmul computed in {kinds}: tensor cores are {best_rate / rate:.3g} times as fast in "
         f"{TENSOR_NAMES[subject.dtype]}",
         gain=gain,
-        do="give tl.dot, mma or wgmma the operands as they were loaded, without a cast to float32; accumulate in "
+        do="pass the operands to tl.dot, mma or wgmma as they were loaded, without a cast to float32; accumulate in "
         "float32",
-        sure="computed",
+        confidence="computed",
         evidence=[
             Evidence("tensor cores multiply", kinds, "", "machine code"),
-            Evidence("rate of the op's dtype over it", best / rate, "times", "GPU database"),
-            Evidence("operations", cost["flops"]["matmul"], "", "declaration"),
+            Evidence("rate of the op's dtype over it", best_rate / rate, "times", "GPU database"),
+            Evidence("operations", subject.matmul_flops, "", "declaration"),
         ],
     )

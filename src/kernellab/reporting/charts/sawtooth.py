@@ -7,11 +7,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from kernellab.reporting.charts import plot as picture
+from kernellab.reporting.charts import plot
 
 
 def save(curves: Mapping[str, Mapping[int, float]], axis: str, path: Path) -> None:
-    """One curve per GPU, in per cent over `axis`."""
+    """One curve per GPU, in percent over `axis`."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for name, curve in curves.items():
@@ -22,6 +22,8 @@ def save(curves: Mapping[str, Mapping[int, float]], axis: str, path: Path) -> No
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.supxlabel(
-        "Predicted, unless it says measured: blocks of equal work that keep their SM busy.", fontsize=7, color="0.35"
+        "Predicted, unless labelled measured. Blocks of equal work that keep their SM busy.",
+        fontsize=7,
+        color="0.35",
     )
-    picture.save(figure, path)
+    plot.save(figure, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernellab.analysis.stacks import collapsed
+from kernellab.analysis.stacks import collapse_stacks
 from kernellab.reporting.pages import flame, timeline
 from kernellab.traces.trace import ON_GPU, Trace
 
@@ -15,10 +15,10 @@ def draw(trace: Trace, path: Path, title: str) -> list[Path]:
     page.write_text(timeline.page(trace, title))
     stem = path.with_suffix("")
     written = [page, *draw_stacks(trace, stem, title)]
-    stacks = {"CPU time": collapsed(trace, "cpu")}
+    stacks = {"CPU time": collapse_stacks(trace, "cpu")}
     if len(trace.rows(*ON_GPU)):
         written += _write_stacks(stem.with_name(f"{stem.name}-cpu"), title, "CPU time", stacks["CPU time"])
-        stacks = {"GPU time": collapsed(trace, "gpu"), **stacks}
+        stacks = {"GPU time": collapse_stacks(trace, "gpu"), **stacks}
     speedscope = stem.with_name(f"{stem.name}.speedscope.json")
     speedscope.write_text(flame.speedscope(title, stacks))
     return [*written, speedscope]
@@ -27,8 +27,8 @@ def draw(trace: Trace, path: Path, title: str) -> list[Path]:
 def draw_stacks(trace: Trace, stem: Path, title: str) -> list[Path]:
     """A flame graph and its text: GPU time by call stack; CPU time if nothing ran on a GPU."""
     if len(trace.rows(*ON_GPU)):
-        return _write_stacks(stem, title, "GPU time", collapsed(trace, "gpu"))
-    return _write_stacks(stem, title, "CPU time", collapsed(trace, "cpu"))
+        return _write_stacks(stem, title, "GPU time", collapse_stacks(trace, "gpu"))
+    return _write_stacks(stem, title, "CPU time", collapse_stacks(trace, "cpu"))
 
 
 def _write_stacks(stem: Path, title: str, quantity: str, stacks: flame.Stacks) -> list[Path]:

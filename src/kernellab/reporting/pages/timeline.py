@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernellab.reporting.pages.html import MOST_CHARACTERS, asset, json_in_script, label
+from kernellab.traces.blocking_calls import find_blocking_calls
 from kernellab.traces.trace import ON_GPU, Kind, Trace
-from kernellab.traceview.blocking_calls import blocking
 
 _KIND_NAMES = {  # plural and singular
     Kind.OTHER: ("other", "other"),
@@ -119,8 +119,8 @@ def _pack(trace: Trace) -> tuple[list[_Column], bytes]:
         "kind": (1, trace.kind.astype(np.uint8).tobytes()),
         "name": (4, _byte_planes(trace.name)),
         "detail": (4, _byte_planes(detail)),
-        "starter": (4, _byte_planes(trace.starter + 1)),
-        "waits": (1, blocking(trace).astype(np.uint8).tobytes()),
+        "starter": (4, _byte_planes(trace.launched_by + 1)),
+        "waits": (1, find_blocking_calls(trace).astype(np.uint8).tobytes()),
         "names": (0, json.dumps(names).encode()),
         "details": (0, "\n".join(_detail_line(trace.details[at]) for at in used.tolist()).encode()),
     }

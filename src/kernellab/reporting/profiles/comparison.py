@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from kernellab.analysis.comparison import ComparisonDocument, Difference, StepChange
 from kernellab.base.text import shown
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
 
 
-def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:
+def lines(document: ComparisonDocument, *, rows: int = 10, name_width: int = 80) -> list[str]:
     fit = Fit(name_width)
     answer = f"{_step_sentence(document['step_us'])}{_largest_change(document, fit)}"
     text = fit.sentences([answer, *(f"Note: {shown(note)}" for note in document["notes"])])
-    for kind in ("operators", "kernels"):
-        changed = [row for row in document[kind] if row["change_us"]]
+    for kind, differences in (("operators", document["operators"]), ("kernels", document["kernels"])):
+        changed = [row for row in differences if row["change_us"]]
         if changed:
             text += ["", *_table(kind, changed, rows, fit)]
     return text
 
 
-def _step_sentence(step: Mapping[str, Any]) -> str:
+def _step_sentence(step: StepChange) -> str:
     before_us, after_us = step["a"], step["b"]
     times = f"a step takes {words.duration(after_us)}, it took {words.duration(before_us)}"
     if not before_us or not after_us:
@@ -30,7 +30,7 @@ def _step_sentence(step: Mapping[str, Any]) -> str:
     return f"{words.times(after_us / before_us)} the time: {times}, {condition}."
 
 
-def _largest_change(document: Mapping[str, Any], fit: Fit) -> str:
+def _largest_change(document: ComparisonDocument, fit: Fit) -> str:
     largest = max(document["operators"], key=lambda row: abs(row["change_us"]), default=None)
     if largest is None or not largest["change_us"]:
         return " No operator's time changed."
@@ -41,7 +41,7 @@ def _signed(change_us: float) -> str:
     return f"{'+' if change_us > 0 else '−'}{words.duration(abs(change_us))}"
 
 
-def _table(kind: str, changed: Sequence[Mapping[str, Any]], rows: int, fit: Fit) -> list[str]:
+def _table(kind: str, changed: Sequence[Difference], rows: int, fit: Fit) -> list[str]:
     """Times per step; what changed most comes first."""
     body = [
         [row["name"], words.duration(row["a_us"]), words.duration(row["b_us"]), _signed(row["change_us"])]

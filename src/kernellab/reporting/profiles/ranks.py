@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
+from kernellab.analysis.ranks import LayerDocument, RanksDocument
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
 
 
-def lines(document: Mapping[str, Any]) -> list[str]:
+def lines(document: RanksDocument) -> list[str]:
     ranks, fit = document["ranks"], Fit()
     body = [
         [str(rank["rank"]), str(rank["all_reduces"]), *map(words.duration, (rank["all_reduce_us"], rank["wait_us"]))]
@@ -26,7 +26,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     return [*text, ""]
 
 
-def _who_waits(document: Mapping[str, Any]) -> str:
+def _who_waits(document: RanksDocument) -> str:
     ranks = document["ranks"]
     if not document["matched"]:
         return "No communication between the ranks was recorded."
@@ -42,7 +42,7 @@ def _who_waits(document: Mapping[str, Any]) -> str:
     return sentence
 
 
-def _layer(layers: list[Mapping[str, Any]], at: int) -> str:
+def _layer(layers: Sequence[LayerDocument], at: int) -> str:
     if at >= len(layers):
         return ""
     return f"{words.duration(layers[at]['forward_us'])} + {words.duration(layers[at]['backward_us'])}"

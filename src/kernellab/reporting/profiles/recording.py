@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from kernellab.analysis.document import ProfileDocument
 from kernellab.profiler.protocol import PhaseSteps, SessionReport
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
@@ -22,11 +22,20 @@ class TraceProfile:
     file: str
     pictures: list[str]
     trace: Trace
-    document: dict[str, Any]
+    document: ProfileDocument
 
     @property
     def name(self) -> str:
         return self.session["name"]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "cycle": self.cycle,
+            "trace": self.file,
+            "pictures": self.pictures,
+            "document": self.document,
+        }
 
 
 def select_profiles(profiles: Sequence[TraceProfile]) -> list[TraceProfile]:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from kernellab.analysis.cpu_time import CpuDocument
+from kernellab.analysis.document import ProfileDocument, SummaryDocument
+from kernellab.analysis.idle import IdleDocument
+from kernellab.analysis.range_tree import RangeDocument
+from kernellab.analysis.tables import KernelDocument, ModuleDocument, OperatorDocument
+from kernellab.analysis.waits import WaitDocument
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.text import shown
+from kernellab.findings.document import ProfileFinding
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
 
-Document = Mapping[str, Any]
-Row = Mapping[str, Any]
-
-# The values of `--sort`, with the column that each means.
-SORTS = {
-    "gpu": "self_gpu_us",
-    "gpu_total": "total_gpu_us",
-    "cpu": "self_cpu_us",
-    "cpu_total": "total_cpu_us",
-    "count": "count",
+# The values of `--sort`, each with what it sorts operators by.
+SORTS: dict[str, Callable[[OperatorDocument], float]] = {
+    "gpu": lambda row: row["self_gpu_us"],
+    "gpu_total": lambda row: row["total_gpu_us"],
+    "cpu": lambda row: row["self_cpu_us"],
+    "cpu_total": lambda row: row["total_cpu_us"],
+    "count": lambda row: row["count"],
 }
 _FIRST_LINES = 10
 _MORE_FINDINGS = 3
@@ -27,7 +30,7 @@ _BUSY = 0.9  # a GPU this busy needs no reason for being idle
 _MOST_GAPS = 5
 
 
-def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_width: int = 80) -> list[str]:
+def lines(document: ProfileDocument, *, sort: str | None = None, rows: int = 10, name_width: int = 80) -> list[str]:
     """`sort` is one of SORTS; the default is GPU time, or CPU time if no GPU was used."""
     on_gpu = document["summary"]["on_gpu"]
     order = sort or ("gpu" if on_gpu else "cpu")
@@ -55,7 +58,7 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
 # The answer --------------------------------------------------------------------------------------------
 
 
-def _answer(document: Document, fit: Fit) -> list[str]:
+def _answer(document: ProfileDocument, fit: Fit) -> list[str]:
     first, *others = document["findings"]
     # With a GPU, a typical profiler overhead is subtracted, and a note says so.
     scale = "" if document["summary"]["on_gpu"] or document["summary"]["plain_step_us"] else " as profiled"
@@ -69,7 +72,7 @@ def _answer(document: Document, fit: Fit) -> list[str]:
     return [*sentences, *(f"Note: {shown(note)}" for note in notes)]
 
 
-def _finding(finding: Row, scale: str) -> str:
+def _finding(finding: ProfileFinding, scale: str) -> str:
     sentence = shown(finding["title"])
     if finding["gain_us"]:
         before = words.duration(finding["step_us"])
@@ -80,7 +83,7 @@ def _finding(finding: Row, scale: str) -> str:
     return sentence + "."
 
 
-def _steps(summary: Row, idle: Row) -> str:
+def _steps(summary: SummaryDocument, idle: IdleDocument) -> str:
     steps = f"{summary['steps']} steps of {words.duration(summary['step_us'])}"
     if not summary["steps_marked"]:
         steps = f"{words.duration(summary['step_us'])} in all" if summary["step_us"] else "Nothing took any time"
@@ -101,7 +104,7 @@ def _steps(summary: Row, idle: Row) -> str:
     return f"{steps}; the GPU{shown(device)} is busy {words.percent(busy)} of that{reason}."
 
 
-def _largest_operator(document: Document, fit: Fit) -> list[str]:
+def _largest_operator(document: ProfileDocument, fit: Fit) -> list[str]:
     """The operator with the most time of its own, and the kernel it ran."""
     if not document["operators"]:
         return []
@@ -110,7 +113,7 @@ def _largest_operator(document: Document, fit: Fit) -> list[str]:
     if document["summary"]["gpu_rows_missing"]:
         return []
     whole_us = sum(row["self_gpu_us"] for row in document["operators"])
-    first = max(document["operators"], key=lambda row: float(row["self_gpu_us"]))
+    first = max(document["operators"], key=SORTS["gpu"])
     if not first["self_gpu_us"]:
         return []
     sentence = f"Most GPU time: {shown(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole_us)}"
@@ -120,9 +123,9 @@ def _largest_operator(document: Document, fit: Fit) -> list[str]:
     return [sentence + "."]
 
 
-def _cpu_shares(cpu: Row, fit: Fit) -> list[str]:
+def _cpu_shares(cpu: CpuDocument | None, fit: Fit) -> list[str]:
     """The operators' share of the CPU's time, and the operator that takes most of it."""
-    if not cpu["operators_us"]:
+    if cpu is None or not cpu["operators_us"]:
         return []
     dearest, whole_us = cpu["dearest"], max(cpu["whole_us"], 1e-3)
     share = cpu["operators_us"] / whole_us
@@ -140,20 +143,19 @@ def _cpu_shares(cpu: Row, fit: Fit) -> list[str]:
 # Tables ------------------------------------------------------------------------------------------------
 
 
-def _operators(document: Document, key: str, rows: int, fit: Fit) -> list[str]:
-    operators = sorted(document["operators"], key=lambda row: -float(row[key]))
-    columns = [("self CPU", "self_cpu_us"), ("CPU", "total_cpu_us")]
-    if document["summary"]["on_gpu"]:
-        columns = [("self GPU", "self_gpu_us"), ("GPU", "total_gpu_us"), *columns]
-    head = ["operator", "calls", *(title for title, _ in columns)]
-    body = [
-        [row["name"], str(row["count"]), *(words.duration(row[column]) for _, column in columns)]
-        for row in operators[:rows]
-    ]
+def _operators(document: ProfileDocument, order: Callable[[OperatorDocument], float], rows: int, fit: Fit) -> list[str]:
+    operators = sorted(document["operators"], key=order, reverse=True)
+    on_gpu = document["summary"]["on_gpu"]
+    head = ["operator", "calls", *(["self GPU", "GPU"] if on_gpu else []), "self CPU", "CPU"]
+    body = []
+    for row in operators[:rows]:
+        gpu_us = [row["self_gpu_us"], row["total_gpu_us"]] if on_gpu else []
+        times_us = [*gpu_us, row["self_cpu_us"], row["total_cpu_us"]]
+        body.append([row["name"], str(row["count"]), *map(words.duration, times_us)])
     return _table("Operators", head, body, fit, len(operators))
 
 
-def _kernels(document: Document, rows: int, fit: Fit) -> list[str]:
+def _kernels(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
     kernels = document["kernels"]
     body = [
         [row["name"], str(row["count"]), words.duration(row["gpu_us"]), words.duration(row["mean_us"]),
@@ -163,12 +165,12 @@ def _kernels(document: Document, rows: int, fit: Fit) -> list[str]:
     return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, fit, len(kernels))
 
 
-def _launching_operators(kernel: Row) -> str:
+def _launching_operators(kernel: KernelDocument) -> str:
     first, *more = kernel["operators"]
     return f"{first['name']} and {len(more)} more" if more else str(first["name"])
 
 
-def _kernels_of_operators(document: Document, rows: int, fit: Fit) -> list[str]:
+def _kernels_of_operators(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
     """Operators by the shapes of their inputs, each with the kernel it ran, and through which operators."""
     paths = {
         kernel["through"].split(" → ")[-1]: f"{operator['name']} → {kernel['through']}"
@@ -178,7 +180,7 @@ def _kernels_of_operators(document: Document, rows: int, fit: Fit) -> list[str]:
     }
     kernels = {kernel["name"]: kernel for kernel in document["kernels"]}
     body = []
-    for operator in sorted(document["operators"], key=lambda row: -float(row["self_gpu_us"])):
+    for operator in sorted(document["operators"], key=SORTS["gpu"], reverse=True):
         path = paths.get(operator["name"], operator["name"])
         for inputs in operator["shapes"]:
             if inputs["kernels"]:
@@ -191,44 +193,47 @@ def _kernels_of_operators(document: Document, rows: int, fit: Fit) -> list[str]:
     return _table("Kernels of the operators", head, body[:rows], fit, len(body))
 
 
-def _shape(shape: Sequence[Any]) -> str:
+def _shape(shape: Sequence[object]) -> str:
     """`8192×8192`; for a list of tensors, how many."""
     return "×".join(map(str, shape)) if all(isinstance(size, int) for size in shape) else f"{len(shape)} tensors"
 
 
-def _modules(document: Document, rows: int, fit: Fit) -> list[str]:
-    modules = document["modules"]
-    keys = ("total_gpu_us", "self_gpu_us", "backward_gpu_us")
-    if not document["summary"]["on_gpu"]:
-        keys = ("total_cpu_us", "self_cpu_us", "backward_cpu_us")
+def _modules(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+    modules, on_gpu = document["modules"], document["summary"]["on_gpu"]
     body = [
-        [" / ".join(row["path"]), str(row["count"]), *(words.duration(row[key]) for key in keys)]
+        [" / ".join(row["path"]), str(row["count"]), *map(words.duration, _module_times_us(row, on_gpu=on_gpu))]
         for row in modules[:rows]
     ]
     return _table("Modules", ["module", "calls", "total", "self", "backward"], body, fit, len(modules))
 
 
-def _ranges(document: Document, rows: int, fit: Fit) -> list[str]:
+def _module_times_us(row: ModuleDocument, *, on_gpu: bool) -> tuple[float, float, float]:
+    if on_gpu:
+        return row["total_gpu_us"], row["self_gpu_us"], row["backward_gpu_us"]
+    return row["total_cpu_us"], row["self_cpu_us"], row["backward_cpu_us"]
+
+
+def _ranges(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
     """The longest ranges, in the order of the tree. A range is never longer than its parent, so each has its parent."""
-    ranges, key = document["ranges"], "gpu_us" if document["summary"]["on_gpu"] else "cpu_us"
+    ranges, on_gpu = document["ranges"], document["summary"]["on_gpu"]
     if len(ranges) <= 2 * rows:  # a tree that lacks a branch or two is hard to read
         rows = len(ranges)
-    longest = sorted(sorted(range(len(ranges)), key=lambda at: -float(ranges[at][key]))[:rows])
-    columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
-    body = [
-        [
-            "  " * row["depth"] + row["name"],
-            f"{row['count']:g}",
-            *(words.duration(row[column]) for _, column in columns),
-        ]
-        for row in (ranges[at] for at in longest)
-    ]
-    head = ["range", "times", *(title for title, _ in columns)]
+
+    def time_us(row: RangeDocument) -> float:
+        return row["gpu_us"] if on_gpu else row["cpu_us"]
+
+    longest = sorted(range(len(ranges)), key=lambda at: time_us(ranges[at]), reverse=True)[:rows]
+    body = []
+    for at in sorted(longest):
+        row = ranges[at]
+        times_us = [row["cpu_us"], *([row["gpu_us"]] if on_gpu else [])]
+        body.append(["  " * row["depth"] + row["name"], f"{row['count']:g}", *map(words.duration, times_us)])
+    head = ["range", "times", "CPU", *(["GPU"] if on_gpu else [])]
     averaged = any(row["steps"] > 1 for row in ranges)
     return _table("Ranges, average of a step" if averaged else "Ranges, in total", head, body, fit, len(ranges))
 
 
-def _waits(document: Document, rows: int, fit: Fit) -> list[str]:
+def _waits(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
     waits = document["sync_points"]
     body = [
         [_call_place(row), str(row["count"]), words.duration(row["wait_us"]), words.duration(row["idle_us"])]
@@ -238,18 +243,18 @@ def _waits(document: Document, rows: int, fit: Fit) -> list[str]:
     return _table("Where the CPU waits for the GPU", head, body, fit, len(waits))
 
 
-def _call_place(row: Row) -> str:
+def _call_place(row: WaitDocument) -> str:
     call = row["code"] or row["call"]
     return f"{row['file']}:{row['line']} {call}" if row["file"] else str(call)
 
 
-def _gaps(document: Document, rows: int, fit: Fit) -> list[str]:
+def _gaps(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
     gaps = document["idle"]["gaps"][: min(rows, _MOST_GAPS)]
     body = [[row["cpu"], row["cause"], words.duration(row["idle_us"]), words.duration(row["begin_us"])] for row in gaps]
     return _table("The GPU's longest idle gaps", ["CPU activity", "cause", "idle", "from"], body, fit, len(body))
 
 
-def _fusion(document: Document, rows: int, fit: Fit) -> list[str]:
+def _fusion(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
     body = [
         [" → ".join(name.removeprefix("aten::") for name in row["operators"]), f"{row['per_step']:g}",
          words.memory(row["moved_bytes"]), words.memory(row["fewest_bytes"]), words.duration(row["gain_us"])]
@@ -259,7 +264,7 @@ def _fusion(document: Document, rows: int, fit: Fit) -> list[str]:
     return _table("What could be fused", head, body, fit, len(document["fusion"]))
 
 
-def _memory(document: Document, fit: Fit) -> list[str]:
+def _memory(document: ProfileDocument, fit: Fit) -> list[str]:
     memory = document["memory"]
     if not memory:
         return []

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernellab.gpumodel.occupancy import in_words
+from kernellab.gpumodel.occupancy import describe_limiters
 from kernellab.reporting.text import numbers as words
 
 Kernel = dict[str, Any]
@@ -111,7 +111,7 @@ def _numbers(k: Kernel) -> Iterator[str]:
 def _fits(fits: Mapping[str, Any]) -> str:
     if not fits["blocks_per_sm"]:
         return "cannot launch"
-    tied = in_words(fits.get("limiters") or [fits["limiter"]])
+    tied = describe_limiters(fits.get("limiters") or [fits["limiter"]])
     return words.percent(fits["fraction"]) + ("" if fits["fraction"] >= 1 else f", {tied}")
 
 

@@ -1,4 +1,4 @@
-"""How grids fill GPUs, told for one grid and drawn for a range. Reads plain data."""
+"""How grids fill GPUs: one grid in words, a range as a chart. Reads the document of `klab waves --json`."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.base.errors import UserError
-from kernellab.gpumodel.occupancy import in_words
+from kernellab.gpumodel.occupancy import describe_limiters
 from kernellab.reporting.charts import characters as chart
 from kernellab.reporting.charts import files as curves
 from kernellab.reporting.text import numbers as words
 
-Entry = Mapping[str, Any]
+Entry = Mapping[str, Any]  # one GPU
+Grid = Mapping[str, Any]
 
 _BOUNDS = ("compute", "latency", "memory")
-_CLOSE = 0.1
+_CLOSE = 0.1  # relative to the measured efficiency
+_DROP = 0.95  # of the efficiency of the next smaller grid
 
 
-def show(entries: Sequence[Entry], asked: Mapping[str, Any], out: Console) -> None:
-    """One grid in full for each GPU; of a range the saw-tooth, its best and its worst."""
+def show(entries: Sequence[Entry], block: Mapping[str, Any], out: Console) -> None:
+    """One grid in full for each GPU; of a range the saw-tooth, its best and its worst. `block` is the requested one."""
     if len(entries[0]["grids"]) == 1:
         for entry in entries:
-            _show_one(entry, entry["grids"][0], asked, out)
+            _show_grid(entry, entry["grids"][0], block, out)
         return
-    out.print(
-        Text(f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_kernel(asked)}", style="bold")
-    )
+    heading = f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_describe_block(block)}"
+    out.print(Text(heading, style="bold"))
     chart.lines(_curves(entries), out)
-    if absent := curves.missing():
-        out.print(Text(absent))
+    if missing := curves.missing():
+        out.print(Text(missing))
     for entry in entries:
-        out.print(Text(f"{entry['name']}, {entry['sms']} SMs: an SM holds {_fits(entry)}"))
-        _variants(entry, out)
+        out.print(Text(f"{entry['name']}, {entry['sms']} SMs: an SM holds {_describe_occupancy(entry)}"))
+        _show_variants(entry, out)
         for line in [*_extremes(entry), *_agreement(entry)]:
             out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
         out.print()
@@ -55,20 +56,20 @@ def plot(entries: Sequence[Entry], path: Path) -> None:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _show_one(entry: Entry, grid: Mapping[str, Any], asked: Mapping[str, Any], out: Console) -> None:
+def _show_grid(entry: Entry, grid: Grid, block: Mapping[str, Any], out: Console) -> None:
     compute = grid["compute"]
     out.print(Text(f"{entry['name']}: {_answer(compute)}", style="bold"))
-    _variants(entry, out)
+    _show_variants(entry, out)
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column()
     if grid["tiling"]:
-        facts.add_row("product", _product(grid["tiling"], grid["blocks"]))
-    facts.add_row("block", _kernel(asked))
-    facts.add_row("an SM holds", _fits(entry))
+        facts.add_row("matmul", _describe_tiling(grid["tiling"], grid["blocks"]))
+    facts.add_row("block", _describe_block(block))
+    facts.add_row("an SM holds", _describe_occupancy(entry))
     facts.add_row("to hold more", entry["occupancy"]["remedy"])
     if compute["cluster"] > 1:
-        facts.add_row("clusters", _clusters(compute))
+        facts.add_row("clusters", _describe_clusters(compute))
     facts.add_row("SM balance", _balance(compute))
     facts.add_row("resident", _resident(compute))
     out.print(Padding(facts, (0, 0, 0, 1), expand=False))
@@ -78,10 +79,9 @@ def _show_one(entry: Entry, grid: Mapping[str, Any], asked: Mapping[str, Any], o
     table.add_column("efficiency", justify="right", no_wrap=True)
     table.add_column("because")
     for bound in _BOUNDS:
-        found = grid[bound]
-        share = words.percent(found["efficiency"])
-        most = f"≤ {share}" if bound == "memory" else share
-        table.add_row(bound, found["governs"], most, found["why"])
+        waves = grid[bound]
+        efficiency = words.percent(waves["efficiency"])
+        table.add_row(bound, waves["governs"], f"≤ {efficiency}" if bound == "memory" else efficiency, waves["why"])
     out.print()
     out.print(Padding(table, (0, 0, 0, 1), expand=False))
     out.print()
@@ -108,15 +108,15 @@ def _balance(w: Mapping[str, Any]) -> str:
 
 def _resident(w: Mapping[str, Any]) -> str:
     room = w["usable_sms"] * w["blocks_per_sm"]
-    said = f"{w['blocks']} / {room} = {w['resident_waves']:.2f}"
+    ratio = f"{w['blocks']} / {room} = {w['resident_waves']:.2f}"
     if w["blocks"] <= room:
-        return f"{said}: all run at once, there is room for {room}"
+        return f"{ratio}: all run at once, there is room for {room}"
     rest = w["resident_tail_blocks"]
-    return f"{said}: {-(-w['blocks'] // room)} waves of {room}" + (f", the last of {rest}" if rest else "")
+    return f"{ratio}: {-(-w['blocks'] // room)} waves of {room}" + (f", the last of {rest}" if rest else "")
 
 
 def _tail(w: Mapping[str, Any]) -> str:
-    """Who waits for whom at the end, and when that does not matter."""
+    """Which SMs wait for which at the end, and when that does not matter."""
     if not w["tail_blocks"]:
         return "No tail: every SM gets the same number of blocks."
     more, fewer = w["rounds"], w["rounds"] - 1
@@ -126,15 +126,15 @@ def _tail(w: Mapping[str, Any]) -> str:
         return f"{none}: the grid is too small for this GPU."
     waits = "waits" if idle == 1 else "wait"
     busiest = f"{words.count(busy, 'SM')} {_get(busy)} {more} blocks"
-    said = f"Tail: {busiest}, {idle} {_get(idle)} {fewer} and {waits} in the end."
+    tail = f"Tail: {busiest}, {idle} {_get(idle)} {fewer} and {waits} at the end."
     if w["blocks_per_sm"] == 1:
-        return f"{said} Only one block fits on an SM, so nothing hides it."
+        return f"{tail} Only one block fits on an SM, so nothing hides it."
     hidden = (
         "all of them are resident at once" if w["blocks"] <= w["usable_sms"] * w["blocks_per_sm"] else "they overlap"
     )
     return (
-        f"{said} Residency may hide it: {hidden}, and where a block alone leaves its SM idle half of the time, "
-        "two take hardly longer than one. Where one block keeps its SM busy, they take turns and the tail costs "
+        f"{tail} Residency may hide it: {hidden}, and where a block alone leaves its SM idle half of the time, "
+        "two take little longer than one. Where one block keeps its SM busy, nothing hides it and the tail costs "
         f"{words.percent(1 - w['efficiency'])} of the time."
     )
 
@@ -144,43 +144,43 @@ def _get(count: int) -> str:
 
 
 def _better(w: Mapping[str, Any]) -> str:
-    those = "the SMs" if w["usable_sms"] == w["sms"] else f"{w['usable_sms']} SMs"
-    grids = f"{w['nearest_multiple']} blocks are the nearest multiple of {those}"
+    sms = "the SMs" if w["usable_sms"] == w["sms"] else f"{w['usable_sms']} SMs"
+    grids = f"{w['nearest_multiple']} blocks are the nearest multiple of {sms}"
     return f"Better grids: {grids}; from {w['four_per_sm']} (4 × SMs) on a tail costs a fifth at most."
 
 
-def _fits(entry: Entry) -> str:
-    held = entry["occupancy"]
-    warps = f"{held['warps_per_sm']} of {entry['chip']['warps_per_sm']} warps"
-    split = f"SRAM: {held['shared_split_bytes'] // 1024} KB shared, {held['l1_bytes'] // 1024} KB L1"
-    blocks = words.count(held["blocks_per_sm"], "block")
-    return f"{blocks}, {warps} ({words.percent(held['fraction'])}), limited by {in_words(held['limiters'])}; {split}"
+def _describe_occupancy(entry: Entry) -> str:
+    occupancy = entry["occupancy"]
+    blocks = words.count(occupancy["blocks_per_sm"], "block")
+    warps = f"{occupancy['warps_per_sm']} of {entry['chip']['warps_per_sm']} warps"
+    share, limiters = words.percent(occupancy["fraction"]), describe_limiters(occupancy["limiters"])
+    split = f"SRAM: {occupancy['shared_split_bytes'] // 1024} KB shared, {occupancy['l1_bytes'] // 1024} KB L1"
+    return f"{blocks}, {warps} ({share}), limited by {limiters}; {split}"
 
 
-def _clusters(w: Mapping[str, Any]) -> str:
-    """How many SMs whole clusters can take, and what that supposes."""
+def _describe_clusters(w: Mapping[str, Any]) -> str:
+    """How many SMs whole clusters can use, and what that assumes."""
     at_once = w["usable_sms"] * w["blocks_per_sm"] // w["cluster"]
     return (
-        f"of {w['cluster']} blocks, {at_once} of them at once at most, on {w['usable_sms']} of {w['sms']} SMs: each "
-        "must find its places within one group of SMs (GPC), which may let fewer in; "
-        "cudaOccupancyMaxActiveClusters tells"
+        f"of {w['cluster']} blocks, at most {at_once} of them at once, on {w['usable_sms']} of {w['sms']} SMs: each "
+        "must fit into one group of SMs (GPC), so fewer may run at once; cudaOccupancyMaxActiveClusters knows"
     )
 
 
-def _variants(entry: Entry, out: Console) -> None:
+def _show_variants(entry: Entry, out: Console) -> None:
     if entry["variants"]:
         others = ", ".join(entry["variants"])
-        out.print(Text(f" {entry['asked']} is taken for the common variant; others: {others}", style="dim"))
+        out.print(Text(f" {entry['asked']} means the common variant; others: {others}", style="dim"))
 
 
-def _kernel(asked: Mapping[str, Any]) -> str:
-    if asked["registers"] is None:
-        return f"tiles of {asked['tile']}, taken to be one to an SM (--threads, --regs and --shared say otherwise)"
-    shared = f", {asked['shared_bytes']} bytes of shared memory" if asked["shared_bytes"] else ""
-    return f"{asked['threads']} threads, {asked['registers']} registers each{shared}"
+def _describe_block(block: Mapping[str, Any]) -> str:
+    if block["registers"] is None:
+        return f"tiles of {block['tile']}, assumed one per SM (--threads, --regs and --shared change that)"
+    shared = f", {block['shared_bytes']} bytes of shared memory" if block["shared_bytes"] else ""
+    return f"{block['threads']} threads, {block['registers']} registers each{shared}"
 
 
-def _product(tiling: Mapping[str, Any], blocks: int) -> str:
+def _describe_tiling(tiling: Mapping[str, Any], blocks: int) -> str:
     tile = f"{tiling['tile_m']}×{tiling['tile_n']}"
     useful = "" if tiling["useful"] == 1 else f"; {words.percent(tiling['useful'])} of their area is result"
     return f"{tiling['m']}×{tiling['n']} in {blocks} tiles of {tile}{useful}"
@@ -190,7 +190,7 @@ def _product(tiling: Mapping[str, Any], blocks: int) -> str:
 
 
 def _axis(entry: Entry) -> str:
-    return "size of a square product" if entry["grids"][0]["tiling"] else "blocks"
+    return "size of a square matmul" if entry["grids"][0]["tiling"] else "blocks"
 
 
 def _curves(entries: Sequence[Entry]) -> dict[str, dict[int, float]]:
@@ -200,44 +200,44 @@ def _curves(entries: Sequence[Entry]) -> dict[str, dict[int, float]]:
 
 
 def _curve(entry: Entry, which: str = "compute") -> dict[int, float]:
-    """Efficiency in per cent, by blocks or by the size of a product; of a product the useful part."""
+    """Efficiency in percent, by blocks or by the size of a matmul; of a matmul only the useful part of its tiles."""
     return {_x(g): 100 * g[which]["efficiency"] * _useful(g) for g in entry["grids"]}
 
 
-def _x(grid: Mapping[str, Any]) -> int:
+def _x(grid: Grid) -> int:
     return int(grid["tiling"]["m"] if grid["tiling"] else grid["blocks"])
 
 
-def _useful(grid: Mapping[str, Any]) -> float:
+def _useful(grid: Grid) -> float:
     return float(grid["tiling"]["useful"]) if grid["tiling"] else 1.0
 
 
 def _extremes(entry: Entry) -> list[str]:
     curve = _curve(entry)
     sizes, where = sorted(curve), "size {}" if entry["grids"][0]["tiling"] else "{} blocks"
-    drops = [(a, b) for a, b in itertools.pairwise(sizes) if curve[b] < 0.95 * curve[a]]
+    drops = [(a, b) for a, b in itertools.pairwise(sizes) if curve[b] < _DROP * curve[a]]
     worst, best = min(sizes, key=lambda s: (curve[s], -s)), max(sizes, key=lambda s: (curve[s], -s))
     ends = (f"{word} {curve[size]:.0f} % at {where.format(size)}" for word, size in (("best", best), ("worst", worst)))
     lines = [", ".join(ends)]
     if drops:
         deepest = sorted(sorted(drops, key=lambda d: curve[d[1]] / curve[d[0]])[:4])
-        told = ", ".join(f"{a} → {b} ({curve[a]:.0f} → {curve[b]:.0f} %)" for a, b in deepest)
-        lines.append(f"{words.count(len(drops), 'drop')} by more than a twentieth; the deepest: {told}")
+        listed = ", ".join(f"{a} → {b} ({curve[a]:.0f} → {curve[b]:.0f} %)" for a, b in deepest)
+        lines.append(f"{words.count(len(drops), 'drop')} by more than 5 %; the deepest: {listed}")
     return lines
 
 
 def _agreement(entry: Entry) -> list[str]:
-    """How near what was measured came to the prediction, where something was."""
+    """How close the measured efficiencies are to the predicted ones, where any were measured."""
     timed = [grid for grid in entry["grids"] if grid["measured"]]
     if not timed:
         return []
 
-    def off(grid: Mapping[str, Any]) -> float:
+    def error(grid: Grid) -> float:
         return float(grid["compute"]["efficiency"] / grid["measured"]["efficiency"] - 1)
 
-    close, far = sum(abs(off(grid)) <= _CLOSE for grid in timed), max(timed, key=lambda grid: abs(off(grid)))
-    shares = [words.percent(far[which]["efficiency"]) for which in ("compute", "measured")]
-    farthest = f"at {words.count(far['blocks'], 'block')} {shares[0]} were predicted and {shares[1]} measured"
+    close, worst = sum(abs(error(grid)) <= _CLOSE for grid in timed), max(timed, key=lambda grid: abs(error(grid)))
+    predicted, measured = (words.percent(worst[which]["efficiency"]) for which in ("compute", "measured"))
+    farthest = f"at {words.count(worst['blocks'], 'block')} {predicted} were predicted and {measured} measured"
     within = f"within {words.percent(_CLOSE)} of the prediction at {close} of {words.count(len(timed), 'grid')}; "
     block = f"measured with compute-bound blocks of {timed[0]['measured']['block_ms']:.2f} ms: "
     doubts = [f"not to be trusted: {doubt}" for doubt in entry["doubts"]]

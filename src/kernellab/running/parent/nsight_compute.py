@@ -146,9 +146,9 @@ def read_files(files: Sequence[Path]) -> Counted:
     for number, file in enumerate(files):
         file_launches, file_rules = _read_file(file)
         # Launches are numbered from zero in each report; two pages of one report belong together.
-        mark = f"{number}:" if file.suffix == SUFFIX and len(files) > 1 else ""
-        launches += [pages.renumbered(launch, mark) for launch in file_launches]
-        rules += [pages.renumbered(rule, mark) for rule in file_rules]
+        prefix = f"{number}:" if file.suffix == SUFFIX and len(files) > 1 else ""
+        launches += [pages.prefix_id(launch, prefix) for launch in file_launches]
+        rules += [pages.prefix_id(rule, prefix) for rule in file_rules]
     if not launches:
         raise UserError("these files hold rules but no launches: open the page --page raw too")
     return Counted(launches, rules)

@@ -28,12 +28,18 @@ def main() -> None:
     signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
 
+    parent_gone = threading.Event()
+
     def end_with_parent() -> None:
         os.read(lifeline, 1)
+        parent_gone.set()
         kill_tree(os.getpid(), own_session=own_session)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    watcher = threading.Thread(target=end_with_parent, daemon=True)
+    watcher.start()
     code = process.wait()
+    if parent_gone.is_set():
+        watcher.join()  # the command is dead, what it has started may not be yet
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):  # SIGKILL has no handler to reset

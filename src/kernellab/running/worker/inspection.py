@@ -198,7 +198,7 @@ class Inspector:
             shared,
             barriers=told.barriers or 1,
             # Triton launches what it compiled; whoever launches by hand may not.
-            most_threads=math.prod(told.threads) if told.threads and launch.kind == "cuda" else None,
+            max_threads=math.prod(told.threads) if told.threads and launch.kind == "cuda" else None,
             exact=told.threads_required,
         )
         misshapen, fold = grid_refusal(launch.grid, launch.block)

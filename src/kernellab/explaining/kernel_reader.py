@@ -1,0 +1,148 @@
+"""Reads the kernels of an implementation from a record's `code` entry: launches and facts of their machine code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernellab.gpumodel.kernel import (
+    GLOBAL_LOADS,
+    LOCAL_ACCESSES,
+    SHARED_ACCESSES,
+    TRIGONOMETRY_STACK_BYTES,
+    Kernel,
+    count,
+)
+from kernellab.gpumodel.occupancy import describe_limiters, grid_refusal
+
+Loop = Mapping[str, Any]
+
+_GLOBAL_ACCESSES = (*GLOBAL_LOADS, "global_store")
+_WITHOUT_WIDTH = ("bulk_copy", "generic_load", "generic_store", "global_atomic")
+
+
+def read_kernels(entry: Mapping[str, Any] | None, choices: Sequence[Mapping[str, Any]] = ()) -> list[Kernel]:
+    """Of an autotuned kernel only the configuration in `choices`, or every one where the choice is not known."""
+    compiled = [k for k in entry["kernels"] if k.get("facts")] if entry else []
+    chosen = {k["name"] for k in compiled if k.get("tuned") and _is_chosen(k, choices)}
+    return [_read_kernel(k) for k in compiled if k["name"] not in chosen or _is_chosen(k, choices)]
+
+
+def unfit_kernels(entry: Mapping[str, Any]) -> list[str]:
+    """Autotuned kernels without a configuration that fits, each with the reason."""
+    # A kernel that CUDA would refuse was compiled all the same, and is explained.
+    fit = {k["name"] for k in entry["kernels"] if not k.get("refusal") or k.get("facts")}
+    reasons = [f"{k['name']} does not fit: {k['refusal']}" for k in entry["kernels"] if k["name"] not in fit]
+    return list(dict.fromkeys(reasons))
+
+
+def _is_chosen(kernel: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> bool:
+    config = kernel.get("config") or {}
+    flat = {**config, **config.get("constexprs", {})}
+    chosen = [choice["config"] for choice in choices if choice["kernel"] == kernel["name"]]
+    return any(all(flat.get(name) == value for name, value in wanted.items()) for wanted in chosen)
+
+
+def _read_kernel(k: Mapping[str, Any]) -> Kernel:
+    facts, fits = k["facts"], k["occupancy"]
+    loads = [a for a in facts["accesses"] if a["kind"] in GLOBAL_LOADS and a["bytes"]]
+    load_count = sum(a["count"] for a in loads)
+    tensor_bytes = [p.get("bytes") for p in k["parameters"]]
+    products = k.get("products") or []
+    shape_refusal, shape_remedy = grid_refusal(k["grid"], k["block"])
+    local = [a for a in facts["accesses"] if a["kind"] in LOCAL_ACCESSES]
+    loops = [loop for loop in facts["loops"] if not _is_trigonometric(loop, facts["stack_bytes"] or 0)]
+    return Kernel(
+        name=k["name"],
+        times=k["times"],
+        blocks=math.prod(k["grid"]),
+        threads=math.prod(k["block"]),
+        kind=k.get("kind") or "",
+        config=k.get("config") or {},
+        tuned=k.get("tuned"),
+        registers=facts["registers"],
+        shared_bytes=k["shared_total_bytes"],
+        spill_bytes=facts["spill_bytes"],
+        flight_bytes=facts.get("flight_bytes") or 0,
+        sectors=k.get("sectors"),
+        conflicts=k.get("conflicts"),
+        shared_goes=_shared_transactions(facts["accesses"]),
+        stack_bytes=facts["stack_bytes"] or 0,
+        local_bytes=sum(a["bytes"] * a["count"] for a in local),
+        instructions=facts["instructions"],
+        executed=facts.get("executed") or facts["instructions"],
+        loop=_innermost_loading_loop(loops),
+        unknown_turns=_loops_of_unknown_length(loops),
+        once_loops=_count_once_loops(loops),
+        loading_loops=_count_loading_loops(loops),
+        load_bytes=sum(a["bytes"] * a["count"] for a in loads) / load_count if load_count else 0.0,
+        widest_bytes=max((a["bytes"] for a in loads), default=facts["widest_global_bytes"]),
+        blocks_per_sm=fits["blocks_per_sm"],
+        occupancy=fits["fraction"],
+        limiter=describe_limiters(fits.get("limiters") or [fits["limiter"]]),
+        remedy=fits["remedy"] if fits.get("refusal") or not shape_refusal else shape_remedy,
+        refusal=fits.get("refusal") or shape_refusal,
+        products=list(dict.fromkeys(product["kind"] for product in products)),
+        product_flops=products[0]["flops"] if len(products) == 1 else 0,
+        l1_bytes=fits["l1_bytes"],
+        pointer_bytes=_touched_bytes(k, sum(b for b in tensor_bytes if b)) if any(tensor_bytes) else None,
+    )
+
+
+def _shared_transactions(accesses: Sequence[Mapping[str, Any]]) -> float:
+    """The fewest shared-memory transactions per access, on average: one moves 4 bytes for each lane."""
+    shared = [a for a in accesses if a["kind"] in SHARED_ACCESSES]
+    access_count = sum(a["count"] for a in shared)
+    return sum(max(1.0, a["bytes"] / 4) * a["count"] for a in shared) / access_count if access_count else 1.0
+
+
+def _touched_bytes(k: Mapping[str, Any], tensor_bytes: int) -> int:
+    """The size of its tensors, at most what its threads can request: a launch may get a whole tensor and use a part."""
+    facts = k["facts"]
+    if facts["loops"] or count(facts["instructions"], _WITHOUT_WIDTH):
+        return tensor_bytes
+    per_thread = sum(a["bytes"] * a["count"] for a in facts["accesses"] if a["kind"] in _GLOBAL_ACCESSES)
+    return min(tensor_bytes, per_thread * math.prod(k["grid"]) * math.prod(k["block"]) or tensor_bytes)
+
+
+# Loops -------------------------------------------------------------------------------------------------
+
+
+def _is_trigonometric(loop: Loop, stack_bytes: int) -> bool:
+    """Whether it belongs to the slow path of sin, cos or tan, which only huge arguments take."""
+    return 0 < stack_bytes <= TRIGONOMETRY_STACK_BYTES and bool(loop["instructions"].get("local_store"))
+
+
+def _loads(loop: Loop) -> bool:
+    return count(loop["instructions"], GLOBAL_LOADS) > 0
+
+
+def _innermost_loading_loop(loops: Sequence[Loop]) -> Mapping[str, int] | None:
+    """The instructions of one iteration of the deepest loop with a load of its own."""
+    deepest = max(filter(_loads, loops), key=lambda loop: (loop["depth"], loop["size"]), default=None)
+    return (deepest.get("executed") or deepest["instructions"]) if deepest else None
+
+
+def _loops_of_unknown_length(loops: Sequence[Loop]) -> dict[str, int]:
+    """The instructions of one iteration of loops without loads, of unknown length: the maximum by class."""
+    largest: dict[str, int] = {}
+    for loop in loops:
+        if not _loads(loop) and loop.get("turns") is None:
+            for name, number in loop["instructions"].items():
+                largest[name] = max(largest.get(name, 0), number)
+    return largest
+
+
+def _count_once_loops(loops: Sequence[Loop]) -> int:
+    return sum(not _loads(loop) and not loop["waits"] and loop.get("turns") is None for loop in loops)
+
+
+def _count_loading_loops(loops: Sequence[Loop]) -> int:
+    """Outermost loops with loads. Loops of the same source lines count once: a compiler splits a loop."""
+    distinct: list[set[str]] = []
+    for loop in loops:
+        sources = set(loop["sources"])
+        if _loads(loop) and loop["depth"] == 1 and sources and all(map(sources.isdisjoint, distinct)):
+            distinct.append(sources)
+    return len(distinct)

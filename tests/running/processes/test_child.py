@@ -1,0 +1,116 @@
+"""Every child process ends when its parent does, with everything it has started."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kernellab.running.processes.child import Child
+from kernellab.running.processes.startup import program
+from support.klab import klab_env
+
+# A command that starts another process in a session of its own, and writes the numbers of both.
+FAMILY = """
+import os, subprocess, sys, time
+grandchild = subprocess.Popen(["sleep", "300"], start_new_session=True)
+print(os.getpid(), grandchild.pid, flush=True)
+time.sleep(300)
+"""
+PARENT = """
+import sys, time
+from pathlib import Path
+from kernellab.running.processes.child import Child
+child = Child([sys.executable, "-c", sys.argv[2]], {}, output=Path(sys.argv[1]))
+print("started", flush=True)
+time.sleep(300)
+"""
+
+
+def wait_until(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def numbers_in(log: Path) -> list[int]:
+    wait_until(lambda: log.exists() and log.read_text().count("\n") >= 1)
+    return [int(word) for word in log.read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_it_ends_with_its_parent_and_takes_along_what_it_started(tmp_path, number):
+    log = tmp_path / "log"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(log), FAMILY], env=klab_env(), stdout=subprocess.PIPE, text=True
+    )
+    family = numbers_in(log)
+    assert all(is_running(pid) for pid in family)
+    parent.send_signal(number)
+    parent.wait()
+    wait_until(lambda: not any(is_running(pid) for pid in family))
+
+
+def test_ending_it_ends_what_it_started(tmp_path):
+    log = tmp_path / "log"
+    child = Child([sys.executable, "-c", FAMILY], dict(os.environ), output=log)
+    family = numbers_in(log)
+    child.end()
+    wait_until(lambda: not any(is_running(pid) for pid in family))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("raise SystemExit(7)", 7),
+        ("import os; os.kill(os.getpid(), 11)", -signal.SIGSEGV),
+        ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
+    ],
+)
+def test_its_exit_code_or_signal_is_seen(tmp_path, code, expected):
+    child = Child([sys.executable, "-c", code], dict(os.environ), output=tmp_path / "log")
+    assert child.wait(30) == expected
+    child.end()
+
+
+def test_it_inherits_the_descriptors_it_is_given_and_closing_them_is_seen(tmp_path):
+    reader, writer = os.pipe()
+    code = f"import os; os.write({writer}, b'hello')"
+    child = Child([sys.executable, "-c", code], dict(os.environ), output=tmp_path / "log", inherited=[writer])
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"hello"  # returns because no copy of the writer stays open
+    child.wait(30)
+    child.end()
+
+
+def test_on_a_terminal_sigterm_reaches_the_program(tmp_path):
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    reader, writer = os.pipe()
+    child = Child([sys.executable, "-c", script], dict(os.environ), on_terminal=True, stdout=writer)
+    os.close(writer)
+    assert os.read(reader, 5) == b"ready"
+    child.terminate()
+    assert child.wait(30) == 5
+    child.end()
+    os.close(reader)
+
+
+def test_a_program_of_kernellab_starts_without_the_working_directory_first(tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('hidden')")
+    command = program("kernellab.running.programs.mlp", "{}")
+    done = subprocess.run(command, cwd=tmp_path, env=klab_env(), capture_output=True, text=True)
+    assert "hidden" not in done.stderr
