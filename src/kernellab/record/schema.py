@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, NotRequired, TypeAlias, TypedDict
 
 from kernellab.base.json import JsonObject, JsonValue
+from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.machine.description import EnvironmentJson, Peaks
 
@@ -301,7 +302,7 @@ class CodeJson(_CodePass):
     reason: Annotated[str, ""]
     seconds: Annotated[float | None, ""]
     order: Annotated[list[int], "place of the implementation and of the architecture in the request"]
-    kernels: Annotated[list[JsonObject], "one for each kernel: launch, facts, occupancy, files"]
+    kernels: Annotated[list[KernelJson], "one for each kernel: launch, facts, occupancy, files"]
     cost: NotRequired[Annotated[CostJson | None, "after `klab explain`"]]
     traffic: NotRequired[Annotated[list[OperatorTraffic] | None, "after `klab explain`, on meta tensors"]]
     launcher_lines: NotRequired[Annotated[int | None, "lines of Python that launch it"]]

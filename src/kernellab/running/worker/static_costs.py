@@ -11,6 +11,7 @@ from typing import Any
 
 from kernellab.activity.traffic import traffic
 from kernellab.capture.line_count import functions_called, lines_of_functions
+from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import call
 from kernellab.declaration.op import Compiled, Cost, Impl, Op
@@ -18,10 +19,10 @@ from kernellab.declaration.op import Compiled, Cost, Impl, Op
 Account = dict[str, Any]
 
 
-def account(impl: Impl, kernels: Sequence[Mapping[str, Any]], run: Callable[[], Any]) -> Account:
-    """`traffic`, and lines: of the functions `run` goes through, and of the kernels; what cannot be had is None.
+def account(impl: Impl, kernels: Sequence[KernelJson], run: Callable[[], object]) -> Account:
+    """The bytes that operators move, and the lines of the functions `run` calls and of the kernels; None if unknown.
 
-    Compiled code is not run: a dispatch mode would turn compiling off, and its author wrote the reference alone.
+    Compiled code is not run: a dispatch mode would disable torch.compile, and the author wrote only the reference.
     """
     if isinstance(impl.fn, Compiled):
         return {
@@ -30,7 +31,7 @@ def account(impl: Impl, kernels: Sequence[Mapping[str, Any]], run: Callable[[], 
             "kernel_lines": 0,
         }
     found: Account = {"traffic": None, "launcher_lines": None, "kernel_lines": _kernel_lines(kernels)}
-    with contextlib.suppress(Exception):  # a way that looks at values has been told of already
+    with contextlib.suppress(Exception):  # inspecting has reported the error already
         found["traffic"] = traffic(run)
         with functions_called() as codes:
             run()
@@ -50,7 +51,7 @@ def cost_of(op: Op, case: Case, inputs: Mapping[str, Any]) -> Any:
     return None
 
 
-def _kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> int:
-    """Of the sources of all kernels, each counted once."""
-    sources = {(s["file"], s["first_line"]): s.get("lines", 0) for k in kernels for s in k["sources"]}
-    return sum(sources.values())
+def _kernel_lines(kernels: Sequence[KernelJson]) -> int:
+    """Lines of the sources of all kernels; a source that several kernels share counts once."""
+    lines = {(s["file"], s["first_line"]): s.get("lines", 0) for kernel in kernels for s in kernel["sources"]}
+    return sum(lines.values())
