@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kernellab import cli
+from kernellab.counters import ncu_pages as pages
 from kernellab.running.parent import nsight_compute as ncu
-from kernellab.traces import ncu as pages
 from support.klab import SRC
 from support.ncu_pages import COST, SOFTMAX_PAGE, details, grids, launch, raw
 

@@ -17,7 +17,7 @@ from kernellab.cli.begin import absolute, begun, folder_for, shown
 from kernellab.declaration.case import parse_sizes
 
 if TYPE_CHECKING:
-    from kernellab.analysis.counters import CountersDocument, ImplRow, KernelRow
+    from kernellab.counters.tables import CountersDocument, ImplRow, KernelRow
     from kernellab.profiler.protocol import OpRequest, SkippedImpl
     from kernellab.record.journal import Journal
     from kernellab.running.parent.nsight_compute import Counted
@@ -113,7 +113,7 @@ def _request(args: argparse.Namespace, rest: list[str]) -> OpRequest:
 
 
 def _count_impls(request: OpRequest, folder: Path, name: str, path: str) -> CountersDocument:
-    from kernellab.analysis.counters import impl_row
+    from kernellab.counters.tables import impl_row
     from kernellab.running.parent import nsight_compute as ncu
 
     rows: list[ImplRow] = []
@@ -141,7 +141,7 @@ def _count_impls(request: OpRequest, folder: Path, name: str, path: str) -> Coun
 
 
 def _count_sweep(request: OpRequest, folder: Path, name: str, path: str) -> CountersDocument:
-    from kernellab.analysis.counters import sweep_rows
+    from kernellab.counters.tables import sweep_rows
     from kernellab.running.parent import nsight_compute as ncu
 
     counted = ncu.count(request, folder / f"{file_name(name)}-grids{ncu.SUFFIX}", path)
@@ -151,7 +151,7 @@ def _count_sweep(request: OpRequest, folder: Path, name: str, path: str) -> Coun
 
 
 def _opened_document(counted: Counted) -> CountersDocument:
-    from kernellab.analysis.counters import impl_row, sweep_rows
+    from kernellab.counters.tables import impl_row, sweep_rows
 
     if len(counted.launches) > 1 and all(launch.function == _SWEEP_KERNEL for launch in counted.launches):
         return {"op": "square", "case": None, "sweep": sweep_rows(counted.launches, counted.rules)}
@@ -172,7 +172,7 @@ def _finish(args: argparse.Namespace, document: CountersDocument, journal: Journ
 
 
 def _write(document: CountersDocument, folder: Path) -> None:
-    from kernellab.analysis.counters import COLUMNS, csv_rows
+    from kernellab.counters.tables import COLUMNS, csv_rows
 
     (folder / "counters.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     with (folder / "counters.csv").open("w", newline="", encoding="utf-8") as file:

@@ -2,19 +2,19 @@
 
 import pytest
 
-from kernellab.analysis import counters
+from kernellab.counters import ncu_pages as pages
+from kernellab.counters import tables
 from kernellab.reporting.profiles.counters import lines
-from kernellab.traces import ncu as pages
 from support.ncu_pages import COST, details, grids, launch, raw
 
 
 def impl_lines(*launches, rules=(), cost=None, name="triton"):
-    row = counters.impl_row(name, pages.launches(raw(*launches)), list(rules), cost, "float32")
+    row = tables.impl_row(name, pages.launches(raw(*launches)), list(rules), cost, "float32")
     return lines({"ways": [row]}, name_width=80)
 
 
 def test_a_sweep_says_how_throughput_changes_and_what_limits_it():
-    text = "\n".join(lines({"sweep": counters.sweep_rows(pages.launches(raw(*grids())), [])}, name_width=80))
+    text = "\n".join(lines({"sweep": tables.sweep_rows(pages.launches(raw(*grids())), [])}, name_width=80))
     assert (
         "from 1 block to 512 memory throughput rises from 0.4 % to 71.5 %, compute rises from 0.1 % to 17.9 %" in text
     )
@@ -25,13 +25,13 @@ def test_a_sweep_says_how_throughput_changes_and_what_limits_it():
 
 def test_throughput_that_rises_and_falls_has_its_maximum():
     falling = [launch(id=i, blocks=n, memory=share) for i, (n, share) in enumerate({1: 9.0, 2: 20.0, 3: 8.0}.items())]
-    text = lines({"sweep": counters.sweep_rows(pages.launches(raw(*falling)), [])}, name_width=80)
+    text = lines({"sweep": tables.sweep_rows(pages.launches(raw(*falling)), [])}, name_width=80)
     assert "goes from 9 % to 8 %, at most 20 %" in text[0]
 
 
 def test_a_sweep_without_times_has_no_fastest_grid():
     (read,) = pages.launches(raw(launch(time="n/a")))
-    text = lines({"sweep": counters.sweep_rows([read, read], [])}, name_width=80)
+    text = lines({"sweep": tables.sweep_rows([read, read], [])}, name_width=80)
     assert "memory throughput" in text[0]
     assert not any(line.startswith("Fastest") for line in text)
 

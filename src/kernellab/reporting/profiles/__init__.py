@@ -1,5 +1,6 @@
 """Profiles for the terminal: sentences first, then tables.
 
-In: documents that `analysis` computes from traces and counters, and the reports of profiling sessions. Out: lines of
-text. Imports analysis (for the types of documents), profiler.protocol, stats, base and reporting.text; no torch.
+In: documents of `analysis` and of `counters`, reports of profiling sessions, times of the MLP over sizes. Out: lines of
+text. Imports analysis, counters, findings, profiler.protocol and traces (for types), stats, workloads.mlp_setup, base
+and reporting.text; no torch.
 """

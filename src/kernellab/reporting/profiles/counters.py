@@ -6,8 +6,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from kernellab.analysis.counters import BUSY_PERCENT, CountersDocument, ImplRow, KernelRow, RuleRow
 from kernellab.base.text import shown
+from kernellab.counters.tables import BUSY_PERCENT, CountersDocument, ImplRow, KernelRow, RuleRow
 from kernellab.reporting.text.fitting import Fit
 from kernellab.reporting.text.numbers import count, duration, memory, percent, ratio
 

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernellab.analysis.counters import METRICS
 from kernellab.base.errors import UserError
+from kernellab.counters import ncu_pages as pages
+from kernellab.counters.tables import METRICS
 from kernellab.machine import tools
 from kernellab.profiler.protocol import CountAnswer, ImplListing, OpRequest
 from kernellab.running.parent.profiling import Program
 from kernellab.running.processes.child import Child
 from kernellab.running.processes.worker_process import environment
-from kernellab.traces import ncu as pages
 
 SUFFIX = ".ncu-rep"
 _MAIN = "kernellab.running.programs.counted_op"

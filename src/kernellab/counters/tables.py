@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
+from kernellab.counters.ncu_pages import Launch, Rule
 from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.gpumodel.roofline import Ceilings, Cost, Roofline, roofline
 from kernellab.profiler.protocol import SkippedImpl
-from kernellab.traces.ncu import Launch, Rule
 
 _TIME = "gpu__time_duration.sum"
 _READ, _WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
@@ -57,7 +57,7 @@ _ALIKE_PERCENT = 5.0  # two busy units closer to each other than this limit a ke
 
 
 class RuleRow(TypedDict):
-    """What one of ncu's rules says: a `traces.ncu.Rule` without the launch's id."""
+    """What one of ncu's rules says: a `ncu_pages.Rule` without the launch's id."""
 
     section: str
     name: str
