@@ -2,5 +2,5 @@
 
 In: a `Trace`. Out: plain documents, described by the TypedDicts of the module that makes them; `document.analyse` joins
 them into the one of `klab profile --json`. Words for the terminal are made in reporting, those of findings here.
-Imports base, traces, traceview, findings, machinecode (names of kernels), gpumodel (fusion); no torch.
+Imports base, traces, traceview, findings and machinecode (names of kernels); no torch.
 """
