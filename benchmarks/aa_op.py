@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from kernellab.declaration.case import CaseRequest
-from kernellab.declaration.inputs import make
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.inputs import make_inputs
 from kernellab.doctor.aa_op import aa
 
 DEVICE = os.environ["AA_DEVICE"]
@@ -36,7 +36,7 @@ def _said(call) -> dict[str, float]:
 
 
 def _twice(case) -> dict:
-    x = make(aa, case, seed=0, device=torch.device(DEVICE))["x"]
+    x = make_inputs(aa, case, seed=0, device=torch.device(DEVICE))["x"]
     aa["a"](x)  # builds
     return {"case": case.to_json(), "first": _said(lambda: aa["a"](x)), "second": _said(lambda: aa["a"](x))}
 

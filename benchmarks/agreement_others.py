@@ -16,7 +16,7 @@ from triton.testing import do_bench
 
 import kernellab as kl
 from kernellab.declaration.case import Case
-from kernellab.declaration.inputs import call, make
+from kernellab.declaration.inputs import call, make_inputs
 from kernellab.timing.cache import Flush
 from kernellab.timing.hold import Hold
 
@@ -42,7 +42,7 @@ def _call(op: str, impl: str, case: dict) -> Callable:
     torch.cuda.empty_cache()
     loaded = getattr(kl.ops, op)
     at = Case.from_json(case)
-    inputs = make(loaded, at, seed=0, device=DEVICE)
+    inputs = make_inputs(loaded, at, seed=0, device=DEVICE)
     return lambda: call(loaded, loaded[impl].fn, inputs, at)
 
 

@@ -65,7 +65,7 @@ def known(op: str) -> list[str]:
     from kernellab.declaration.catalogue import catalogue
 
     entry = next(entry for entry in catalogue() if entry.name == op)
-    return [way for way in FUSED if way in entry.ways]
+    return [way for way in FUSED if way in entry.impls]
 
 
 def counted(op: str, options: list[str], out: Path, began: float) -> dict:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from kernellab.counters.ncu_pages import launches
-from kernellab.machine.tools import of_the_toolkit
+from kernellab.machine.tools import toolkit_program
 
 STRIDED = str(Path(__file__).with_name("strided_ops.py"))
 BOTH = ("triton", "cuda")
@@ -79,7 +79,7 @@ METRICS = {
 # Runs a way once for every case, between cudaProfilerStart and cudaProfilerStop; everything is compiled before.
 DRIVER = """
 import json, sys, torch
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.passes import pass_of
 from kernellab.declaration.targets import load, resolve
 target, way, shapes, dtypes, options = json.loads(sys.argv[1])
@@ -104,7 +104,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, metavar="OUT")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    ncu = of_the_toolkit("ncu")
+    ncu = toolkit_program("ncu")
     if ncu is None:
         sys.exit("ncu was not found on the PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin")
     began = time.monotonic()

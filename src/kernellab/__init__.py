@@ -1,12 +1,12 @@
-"""kernellab: write one operation several ways; get one honest answer about which is right and fast.
+"""kernellab: several implementations of one operation; which are right, and which is fastest.
 
-The public API on one page. Names load on first use: importing kernellab imports no torch.
+The public API on one page. A name is loaded on first use: importing kernellab imports no torch.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.version import VERSION
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from kernellab.api.ptx import ptx as ptx
     from kernellab.build import cpp as cpp
     from kernellab.build import cuda as cuda
-    from kernellab.declaration.op import Cost as Cost
-    from kernellab.declaration.op import cases as cases
-    from kernellab.declaration.op import index as index
-    from kernellab.declaration.op import op as op
-    from kernellab.declaration.op import optional as optional
-    from kernellab.declaration.op import tensor as tensor
+    from kernellab.declaration.arguments import index as index
+    from kernellab.declaration.arguments import optional as optional
+    from kernellab.declaration.arguments import tensor as tensor
+    from kernellab.declaration.case_table import cases as cases
+    from kernellab.declaration.cost import Cost as Cost
+    from kernellab.declaration.declare import op as op
     from kernellab.profiler.module_ranges import auto_ranges as auto_ranges
     from kernellab.profiler.ranges import range as range
     from kernellab.profiler.ranges import range_pop as range_pop
@@ -39,12 +39,12 @@ __version__ = VERSION
 
 _FUNCTIONS = {
     # declaring
-    "op": "kernellab.declaration.op",
-    "tensor": "kernellab.declaration.op",
-    "index": "kernellab.declaration.op",
-    "optional": "kernellab.declaration.op",
-    "cases": "kernellab.declaration.op",
-    "Cost": "kernellab.declaration.op",
+    "op": "kernellab.declaration.declare",
+    "tensor": "kernellab.declaration.arguments",
+    "index": "kernellab.declaration.arguments",
+    "optional": "kernellab.declaration.arguments",
+    "cases": "kernellab.declaration.case_table",
+    "Cost": "kernellab.declaration.cost",
     # one-call helpers
     "benchmark": "kernellab.api.benchmark",
     "check": "kernellab.api.check",
@@ -55,7 +55,7 @@ _FUNCTIONS = {
     "run_mlp": "kernellab.workloads.mlp",
     "run_operation1": "kernellab.api.helpers",
     "run_operation2": "kernellab.api.helpers",
-    # naming what a program does, for profilers
+    # names for the profiler
     "auto_ranges": "kernellab.profiler.module_ranges",
     "range": "kernellab.profiler.ranges",
     "range_pop": "kernellab.profiler.ranges",
@@ -71,9 +71,10 @@ _MODULES = {
 __all__ = ["__version__", *_FUNCTIONS, *_MODULES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    value: object
     if name in _MODULES:
-        value: Any = importlib.import_module(_MODULES[name])
+        value = importlib.import_module(_MODULES[name])
     elif name in _FUNCTIONS:
         value = getattr(importlib.import_module(_FUNCTIONS[name]), name)
     else:

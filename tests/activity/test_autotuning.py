@@ -1,4 +1,4 @@
-"""Triton's own autotuner, its choice recorded and pinned. Only launching and benchmarking are stood in for."""
+"""Triton's own autotuner, its choice recorded and pinned. Only launching and benchmarking are replaced."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernellab.activity import autotuning as tuning
-from kernellab.activity.compilation import Watch
+from kernellab.activity.compilation import CompilationLog
 from kernellab.base.errors import UserError
 
 triton = pytest.importorskip("triton")
@@ -21,7 +21,7 @@ CHOSEN = {"BLOCK": 128, "num_warps": 4, "num_stages": 2, "num_ctas": 1}
 
 
 class Bench:
-    """Times configs as told: BLOCK=128 is the fastest unless said otherwise."""
+    """Makes one config the fastest: BLOCK=128 unless a test changes it."""
 
     def __init__(self, kernel):
         self.kernel, self.fastest, self.calls = kernel, 128, 0
@@ -56,14 +56,14 @@ def _nothing_stays_pinned():
 
 def test_the_choice_is_recorded():
     tuned, _ = declare()
-    with tuning.recording() as choices:
+    with tuning.record_choices() as choices:
         launch(tuned)
         launch(tuned)
     (choice,) = choices
     assert choice.pop("seconds") > 0
     assert choice == {
         "kernel": "scale",
-        "file": "test_tuning.py",
+        "file": "test_autotuning.py",
         "by": "triton",
         "key": [1000, "torch.float32"],
         "config": CHOSEN,
@@ -76,7 +76,7 @@ def test_each_key_is_a_choice_of_its_own_and_only_what_runs_is_recorded():
     tuned, bench = declare()
     other, _ = declare()
     launch(other)
-    with tuning.recording() as choices:
+    with tuning.record_choices() as choices:
         launch(tuned, 10)
         bench.fastest = 256
         launch(tuned, 20)
@@ -84,26 +84,26 @@ def test_each_key_is_a_choice_of_its_own_and_only_what_runs_is_recorded():
     assert choices[1]["config"] == {"BLOCK": 256, "num_warps": 8, "num_stages": 3, "num_ctas": 1, "maxnreg": 64}
 
 
-def test_a_kernel_tuned_before_is_recorded_as_found():
+def test_a_kernel_tuned_before_is_recorded_without_trials():
     tuned, bench = declare()
     launch(tuned)
-    with tuning.recording() as choices:
+    with tuning.record_choices() as choices:
         launch(tuned)
     assert bench.calls == 3
     assert (choices[0]["config"], choices[0]["tried"], choices[0]["seconds"]) == (CHOSEN, 0, 0)
 
 
-def test_a_single_config_is_no_choice():
+def test_a_single_config_is_not_a_choice():
     tuned, _ = declare(CONFIGS[:1])
-    with tuning.recording() as choices:
+    with tuning.record_choices() as choices:
         launch(tuned)
     assert choices == []
 
 
-def test_nothing_stays_behind():
+def test_recording_leaves_the_autotuner_as_it_was():
     tuned, _ = declare()
     run = type(tuned).run
-    with tuning.recording():
+    with tuning.record_choices():
         launch(tuned)
     assert type(tuned).run is run
     assert type(tuned.cache) is dict
@@ -117,7 +117,7 @@ def test_a_kernel_that_fails_leaves_its_autotuner_whole():
         raise RuntimeError("no launch")
 
     tuned.fn.run = fail
-    with tuning.recording() as choices, pytest.raises(RuntimeError, match="no launch"):
+    with tuning.record_choices() as choices, pytest.raises(RuntimeError, match="no launch"):
         launch(tuned)
     assert choices == []
     assert type(tuned.cache) is dict
@@ -126,7 +126,7 @@ def test_a_kernel_that_fails_leaves_its_autotuner_whole():
 def record_another(fastest=256, n=1000):
     tuned, bench = declare()
     bench.fastest = fastest
-    with tuning.recording() as choices:
+    with tuning.record_choices() as choices:
         launch(tuned, n)
     return json.loads(json.dumps(choices))
 
@@ -141,17 +141,17 @@ def test_a_pinned_config_is_used_and_nothing_is_benchmarked(when):
         assert launch(tuned)["BLOCK"] == 128
     if when != "declared after":
         tuning.pin(choices)
-    bench.calls, mark = 0, Watch.installed().mark()
+    bench.calls, mark = 0, CompilationLog.installed().mark()
     assert launch(tuned)["BLOCK"] == 256
     assert launch(tuned)["maxnreg"] == 64
     assert bench.calls == 0
-    assert Watch.installed().since(mark) == []
-    with tuning.recording() as again:
+    assert CompilationLog.installed().since(mark) == []
+    with tuning.record_choices() as again:
         launch(tuned)
     assert again == [{**choices[0], "tried": 0, "seconds": 0}]
 
 
-def test_another_key_is_tuned_as_ever():
+def test_another_key_is_still_tuned():
     tuning.pin(record_another(fastest=256, n=1000))
     tuned, bench = declare()
     assert launch(tuned, 2000)["BLOCK"] == 128
@@ -186,16 +186,16 @@ def test_a_config_the_kernel_does_not_have_is_refused(tuned_before):
             launch(tuned)
 
 
-def test_trying_configs_is_seen_by_the_watch():
+def test_trying_configs_is_logged():
     tuned, _ = declare()
-    watch = Watch.installed()
-    mark = watch.mark()
+    log = CompilationLog.installed()
+    mark = log.mark()
     launch(tuned)
-    (event,) = watch.since(mark)
+    (event,) = log.since(mark)
     assert (event.kind, event.name, event.count) == ("autotune", "scale", 3)
-    mark = watch.mark()
+    mark = log.mark()
     launch(tuned)
-    assert watch.since(mark) == []
+    assert log.since(mark) == []
 
 
 def test_what_inductor_chose_is_read_from_its_launcher():
@@ -214,7 +214,7 @@ def test_what_inductor_chose_is_read_from_its_launcher():
     heuristics.CachingAutotuner.run = lambda self, *args, **kwargs: None
     try:
         choices = []
-        with tuning._noting_inductor(choices.append):
+        with tuning._recording_inductor(choices.append):
             Launched().run(stream=0)
     finally:
         heuristics.CachingAutotuner.run = run
@@ -230,4 +230,4 @@ def test_what_inductor_chose_is_read_from_its_launcher():
             "seconds": 0,
         }
     ]
-    tuning.pin(choices)  # inductor keeps its own choices: nothing to do, nothing to refuse
+    tuning.pin(choices)  # inductor stores its own choices: nothing is pinned or refused

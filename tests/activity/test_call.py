@@ -9,31 +9,33 @@ import pytest
 import torch
 
 from kernellab.activity import call as module
-from kernellab.activity.call import inside, sentences
+from kernellab.activity.call import remarks_on
 from kernellab.traces import kineto
+from support.activity import call_activity
 from support.klab import HERE, klab_env
 
 CPU = torch.device("cpu")
 
 
-def test_an_ordinary_call_allocates_its_result_and_is_not_remarked_upon():
+def test_an_ordinary_call_allocates_its_result_without_a_remark():
     x = torch.ones(1000, 1000)
-    found = inside(lambda: torch.square(x), CPU)
-    assert found["device"] == "cpu"
-    assert found["host_us"] > 0
-    assert found["allocations"]["count"] >= 1
-    assert 4_000_000 <= found["allocations"]["bytes"] < 4_100_000
-    assert found["random"] == {"count": 0, "ops": [], "share": 0.0, "of": "host"}
-    assert "kernels" not in found
-    assert sentences(found) == []
-    assert json.loads(json.dumps(found)) == found
+    activity = call_activity(lambda: torch.square(x), CPU)
+    assert activity["device"] == "cpu"
+    assert activity["host_us"] > 0
+    assert activity["allocations"]["count"] >= 1
+    assert 4_000_000 <= activity["allocations"]["bytes"] < 4_100_000
+    assert activity["random"] == {"count": 0, "ops": [], "share": 0.0, "of": "host"}
+    assert "kernels" not in activity
+    assert remarks_on(activity) == []
+    assert json.loads(json.dumps(activity)) == activity
 
 
-def test_nothing_at_all_is_counted_as_nothing():
-    found = inside(lambda: None, CPU)
-    assert found["allocations"]["count"] == found["random"]["count"] == 0
+def test_an_empty_call_has_no_activity():
+    activity = call_activity(lambda: None, CPU)
+    assert activity["allocations"]["count"] == activity["random"]["count"] == 0
 
 
+@pytest.mark.clocked
 @pytest.mark.parametrize(
     "draw",
     [
@@ -46,39 +48,41 @@ def test_nothing_at_all_is_counted_as_nothing():
         lambda x: torch.randint(0, 9, (500, 500)),
     ],
 )
-def test_random_numbers_are_remarked_upon_with_their_share(draw):
+def test_random_numbers_are_reported_with_their_share(draw):
     x = torch.rand(500, 500)
-    found = inside(lambda: draw(x), CPU)
-    assert found["random"]["count"] == 1, found
-    assert 0.05 < found["random"]["share"] <= 1
-    assert sentences(found) == [f"draws random numbers: 1 op, {100 * found['random']['share']:.0f} % of the time"]
+    activity = call_activity(lambda: draw(x), CPU)
+    assert activity["random"]["count"] == 1, activity
+    assert 0.05 < activity["random"]["share"] <= 1
+    assert remarks_on(activity) == [
+        f"draws random numbers: 1 op, {100 * activity['random']['share']:.0f} % of the time"
+    ]
 
 
-def test_dropout_that_draws_nothing_is_fine():
+def test_dropout_that_draws_nothing_gets_no_remark():
     x = torch.rand(500, 500)
-    found = inside(lambda: torch.nn.functional.dropout(x, training=False), CPU)
-    assert sentences(found) == []
+    activity = call_activity(lambda: torch.nn.functional.dropout(x, training=False), CPU)
+    assert remarks_on(activity) == []
 
 
 def test_the_call_is_made_as_often_as_asked():
     calls = []
-    inside(lambda: calls.append(1), CPU)
+    call_activity(lambda: calls.append(1), CPU)
     assert len(calls) == 3
-    inside(lambda: calls.append(1), CPU, calls=1)
+    call_activity(lambda: calls.append(1), CPU, calls=1)
     assert len(calls) == 4
 
 
-def test_a_compiled_call_is_counted_too():
+def test_a_compiled_call_is_counted():
     x = torch.ones(300, 300)
     noisy = torch.compile(lambda x: torch.rand_like(x) + x)
     noisy(x)
-    assert inside(lambda: noisy(x), CPU)["random"]["count"] >= 1
+    assert call_activity(lambda: noisy(x), CPU)["random"]["count"] >= 1
 
 
-def test_the_profiler_does_not_announce_itself():
+def test_the_profiler_writes_nothing_to_the_terminal():
     code = (
-        "import torch\nfrom kernellab.activity.call import inside\n"
-        "inside(lambda: torch.ones(3) + 1, torch.device('cpu'))"
+        "import torch\nfrom kernellab.activity.call import profile_call\n"
+        "profile_call(lambda: torch.ones(3) + 1, torch.device('cpu'))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, env=klab_env(), capture_output=True, text=True)
     assert done.stdout == ""
@@ -110,15 +114,15 @@ def memory(ts, size):
 
 @pytest.fixture
 def profiled(monkeypatch):
-    """What is told of a call whose profiler has written these events."""
+    """The activity of a call whose profiler has written these events."""
 
-    def told(events, segments=0):
+    def activity_of(events, segments=0):
         trace = kineto.from_document({"traceEvents": events})
         assert trace.notes == []
-        monkeypatch.setattr(module, "_profiled", lambda *_: (trace, segments))
-        return inside(lambda: None, torch.device("cuda"))
+        monkeypatch.setattr(module, "_profile", lambda *_: (trace, segments))
+        return call_activity(lambda: None, torch.device("cuda"))
 
-    return told
+    return activity_of
 
 
 RANDOM_KERNEL = "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, 4>"
@@ -152,8 +156,8 @@ TRACE = [
 
 
 def test_on_a_gpu_copies_allocations_and_waiting_are_counted(profiled):
-    found = profiled(TRACE, 1)
-    assert found == {
+    activity = profiled(TRACE, 1)
+    assert activity == {
         "device": "cuda",
         "host_us": 200,
         "device_us": 100,
@@ -170,9 +174,9 @@ def test_on_a_gpu_copies_allocations_and_waiting_are_counted(profiled):
             {"name": RANDOM_KERNEL, "us": 60},
             {"name": "add_kernel", "us": 10, "grid": [8, 1, 1], "registers": 16, "shared_bytes": 0},
         ],
-        "enclosing": [[["aten::to", 0], ["aten::copy_", 1]], [["aten::randn", 4], ["aten::normal_", 7]], []],
+        "enclosing": [[("aten::to", 0), ("aten::copy_", 1)], [("aten::randn", 4), ("aten::normal_", 7)], []],
     }
-    assert sentences(found) == [
+    assert remarks_on(activity) == [
         "draws random numbers: 1 op, 60 % of the GPU's time",
         "copies to the GPU: 1 copy, 30 % of the GPU's time",
         "allocates past torch's cache (cudaMalloc): 1 call, 5 % of the host's time",
@@ -181,7 +185,7 @@ def test_on_a_gpu_copies_allocations_and_waiting_are_counted(profiled):
 
 
 def test_every_call_that_blocks_the_host_is_a_synchronisation(profiled):
-    found = profiled(
+    activity = profiled(
         [
             host(module._CALL, 0, 100, cat="user_annotation"),
             runtime("cudaMemcpyAsync", 10, 5, 1),
@@ -193,11 +197,11 @@ def test_every_call_that_blocks_the_host_is_a_synchronisation(profiled):
             runtime("cuStreamSynchronize", 50, 5, 5),
         ]
     )
-    assert found["synchronisations"] == {"count": 4, "share": 0.2, "of": "host"}
+    assert activity["synchronisations"] == {"count": 4, "share": 0.2, "of": "host"}
 
 
-def test_random_kernels_no_op_asked_for_are_counted_and_what_the_profiler_missed_too(profiled):
-    found = profiled(
+def test_random_kernels_without_an_op_and_allocations_the_profiler_missed_are_counted(profiled):
+    activity = profiled(
         [
             host(module._CALL, 0, 100, cat="user_annotation"),
             runtime("cuLaunchKernel", 10, 1, 1),
@@ -207,28 +211,33 @@ def test_random_kernels_no_op_asked_for_are_counted_and_what_the_profiler_missed
         ],
         2,
     )
-    assert sentences(found) == [
+    assert remarks_on(activity) == [
         "draws random numbers: 1 op, 40 % of the GPU's time",
         "allocates past torch's cache (cudaMalloc): 2 calls, less than 1 % of the host's time",
     ]
 
 
-def test_part_of_a_trace_from_an_h200_taken_for_a_call(profiled):
+def test_part_of_a_trace_from_an_h200_is_read_as_a_call(profiled):
     events = json.loads(gzip.decompress((HERE / "samples" / "kineto-h200.json.gz").read_bytes()))["traceEvents"]
     call = {**host(module._CALL, 3901254849450.0, 700.0, cat="user_annotation"), "pid": 533, "tid": 533}
-    found = profiled([*events, call])
-    assert (found["host_us"], found["device_us"]) == (700.0, 76.416)
-    assert found["random"] == {"count": 2, "ops": ["aten::randn"], "share": pytest.approx(174.871 / 700), "of": "host"}
-    assert found["allocations"] == {"count": 0, "bytes": 0, "share": pytest.approx(42.763 / 700), "of": "host"}
-    assert found["synchronisations"]["count"] == found["raw_allocations"]["count"] == 0
-    drawing, *others = found["kernels"]
+    activity = profiled([*events, call])
+    assert (activity["host_us"], activity["device_us"]) == (700.0, 76.416)
+    assert activity["random"] == {
+        "count": 2,
+        "ops": ["aten::randn"],
+        "share": pytest.approx(174.871 / 700),
+        "of": "host",
+    }
+    assert activity["allocations"] == {"count": 0, "bytes": 0, "share": pytest.approx(42.763 / 700), "of": "host"}
+    assert activity["synchronisations"]["count"] == activity["raw_allocations"]["count"] == 0
+    drawing, *others = activity["kernels"]
     assert len(others) == 3
     assert drawing.pop("name").startswith("void at::native::(anonymous namespace)::distribution_elementwise")
     assert drawing == {
         "us": 5.184, "grid": [1056, 1, 1], "block": [256, 1, 1], "registers": 44, "shared_bytes": 0,
         "blocks_per_sm": 8.0, "warps_per_sm": 64.0, "occupancy_percent": 63,
     }  # fmt: skip
-    assert [[name for name, _ in around] for around in found["enclosing"]] == [
+    assert [[name for name, _ in around] for around in activity["enclosing"]] == [
         ["aten::randn", "aten::normal_"],
         ["aten::matmul", "aten::mm"],
         ["aten::square", "aten::pow"],

@@ -1,4 +1,4 @@
-"""What operators move, seen as they are dispatched, and whose kernels were whose."""
+"""The bytes of operators as they are dispatched, and the kernels that belong to them."""
 
 import pytest
 import torch
@@ -15,11 +15,11 @@ def passes(call, x=X):
     ]
 
 
-def test_a_chain_is_told_operator_by_operator_without_computing_it():
+def test_a_chain_is_counted_operator_by_operator_without_computing_it():
     assert passes(lambda: torch.exp(X) + X) == [("exp", 1, 1), ("add", 2, 1)]
 
 
-def test_what_is_given_twice_is_read_once():
+def test_a_tensor_passed_twice_is_read_once():
     assert passes(lambda: X * X) == [("mul", 1, 1)]
     assert passes(lambda: X * X.clone()) == [("clone", 1, 1), ("mul", 2, 1)]
 
@@ -34,7 +34,7 @@ def test_a_reduction_reads_all_and_writes_little():
     assert (op, read, written) == ("amax", 1, pytest.approx(1 / 128))
 
 
-def test_what_is_broadcast_is_read_at_its_own_size():
+def test_a_broadcast_tensor_is_read_at_its_own_size():
     row = torch.empty(128, device="meta")
     assert passes(lambda: X + row.expand(64, 128)) == [("add", 1 + 1 / 64, 1)]
 
@@ -55,20 +55,20 @@ MUL, SUM = ({"op": f"aten::{name}", "read_bytes": 8, "write_bytes": 4} for name 
 
 
 def test_kernels_are_joined_to_the_operators_that_launched_them():
-    around = [[["aten::mul", 0]], [["aten::sum", 3]], [["aten::sum", 3], ["aten::fill_", 5]]]
-    assert with_kernels([MUL, SUM], around) == [{**MUL, "kernels": [0]}, {**SUM, "kernels": [1, 2]}]
+    enclosing = [[("aten::mul", 0)], [("aten::sum", 3)], [("aten::sum", 3), ("aten::fill_", 5)]]
+    assert with_kernels([MUL, SUM], enclosing) == [{**MUL, "kernels": [0]}, {**SUM, "kernels": [1, 2]}]
 
 
 def test_the_same_operator_called_twice_is_two():
-    around = [[["aten::mul", 0]], [["aten::mul", 1]]]
-    assert [m["kernels"] for m in with_kernels([MUL, MUL], around)] == [[0], [1]]
+    enclosing = [[("aten::mul", 0)], [("aten::mul", 1)]]
+    assert [m["kernels"] for m in with_kernels([MUL, MUL], enclosing)] == [[0], [1]]
 
 
 def test_an_operator_that_launched_nothing_is_left_out():
-    assert with_kernels([MUL, SUM], [[["aten::sum", 7]]]) == [{**SUM, "kernels": [0]}]
+    assert with_kernels([MUL, SUM], [[("aten::sum", 7)]]) == [{**SUM, "kernels": [0]}]
 
 
 def test_the_bytes_of_a_kernel_launched_past_torch_are_not_known():
-    found = with_kernels([SUM], [[], [["aten::sum", 1]]])
-    assert found[0] == {"op": None, "read_bytes": None, "write_bytes": None, "kernels": [0]}
-    assert found[1] == {**SUM, "kernels": [1]}
+    joined = with_kernels([SUM], [[], [("aten::sum", 1)]])
+    assert joined[0] == {"op": None, "read_bytes": None, "write_bytes": None, "kernels": [0]}
+    assert joined[1] == {**SUM, "kernels": [1]}

@@ -8,7 +8,7 @@ import torch
 import kernellab as kl
 from kernellab.checking.accuracy import measure, passes, special
 from kernellab.declaration import inputs
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.targets import shipped_names
 
 DTYPES = ["float32", "float16", "bfloat16"]
@@ -18,7 +18,7 @@ def _result(name, dtype):
     op = getattr(kl.ops, name)
     shape = (48, 64) if "..." in op.dims else (48, 32, 40)
     (case,) = op.expand(CaseRequest(shapes=[shape], dtypes=[dtype]), "cpu")
-    made = inputs.make(op, case, seed=3)
+    made = inputs.make_inputs(op, case, seed=3)
     oracle = inputs.call(op, op.reference, inputs.upcast(made), case)
     own = inputs.call(op, op["torch"], made, case)
     return own, oracle, bool(op.reduces)

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from kernellab.machine import tools
-from kernellab.machine.cpu_caches import caches
 
 no_gpu = pytest.mark.skipif(tools.has_gpu(), reason="this machine has a GPU")
 
@@ -85,23 +84,3 @@ def test_a_bad_request_is_one_sentence(klab, args, said):
     seen = klab("device", *args)
     assert (seen.code, seen.out) == (2, "")
     assert said in seen.err
-
-
-def test_caches_are_read_from_the_kernels_own_list(tmp_path):
-    def index(number, **facts):
-        folder = tmp_path / f"index{number}"
-        folder.mkdir()
-        for name, value in facts.items():
-            (folder / name).write_text(f"{value}\n")
-
-    index(0, level=1, type="Data", size="48K", shared_cpu_list="0")
-    index(1, level=1, type="Instruction", size="32K", shared_cpu_list="0")
-    index(2, level=3, type="Unified", size="48M", shared_cpu_list="0-3,8-11")
-    index(3, level=2, type="Unified", size="1280K", shared_cpu_list="0-1")
-    index(4, level=4, type="Unified")  # a kernel that does not tell
-    assert [(c["level"], c["bytes"], c["cores"]) for c in caches(tmp_path)] == [
-        (1, 48 << 10, 1),
-        (2, 1280 << 10, 2),
-        (3, 48 << 20, 8),
-    ]
-    assert caches(tmp_path / "missing") == []

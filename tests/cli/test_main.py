@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.targets import load, resolve
 from support.klab import OPFILES, klab_command, klab_env
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.declaration.catalogue import parse
 from kernellab.declaration.targets import Target, load, resolve, shipped_names, source_hash
 from support.klab import SRC
 
@@ -24,8 +23,14 @@ def test_a_module_target_is_loaded():
     assert list(load(resolve("kernellab.ops.softmax:softmax"))) == ["softmax"]
 
 
-def test_shipped_ops_are_the_folders():
-    assert shipped_names() == ["add", "gelu", "matmul", "softmax", "square"]
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_shipped_op_is_a_folder_that_declares_an_op_of_its_name(name):
+    assert list(load(resolve(name))) == [name]
+
+
+def test_the_shipped_ops_are_the_folders():
+    folders = [path.name for path in (SRC / "kernellab" / "ops").iterdir() if (path / "__init__.py").is_file()]
+    assert shipped_names() == sorted(folders) != []
 
 
 def test_a_files_folder_is_searched_last(tmp_path):
@@ -46,24 +51,6 @@ def test_the_source_hash_follows_the_file_and_what_it_builds(tmp_path):
     assert source_hash(op) == before
     (tmp_path / "kernel.cu").write_text("// new")
     assert source_hash(op) != before
-
-
-def test_static_reading_sees_what_loading_sees():
-    for name in shipped_names():
-        op = load(resolve(name))[name]
-        entry = parse(op.file)[name]
-        assert {way: kind.name for way, kind in entry.ways.items()} == {n: i.kind.name for n, i in op.impls.items()}
-
-
-def test_static_reading_admits_what_it_cannot_see(tmp_path):
-    (tmp_path / "op.py").write_text(
-        "import kernellab as kl\n@kl.op(manual=False)\ndef f(x):\n    'Doc.'\n    return x\n"
-        "for w in (4, 8):\n    @f.impl(f'triton-{w}')\n    def _(x): return x\n"
-        "@f.impl('liger', kind='triton')\ndef _(x): return x\n"
-    )
-    entry = parse(tmp_path / "op.py")["f"]
-    assert (list(entry.ways), entry.more, entry.summary) == (["compile", "liger"], True, "Doc.")
-    assert entry.ways["liger"].name == "triton"
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +89,13 @@ def test_other_packages_offer_ops_through_the_entry_point_group(offering, klab):
 
 
 def test_an_offered_name_that_is_taken_is_refused(monkeypatch):
-    monkeypatch.setattr("kernellab.declaration.targets.offered", lambda: {"gelu": "other.pkg:gelu"})
+    monkeypatch.setattr("kernellab.declaration.targets.offered_ops", lambda: {"gelu": "other.pkg:gelu"})
     with pytest.raises(UserError, match=r"two ops are named gelu.*other\.pkg:gelu"):
         resolve("gelu")
 
 
 @pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit", "BaseException('odd')"])
-def test_whatever_a_file_raises_is_the_files_own(tmp_path, raised):
+def test_an_exception_in_a_file_is_reported_as_the_files_own(tmp_path, raised):
     (tmp_path / "op.py").write_text(f"raise {raised}\n")
     with pytest.raises(UserError, match=r"op\.py could not be loaded") as refused:
         load(resolve(str(tmp_path / "op.py")))

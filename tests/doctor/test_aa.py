@@ -78,14 +78,14 @@ def test_a_class_of_machines_knows_no_serial_number():
 
 
 def test_the_variation_is_remembered_and_read_back():
-    assert variation.recall("never seen") is None
+    assert variation.load_variation("never seen") is None
     summary = summarise([run_of(98), run_of(102)])
-    file = variation.remember("a machine, 2 threads", summary["versions"], 2, variations(summary))
-    known = variation.recall("a machine, 2 threads")
+    file = variation.store_variation("a machine, 2 threads", summary["versions"], 2, variations(summary))
+    known = variation.load_variation("a machine, 2 threads")
     assert (known["runs"], known["versions"], known["cases"][0]["case"]) == (2, {"torch": "2"}, CASE)
     assert known["cases"][0]["variation"] == pytest.approx(0.0283, abs=1e-3)
     file.write_text("half of it")
-    assert variation.recall("a machine, 2 threads") is None
+    assert variation.load_variation("a machine, 2 threads") is None
 
 
 def test_doctor_measures_equals_for_real(klab, tmp_path):
@@ -103,7 +103,7 @@ def test_doctor_measures_equals_for_real(klab, tmp_path):
     assert record["complete"]
     assert record["machine"]["ceilings"] is None  # nothing but times
     assert all(r["inside"] is None for r in record["results"])
-    assert variation.recall(record["machine"]["class"])["runs"] == 2
+    assert variation.load_variation(record["machine"]["class"])["runs"] == 2
     again = klab(*command)
     assert (again.code, "already holds a run" in again.err) == (2, True)
 

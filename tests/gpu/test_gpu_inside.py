@@ -8,9 +8,10 @@ import torch
 
 import kernellab as kl
 from kernellab.activity import autotuning as tuning
-from kernellab.activity.call import inside, sentences
-from kernellab.activity.compilation import Watch
+from kernellab.activity.call import remarks_on
+from kernellab.activity.compilation import CompilationLog
 from kernellab.base.errors import UserError
+from support.activity import call_activity
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")
@@ -30,13 +31,13 @@ def count(call):
     call()
     call()
     torch.cuda.synchronize()
-    found = inside(call, torch.device("cuda"))
+    found = call_activity(call, torch.device("cuda"))
     json.dumps(found, allow_nan=False)
     return found
 
 
 def words(found):
-    return [sentence.split(":")[0] for sentence in sentences(found)]
+    return [sentence.split(":")[0] for sentence in remarks_on(found)]
 
 
 # Inside a call -----------------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ def test_an_ordinary_call_is_one_kernel_and_one_allocation(x):
     assert found["allocations"]["bytes"] >= 4 * N
     for absent in ("random", "raw_allocations", "host_to_device", "device_to_host", "synchronisations"):
         assert found[absent]["count"] == 0, (absent, found)
-    assert sentences(found) == []
+    assert remarks_on(found) == []
 
 
 def test_copies_from_and_to_the_host(x):
@@ -146,30 +147,30 @@ def _nothing_stays_pinned():
 
 
 def test_compiling_and_tuning_are_seen_once(x):
-    watch = Watch.installed()
-    assert watch.blind == []
+    log = CompilationLog.installed()
+    assert log.unhooked == []
     kernel = declare()
-    mark = watch.mark()
+    mark = log.mark()
     launch(kernel, x)
-    events = watch.since(mark)
+    events = log.since(mark)
     assert [(e.name, e.count, e.nested) for e in events if e.kind == "autotune"] == [("scale", 3, False)]
     compiled = [e for e in events if e.kind == "triton"]
     assert [e.name for e in compiled] == ["scale"] * 3
     assert all(e.nested for e in compiled)  # each while its config was tried
-    mark = watch.mark()
+    mark = log.mark()
     launch(kernel, x)
-    assert watch.since(mark) == []
+    assert log.since(mark) == []
 
 
 def test_a_kernel_of_another_dtype_is_compiled_anew(x):
     kernel = declare().fn
-    watch = Watch.installed()
+    log = CompilationLog.installed()
 
     def run(t):
         y = torch.empty_like(t)
-        mark = watch.mark()
+        mark = log.mark()
         kernel[(triton.cdiv(N, 1024),)](t, y, N, BLOCK=1024)
-        return [(e.kind, e.name, e.nested) for e in watch.since(mark)]
+        return [(e.kind, e.name, e.nested) for e in log.since(mark)]
 
     assert run(x) == [("triton", "scale", False)]
     assert run(x) == []
@@ -178,7 +179,7 @@ def test_a_kernel_of_another_dtype_is_compiled_anew(x):
 
 def test_the_choice_is_recorded_and_pinned(x):
     kernel = declare()
-    with tuning.recording() as choices:
+    with tuning.record_choices() as choices:
         launch(kernel, x)
     (choice,) = [c for c in choices if c["by"] == "triton"]
     assert choice["kernel"] == "scale"
@@ -192,7 +193,7 @@ def test_the_choice_is_recorded_and_pinned(x):
         pinned = json.loads(json.dumps({**choice, "config": tuning._plain_config(config)}))
         again = declare()
         tuning.pin([pinned])
-        with tuning.recording() as used:
+        with tuning.record_choices() as used:
             launch(again, x)
         assert [(c["config"], c["tried"]) for c in used if c["by"] == "triton"] == [(pinned["config"], 0)]
         assert again.best_config == config
@@ -206,31 +207,31 @@ def test_the_choice_is_recorded_and_pinned(x):
 def test_what_inductor_chose_is_recorded(x):
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.sin(x) + 1, dynamic=False)
-    watch = Watch.installed()
-    mark = watch.mark()
-    with tuning.recording() as choices:
+    log = CompilationLog.installed()
+    mark = log.mark()
+    with tuning.record_choices() as choices:
         compiled(x)
-    assert watch.compile_summary(mark)["graphs"] == 1
+    assert log.compile_summary(mark)["graphs"] == 1
     (choice,) = [c for c in choices if c["by"] == "inductor"]
     assert choice["kernel"].startswith("triton_poi_fused")
     assert choice["config"]["XBLOCK"] > 0
     assert choice["config"]["num_warps"] > 0
-    mark = watch.mark()
+    mark = log.mark()
     compiled(x)
-    assert watch.since(mark) == []
+    assert log.since(mark) == []
 
 
 def test_recording_a_cuda_graph_is_seen(x):
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.cos(x) + 1, mode="reduce-overhead", dynamic=False)
-    watch = Watch.installed()
-    mark = watch.mark()
+    log = CompilationLog.installed()
+    mark = log.mark()
     for _ in range(4):
         compiled(x)
-    assert any(event.name.startswith("CUDA graph") for event in watch.since(mark))
-    mark = watch.mark()
+    assert any(event.name.startswith("CUDA graph") for event in log.since(mark))
+    mark = log.mark()
     compiled(x)
-    assert watch.since(mark) == []
+    assert log.since(mark) == []
 
 
 def test_a_cuda_kernel_is_built_once(x, tmp_path):
@@ -242,11 +243,11 @@ def test_a_cuda_kernel_is_built_once(x, tmp_path):
         "}\n"
     )
     fill = kl.cuda.kernel(source, "fill<float>")
-    watch = Watch.installed()
-    mark = watch.mark()
+    log = CompilationLog.installed()
+    mark = log.mark()
     fill(triton.cdiv(N, 256), 256, x, N)
-    assert [(event.kind, event.name) for event in watch.since(mark)] == [("build", "fill<float>")]
-    mark = watch.mark()
+    assert [(event.kind, event.name) for event in log.since(mark)] == [("build", "fill<float>")]
+    mark = log.mark()
     fill(triton.cdiv(N, 256), 256, x, N)
-    assert watch.since(mark) == []
+    assert log.since(mark) == []
     assert torch.equal(x, torch.full_like(x, 7))

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.running.programs.debugged_op import _case, _op, _way
 from support.klab import OPFILES, SRC, klab_command, klab_env
 

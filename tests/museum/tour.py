@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernellab.declaration.case import ELLIPSIS, CaseRequest, jsonable
+from kernellab.declaration.case import ELLIPSIS, jsonable
+from kernellab.declaration.case_request import CaseRequest
 
 HERE = Path(__file__).resolve().parent
 

@@ -1,12 +1,11 @@
-"""Ways that run only when they are asked for, and the studies of square's launch parameters."""
+"""Implementations that run only when they are asked for, and the studies of square's launch parameters."""
 
 import json
 
 import torch
 
 import kernellab as kl
-from kernellab.declaration.case import CaseRequest
-from kernellab.declaration.op import matching
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.running.worker.describe import describe
 
 STUDIES = {"triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once"}
@@ -25,7 +24,7 @@ def test_only_the_unlooped_block_is_wrong_and_only_beyond_1024_columns(klab):
         assert result["derived"]["status"] == ("wrong" if wrong else "ok"), result
 
 
-def test_a_way_that_is_wrong_is_not_timed(klab):
+def test_a_wrong_implementation_is_not_timed(klab):
     seen = klab(
         *("bench", "square", "--impl", "torch,triton-1024-once", "--shape", "4x1536", "--device", "cpu"),
         *("--quick", "--json"),
@@ -37,18 +36,12 @@ def test_a_way_that_is_wrong_is_not_timed(klab):
 
 def test_studies_run_only_when_asked_for():
     assert set(kl.ops.square.impls) >= STUDIES
-    assert not STUDIES & {impl.name for impl in kl.ops.square.chosen([])}
-    assert [i.name for i in kl.ops.square.chosen(["triton-w*", "torch"])] == [
+    assert not STUDIES & {impl.name for impl in kl.ops.square.select_impls([])}
+    assert [i.name for i in kl.ops.square.select_impls(["triton-w*", "torch"])] == [
         *("torch", "triton-w4", "triton-w8", "triton-w16"),
     ]
-    told = describe(kl.ops.square, CaseRequest(shapes=[(8, 8)]), torch.device("cpu"), [])
-    assert not STUDIES & {impl["name"] for impl in told["impls"]}
-
-
-def test_names_come_before_patterns():
-    assert matching("a[b]", ["a[b]", "ab"]) == ["a[b]"]
-    assert matching("a[b]", ["ab", "ac"]) == ["ab"]
-    assert matching("a*", ["b"]) == []
+    description = describe(kl.ops.square, CaseRequest(shapes=[(8, 8)]), torch.device("cpu"), [])
+    assert not STUDIES & {impl["name"] for impl in description.impls}
 
 
 def test_a_pattern_that_matches_nothing_is_refused(klab):

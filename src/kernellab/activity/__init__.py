@@ -1,1 +1,6 @@
-"""What a call does besides computing: what it compiles and tunes, allocates, copies and moves."""
+"""What an implementation does besides computing: compiling, tuning, allocating, copying, waiting, moving bytes.
+
+Comes in: a call, or the compilers of this process. Goes out: events of the compilation log, an autotuner's choices,
+counts and kernels of one profiled call, bytes per operator. Imports base, build, traces and traceview; torch and
+Triton are hooked when they are imported.
+"""

@@ -1,9 +1,4 @@
-"""What Triton's autotuner chose, recorded and pinned: a tuned kernel is another kernel on the next tuning.
-
-A choice is a plain dict: `kernel` and the `file` it stands in, `by` (`triton` or `inductor`), the `key` it was
-made for (values of the arguments that decide, then the dtypes), the `config`, how many `configs` were offered
-(None: not known), how many were `tried` while recording, and the `seconds` that took.
-"""
+"""The choices of Triton's autotuners, recorded and pinned: a tuned kernel may be another one at the next tuning."""
 
 from __future__ import annotations
 
@@ -11,63 +6,98 @@ import contextlib
 import functools
 import gc
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
-from kernellab.activity.compilation import Watch
+from kernellab.activity.compilation import CompilationLog
+from kernellab.activity.documents import TunedJson
 from kernellab.base.errors import UserError
+from kernellab.base.functions import AnyFunction
 from kernellab.base.import_hook import call_after_import
+from kernellab.base.json import JsonObject, JsonValue
 
-Choice = dict[str, Any]
-Key = tuple[Any, ...]
+Key = tuple[object, ...]
+
+
+class _TritonConfig(Protocol):
+    kwargs: dict[str, object]
+
+
+class _Autotuner(Protocol):
+    """What is used of `triton.runtime.autotuner.Autotuner`."""
+
+    base_fn: AnyFunction
+    cache: dict[Key, _TritonConfig]
+    configs: Sequence[_TritonConfig]
+    best_config: _TritonConfig
+
+
+class _Launcher(Protocol):
+    config: _TritonConfig
+
+
+class _InductorTuner(Protocol):
+    """What is used of `torch._inductor.runtime.triton_heuristics.CachingAutotuner`."""
+
+    fn: AnyFunction
+    filename: str | None
+    launchers: Sequence[_Launcher]
+
+
+Record = Callable[[TunedJson], None]
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[list[Choice]]:
-    """Collect the choice of every tuned kernel that runs in the body, each kernel and key once.
+def record_choices() -> Iterator[list[TunedJson]]:
+    """Collect the choice of every tuned kernel that runs in the body, once for each kernel and key.
 
-    Launches are a little slower in the body: it is for a warm-up call, not for a timed one. A kernel that
-    was tuned before, or is pinned, comes with `tried` 0.
+    Launches are a little slower in the body: it is for a warm-up call, not for a timed one. A kernel that was tuned
+    before, or is pinned, has `tried` 0.
     """
-    found: dict[tuple[Any, ...], Choice] = {}
-    choices: list[Choice] = []
+    recorded: list[TunedJson] = []
 
-    def note(choice: Choice) -> None:
-        identity = (choice["by"], choice["kernel"], choice["file"], *choice["key"])
-        if identity not in found:
-            found[identity] = choice
-            choices.append(choice)
+    def record(choice: TunedJson) -> None:
+        if not any(_identity_of(choice) == _identity_of(earlier) for earlier in recorded):
+            recorded.append(choice)
 
     with contextlib.ExitStack() as stack:
-        # Where the body imports a tuner, its choices are noted from then on: importing them here takes seconds.
-        for module, noting in _NOTING.items():
-            stack.callback(call_after_import(module, functools.partial(_enter, stack, noting, note)))
-        yield choices
+        # Where the body imports a tuner, its choices are recorded from then on: importing it here would take seconds.
+        for module, recording in _RECORDING.items():
+            stack.callback(call_after_import(module, functools.partial(_enter, stack, recording, record)))
+        yield recorded
 
 
-def _enter(stack: contextlib.ExitStack, noting: Any, note: Any, module: Any) -> None:
-    stack.enter_context(noting(note))
+def _enter(
+    stack: contextlib.ExitStack,
+    recording: Callable[[Record], AbstractContextManager[None]],
+    record: Record,
+    module: ModuleType,
+) -> None:
+    stack.enter_context(recording(record))
 
 
-def pin(choices: Iterable[Mapping[str, Any]]) -> None:
-    """Have kernels use the configs recorded for them, without benchmarking; what was pinned before no longer is.
+def pin(choices: Iterable[TunedJson]) -> None:
+    """Have kernels use the configs recorded for them, without benchmarking. Replaces earlier pins.
 
-    What inductor chose is left to inductor, which keeps its choices itself.
+    Inductor's choices are left to inductor, which stores them itself.
     """
     choices = list(choices)
     if not choices and not _pins:
         return
     _pins.clear()
     for choice in choices:
-        if choice["by"] == "triton":
-            _pins[choice["kernel"], choice["file"], tuple(choice["key"])] = dict(choice["config"])
+        kernel, file, by, key = _identity_of(choice)
+        if by == "triton":
+            _pins[kernel, file, key] = dict(choice["config"])
     if importlib.util.find_spec("triton") is None:
         return
     from triton.runtime.autotuner import Autotuner
 
     _pin_future_kernels(Autotuner)
-    # By type: isinstance asks the object too, and some objects of torch answer with a warning.
+    # By type: isinstance also asks the object, and some objects of torch answer with a warning.
     for tuner in [thing for thing in gc.get_objects() if issubclass(type(thing), Autotuner)]:
         tuner.cache = _PinnedCache(tuner) if _pins else dict(tuner.cache)
 
@@ -76,89 +106,94 @@ def pin(choices: Iterable[Mapping[str, Any]]) -> None:
 
 
 @contextlib.contextmanager
-def _noting_triton(note: Any) -> Iterator[None]:
+def _recording_triton(record: Record) -> Iterator[None]:
     from triton.runtime.autotuner import Autotuner
 
-    run, watch = Autotuner.run, Watch.installed()
+    run, log = Autotuner.run, CompilationLog.installed()
 
     @functools.wraps(run)
-    def noted(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        cache, mark = tuner.cache, watch.mark()
-        tuner.cache = asked = _AskedCache(cache)
+    def recorded(tuner: _Autotuner, *args: object, **kwargs: object) -> object:
+        cache, mark = tuner.cache, log.mark()
+        tuner.cache = lookups = _LookupCache(cache)
         try:
-            result = run(tuner, *args, **kwargs)
+            result: object = run(tuner, *args, **kwargs)
         finally:
             tuner.cache = cache
-            cache.update(asked)
-        if asked.key is not None:  # with a single config there is no choice
+            cache.update(lookups)
+        if lookups.key is not None:  # with a single config there is no choice
             kernel, file = _identity(tuner)
-            note(
+            tried, seconds = _tuning_since(log, mark, kernel)
+            record(
                 {
                     "kernel": kernel,
                     "file": file,
                     "by": "triton",
-                    "key": list(_plain_key(asked.key)),
-                    "config": _plain_config(tuner.best_config),
+                    "key": list(_scalar_key(lookups.key)),
+                    "config": _scalar_config(tuner.best_config),
                     "configs": len(tuner.configs),
-                    **_tried(watch, mark, kernel),
+                    "tried": tried,
+                    "seconds": seconds,
                 }
             )
         return result
 
-    with _running_as(Autotuner, noted):
+    with _replaced_run(Autotuner, recorded):
         yield
 
 
 @contextlib.contextmanager
-def _noting_inductor(note: Any) -> Iterator[None]:
-    """Inductor's kernels have one config, or choose among a few at the first launch; its launcher has it after."""
+def _recording_inductor(record: Record) -> Iterator[None]:
+    """Inductor's kernels have one config, or choose among a few at the first launch; afterwards the launcher has it."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    run, watch = CachingAutotuner.run, Watch.installed()
+    run: AnyFunction = CachingAutotuner.run
+    log = CompilationLog.installed()
 
     @functools.wraps(run)
-    def noted(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        mark = watch.mark()
+    def recorded(tuner: _InductorTuner, *args: object, **kwargs: object) -> object:
+        mark = log.mark()
         result = run(tuner, *args, **kwargs)
         if len(tuner.launchers) == 1:
             kernel = tuner.fn.__name__
-            note(
+            tried, seconds = _tuning_since(log, mark, kernel)
+            record(
                 {
                     "kernel": kernel,
                     "file": Path(tuner.filename or "").name,
                     "by": "inductor",
                     "key": [],
-                    "config": _plain_config(tuner.launchers[0].config),
+                    "config": _scalar_config(tuner.launchers[0].config),
                     "configs": None,
-                    **_tried(watch, mark, kernel),
+                    "tried": tried,
+                    "seconds": seconds,
                 }
             )
         return result
 
-    with _running_as(CachingAutotuner, noted):
+    with _replaced_run(CachingAutotuner, recorded):
         yield
 
 
-_NOTING = {
-    "triton.runtime.autotuner": _noting_triton,
-    "torch._inductor.runtime.triton_heuristics": _noting_inductor,
+_RECORDING: Mapping[str, Callable[[Record], AbstractContextManager[None]]] = {
+    "triton.runtime.autotuner": _recording_triton,
+    "torch._inductor.runtime.triton_heuristics": _recording_inductor,
 }
 
 
 @contextlib.contextmanager
-def _running_as(tuner: Any, run: Any) -> Iterator[None]:
-    before = tuner.run
-    tuner.run = run
+def _replaced_run(tuner_class: type, run: AnyFunction) -> Iterator[None]:
+    before = tuner_class.run  # type: ignore[attr-defined]
+    tuner_class.run = run  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        tuner.run = before
+        tuner_class.run = before  # type: ignore[attr-defined]
 
 
-class _AskedCache(dict[Key, Any]):
-    """Stands in for an autotuner's cache during one launch, and knows which key Triton made of the arguments."""
+class _LookupCache(dict[Key, _TritonConfig]):
+    """Replaces an autotuner's cache during one launch, and keeps the key that Triton made of the arguments."""
 
-    def __init__(self, cache: dict[Key, Any]) -> None:
+    def __init__(self, cache: Mapping[Key, _TritonConfig]) -> None:
         super().__init__()
         self._cache = cache
         self.key: Key | None = None
@@ -171,24 +206,24 @@ class _AskedCache(dict[Key, Any]):
         return super().__contains__(key)
 
 
-def _tried(watch: Watch, mark: int, kernel: str) -> dict[str, Any]:
-    tuned = [event for event in watch.since(mark) if event.kind == "autotune" and event.name == kernel]
-    return {"tried": sum(event.count for event in tuned), "seconds": sum(event.seconds for event in tuned)}
+def _tuning_since(log: CompilationLog, mark: int, kernel: str) -> tuple[int, float]:
+    """The number of configs tried for a kernel since the mark, and the seconds that took."""
+    tuned = [event for event in log.since(mark) if event.kind == "autotune" and event.name == kernel]
+    return sum(event.count for event in tuned), sum(event.seconds for event in tuned)
 
 
 # Pinning -----------------------------------------------------------------------------------------------
 
-_pins: dict[tuple[str, str, Key], dict[str, Any]] = {}
+_pins: dict[tuple[str, str, tuple[JsonValue, ...]], JsonObject] = {}
 
 
-class _PinnedCache(dict[Key, Any]):
-    """An autotuner's cache that has what is pinned: Triton benchmarks only what it does not find there."""
+class _PinnedCache(dict[Key, _TritonConfig]):
+    """An autotuner's cache that contains the pinned configs: Triton benchmarks only keys that are not in the cache."""
 
-    def __init__(self, tuner: Any) -> None:
+    def __init__(self, tuner: _Autotuner) -> None:
         self._kernel, self._file = _identity(tuner)
         self._configs = tuner.configs
-        kept = {key: config for key, config in tuner.cache.items() if self._pinned(key) is None}
-        super().__init__(kept)
+        super().__init__({key: config for key, config in tuner.cache.items() if self._pinned(key) is None})
 
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):
@@ -199,56 +234,67 @@ class _PinnedCache(dict[Key, Any]):
             self[key] = config
         return config is not None
 
-    def _pinned(self, key: Key) -> Any:
-        pinned = _pins.get((self._kernel, self._file, _plain_key(key)))
+    def _pinned(self, key: Key) -> _TritonConfig | None:
+        pinned = _pins.get((self._kernel, self._file, _scalar_key(key)))
         if pinned is None:
             return None
-        offered = [_plain_config(config) for config in self._configs]
+        offered = [_scalar_config(config) for config in self._configs]
         if pinned not in offered:
             raise UserError(
-                f"the config pinned for kernel {self._kernel}, {_shown(pinned)}, is not one of its configs: "
-                + "; ".join(map(_shown, offered))
+                f"the config pinned for kernel {self._kernel}, {_format(pinned)}, is not one of its configs: "
+                + "; ".join(map(_format, offered))
             )
         return self._configs[offered.index(pinned)]
 
 
-def _pin_future_kernels(autotuner: Any) -> None:
+def _pin_future_kernels(autotuner: type) -> None:
     """A kernel may be declared after its config was pinned."""
-    made = autotuner.__init__
-    original = getattr(made, "__wrapped__", made)
+    current: AnyFunction = vars(autotuner)["__init__"]
+    original: AnyFunction = getattr(current, "__wrapped__", current)
     if not _pins:
-        autotuner.__init__ = original
-    elif made is original:
+        autotuner.__init__ = original  # type: ignore[misc]
+    elif current is original:
 
         @functools.wraps(original)
-        def make(tuner: Any, *args: Any, **kwargs: Any) -> None:
+        def pinning_init(tuner: _Autotuner, *args: object, **kwargs: object) -> None:
             original(tuner, *args, **kwargs)
             tuner.cache = _PinnedCache(tuner)
 
-        autotuner.__init__ = make
+        autotuner.__init__ = pinning_init  # type: ignore[misc]
 
 
-# Plain values ------------------------------------------------------------------------------------------
+# Scalars for JSON --------------------------------------------------------------------------------------
 
 
-def _identity(tuner: Any) -> tuple[str, str]:
+def _identity(tuner: _Autotuner) -> tuple[str, str]:
     return tuner.base_fn.__name__, Path(tuner.base_fn.__code__.co_filename).name
 
 
-def _plain_config(config: Any) -> dict[str, Any]:
+def _identity_of(choice: TunedJson) -> tuple[str, str, str, tuple[JsonValue, ...]]:
+    """The kernel, its file, the autotuner, and the key."""
+    key = choice.get("key")
+    return (
+        choice["kernel"],
+        choice.get("file") or "",
+        choice.get("by") or "",
+        tuple(key if isinstance(key, list) else ()),
+    )
+
+
+def _scalar_config(config: _TritonConfig) -> JsonObject:
     """Meta-parameters, and num_warps, num_stages, num_ctas and maxnreg where they are set."""
     names = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-    chosen = {name: getattr(config, name, None) for name in names}
-    return {name: _plain(value) for name, value in {**config.kwargs, **chosen}.items() if value is not None}
+    settings = {name: getattr(config, name, None) for name in names}
+    return {name: _scalar(value) for name, value in {**config.kwargs, **settings}.items() if value is not None}
 
 
-def _plain_key(key: Key) -> Key:
-    return tuple(map(_plain, key))
+def _scalar_key(key: Key) -> tuple[JsonValue, ...]:
+    return tuple(map(_scalar, key))
 
 
-def _plain(value: Any) -> Any:
+def _scalar(value: object) -> JsonValue:
     return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
 
 
-def _shown(config: Mapping[str, Any]) -> str:
+def _format(config: JsonObject) -> str:
     return " ".join(f"{name}={value}" for name, value in config.items())

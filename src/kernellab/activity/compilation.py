@@ -1,12 +1,12 @@
-"""What was compiled, tuned or built in this process, and when: hooked, so that a timed region can be known clean.
+"""The log of what was compiled, tuned or built in this process, by which a timed region is known to be clean.
 
-    watch = Watch.installed()
-    mark = watch.mark()
+    log = CompilationLog.installed()
+    mark = log.mark()
     …                        # the timed region
-    watch.since(mark)        # [] when nothing was compiled, tuned or built in it
+    log.since(mark)          # [] when nothing was compiled, tuned or built in it
 
-Compilers are imported when first used. Each hook goes in when the module it belongs to is imported, so
-that watching itself imports none of them and a compiler that comes late is still seen.
+Compilers are imported when first used. Each hook is installed when its module is imported, so that the log itself
+imports no compiler and does not miss one that is imported late.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter
-from types import ModuleType
-from typing import Any, ClassVar
+from types import CodeType, ModuleType
+from typing import ClassVar, Protocol
 
+from kernellab.activity.documents import CompileJson
 from kernellab.base.import_hook import call_after_import
 from kernellab.build import sources
 
 
 @dataclass(frozen=True)
-class Event:
+class CompilationEvent:
     """Something that does not belong in a timed region.
 
-    `kind` is `compile` (torch.compile; also its late backward and recording a CUDA graph), `triton` (a kernel
-    compiled or fetched from Triton's cache), `autotune` (configs benchmarked) or `build` (C++, NVRTC, nvcc).
-    `nested` events lie within another one, which has their seconds too.
+    `kind` is `compile` (torch.compile, its late backward, the recording of a CUDA graph), `triton` (a kernel compiled
+    or loaded from Triton's cache), `autotune` (configs benchmarked) or `build` (C++, NVRTC, nvcc). A `nested` event
+    lies within another one, whose seconds include its own.
     """
 
     kind: str
@@ -44,47 +46,54 @@ class Event:
     graph_breaks: int = 0
 
 
-class Watch:
-    """Knows every event since it was installed. One per process: `Watch.installed()`."""
+@dataclass
+class _CompileDetails:
+    recompiled: bool = False
+    graphs: int = 0
+    graph_breaks: int = 0
 
-    _one: ClassVar[Watch | None] = None
+
+class CompilationLog:
+    """All events since it was installed. There is one per process: `CompilationLog.installed()`."""
+
+    _installed: ClassVar[CompilationLog | None] = None
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self._events: list[CompilationEvent] = []
         self._depth = threading.local()
-        self.blind: list[str] = []  # what could not be hooked: another version of torch or Triton than is known
+        self.unhooked: list[str] = []  # modules that could not be hooked: an unknown version of torch or Triton
 
     @classmethod
-    def installed(cls) -> Watch:
-        if cls._one is None:
-            cls._one = watch = cls()
-            sources.observers.append(functools.partial(watch._during, "build"))
+    def installed(cls) -> CompilationLog:
+        if cls._installed is None:
+            cls._installed = log = cls()
+            sources.observers.append(functools.partial(log.during, "build"))
             for name in _HOOKS:
-                call_after_import(name, watch._hook)
-        return cls._one
+                call_after_import(name, log._hook)
+        return cls._installed
 
     def mark(self) -> int:
         return len(self._events)
 
-    def since(self, mark: int) -> list[Event]:
-        """Events that ended after the mark; the configs an autotuner tried for a kernel are one event."""
+    def since(self, mark: int) -> list[CompilationEvent]:
+        """Events that ended after the mark; the configs that an autotuner tried for a kernel are one event."""
         if mark == len(self._events):
             return []
-        found: list[Event] = []
+        events: list[CompilationEvent] = []
         tuned: dict[str, int] = {}
         for event in self._events[mark:]:
             if event.kind == "autotune" and event.name in tuned:
-                before = found[tuned[event.name]]
+                before = events[tuned[event.name]]
                 merged = replace(before, seconds=before.seconds + event.seconds, count=before.count + event.count)
-                found[tuned[event.name]] = merged
+                events[tuned[event.name]] = merged
                 continue
             if event.kind == "autotune":
-                tuned[event.name] = len(found)
-            found.append(event)
-        return found
+                tuned[event.name] = len(events)
+            events.append(event)
+        return events
 
-    def compile_summary(self, mark: int) -> dict[str, Any]:
-        """torch.compile since the mark: `seconds`, `graphs`, `recompiles` of code compiled before, `graph_breaks`."""
+    def compile_summary(self, mark: int) -> CompileJson:
+        """What torch.compile did since the mark."""
         compiled = [event for event in self.since(mark) if event.kind == "compile"]
         return {
             "seconds": sum(event.seconds for event in compiled if not event.nested),
@@ -93,116 +102,127 @@ class Watch:
             "graph_breaks": sum(event.graph_breaks for event in compiled),
         }
 
-    # How events come in --------------------------------------------------------------------------------
+    # How events are recorded ---------------------------------------------------------------------------
 
     def _hook(self, module: ModuleType) -> None:
         try:
             _HOOKS[module.__name__](self, module)
-        except AttributeError as error:  # the compiler must go on working; a test asks that this is empty
-            self.blind.append(f"{module.__name__}: {error}")
+        except AttributeError as error:  # the compiler must keep working; a test asserts that this list is empty
+            self.unhooked.append(f"{module.__name__}: {error}")
 
-    def _add(self, event: Event) -> None:
+    def add(self, event: CompilationEvent) -> None:
         self._events.append(replace(event, nested=getattr(self._depth, "value", 0) > 0))
 
     @contextlib.contextmanager
-    def _during(self, kind: str, name: str) -> Iterator[dict[str, Any]]:
-        """An event is what the body does, failed or not. More about it may be put into what is given."""
-        more: dict[str, Any] = {}
+    def during(self, kind: str, name: str) -> Iterator[_CompileDetails]:
+        """Record the body as an event, whether it fails or not. The body may fill in the details of a compile."""
+        details = _CompileDetails()
         depth = getattr(self._depth, "value", 0)
         self._depth.value = depth + 1
         start = perf_counter()
         try:
-            yield more
+            yield details
         finally:
             self._depth.value = depth
-            self._add(Event(kind, name, perf_counter() - start, **more))
+            self.add(CompilationEvent(kind, name, perf_counter() - start, **vars(details)))
 
 
 # One hook per compiler ---------------------------------------------------------------------------------
-# Dynamo's own start and end callbacks do not name the function, and torch._dynamo.reset() forgets them.
+# Dynamo's own start and end callbacks do not name the function, and torch._dynamo.reset() removes them.
 
 
-def _hook_dynamo(watch: Watch, convert_frame: Any) -> None:
+def _hook_dynamo(log: CompilationLog, convert_frame: ModuleType) -> None:
     from torch._dynamo.utils import counters
 
     compile_frame = convert_frame._compile
 
-    def counted() -> tuple[int, int]:
+    def counts() -> tuple[int, int]:
         return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
 
     @functools.wraps(compile_frame)
-    def watched(code: Any, *args: Any, **kwargs: Any) -> Any:
-        with watch._during("compile", code.co_name) as more:
-            graphs, breaks = counted()
+    def logged(code: CodeType, *args: object, **kwargs: object) -> object:
+        with log.during("compile", code.co_name) as details:
+            graphs, breaks = counts()
             try:
                 return compile_frame(code, *args, **kwargs)
             finally:
-                graphs_now, breaks_now = counted()
-                more.update(graphs=max(graphs_now - graphs, 0), graph_breaks=max(breaks_now - breaks, 0))
-                more["recompiled"] = bool(getattr(kwargs.get("compile_id"), "frame_compile_id", 0))
+                graphs_now, breaks_now = counts()
+                details.graphs = max(graphs_now - graphs, 0)
+                details.graph_breaks = max(breaks_now - breaks, 0)
+                details.recompiled = bool(getattr(kwargs.get("compile_id"), "frame_compile_id", 0))
 
-    convert_frame._compile = watched
+    convert_frame._compile = logged  # type: ignore[attr-defined]
 
 
-def _hook_late_compiling(watch: Watch, callback: Any) -> None:
-    """A backward compiled at its first call, and a CUDA graph recorded at a later one than the first."""
+def _hook_late_compiling(log: CompilationLog, callback: ModuleType) -> None:
+    """A backward compiled at its first call, and a CUDA graph recorded at a later call than the first."""
     handler, triggers = callback.callback_handler, callback.CallbackTrigger
     install_callbacks = handler.install_callbacks
     names = {triggers.LAZY_BACKWARD: "backward of graph", triggers.CUDAGRAPH_RECORDING: "CUDA graph of graph"}
 
-    def watched(trigger: Any, compile_id: str) -> Any:
+    def logged(trigger: object, compile_id: str) -> AbstractContextManager[object]:
+        callbacks: AbstractContextManager[object] = install_callbacks(trigger, compile_id)
         if trigger not in names:
-            return install_callbacks(trigger, compile_id)
+            return callbacks
         both = contextlib.ExitStack()
-        both.enter_context(watch._during("compile", f"{names[trigger]} {compile_id}"))
-        both.enter_context(install_callbacks(trigger, compile_id))
+        both.enter_context(log.during("compile", f"{names[trigger]} {compile_id}"))
+        both.enter_context(callbacks)
         return both
 
-    handler.install_callbacks = watched
+    handler.install_callbacks = logged
 
 
-def _hook_triton(watch: Watch, knobs: Any) -> None:
-    already = knobs.compilation.listener
+class _TritonSource(Protocol):
+    name: str
 
-    def listener(*, src: Any, times: Any, **more: Any) -> None:
-        watch._add(Event("triton", src.name, times.total / 1e6))
-        if already is not None:
-            already(src=src, times=times, **more)
+
+class _TritonTimes(Protocol):
+    total: float  # microseconds
+
+
+def _hook_triton(log: CompilationLog, knobs: ModuleType) -> None:
+    earlier_listener = knobs.compilation.listener
+
+    def listener(*, src: _TritonSource, times: _TritonTimes, **more: object) -> None:
+        log.add(CompilationEvent("triton", src.name, times.total / 1e6))
+        if earlier_listener is not None:
+            earlier_listener(src=src, times=times, **more)
 
     knobs.compilation.listener = listener
 
 
-def _hook_autotuner(watch: Watch, autotuner: Any) -> None:
-    _watch_method(watch, autotuner.Autotuner, "_bench", lambda tuner: tuner.base_fn.__name__)
+def _hook_autotuner(log: CompilationLog, autotuner: ModuleType) -> None:
+    _log_method(log, autotuner.Autotuner, "_bench", "base_fn")
 
 
-def _hook_inductor(watch: Watch, heuristics: Any) -> None:
-    _watch_method(watch, heuristics.CachingAutotuner, "bench", lambda tuner: tuner.fn.__name__)
+def _hook_inductor(log: CompilationLog, heuristics: ModuleType) -> None:
+    _log_method(log, heuristics.CachingAutotuner, "bench", "fn")
 
 
-def _watch_method(watch: Watch, owner: Any, method: str, name: Callable[[Any], str]) -> None:
+def _log_method(log: CompilationLog, owner: type, method: str, function: str) -> None:
+    """Log each call of a tuner's method by the name of the tuner's function."""
     bench = getattr(owner, method)
 
     @functools.wraps(bench)
-    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with watch._during("autotune", name(self)):
+    def logged(self: object, *args: object, **kwargs: object) -> object:
+        with log.during("autotune", getattr(self, function).__name__):
             return bench(self, *args, **kwargs)
 
-    setattr(owner, method, watched)
+    setattr(owner, method, logged)
 
 
-def _hook_extensions(watch: Watch, cpp_extension: Any) -> None:
+def _hook_extensions(log: CompilationLog, cpp_extension: ModuleType) -> None:
     build = cpp_extension._write_ninja_file_and_build_library
 
     @functools.wraps(build)
-    def watched(name: str, *args: Any, **kwargs: Any) -> Any:
-        with watch._during("build", name):
+    def logged(name: str, *args: object, **kwargs: object) -> object:
+        with log.during("build", name):
             return build(name, *args, **kwargs)
 
-    cpp_extension._write_ninja_file_and_build_library = watched
+    cpp_extension._write_ninja_file_and_build_library = logged  # type: ignore[attr-defined]
 
 
-_HOOKS: dict[str, Callable[[Watch, Any], None]] = {
+_HOOKS: dict[str, Callable[[CompilationLog, ModuleType], None]] = {
     "torch._dynamo.convert_frame": _hook_dynamo,
     "torch._dynamo.callback": _hook_late_compiling,
     "triton.knobs": _hook_triton,

@@ -1,84 +1,96 @@
-"""What each operator of a call has to move: the bytes of its inputs and its outputs, seen as torch dispatches it.
+"""The bytes that each operator of a call has to move: its inputs and outputs, as torch dispatches it.
 
-Works on any device, on meta tensors too, where nothing is computed. Views, fresh memory and operators that write
-nothing do not count; a tensor that an operator is given twice is read once. What a kernel launched past torch's
-dispatcher moves is not seen: Triton's, CUDA C++'s. An active dispatch mode turns `torch.compile` off.
+Works on any device, also on meta tensors, where nothing is computed. Views, fresh memory and operators that write
+nothing do not count; a tensor passed twice to an operator is read once. Kernels launched outside torch's dispatcher,
+by Triton or CUDA C++, are not seen. An active dispatch mode disables `torch.compile`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-Moved = dict[str, Any]
-Enclosing = Sequence[Sequence[Any]]  # the operators a kernel was launched in, each a name and which call of it
+from kernellab.activity.call import Enclosing
+from kernellab.activity.documents import OperatorTraffic
 
-# Allocating is no traffic, nor is looking at the same memory under another name.
-_FRESH = ("empty", "new_empty", "resize", "set", "detach", "lift", "alias")
+# Allocating is not traffic, and neither is a view of the same memory.
+_NO_TRAFFIC = ("empty", "new_empty", "resize", "set", "detach", "lift", "alias")
 
 
-def traffic(call: Callable[[], Any]) -> list[Moved]:
-    """The operators of one call, in order: `op`, `read_bytes`, `write_bytes`."""
-    seen = _Seen()
-    with seen, torch.no_grad():
+def traffic(call: Callable[[], object]) -> list[OperatorTraffic]:
+    """The operators of one call, in order."""
+    recorder = _Recorder()
+    with recorder, torch.no_grad():
         call()
-    return seen.moved
+    return recorder.operators
 
 
-class _Seen(TorchDispatchMode):
+class _Operator(Protocol):
+    """An operator as torch dispatches it: `torch._ops.OpOverload`."""
+
+    _schema: torch.FunctionSchema
+
+    def __call__(self, *args: object, **options: object) -> object: ...
+
+
+class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
-        self.moved: list[Moved] = []
+        self.operators: list[OperatorTraffic] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        result = func(*args, **given)
-        found = _moved(func, args, given, result)
-        if found is not None:
-            self.moved.append(found)
+    def __torch_dispatch__(
+        self,
+        func: _Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        options = kwargs or {}
+        result: object = func(*args, **options)
+        operator = _traffic_of(func, args, options, result)
+        if operator is not None:
+            self.operators.append(operator)
         return result
 
 
-def _moved(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Moved | None:
+def _traffic_of(
+    func: _Operator, args: Sequence[object], kwargs: Mapping[str, object], result: object
+) -> OperatorTraffic | None:
     name = func._schema.name
-    if name.partition("::")[2].lstrip("_").startswith(_FRESH):
+    if name.partition("::")[2].lstrip("_").startswith(_NO_TRAFFIC):
         return None
-    written = _written(func, args, kwargs)
+    written = _written_inputs(func, args, kwargs)
     inputs = _tensors((args, kwargs))
-    known = {_storage(t) for t in inputs}
-    fresh = [t for t in _tensors(result) if _storage(t) not in known]
+    input_storages = {_storage(t) for t in inputs}
+    fresh = [t for t in _tensors(result) if _storage(t) not in input_storages]
     if not fresh and not written:
         return None
-    # What an operator writes without asking what was there: the out= of an ordinary one, the target of a copy.
-    only_written = {_place(t) for t in written} if _overwrites(func) else set()
-    read = [t for t in inputs if _place(t) not in only_written]
-    return {
-        "op": name,
-        "read_bytes": _bytes(read),
-        "write_bytes": _bytes([*written, *fresh]),
-    }
+    only_written = {_view(t) for t in written} if _overwrites(func) else set()
+    read = [t for t in inputs if _view(t) not in only_written]
+    return {"op": name, "read_bytes": _bytes(read), "write_bytes": _bytes([*written, *fresh])}
 
 
-def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Inputs the schema says are written to."""
-    found: list[torch.Tensor] = []
-    for at, argument in enumerate(func._schema.arguments):
+def _written_inputs(func: _Operator, args: Sequence[object], kwargs: Mapping[str, object]) -> list[torch.Tensor]:
+    """The inputs that the schema declares as written."""
+    written: list[torch.Tensor] = []
+    for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[at] if at < len(args) else kwargs.get(argument.name)
-            found += _tensors(value)
-    return found
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            written += _tensors(value)
+    return written
 
 
-def _overwrites(func: Any) -> bool:
+def _overwrites(func: _Operator) -> bool:
+    """Whether the operator writes without reading: the out= of an ordinary operator, the target of a copy."""
     name = func._schema.name.partition("::")[2]
     return name.startswith(("copy_", "fill_", "zero_")) or any(a.name == "out" for a in func._schema.arguments)
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def _tensors(value: object) -> list[torch.Tensor]:
     return [t for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
 
 
@@ -86,48 +98,47 @@ def _storage(t: torch.Tensor) -> int:
     return int(t.untyped_storage()._cdata)
 
 
-def _place(t: torch.Tensor) -> tuple[Any, ...]:
-    return _storage(t), t.storage_offset(), tuple(t.shape), tuple(t.stride())
+def _view(t: torch.Tensor) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """What identifies the elements of a tensor."""
+    return _storage(t), int(t.storage_offset()), tuple(t.shape), tuple(t.stride())
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Of distinct tensors; along a dim that is expanded the same elements are meant."""
-    return sum(_touched(t) for t in {_place(t): t for t in tensors}.values())
+    """Of distinct tensors; an expanded dim repeats the same elements and counts once."""
+    return sum(_distinct_bytes(t) for t in {_view(t): t for t in tensors}.values())
 
 
-def _touched(t: torch.Tensor) -> int:
+def _distinct_bytes(t: torch.Tensor) -> int:
     count = 1
     for size, stride in zip(t.shape, t.stride(), strict=True):
         count *= size if stride or not size else 1
     return count * t.element_size()
 
 
-# Joined with the kernels --------------------------------------------------------------------------------
+def with_kernels(operators: Sequence[OperatorTraffic], enclosing: Sequence[Enclosing]) -> list[OperatorTraffic]:
+    """Each operator with the numbers of the kernels it launched. Kernels launched outside any become entries of their
+    own, with unknown bytes.
 
-
-def with_kernels(moved: Sequence[Moved], enclosing: Sequence[Enclosing]) -> list[Moved]:
-    """Each operator with the numbers of the kernels it launched; kernels launched outside of any come as entries of
-    their own, whose bytes nobody knows.
-
-    `enclosing` has, for each kernel in order, the operators it was launched in, outermost first. Dispatching sees an
-    operator where a profiler sees it and everything inside it: of those around a kernel, the first that comes next
-    among the operators is the one.
+    `enclosing` has, for each kernel in order, the operators it was launched in, outermost first. A profiler sees an
+    operator and everything inside it, the dispatcher only some of these levels: of those around a kernel, the first
+    that comes next among `operators` is the one.
     """
-    found: list[Moved] = []
-    at = 0
-    current: Sequence[Any] | None = None
-    for number, around in enumerate(enclosing):
-        if current is not None and current in around:
-            found[-1]["kernels"].append(number)
+    joined: list[OperatorTraffic] = []
+    position = 0
+    current: tuple[str, int] | None = None
+    for number, levels in enumerate(enclosing):
+        if current is not None and current in levels:
+            joined[-1]["kernels"].append(number)
             continue
-        ahead = next((i for i in range(at, len(moved)) if any(name == moved[i]["op"] for name, _ in around)), None)
+        names = {name for name, _ in levels}
+        ahead = next((i for i in range(position, len(operators)) if operators[i]["op"] in names), None)
         if ahead is None:
-            found.append({"op": around[-1][0] if around else None, "read_bytes": None, "write_bytes": None})
-            current = around[-1] if around else None
+            current = levels[-1] if levels else None
+            joined.append({"op": current[0] if current else None, "read_bytes": None, "write_bytes": None})
         else:
-            # Between the two stand operators that launched nothing: an empty tensor, work on the host.
-            found.append(dict(moved[ahead]))
-            current = next(one for one in around if one[0] == moved[ahead]["op"])
-            at = ahead + 1
-        found[-1]["kernels"] = [number]
-    return found
+            # The operators in between launched nothing: an empty tensor, or work on the host.
+            joined.append(operators[ahead].copy())
+            current = next(level for level in levels if level[0] == operators[ahead]["op"])
+            position = ahead + 1
+        joined[-1]["kernels"] = [number]
+    return joined

@@ -1,45 +1,51 @@
-"""`kl.benchmark`: time any callable in one call. For comparing ways of an op, `klab bench` says much more."""
+"""`kl.benchmark`: time any callable in one call. To compare implementations of an op, `klab bench` says much more."""
 
 from __future__ import annotations
 
 import os
 import statistics
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
-from kernellab.activity.compilation import Event, Watch
+from kernellab.activity.compilation import CompilationEvent, CompilationLog
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject
 from kernellab.base.user_code import explain
 from kernellab.stats.intervals import quantile
 
 if TYPE_CHECKING:
     import torch
 
-_DID = {"compile": "compiled", "triton": "compiled", "autotune": "tuned", "build": "built"}
+_DONE = {"compile": "compiled", "triton": "compiled", "autotune": "tuned", "build": "built"}
 
 
 class Benchmark(float):
-    """Mean milliseconds, reading as a float; `.times_ms` has every trial.
+    """The mean in milliseconds, which reads as a float; `.times_ms` has every trial.
 
-    Repeated calls find their data in cache where it fits: the number is cache-warm, and says so. `.inside`
-    counts what a call does besides computing, `.remarks` says what of it does not belong in a benchmark.
+    Repeated calls find their data in cache where it fits: the number is cache-warm. `.inside` counts what a call does
+    besides computing, and `.remarks` says what of it does not belong in a benchmark.
     """
 
     description: str
     timer: str
     times_ms: list[float]
-    inside: dict[str, Any]
+    inside: JsonObject  # empty where it was not counted
     remarks: list[str]
     cache = "warm"
 
     def __new__(
-        cls, description: str, times_ms: list[float], timer: str, inside: dict[str, Any], remarks: list[str]
+        cls,
+        description: str,
+        times_ms: list[float],
+        timer: str,
+        inside: JsonObject,
+        remarks: list[str],
     ) -> Benchmark:
-        made = super().__new__(cls, statistics.fmean(times_ms))
-        made.description, made.times_ms, made.timer = description, times_ms, timer
-        made.inside, made.remarks = inside, remarks
-        return made
+        benchmark = super().__new__(cls, statistics.fmean(times_ms))
+        benchmark.description, benchmark.times_ms, benchmark.timer = description, times_ms, timer
+        benchmark.inside, benchmark.remarks = inside, remarks
+        return benchmark
 
     @property
     def mean_ms(self) -> float:
@@ -60,18 +66,18 @@ class Benchmark(float):
 
     def __repr__(self) -> str:
         median, low, high = self.quantiles_ms
-        said = (
+        summary = (
             f"{self.description}: {self.mean_ms:.4g} ms mean, {median:.4g} ms median ({low:.4g}–{high:.4g}), "
             f"{len(self.times_ms)} trials, {self.timer} timer, cache-warm"
         )
-        return "; ".join([said, *self.remarks])
+        return "; ".join([summary, *self.remarks])
 
     __str__ = __repr__
 
 
 def benchmark(
     description: str,
-    run: Callable[[], Any],
+    run: Callable[[], object],
     num_warmups: int = 1,
     num_trials: int = 3,
     *,
@@ -80,8 +86,8 @@ def benchmark(
 ) -> Benchmark:
     """Time `run()`: warm up, synchronise before and after each trial, return the mean in milliseconds.
 
-    `timer="host"` is what a caller waits for; `timer="events"` is time on the GPU's stream. With `count`, one
-    more call after the trials is profiled, to say what it does besides computing.
+    `timer="host"` is the time a caller waits; `timer="events"` is time on the GPU's stream. With `count`, one more
+    call after the trials is profiled, to count what it does besides computing.
     """
     if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
         raise UserError("TRITON_INTERPRET is set: interpreter time is not speed. Unset it to time")
@@ -95,41 +101,43 @@ def benchmark(
     if timer == "events" and not on_gpu:
         raise UserError("timer='events' needs a GPU: use timer='host'")
     synchronise: Callable[[], None] = torch.cuda.synchronize if on_gpu else (lambda: None)
-    watch = Watch.installed()
+    log = CompilationLog.installed()
     for _ in range(num_warmups):
         run()
     synchronise()
     time_once = _events_ms if timer == "events" else _host_ms
-    mark = watch.mark()
+    mark = log.mark()
     times_ms = [time_once(run, synchronise) for _ in range(num_trials)]
-    remarks = _compiling(watch.since(mark))
-    inside: dict[str, Any] = {}
+    remarks = _remarks_on_compiling(log.since(mark))
+    inside: JsonObject = {}
     if count:
-        inside, more = _count(run, torch.device("cuda" if on_gpu else "cpu"))
+        inside, more = _count_activity(run, torch.device("cuda" if on_gpu else "cpu"))
         remarks += more
     return Benchmark(description, times_ms, timer, inside, remarks)
 
 
-def _compiling(events: list[Event]) -> list[str]:
+def _remarks_on_compiling(events: Sequence[CompilationEvent]) -> list[str]:
     if not events:
         return []
-    done = dict.fromkeys(f"{_DID[event.kind]} {event.name}" for event in events if not event.nested)
+    done = dict.fromkeys(f"{_DONE[event.kind]} {event.name}" for event in events if not event.nested)
     return [f"{', '.join(done)} during the trials: raise num_warmups"]
 
 
-def _count(run: Callable[[], Any], device: torch.device) -> tuple[dict[str, Any], list[str]]:
-    from kernellab.activity.call import inside, sentences
+def _count_activity(run: Callable[[], object], device: torch.device) -> tuple[JsonObject, list[str]]:
+    from kernellab.activity.call import profile_call, remarks_on
 
     try:
-        found = inside(run, device, calls=1)
-    except Exception as error:  # the trials stand: a profiler may be running already, or the call be one of a kind
-        return {}, [f"what it does besides could not be counted: {explain(error)}"]
-    found.pop("enclosing", None)
-    said = sentences(found)
-    return found, [f"inside the timed region: {'; '.join(said)}"] if said else []
+        profiled = profile_call(run, device, calls=1)
+    except Exception as error:  # the times stay valid: a profiler may already run, or the call work only once
+        return {}, [f"what it does besides computing could not be counted: {explain(error)}"]
+    inside = cast("JsonObject", dict(profiled.activity))
+    if profiled.kernels is not None:
+        inside["kernels"] = [cast("JsonObject", kernel) for kernel in profiled.kernels]
+    remarks = remarks_on(profiled.activity)
+    return inside, [f"inside the timed region: {'; '.join(remarks)}"] if remarks else []
 
 
-def _host_ms(run: Callable[[], Any], synchronise: Callable[[], None]) -> float:
+def _host_ms(run: Callable[[], object], synchronise: Callable[[], None]) -> float:
     synchronise()
     start = time.perf_counter_ns()
     run()
@@ -137,7 +145,7 @@ def _host_ms(run: Callable[[], Any], synchronise: Callable[[], None]) -> float:
     return (time.perf_counter_ns() - start) / 1e6
 
 
-def _events_ms(run: Callable[[], Any], synchronise: Callable[[], None]) -> float:
+def _events_ms(run: Callable[[], object], synchronise: Callable[[], None]) -> float:
     import torch
 
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -15,8 +15,10 @@ import torch
 from kernellab.base.errors import UserError, nearest
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import GUARDS, Examiner
-from kernellab.declaration import mistakes as declarable
-from kernellab.declaration.op import Impl, Op, declared, matching
+from kernellab.declaration import validation
+from kernellab.declaration.declare import declare_op
+from kernellab.declaration.kinds import match_names
+from kernellab.declaration.op import Impl, Op
 from kernellab.record import batteries as tried
 from kernellab.trials.battery import Battery, for_ways
 from kernellab.trials.confirmation import surely
@@ -43,9 +45,9 @@ def check(
     'ok'
     """
     op, names = _asked(way, reference, impl, {**declaration, **({"dtypes": dtypes} if dtypes else {})})
-    dtypes = declarable.dtypes(op.name, dtypes)
+    dtypes = validation.read_dtypes(op.name, dtypes)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    ways = [one for one in op.chosen(names) if _runs(one, where)]
+    ways = [one for one in op.select_impls(names) if _runs(one, where)]
     if not ways:
         raise UserError(f"no way of {op.name} runs here: {'; '.join(_why_not(op, names, where))}")
     outcomes: Any = run(op, ways, where, dtypes=dtypes, quick=quick, seed=seed)
@@ -95,14 +97,14 @@ def _asked(
             raise UserError(f"kl.check({way.name}): {word}= is declared with the op, in kl.op({word}=…)")
         names = [impl] if isinstance(impl, str) else list(impl)
         for name in names:
-            if not matching(name, way.impls):
+            if not match_names(name, way.impls):
                 raise UserError(f"op {way.name} has no way {name!r}: {nearest(name, way.impls)}")
         return way, names
     if reference is None:
         raise UserError("kl.check needs the reference beside the function: kl.check(mine, reference)")
     if not callable(way):
         raise UserError(f"kl.check({way!r}, …): what is checked is a function, or an op by itself: kl.check(op)")
-    op = declared(reference, {"name": getattr(reference, "__name__", "reference").strip("<>"), **declaration})
+    op = declare_op(reference, **{"name": getattr(reference, "__name__", "reference").strip("<>"), **declaration})
     name = getattr(way, "__name__", "way").strip("<>")
     name = name if name not in op.impls else f"{name}-checked"
     op.impl(name)(way)
@@ -121,7 +123,7 @@ def _runs(way: Impl, device: torch.device) -> bool:
 
 def _why_not(op: Op, names: list[str], device: torch.device) -> list[str]:
     said = []
-    for way in op.chosen(names):
+    for way in op.select_impls(names):
         if way.kind.interpreted_on_cpu and device.type == "cpu":
             said.append(f"{way.name} needs a GPU, or TRITON_INTERPRET=1 set before triton is imported")
         else:

@@ -1,9 +1,9 @@
-"""One-call helpers for notebooks: a device, closures to time, two functions compared."""
+"""Helpers for notebooks: a device, closures to time, two functions compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import torch
 
@@ -11,6 +11,7 @@ from kernellab.checking.accuracy import FACTOR, SLACK, Errors, measure, special
 from kernellab.declaration.case import parse_dtype
 
 _BOTH_ROUNDED = Errors(max=2.0, q999=2.0, rel_l2=0.0, max_abs=0.0, at=())
+Result = TypeVar("Result")
 
 
 def get_device(index: int = 0) -> torch.device:
@@ -18,13 +19,13 @@ def get_device(index: int = 0) -> torch.device:
     return torch.device(f"cuda:{index}") if torch.cuda.is_available() else torch.device("cpu")
 
 
-def run_operation1(dim: int, operation: Callable[[torch.Tensor], Any]) -> Callable[[], Any]:
+def run_operation1(dim: int, operation: Callable[[torch.Tensor], Result]) -> Callable[[], Result]:
     """A closure that applies `operation` to a random dim × dim matrix."""
     x = torch.randn(dim, dim, device=get_device())
     return lambda: operation(x)
 
 
-def run_operation2(dim: int, operation: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable[[], Any]:
+def run_operation2(dim: int, operation: Callable[[torch.Tensor, torch.Tensor], Result]) -> Callable[[], Result]:
     """A closure that applies `operation` to two random dim × dim matrices."""
     x, y = (torch.randn(dim, dim, device=get_device()) for _ in range(2))
     return lambda: operation(x, y)
@@ -37,7 +38,7 @@ def check_equal(
     dtype: str | torch.dtype = "float32",
     seed: int = 0,
 ) -> None:
-    """Raise AssertionError unless g(x) equals f(x) on fresh random x, as closely as f equals itself in float64.
+    """Raise AssertionError unless g(x) is as close to f in float64 as f(x) itself, on a random x.
 
     Where f cannot run in float64, g is compared with f directly.
     """
@@ -53,17 +54,17 @@ def check_equal(
     try:
         oracle = f(x.double())
         peer = measure(expected, oracle, rowwise=False)
-    except Exception:  # f takes no float64: hold both to each other
+    except Exception:  # f does not take float64: compare the two with each other
         oracle, peer = expected.double(), _BOTH_ROUNDED
-    strange = special(got, oracle, expected)
-    if strange is not None:
-        raise AssertionError(strange)
+    difference = special(got, oracle, expected)
+    if difference is not None:
+        raise AssertionError(difference)
     errors = measure(got, oracle, rowwise=False)
-    for what, mine, theirs in (("largest", errors.max, peer.max), ("99.9 %", errors.q999, peer.q999)):
-        limit = FACTOR * theirs + SLACK
-        if mine > limit:
+    for label, error, peer_error in (("largest", errors.max, peer.max), ("99.9 %", errors.q999, peer.q999)):
+        limit = FACTOR * peer_error + SLACK
+        if error > limit:
             at = errors.at
             raise AssertionError(
-                f"results differ: {what} error {mine:.3g} roundings, limit {limit:.3g}; "
+                f"results differ: {label} error {error:.3g} roundings, limit {limit:.3g}; "
                 f"at {list(at)} {got[at].item():.6g}, should be {oracle[at].item():.6g}"
             )

@@ -12,7 +12,7 @@ from kernellab.build.cuda import Kernel
 from kernellab.capture.meta_inputs import meta_inputs
 from kernellab.capture.recorder import capture
 from kernellab.capture.standin_torch import torch_lock
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Impl, Op
 
 if TYPE_CHECKING:

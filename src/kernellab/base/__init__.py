@@ -1,1 +1,5 @@
-"""What every package may use: the user's mistakes as one exception, whose code raised, cache folders, safe text."""
+"""What every package may use: user errors, tracebacks of the user's own code, cache folders, printable text, JSON
+types and messages.
+
+Imports nothing of kernellab, and no torch.
+"""

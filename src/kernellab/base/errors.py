@@ -1,7 +1,7 @@
-"""The one exception that means "the request was wrong", not "the tool is".
+"""`UserError`: the request is wrong, not kernellab.
 
-Everything a user can get wrong raises `UserError`; the command line turns it
-into one sentence and exit code 2. Nothing else is caught there.
+Every mistake of a user raises it. The command line turns it into one sentence and exit code 2, and catches nothing
+else.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A request that cannot be carried out: names the thing, the reason and the next step.
+    """A request that cannot be carried out. The message names the thing, the reason and the next step.
 
-    `detail` is shown below the sentence: the frames of the user's own file, for example.
+    `detail` is shown below the message, for example the frames of the user's own file.
     """
 
     def __init__(self, message: str, detail: str = "") -> None:
@@ -22,15 +22,15 @@ class UserError(Exception):
         self.message = message
         self.detail = detail
 
-    def tell(self) -> None:
-        """On standard error, in the same words from whichever process of a command."""
+    def report(self) -> None:
+        """Print it to standard error; all processes of a command print it alike."""
         print(f"klab: {self.message}", *filter(None, [self.detail]), sep="\n", file=sys.stderr)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A "did you mean" clause for a word nobody knows, or the list to choose from."""
-    known = sorted(set(known))
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.55)
+    """A "did you mean" clause for an unknown word, or the list to choose from."""
+    choices = sorted(set(known))
+    close = difflib.get_close_matches(word, choices, n=3, cutoff=0.55)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"known: {', '.join(known)}" if known else "none are known"
+    return f"known: {', '.join(choices)}" if choices else "none are known"

@@ -6,4 +6,4 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 # Its parameters are the author's choice, which only `...` can say; `object` would refuse every function with any.
-AnyFunction: TypeAlias = Callable[..., object]
+AnyFunction: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]

@@ -1,4 +1,4 @@
-"""Where kernellab keeps what it may rebuild: compiled kernels, measured ceilings, locks."""
+"""The cache folder, for what kernellab can rebuild: compiled kernels, measured ceilings, locks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernellab.base.errors import UserError
 
 
 def cache_dir(*parts: str) -> Path:
-    """A folder under the user's cache (`KERNELLAB_CACHE` moves it), made if absent."""
+    """A folder under the user's cache, created if absent; `KERNELLAB_CACHE` names another root."""
     root = os.environ.get("KERNELLAB_CACHE")
     if root is None:
         root = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernellab")
@@ -17,17 +17,19 @@ def cache_dir(*parts: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot keep anything in {folder}: {error.strerror}. KERNELLAB_CACHE names another") from None
+        raise UserError(
+            f"cannot write to the cache folder {folder}: {error.strerror}. Set KERNELLAB_CACHE to another folder"
+        ) from None
     return folder
 
 
 def file_name(text: str) -> str:
-    """Any text as the name of a file."""
+    """A text with everything but letters and digits replaced, as the name of a file."""
     return "".join(c if c.isalnum() else "-" for c in text)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old or the new one, never half of it."""
+    """Write a file so that a reader sees the old content or the new, never a part."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with scratch.open("wb") as f:

@@ -1,10 +1,10 @@
-"""Texts from files nobody vouches for, as they may be kept, printed and written into pages."""
+"""Text from untrusted files, made safe to store, print and write into pages."""
 
 from __future__ import annotations
 
 
 def shown(text: str, longest: int | None = None) -> str:
-    """One line, cut to `longest` characters, with nothing in it that a terminal obeys or that a file cannot hold."""
+    """One line of at most `longest` characters, without control characters or characters that cannot be encoded."""
     if longest is not None and len(text) > longest:
         text = text[: max(longest - 1, 1)] + "…"
     if text.isprintable():

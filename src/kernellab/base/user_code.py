@@ -1,4 +1,4 @@
-"""Whose code raised: tracebacks cut down to the frames of the person reading them."""
+"""Tracebacks reduced to the frames of the user's own code."""
 
 from __future__ import annotations
 
@@ -9,49 +9,52 @@ from pathlib import Path
 from kernellab.base.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_LONGEST = 300  # characters of a line: a message may hold a whole tensor
+_LONGEST_LINE = 300  # characters: a message may contain a whole tensor
 _MOST_LINES, _MOST_FRAMES = 12, 12
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of an exception's message."""
     try:
         text = _message(error)
-    except BaseException:  # an exception may have a __str__ of its own, with mistakes of its own
+    except BaseException:  # an exception's own __str__ may fail
         text = "its message cannot be read"
     return _cut((text.strip().splitlines() or [type(error).__name__])[0])
 
 
 def _message(error: BaseException) -> str:
-    """Triton's errors begin with the kernel's text, or with a word for ptxas's log: what went wrong stands apart."""
+    """Triton's errors begin with the kernel's source, or with a header before ptxas's log; the cause is elsewhere."""
     text = str(getattr(error, "error_message", None) or error)
     _, _, log = text.partition("`ptxas` stderr:\n")
-    return re.sub(r"^ptxas \S+, ", "ptxas, ", log) or text  # a temporary file, gone by now
+    return re.sub(r"^ptxas \S+, ", "ptxas, ", log) or text  # a temporary file that no longer exists
 
 
 def explain(error: BaseException) -> str:
-    """`ValueError: message (file.py:12)`, the place being the author's own code."""
+    """`ValueError: message (file.py:12)`, with the line of the user's own code."""
     if isinstance(error, UserError):
         detail = error.detail.splitlines()
         return error.message + (f": {detail[0]}" if detail else "")
-    own = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
+    own = [f for f in traceback.extract_tb(error.__traceback__) if is_user_code(f.filename)]
     place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     return f"{type(error).__name__}: {first_line(error)}{place}"
 
 
 def user_frames(error: BaseException) -> str:
     """The traceback without kernellab's, torch's and the interpreter's own frames."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
-    said = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
-    more = ["…"] if len(said) > _MOST_LINES else []
-    return "".join(traceback.format_list(frames[-_MOST_FRAMES:])) + "\n".join([*map(_cut, said[:_MOST_LINES]), *more])
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_code(f.filename)]
+    message = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
+    more = ["…"] if len(message) > _MOST_LINES else []
+    return "".join(traceback.format_list(frames[-_MOST_FRAMES:])) + "\n".join(
+        [*map(_cut, message[:_MOST_LINES]), *more]
+    )
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST else line[:_LONGEST] + " …"
+    return line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " …"
 
 
-def is_users(filename: str) -> bool:
-    """An op's own code counts as its author's, shipped or not; the rest of kernellab and installed packages do not."""
+def is_user_code(filename: str) -> bool:
+    """An op's code counts as the user's, shipped or not; the rest of kernellab and installed packages do not."""
     path = Path(filename)
     if PACKAGE in path.parents:
         return path.relative_to(PACKAGE).parts[0] == "ops"

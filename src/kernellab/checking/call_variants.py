@@ -18,7 +18,7 @@ from kernellab.checking.oracle import Outputs, Wrong, judged_in, same_bits, sync
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.passes import gradients, pass_of, present
+from kernellab.declaration.passes import fill_missing, gradients, pass_of
 from kernellab.trials import layouts
 from kernellab.trials.guard_bands import LARGE, MINUS_LARGE, Fence
 
@@ -173,7 +173,7 @@ def _backward_twice(call: Call) -> Outputs:
     results, leaves, upstream = pass_of(call.of, call.wrt).graph(call.op, call.impl, call.inputs, call.case)
     gradients(results, leaves, upstream, retain_graph=True)
     try:
-        again = present(leaves, gradients(results, leaves, upstream))
+        again = fill_missing(leaves, gradients(results, leaves, upstream))
     except Exception as error:
         raise Wrong(f"its backward works once only, with retain_graph=True too: {explain(error)}") from None
     return tensors_of((*(r.detach() for r in results), *again))
@@ -187,7 +187,7 @@ def _gradcheck(call: Call) -> Outputs:
     options = call.op.call_options(call.case)
     tolerance = 0.0 if call.impl.repeatable else 1e-7
     try:
-        torch.autograd.gradcheck(lambda *args: call.impl.fn(*args, **options), leaves, nondet_tol=tolerance)
+        torch.autograd.gradcheck(lambda *args: call.impl(*args, **options), leaves, nondet_tol=tolerance)
     except GradcheckError as error:
         raise Wrong(f"gradcheck: {_first_line(error)}") from None
     return call()

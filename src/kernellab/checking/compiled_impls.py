@@ -6,7 +6,8 @@ import sys
 
 import torch
 
-from kernellab.declaration.op import Compiled, Op
+from kernellab.declaration.compiled import Compiled
+from kernellab.declaration.op import Op
 
 
 def forget(op: Op) -> None:

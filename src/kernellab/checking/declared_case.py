@@ -58,7 +58,7 @@ class Checker:
             "outside": [],
             "notes": [],
         }
-        for number, variant in enumerate(self.op.variants(self.case)):
+        for number, variant in enumerate(self.op.option_variants(self.case)):
             if number:
                 variant = standin(self.op, variant, VARIANT_LIMIT)
             found = surely(functools.partial(self._examiner.examine, impl), self._trial(variant))

@@ -179,7 +179,7 @@ class Examiner:
             return {"status": "outside", "reason": f"not differentiable: {no}"}
         except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
             if is_memory_error(error):
-                return out_of_memory(error, self.device)
+                return dict(out_of_memory(error, self.device))
             if trial.of != "forward" and refuses_gradients(error):
                 what = "refuses double backward" if trial.of == "double backward" else "not differentiable"
                 return {"status": "outside", "reason": f"{what}: {explain(error)}"}

@@ -97,7 +97,7 @@ def run(argv: list[str]) -> int:
     except UserError as error:
         if "--debug" in argv:
             raise
-        error.tell()
+        error.report()
         return 2
     except KeyboardInterrupt:
         return 130

@@ -71,19 +71,19 @@ def _from_database(name: str) -> dict[str, Any]:
 def _present() -> dict[str, Any]:
     from kernellab.gpumodel.hierarchy import cpu_rows, gpu_rows
     from kernellab.machine.chips import chip
-    from kernellab.machine.cpu_caches import caches
+    from kernellab.machine.cpu_caches import data_caches
     from kernellab.machine.environment import cpu
     from kernellab.running.parent.device import present
 
     here = present()
     if here is None:
-        facts, held = cpu(), caches()
-        rows = cpu_rows(facts["cores"], facts["memory_bytes"], held)
+        facts, caches = cpu(), [asdict(cache) for cache in data_caches()]
+        rows = cpu_rows(facts["cores"], facts["memory_bytes"], caches)
         return {
             "kind": "cpu",
             "present": True,
             "name": facts["name"],
-            "cpu": {**facts, "caches": held},
+            "cpu": {**facts, "caches": caches},
             "rows": [asdict(row) for row in rows],
         }
     known = chip(here["arch"])

@@ -69,7 +69,7 @@ def _measure_equals(args: argparse.Namespace) -> int:
     summary = summarise(found.records)
     known = variations(summary)
     if known:
-        variation.remember(summary["machine"], summary["versions"], summary["runs"], known)
+        variation.store_variation(summary["machine"], summary["versions"], summary["runs"], known)
     _report(summary, as_json=args.json)
     if found.interrupted:
         return 130

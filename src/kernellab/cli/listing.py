@@ -6,8 +6,8 @@ import argparse
 import json
 from collections.abc import Callable
 
-from kernellab.declaration.catalogue import Entry, catalogue
-from kernellab.declaration.op import Kind
+from kernellab.declaration.catalogue import CatalogueEntry, catalogue
+from kernellab.declaration.kinds import Kind
 from kernellab.machine import tools
 
 
@@ -28,11 +28,11 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         print(f"{entry.name}{origin}  {entry.summary}")
         if entry.problem:
             print(f"  problem: {entry.problem}")
-        widest = max((12, *map(len, entry.ways)))
-        for way, kind in entry.ways.items():
+        widest = max((12, *map(len, entry.impls)))
+        for way, kind in entry.impls.items():
             study = "; a study, run when named by --impl" if way in entry.studies else ""
             print(f"  {way:<{widest}} {availability(kind)}{study}")
-        if entry.more:
+        if entry.computed_names:
             print("  … and ways named when its file runs")
         print()
     where = "a GPU" if tools.has_gpu() else "no GPU"
@@ -61,12 +61,12 @@ def availability(kind: Kind) -> str:
     return kind.cpu or "checked and timed"
 
 
-def _as_json(entry: Entry) -> dict[str, object]:
+def _as_json(entry: CatalogueEntry) -> dict[str, object]:
     return {
         "op": entry.name,
         "origin": entry.origin,
         "summary": entry.summary,
-        "ways": {way: availability(kind) for way, kind in entry.ways.items()},
+        "ways": {way: availability(kind) for way, kind in entry.impls.items()},
         "studies": sorted(entry.studies),
         "problem": entry.problem or None,
     }

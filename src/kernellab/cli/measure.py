@@ -16,7 +16,8 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.cli import debug, sanitize
 from kernellab.cli.begin import absolute, begun, progress_bar, refuse_unknown_targets, shown
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.timing.timers import TIMERS, timer_help
 
 _STAGES = {"run": ["check", "time"], "check": ["check", "battery"], "bench": ["check", "time"]}
 
@@ -32,7 +33,7 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
         sub.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
         sub.add_argument("--precision", metavar="P", help="ways this near to each other are the same (default 0.5%%)")
         sub.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both; several by commas")
-        sub.add_argument("--timer", metavar="T", help="auto, events, graph, kernel, host, launch; on the CPU clock")
+        sub.add_argument("--timer", metavar="T", help=timer_help())
         sub.add_argument("--cache", metavar="C", help="cold, warm or both by commas (default cold)")
         sub.add_argument("--panel", action="store_true", help="all timers side by side, and what governs the time")
         sub.add_argument("--pin", metavar="RUN", help="keep to the autotuners' choices of an earlier run")
@@ -162,8 +163,11 @@ def _seed(value: int | None) -> int:
 
 def _how_to_time(args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"panel": args.panel, "only_times": args.only_times}
-    if args.only_times and (args.panel or "kernel" in (args.timer or "").split(",")):
-        raise UserError("--only-times leaves out the profiler, which the kernel timer and --panel need")
+    profiled = [name for name, timer in TIMERS.items() if timer.needs_profiler]
+    if args.only_times and (args.panel or set(profiled) & set((args.timer or "").split(","))):
+        raise UserError(
+            f"--only-times leaves out the profiler, which --panel and these timers need: {', '.join(profiled)}"
+        )
     if args.precision is not None:
         found["precision"] = _precision(args.precision)
     if args.passes is not None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.declaration.case import CaseRequest, parse_dtype, parse_shapes, parse_sizes
+from kernellab.declaration.case import parse_dtype
+from kernellab.declaration.case_request import CaseRequest, parse_shapes, parse_sizes
 
 # Option name in [tool.kernellab] → the type it must have there.
 _DEFAULTS: dict[str, type | tuple[type, ...]] = {

@@ -14,7 +14,7 @@ from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
 from kernellab.cli import profile_programs as programs
 from kernellab.cli.begin import absolute, begun, folder_for, shown
-from kernellab.declaration.case import parse_sizes
+from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.counters.tables import CountersDocument, ImplRow, KernelRow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kernellab.base.errors import UserError, nearest
 from kernellab.cli.begin import absolute
 from kernellab.cli.options import case_arguments, case_request, device_in, positive, project_defaults
-from kernellab.declaration.case import parse_sizes
+from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
     from kernellab.profiler.protocol import MlpRequest, OpRequest, RecordingOptionsJson, ScriptRequest
@@ -91,7 +91,7 @@ def is_script(target: str) -> bool:
         return path.is_file()
     if not path.is_file():
         raise UserError(f"no file {target}")
-    return not any(entry.ways for entry in parse(path).values())  # a file that cannot be parsed declares none
+    return not any(entry.impls for entry in parse(path).values())  # a file that cannot be parsed declares none
 
 
 def settings_for(args: argparse.Namespace, target: str) -> Settings:

@@ -84,7 +84,7 @@ def _held(asked: dict[str, Any], chip: Chip, cluster: int) -> Occupancy:
 
 
 def _grids(args: argparse.Namespace) -> list[int | Tiling]:
-    from kernellab.declaration.case import parse_sizes
+    from kernellab.declaration.case_request import parse_sizes
     from kernellab.gpumodel.waves import Tiling
 
     if (args.blocks is None) == (args.matmul is None):

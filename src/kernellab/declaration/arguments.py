@@ -1,14 +1,11 @@
-"""What an op's tensors look like, and the fewest bytes and operations it takes: descriptions, no torch."""
+"""Descriptions of an op's tensors: `kl.tensor`, `kl.index` and `kl.optional`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
 from kernellab.base.errors import UserError
 from kernellab.declaration.case import ELLIPSIS
-from kernellab.declaration.documents import CostJson
 
 
 @dataclass(frozen=True)
@@ -17,7 +14,7 @@ class Arg:
 
     dims: tuple[str, ...]
     below: str | int | None = None  # not None: integers in [0, below)
-    sentinel: str | int | None = None  # an option or a number that may stand among them
+    sentinel: str | int | None = None  # an option's name or a number that may occur among them
     optional: bool = False
 
     @property
@@ -27,27 +24,27 @@ class Arg:
 
 def tensor(dims: str) -> Arg:
     """A floating-point tensor, `kl.tensor("M V")`; a leading `...` stands for any number of dims."""
-    return Arg(_dims(dims))
+    return Arg(_parse_dims(dims))
 
 
 def index(dims: str, *, below: str | int | None = None, sentinel: str | int | None = None) -> Arg:
     """An int64 tensor of valid indices below a dim or a number; `sentinel` is mixed in."""
     if isinstance(below, bool) or not isinstance(below, (str, int)) or (isinstance(below, int) and below < 1):
-        said = "nothing says what its indices are below" if below is None else f"below={below!r} is no dim and no size"
-        raise UserError(f"kl.index({dims!r}): {said}: write kl.index({dims!r}, below='V')")
+        problem = "below= is missing" if below is None else f"below={below!r} is neither a dim nor a size"
+        raise UserError(f"kl.index({dims!r}): {problem}: write kl.index({dims!r}, below='V')")
     if isinstance(sentinel, bool) or not isinstance(sentinel, (str, int, type(None))):
-        raise UserError(f"kl.index({dims!r}): sentinel={sentinel!r}: write a whole number or an option's name")
-    return Arg(_dims(dims), below, sentinel)
+        raise UserError(f"kl.index({dims!r}): sentinel={sentinel!r}: write an integer or an option's name")
+    return Arg(_parse_dims(dims), below, sentinel)
 
 
 def optional(arg: Arg) -> Arg:
     """A tensor that may be None. Whether it is given is a yes/no option of the same name."""
     if not isinstance(arg, Arg):
         raise UserError(f"kl.optional({arg!r}): write which tensor may be left out, kl.optional(kl.tensor('N'))")
-    return Arg(arg.dims, arg.below, arg.sentinel, optional=True)
+    return replace(arg, optional=True)
 
 
-def _dims(text: str) -> tuple[str, ...]:
+def _parse_dims(text: str) -> tuple[str, ...]:
     if not isinstance(text, str):
         raise UserError(f"{text!r} is not a list of dim names: write them in a string, for example 'M V'")
     names = tuple(text.split())
@@ -55,39 +52,5 @@ def _dims(text: str) -> tuple[str, ...]:
         raise UserError(f"{text!r}: the dims that `...` stands for come first: write '... N'")
     for name in names:
         if name != ELLIPSIS and not name.isidentifier():
-            raise UserError(f"{text!r} is not a list of dim names: write names apart, for example 'M V'")
+            raise UserError(f"{text!r} is not a list of dim names: separate them by spaces, for example 'M V'")
     return names
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The fewest bytes an op must move, and its arithmetic by unit.
-
-    `read` and `write` hold tensors or numbers of bytes. `flops` is keyed by the unit that does the
-    work: `matmul` for multiply-adds a tensor core can take, `fp32` for ordinary arithmetic.
-    """
-
-    read: Sequence[Any] = ()
-    write: Sequence[Any] = ()
-    flops: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def bytes_read(self) -> int:
-        return sum(map(_bytes, self.read))
-
-    @property
-    def bytes_written(self) -> int:
-        return sum(map(_bytes, self.write))
-
-    def to_json(self) -> CostJson:
-        return {
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "flops": dict(self.flops),
-        }
-
-
-def _bytes(thing: Any) -> int:
-    if thing is None:
-        return 0
-    return thing if isinstance(thing, int) else int(thing.numel()) * int(thing.element_size())

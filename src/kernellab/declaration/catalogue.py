@@ -1,4 +1,4 @@
-"""What ops there are, read from their source without executing any of it."""
+"""The ops there are, read from their source without executing it."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
-from kernellab.declaration.op import Kind, kind_of
-from kernellab.declaration.targets import offered, shipped_names
+from kernellab.declaration.kinds import Kind, kind_of
+from kernellab.declaration.targets import offered_ops, shipped_names
 
 
 @dataclass
-class Entry:
-    """An op as its source shows it. `more` marks ways whose names are only known when the file runs."""
+class CatalogueEntry:
+    """An op as its source shows it. `computed_names`: some implementations get their names when the file runs."""
 
     name: str
     origin: str
     summary: str = ""
-    ways: dict[str, Kind] = field(default_factory=dict)
+    impls: dict[str, Kind] = field(default_factory=dict)
     studies: set[str] = field(default_factory=set)
-    more: bool = False
+    computed_names: bool = False
     problem: str = ""
 
 
-def catalogue() -> list[Entry]:
-    """Shipped ops, then those other packages offer."""
-    entries = [_entry(name, "kernellab", PACKAGE / "ops" / name / "__init__.py", name) for name in shipped_names()]
-    for name, value in sorted(offered().items()):
+def catalogue() -> list[CatalogueEntry]:
+    """The shipped ops, then those that other packages offer."""
+    entries = [_read(name, "kernellab", PACKAGE / "ops" / name / "__init__.py", name) for name in shipped_names()]
+    for name, value in sorted(offered_ops().items()):
         module, _, op = value.partition(":")
         source = _source_of(module)
         if source is None:
-            entries.append(Entry(name, value, problem=f"its package cannot be found: {module}"))
+            entries.append(CatalogueEntry(name, value, problem=f"its package cannot be found: {module}"))
         else:
-            entries.append(_entry(name, value, source, op))
+            entries.append(_read(name, value, source, op))
     return entries
 
 
-def _entry(name: str, origin: str, source: Path, op: str) -> Entry:
-    found = parse(source, origin)
-    if op not in found:
-        return Entry(name, origin, problem=f"no @kl.op {op} in {source.name}")
-    found[op].name = name
-    return found[op]
+def _read(name: str, origin: str, source: Path, op: str) -> CatalogueEntry:
+    entries = parse(source, origin)
+    if op not in entries:
+        return CatalogueEntry(name, origin, problem=f"no @kl.op {op} in {source.name}")
+    entries[op].name = name
+    return entries[op]
 
 
 def _source_of(module: str) -> Path | None:
-    """The file of a module, without importing its parents: only the top package is looked up."""
+    """The file of a module. Only its top package is looked up: finding a submodule would import its parents."""
     top, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -63,54 +63,54 @@ def _source_of(module: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def parse(source: Path, origin: str = "") -> dict[str, Entry]:
+def parse(source: Path, origin: str = "") -> dict[str, CatalogueEntry]:
     """The ops a Python file declares with decorators, by the names of their functions."""
     try:
         tree = ast.parse(source.read_text())
     except (SyntaxError, OSError, UnicodeDecodeError) as error:
-        return {source.stem: Entry(source.stem, origin, problem=f"cannot be read: {error}")}
-    ops: dict[str, Entry] = {}  # by the name of the function, which is how the file speaks of them
+        return {source.stem: CatalogueEntry(source.stem, origin, problem=f"cannot be read: {error}")}
+    entries: dict[str, CatalogueEntry] = {}
     for node in ast.walk(tree):
         for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
             call = decorator if isinstance(decorator, ast.Call) else None
             if isinstance(node, ast.FunctionDef) and _is_op(call.func if call else decorator):
-                ops[node.name] = _declared(node, call, origin)
+                entries[node.name] = _parse_op(node, call, origin)
     for node in ast.walk(tree):
         # Both `@op.impl("name")` above a function and `op.impl("name")(function)`.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "impl":
-            _add_way(ops, node.func.value, node)
-    return ops
+            owner = node.func.value
+            entry = entries.get(owner.id) if isinstance(owner, ast.Name) else None
+            if entry is not None and node.args:
+                _add_impl(entry, node)
+    return entries
 
 
 def _is_op(target: ast.expr) -> bool:
-    named = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-    return named == "op"
+    name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+    return name == "op"
 
 
-def _declared(node: ast.FunctionDef, call: ast.Call | None, origin: str) -> Entry:
+def _parse_op(node: ast.FunctionDef, call: ast.Call | None, origin: str) -> CatalogueEntry:
     keywords = {k.arg: k.value for k in call.keywords} if call else {}
     name = keywords.get("name")
-    entry = Entry(str(name.value) if isinstance(name, ast.Constant) else node.name, origin)
+    entry = CatalogueEntry(str(name.value) if isinstance(name, ast.Constant) else node.name, origin)
     entry.summary = (ast.get_docstring(node) or "").split("\n")[0]
     manual = keywords.get("manual")
     if not (isinstance(manual, ast.Constant) and manual.value is False):
-        entry.ways["manual"] = kind_of("manual")
-    entry.ways["compile"] = kind_of("compile")
+        entry.impls["manual"] = kind_of("manual")
+    entry.impls["compile"] = kind_of("compile")
     return entry
 
 
-def _add_way(ops: dict[str, Entry], owner: ast.expr, call: ast.Call) -> None:
-    op = ops.get(owner.id) if isinstance(owner, ast.Name) else None
-    if op is None or not call.args:
-        return
+def _add_impl(entry: CatalogueEntry, call: ast.Call) -> None:
     name = call.args[0]
     if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
-        op.more = True
+        entry.computed_names = True
         return
     kind = next((k.value.value for k in call.keywords if k.arg == "kind" and isinstance(k.value, ast.Constant)), None)
     if any(k.arg == "study" and isinstance(k.value, ast.Constant) and k.value.value for k in call.keywords):
-        op.studies.add(name.value)
+        entry.studies.add(name.value)
     try:
-        op.ways[name.value] = kind_of(name.value, kind if isinstance(kind, str) else None)
+        entry.impls[name.value] = kind_of(name.value, kind if isinstance(kind, str) else None)
     except UserError:
-        op.problem = f"way {name.value} has an unknown kind {kind!r}"
+        entry.problem = f"implementation {name.value} has an unknown kind {kind!r}"

@@ -1,6 +1,6 @@
-"""From what a person types to ops: a name, a file, or `package.module:op`.
+"""From what a user types to ops: a name, a file, or `package.module:op`.
 
-Resolving reads names only; loading executes the target's code, and belongs in a worker.
+Resolving reads names only. Loading executes the target's code, and belongs in a worker.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.user_code import PACKAGE, user_frames
-from kernellab.declaration.op import Op, collecting
+from kernellab.declaration.declare import collect_ops
+from kernellab.declaration.op import Op
 
-GROUP = "kernellab.ops"
+ENTRY_POINTS = "kernellab.ops"
 _SOURCES = {".py", ".cu", ".cuh", ".cpp", ".hpp", ".h"}
 
 
@@ -32,25 +34,25 @@ class Target:
 
 
 def shipped_names() -> list[str]:
+    """The names of the shipped ops: the folders under `ops`."""
     return sorted(p.parent.name for p in (PACKAGE / "ops").glob("*/__init__.py"))
 
 
-def offered() -> dict[str, str]:
-    """Ops other packages offer through the entry-point group: name → `package.module:op`."""
-    return {e.name: e.value for e in importlib.metadata.entry_points(group=GROUP)}
+def offered_ops() -> dict[str, str]:
+    """The ops that other packages offer through the entry-point group: name → `package.module:op`."""
+    return {e.name: e.value for e in importlib.metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def resolve(text: str) -> Target:
-    """What a target means, or a UserError that says what would have been understood."""
-    shipped, others = shipped_names(), offered()
+    """What a target means, or a UserError that says what can be named."""
+    shipped, offered = shipped_names(), offered_ops()
     if text in shipped:
-        if text in others:
-            raise UserError(
-                f"two ops are named {text}: kernellab's own and {others[text]}. Name the other one as {others[text]}"
-            )
+        if text in offered:
+            other = offered[text]
+            raise UserError(f"two ops are named {text}: kernellab's own and {other}. Name the other one as {other}")
         return Target(text, module=f"kernellab.ops.{text}", op=text)
-    if text in others:
-        module, _, op = others[text].partition(":")
+    if text in offered:
+        module, _, op = offered[text].partition(":")
         return Target(text, module=module, op=op)
     path, _, op = text.partition(":")
     if path.endswith(".py") or "/" in path:
@@ -59,13 +61,14 @@ def resolve(text: str) -> Target:
         return Target(text, file=str(Path(path).resolve()), op=op)
     if op:
         return Target(text, module=path, op=op)
-    raise UserError(f"no op {text!r}: {nearest(text, [*shipped, *others])} (an op file is named with its .py)")
+    raise UserError(f"no op {text!r}: {nearest(text, [*shipped, *offered])} (an op file is named with its .py)")
 
 
 def load(target: Target) -> dict[str, Op]:
-    """Execute the target's code and return the ops meant, by name."""
+    """Execute the target's code and return the ops it means, by name."""
+    module = None
     try:
-        with collecting() as found:
+        with collect_ops() as ops:
             if target.file:
                 _execute(Path(target.file))
             else:
@@ -75,23 +78,28 @@ def load(target: Target) -> dict[str, Op]:
     except BaseException as error:  # KeyboardInterrupt too: workers have no terminal, so it is the file's own
         if isinstance(error, ModuleNotFoundError) and target.module and error.name in _prefixes(target.module):
             raise UserError(f"no module {error.name} for {target.text}: is its package installed?") from error
-        what = "has a syntax error" if isinstance(error, SyntaxError) else "could not be loaded"
-        raise UserError(f"{target.text} {what}", user_frames(error)) from error
-    if target.module:
-        named = getattr(module, target.op, None)
-        if not isinstance(named, Op):
-            named = found.get(target.op)
-        if named is None:
-            known = [k for k, v in vars(module).items() if isinstance(v, Op)]
-            raise UserError(f"{target.module} has no op {target.op!r}: {nearest(target.op, known)}")
-        return {named.name: named}
-    if not found:
+        problem = "has a syntax error" if isinstance(error, SyntaxError) else "could not be loaded"
+        raise UserError(f"{target.text} {problem}", user_frames(error)) from error
+    if module is not None:
+        op = _op_of_module(module, target.op, ops)
+        return {op.name: op}
+    if not ops:
         raise UserError(f"{target.text} declares no op: put @kl.op above a function (klab new NAME shows how)")
     if target.op:
-        if target.op not in found:
-            raise UserError(f"{target.file} has no op {target.op!r}: {nearest(target.op, found)}")
-        return {target.op: found[target.op]}
-    return found
+        if target.op not in ops:
+            raise UserError(f"{target.file} has no op {target.op!r}: {nearest(target.op, ops)}")
+        return {target.op: ops[target.op]}
+    return ops
+
+
+def _op_of_module(module: ModuleType, name: str, ops: dict[str, Op]) -> Op:
+    op = getattr(module, name, None)
+    if isinstance(op, Op):
+        return op
+    if name in ops:
+        return ops[name]
+    known = [k for k, v in vars(module).items() if isinstance(v, Op)]
+    raise UserError(f"{module.__name__} has no op {name!r}: {nearest(name, known)}")
 
 
 def _execute(path: Path) -> None:
@@ -114,12 +122,12 @@ def _prefixes(module: str) -> set[str]:
 
 
 def source_hash(op: Op) -> str:
-    """Changes when the op's own sources do: its file, and the sources beside it that it may build."""
+    """A hash of the op's own sources: its file, and the sources beside it that it may build."""
     folder = op.file.parent
     files = sorted(f for f in folder.iterdir() if f.suffix in _SOURCES and (f.suffix != ".py" or f == op.file))
     if op.file.name == "__init__.py":  # an op that is a package owns all of its folder
         files = sorted(f for f in folder.rglob("*") if f.suffix in _SOURCES)
-    if PACKAGE in op.file.parents:  # a shipped op also shares how data is moved
+    if PACKAGE in op.file.parents:  # shipped ops also share the code that moves data
         files += sorted(f for f in (PACKAGE / "ops").iterdir() if f.suffix in _SOURCES)
     digest = hashlib.sha256()
     for file in files:

@@ -13,6 +13,7 @@ from kernellab.explaining.run_explanation import ChoiceTable, RunExplanation, Un
 from kernellab.explaining.subject_reader import read_timed_subject
 from kernellab.findings.document import ExplainFinding, explain_document
 from kernellab.gpumodel.fusion import Fusion
+from kernellab.timing.timers import is_duration
 
 
 class ExplanationDocument(TypedDict):
@@ -69,7 +70,7 @@ def add_findings(record: dict[str, Any]) -> None:
     """Add `derived.findings` to each result of a record with its verdicts; empty where nothing was timed."""
     for result in record["results"]:
         derived = result["derived"]
-        timed = derived["status"] == "ok" and derived["time"] is not None and derived["time"]["timer"] != "launch"
+        timed = derived["status"] == "ok" and derived["time"] is not None and is_duration(derived["time"]["timer"])
         findings = find(read_timed_subject(record, result)) if timed else []
         derived["findings"] = [explain_document(finding) for finding in findings]
 

@@ -14,6 +14,7 @@ from kernellab.gpumodel.roofline import Ceilings, roofline
 from kernellab.gpumodel.subject import Subject
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import gpu
+from kernellab.timing.timers import is_duration
 
 Record = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -165,7 +166,7 @@ def _main_series(result: Result) -> Mapping[str, Any] | None:
     """The first series that measures a duration, of an implementation that is correct."""
     if (result.get("check") or {}).get("status") != "ok":
         return None
-    return next((series for series in _forward_series(result) if series["timer"] != "launch"), None)
+    return next((series for series in _forward_series(result) if is_duration(series["timer"])), None)
 
 
 def _other_impls(record: Record, result: Result) -> Iterator[tuple[str, tuple[float, bool]]]:

@@ -1,6 +1,6 @@
-"""What one multiprocessor (SM) of each NVIDIA architecture holds, and how much it computes in a clock.
+"""The limits of one multiprocessor (SM) of each NVIDIA architecture, and its rates per clock.
 
-One row per compute capability; what differs from product to product (SMs, clocks, memory) is in `gpus`.
+One row per compute capability; what differs between products (SMs, clocks, memory) is in `gpus`.
 
 Limits: the table of technical specifications in NVIDIA's CUDA C++ Programming Guide
 (docs.nvidia.com/cuda/cuda-c-programming-guide, "Compute Capabilities"); allocation units, the splits of the SRAM and
@@ -22,7 +22,7 @@ _KB = 1024
 
 @dataclass(frozen=True)
 class Chip:
-    """One compute capability. Rates are operations per SM and clock, dense; what is not known for certain is None."""
+    """One compute capability. Rates are dense operations per SM and clock; what is not certain is None."""
 
     arch: str
     generation: str
@@ -61,10 +61,10 @@ class Chip:
 
 def chip(arch: str) -> Chip:
     """The architecture written `sm_90`, `sm_90a`, `90` or `9.0`."""
-    found = re.fullmatch(r"(?:sm_?|compute_)?(\d+)\.?(\d)[af]?", arch.strip().lower())
-    known = _CHIPS.get(f"sm_{found[1]}{found[2]}") if found else None
+    match = re.fullmatch(r"(?:sm_?|compute_)?(\d+)\.?(\d)[af]?", arch.strip().lower())
+    known = _CHIPS.get(f"sm_{match[1]}{match[2]}") if match else None
     if known is None:
-        raise UserError(f"no architecture {arch!r} is known here: {', '.join(_CHIPS)}")
+        raise UserError(f"no architecture {arch!r}: known are {', '.join(_CHIPS)}")
     return known
 
 
@@ -212,9 +212,9 @@ _CHIPS = {
             l1_and_shared_bytes=256 * _KB,
             shared_splits=_HOPPER,
             fp32_per_clock=256,
-            fp64_per_clock=None,  # cut down, and int8 with it: by how much no table of NVIDIA's says
+            fp64_per_clock=None,  # reduced, and int8 too; no table of NVIDIA's says by how much
             tensor_per_clock={"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp8": 16384},  # B300: as B200, more in fp4
-            special_per_clock=32,  # NVIDIA's account of Blackwell Ultra: 10.7 T exponentials/s, twice Blackwell's
+            special_per_clock=32,  # NVIDIA on Blackwell Ultra: 10.7 T exponentials/s, twice Blackwell's
             max_cluster=16,
             barriers_per_sm=64,
         ),

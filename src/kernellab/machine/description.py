@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypedDict
 
-from kernellab.base.json import JsonObject
-
 
 class CpuJson(TypedDict):
     """The CPU."""
@@ -37,9 +35,16 @@ class EnvironmentJson(TypedDict):
     commit: NotRequired[Annotated[str | None, "of the working directory"]]
 
 
+class PeakTflops(TypedDict):
+    """Arithmetic by unit."""
+
+    fp32: Annotated[float, "ordinary arithmetic"]
+    matmul: Annotated[dict[str, float], "by dtype"]
+
+
 class Peaks(TypedDict):
-    """What the vendor says a GPU can do at most."""
+    """Upper bounds of a GPU by the vendor's numbers."""
 
     pin_gbps: Annotated[float | None, ""]
     l2_bytes: Annotated[int, ""]
-    tflops: Annotated[JsonObject | None, "`fp32`, and `matmul` by dtype"]
+    tflops: Annotated[PeakTflops | None, "`fp32`, and `matmul` by dtype"]

@@ -1,4 +1,4 @@
-"""What is stamped on every record: versions, GPU, driver, CPU, commit. Read without importing torch."""
+"""What is stamped on every record: versions, GPUs, driver, CPU, commit. Read without importing torch."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def cpu() -> CpuJson:
 
 
 def gpus() -> list[GpuBoard]:
-    """Every NVIDIA GPU the driver knows, through NVML: no CUDA context is made."""
+    """Every NVIDIA GPU the driver lists, through NVML: no CUDA context is created."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # no driver, or no package: there is no GPU to speak of
+    except Exception:  # no driver or no package: there is no GPU to report
         return []
-    found: list[GpuBoard] = []
+    facts: list[GpuBoard] = []
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found.append(
+            facts.append(
                 {
                     "name": _text(pynvml.nvmlDeviceGetName(handle)),
                     "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
@@ -74,12 +74,12 @@ def gpus() -> list[GpuBoard]:
                     "max_memory_mhz": int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
                 }
             )
-    except Exception:  # a driver that answers half of the questions: keep what it said
+    except Exception:  # a driver that answers only some questions: keep the GPUs read so far
         pass
     finally:
         with contextlib.suppress(Exception):
             pynvml.nvmlShutdown()
-    return found
+    return facts
 
 
 def _text(value: str | bytes) -> str:
@@ -87,7 +87,7 @@ def _text(value: str | bytes) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the folder the command runs in, marked when there are changes on top of it."""
+    """The commit of the folder the command runs in, marked when there are uncommitted changes."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
         dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=5)
@@ -99,24 +99,24 @@ def commit() -> str | None:
 
 
 def device_identity(env: EnvironmentJson, uuid: str) -> str:
-    """One string per device and what decides its speed: cached ceilings and resumed runs are keyed by it.
+    """One string per device and what decides its speed: the key of cached ceilings and of resumed runs.
 
-    `uuid` is `cpu`, or a GPU's: its number depends on CUDA_VISIBLE_DEVICES.
+    `uuid` is `cpu`, or that of a GPU, whose index would depend on CUDA_VISIBLE_DEVICES.
     """
     return machine_class(env, uuid, serial=f" {uuid}")
 
 
 def machine_class(env: EnvironmentJson, uuid: str, *, serial: str = "") -> str:
-    """What machines share whose times may be compared: the device's name, its driver or threads, and no serial."""
+    """What machines have in common whose times may be compared: the device's name, its driver or threads."""
     if uuid != "cpu":
-        gpu = next((g for g in env["gpus"] if g["uuid"] == uuid), None)
-        name, driver = (gpu["name"], gpu["driver"]) if gpu else ("unknown GPU", "unknown")
+        names = ((gpu["name"], gpu["driver"]) for gpu in env["gpus"] if gpu["uuid"] == uuid)
+        name, driver = next(names, ("unknown GPU", "unknown"))
         return f"{name}{serial} driver {driver}"
     threads = os.environ.get("OMP_NUM_THREADS") or env["cpu"]["cores"]
     return f"{env['cpu']['name']} {threads} threads"
 
 
 def run_key(env: EnvironmentJson, identity: str) -> str:
-    """What a resumed run must share with the run it continues."""
+    """What a resumed run must have in common with the run it continues."""
     text = f"{env['packages']} {sys.version_info[:2]} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""NVIDIA's GPUs by product: SMs, clocks, memory and caches, each with the document it comes from (gpus.toml).
+"""NVIDIA's GPUs by product: SMs, clocks, memory and caches, each with its source (gpus.toml).
 
-A GPU that is present is described by its driver; this is for the others.
+A GPU that is present is described by its driver; this database is for the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.errors import UserError
 from kernellab.machine.chips import Chip, chip
@@ -28,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One product. `stated_*` is what the vendor says; `pin_gbps` and `fp32_tflops` follow from the other facts."""
+    """One product. `stated_*` is what the vendor says; `pin_gbps` and `fp32_tflops` are computed from the facts."""
 
     name: str
     family: str
@@ -47,12 +46,12 @@ class Gpu:
     tdp_w: int | None = None
     note: str = ""
     halved: tuple[str, ...] = ()  # dtypes whose tensor rate is half of the architecture's
-    second: dict[str, Any] = field(default_factory=dict, hash=False)  # what another source says, by the names used here
+    second: dict[str, float] = field(default_factory=dict, hash=False)  # what another source says, by the names here
     second_source: Source | None = None
 
     @property
     def chip(self) -> Chip:
-        """The architecture's, at this product's tensor rates."""
+        """The chip of the architecture, at this product's tensor rates."""
         known = chip(self.arch)
         half = {*self.halved, *(_SUMMED_IN_FP32 if self.name.startswith("GeForce") else ())}
         rates = {dtype: rate // 2 if dtype in half else rate for dtype, rate in known.tensor_per_clock.items()}
@@ -68,9 +67,9 @@ class Gpu:
         return self.sms * self.chip.fp32_per_clock * self.boost_mhz / 1e6
 
     def tensor_tflops(self, dtype: str) -> float | None:
-        """Dense products on the tensor cores, added up as PyTorch does, floats in fp32, at the boost clock.
+        """Dense products on the tensor cores at the boost clock, with PyTorch's accumulation: floats in fp32.
 
-        None where the architecture has none of the dtype.
+        None where the architecture has no rate for the dtype.
         """
         rate = self.chip.tensor_per_clock.get(dtype)
         return None if rate is None else self.sms * rate * self.boost_mhz / 1e6
@@ -79,26 +78,26 @@ class Gpu:
 def gpu(name: str) -> Gpu:
     """The product of this name, as people write it: `a100`, `A100-SXM4-80GB`, `rtx 4090`, `NVIDIA H200`.
 
-    A family's name means its common variant; `variants` tells the others.
+    A family's name means its common variant; `variants` lists the others.
     """
-    wanted = _plain(name)
+    wanted = _normalise(name)
     for known in gpus():
         if wanted in _names(known):
             return known
     for known in gpus():
-        if wanted == _plain(known.family):
+        if wanted == _normalise(known.family):
             return known
-    begins = [known for known in gpus() if _begins(_plain(known.name), wanted)]
-    if begins and len({known.family for known in begins}) == 1:
-        return begins[0]
-    names = {_plain(text): text for known in gpus() for text in (known.name, known.family)}
-    close = [names[plain] for plain in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
-    hint = f"did you mean {' or '.join(close)}?" if close else "klab device --list shows those that are"
+    candidates = [known for known in gpus() if _is_prefix(_normalise(known.name), wanted)]
+    if candidates and len({known.family for known in candidates}) == 1:
+        return candidates[0]
+    names = {_normalise(text): text for known in gpus() for text in (known.name, known.family)}
+    close = [names[text] for text in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
+    hint = f"did you mean {' or '.join(close)}?" if close else "klab device --list shows all"
     raise UserError(f"no GPU {name!r} in the database: {hint}")
 
 
 def same_product(name: str, other: str) -> bool:
-    """Whether two names, a driver's among them perhaps, mean one product; a name that is not known means itself."""
+    """Whether two names, in the user's or the driver's spelling, mean one product. An unknown name means itself."""
     try:
         return gpu(name) == gpu(other)
     except UserError:
@@ -112,24 +111,24 @@ def gpus() -> list[Gpu]:
 
 def variants(name: str) -> list[Gpu]:
     """The other products that `name` could mean: none where it names one exactly."""
-    found = gpu(name)
-    if _plain(name) in _names(found):
+    product = gpu(name)
+    if _normalise(name) in _names(product):
         return []
-    return [other for other in gpus() if other.family == found.family and other.name != found.name]
+    return [other for other in gpus() if other.family == product.family and other.name != product.name]
 
 
-def _begins(name: str, wanted: str) -> bool:
-    """Whether a name begins so, and not in the middle of a number: an H20 is no H200, an A400 no A4000."""
+def _is_prefix(name: str, wanted: str) -> bool:
+    """Whether a name begins with `wanted`, not in the middle of a number: H20 does not mean H200."""
     rest = name[len(wanted) :]
     return bool(wanted) and name.startswith(wanted) and not (wanted[-1:].isdigit() and rest[:1].isdigit())
 
 
-def _names(of: Gpu) -> set[str]:
-    return {_plain(text) for text in (of.name, *of.aliases)}
+def _names(product: Gpu) -> set[str]:
+    return {_normalise(text) for text in (product.name, *product.aliases)}
 
 
-def _plain(name: str) -> str:
-    """Letters and digits alone, without the brand: what differs in `NVIDIA A100-SXM4-80GB` and `a100 sxm4 80gb`."""
+def _normalise(name: str) -> str:
+    """Letters and digits only, without the brand: `NVIDIA A100-SXM4-80GB` and `a100 sxm4 80gb` become the same."""
     return re.sub(r"nvidia|geforce|quadro|tesla|rtx|[^a-z0-9]", "", name.lower())
 
 
@@ -137,19 +136,19 @@ def _plain(name: str) -> str:
 def _database() -> tuple[Gpu, ...]:
     tables = tomllib.loads((Path(__file__).parent / "gpus.toml").read_text())
     sources = {key: Source(**value) for key, value in tables["sources"].items()}
-    return tuple(_gpu(dict(entry), sources) for entry in tables["gpu"])
-
-
-def _gpu(entry: dict[str, Any], sources: dict[str, Source]) -> Gpu:
-    second = dict(entry.pop("second", {}))
-    origin = second.pop("source", None)
-    l2_mb = entry.pop("l2_mb", None)
-    entry["sources"] = tuple(sources[key] for key in entry["sources"])
-    for several in ("aliases", "halved"):
-        entry[several] = tuple(entry.get(several, ()))
-    return Gpu(
-        **entry,
-        l2_bytes=None if l2_mb is None else int(l2_mb * 2**20),
-        second=second,
-        second_source=sources[origin] if origin else None,
-    )
+    products = []
+    for entry in tables["gpu"]:
+        l2_mb, second = entry.pop("l2_mb", None), entry.pop("second", {})
+        second_source = second.pop("source", None)
+        products.append(
+            Gpu(
+                sources=tuple(sources[key] for key in entry.pop("sources")),
+                aliases=tuple(entry.pop("aliases", ())),
+                halved=tuple(entry.pop("halved", ())),
+                l2_bytes=None if l2_mb is None else int(l2_mb * 2**20),
+                second=second,
+                second_source=sources[second_source] if second_source else None,
+                **entry,
+            )
+        )
+    return tuple(products)

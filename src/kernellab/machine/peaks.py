@@ -1,21 +1,20 @@
-"""What the vendor's numbers allow a GPU at most: no measurement, and no rate below the true one.
+"""Upper bounds of a GPU by the vendor's numbers: not measured, and never below the true rate.
 
-They serve to say that a time is impossible. Where something is unknown it is None, and nobody is accused.
+They serve to call a time impossible. Where something is unknown it is None, and no time is called impossible.
 """
 
 from __future__ import annotations
 
 from kernellab.base.errors import UserError
-from kernellab.base.json import JsonObject
 from kernellab.machine.chips import chip
-from kernellab.machine.description import Peaks
+from kernellab.machine.description import Peaks, PeakTflops
 from kernellab.machine.nvml import Nvml
 
 
 def peaks(device_id: str, sm_count: int, capability: tuple[int, int], l2_bytes: int) -> Peaks | None:
-    """`pin_gbps`, `l2_bytes` and `tflops` of a GPU, `device_id` its UUID; None on the CPU and without NVML.
+    """The peaks of a GPU, `device_id` being its UUID; None for the CPU and without NVML.
 
-    Multiprocessors, capability and cache come from the caller: torch knows them, NVML does not.
+    The caller gives what torch knows and NVML does not.
     """
     if device_id == "cpu":
         return None
@@ -25,15 +24,15 @@ def peaks(device_id: str, sm_count: int, capability: tuple[int, int], l2_bytes: 
     return {
         "pin_gbps": _pin_gbps(gpu),
         "l2_bytes": int(l2_bytes),
-        "tflops": _tflops(gpu, sm_count, (capability[0], capability[1])),
+        "tflops": _tflops(gpu, sm_count, capability),
     }
 
 
 def _pin_gbps(gpu: Nvml) -> float | None:
     """Clock × bus width × 2.
 
-    NVML states the clock of every kind of memory as if it were double data rate, also where more bits pass per
-    cycle: RTX 3090, GDDR6X, 9751 MHz × 384 bit × 2 = 936 GB/s; T4, GDDR6, 5001 × 256 × 2 = 320; A100, HBM2e,
+    NVML states the clock of every kind of memory as if it were double data rate, also where more bits pass per cycle:
+    RTX 3090, GDDR6X, 9751 MHz × 384 bit × 2 = 936 GB/s; T4, GDDR6, 5001 × 256 × 2 = 320; A100, HBM2e,
     1593 × 5120 × 2 = 2039; H200, HBM3e, 3201 × 6144 × 2 = 4917 where the data sheet says 4800
     (forums.developer.nvidia.com/t/198730).
     """
@@ -41,10 +40,10 @@ def _pin_gbps(gpu: Nvml) -> float | None:
     return clock * width * 2 / 8 / 1e3 if clock and width else None
 
 
-def _tflops(gpu: Nvml, sm_count: int, capability: tuple[int, int]) -> JsonObject | None:
+def _tflops(gpu: Nvml, sm_count: int, capability: tuple[int, int]) -> PeakTflops | None:
     clock = _highest_mhz(gpu, "NVML_CLOCK_SM")
     try:
-        known = chip("{}.{}".format(*capability))
+        known = chip("{}.{}".format(*capability[:2]))
     except UserError:
         return None
     if clock is None:
@@ -54,7 +53,7 @@ def _tflops(gpu: Nvml, sm_count: int, capability: tuple[int, int]) -> JsonObject
     return {"fp32": fp32, "matmul": {"bfloat16": half, "float16": half, "float32": half / 2}}
 
 
-def _highest_mhz(gpu: Nvml, which: str) -> float | None:
-    """The highest clock, or the present one where somebody has overclocked beyond it."""
-    clocks = [gpu.number(name, which) for name in ("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetClockInfo")]
-    return max((clock for clock in clocks if clock), default=None)
+def _highest_mhz(gpu: Nvml, clock: str) -> float | None:
+    """The highest clock, or the present one where the GPU is overclocked beyond it."""
+    clocks = [gpu.number(name, clock) for name in ("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetClockInfo")]
+    return max((mhz for mhz in clocks if mhz), default=None)

@@ -1,4 +1,4 @@
-"""Tools found on this machine without importing anything heavy."""
+"""Tools on this machine: compilers, headers, NVIDIA's command-line tools. Looking for them imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ def cxx() -> str | None:
 
 
 def nvcc() -> str | None:
-    return of_the_toolkit("nvcc")
+    return toolkit_program("nvcc")
 
 
 def compute_sanitizer() -> str | None:
-    return of_the_toolkit("compute-sanitizer")
+    return toolkit_program("compute-sanitizer")
 
 
 def compute_sanitizer_missing() -> str | None:
-    """Why nothing can be run under NVIDIA's sanitizer here, or None when it can."""
+    """Why nothing can be run under NVIDIA's sanitizer here; None when it can."""
     if compute_sanitizer() is not None:
         return None
     return (
         "compute-sanitizer was not found on the PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin: "
-        "install the CUDA toolkit (from conda, cuda-sanitizer-api alone will do)"
+        "install the CUDA toolkit (from conda, cuda-sanitizer-api alone is enough)"
     )
 
 
-def of_the_toolkit(name: str) -> str | None:
+def toolkit_program(name: str) -> str | None:
+    """A program of the CUDA toolkit, from the PATH or the toolkit's folder."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     return shutil.which(name) or shutil.which(name, path=str(Path(home) / "bin"))
 

@@ -1,4 +1,4 @@
-"""How much times vary from run to run, remembered per class of machine: what a difference between records means."""
+"""How much times vary from run to run, stored per class of machine: below that, two records do not differ."""
 
 from __future__ import annotations
 
@@ -6,35 +6,44 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
+from kernellab.base.json import JsonValue
 from kernellab.base.paths import cache_dir, file_name, replace_file
 
 
-def remember(machine: str, versions: Mapping[str, Any], runs: int, cases: Sequence[Mapping[str, Any]]) -> Path:
-    """Keep what was found on this class of machine, in place of what was known of it before.
+class Variation(TypedDict):
+    """Each of `cases` has `case`, `timer`, `cache`, `median_us` and `variation`, the relative deviation over runs."""
 
-    Each case has `case`, `timer`, `cache`, `median_us` and `variation`, the relative standard deviation over runs.
-    """
+    machine: str
+    measured_at: str
+    versions: dict[str, str | None]
+    runs: int
+    cases: list[dict[str, JsonValue]]
+
+
+def store_variation(
+    machine: str, versions: Mapping[str, str | None], runs: int, cases: Sequence[Mapping[str, JsonValue]]
+) -> Path:
+    """Store the variation on this class of machine, in place of an earlier one."""
     file = _file(machine)
-    found = {
+    variation: Variation = {
         "machine": machine,
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": dict(versions),
         "runs": runs,
         "cases": [dict(case) for case in cases],
     }
-    replace_file(file, json.dumps(found, indent=1).encode())
+    replace_file(file, json.dumps(variation, indent=1).encode())
     return file
 
 
-def recall(machine: str) -> dict[str, Any] | None:
-    """What is known of this class of machine, or None."""
+def load_variation(machine: str) -> Variation | None:
+    """The variation on this class of machine; None where it was never measured, or the file is damaged."""
     try:
-        known: dict[str, Any] = json.loads(_file(machine).read_bytes())
-    except (OSError, ValueError):  # never measured, or damaged: both mean that nothing is known
+        return cast("Variation", json.loads(_file(machine).read_bytes()))
+    except (OSError, ValueError):
         return None
-    return known
 
 
 def _file(machine: str) -> Path:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from kernellab.base.errors import UserError
-from kernellab.machine.tools import of_the_toolkit
+from kernellab.machine.tools import toolkit_program
 
 
 def require(name: str) -> str:
@@ -32,7 +32,7 @@ def find_assemblers(arch: int) -> list[str]:
 @functools.cache
 def find(name: str) -> tuple[str, ...]:
     """The paths of a tool, the preferred one first."""
-    paths = [_find_in_triton(name), of_the_toolkit(name)]
+    paths = [_find_in_triton(name), toolkit_program(name)]
     return tuple(dict.fromkeys(path for path in paths if path))
 
 

@@ -1,6 +1,15 @@
 """The shipped ops, as attributes: `kl.ops.gelu["triton"](x)`.
 
-Adding an op is adding a folder whose `__init__.py` declares an op of the folder's name.
+Adding an op is adding a folder. All folders have the same files:
+
+- `__init__.py` declares an op of the folder's name, then its implementations in the order torch, triton, cuda, cpp;
+- `triton.py` has the Triton kernels and the function that launches them;
+- `cuda.cu` has the CUDA C++ kernels; `cuda.py` names an instantiation (`kernel(name)`) and launches it;
+- `cpp.cpp` has the C++ for the CPU; `cpp.py` calls it.
+
+The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `layout`, `rows`)
+and the dtypes (`floats`, `dtypes`). Like any user's op file, an op imports kernellab's public API; it is executed in
+workers only.
 """
 
 import importlib

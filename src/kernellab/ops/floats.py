@@ -13,14 +13,14 @@ CPP_NAMES = {torch.float32: "float", torch.float64: "double", torch.float16: "fl
 
 
 def require_float(x: torch.Tensor, op: str, known_types: dict[torch.dtype, str] = CUDA_NAMES) -> None:
-    """Refuse a type no kernel was written for."""
+    """Raise TypeError for a dtype without a kernel."""
     if x.dtype not in known_types:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in known_types)
         raise TypeError(f"{op} has no kernel for {x.dtype}: convert the tensor to one of {known}")
 
 
 def has_gpu_kernel(case: Case) -> bool | str:
-    """`supports=` of the GPU ways."""
+    """`supports=` of the implementations for the GPU."""
     return case.dtype != "float64" or "has no float64 kernel"
 
 

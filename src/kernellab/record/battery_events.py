@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self, TypedDict, cast
 
+from kernellab.activity.documents import OperatorTraffic
 from kernellab.base.json import JsonObject
 from kernellab.base.shape import fields
 from kernellab.codeanalysis.kernel_json import KernelJson
@@ -13,7 +14,6 @@ from kernellab.record.event import Event
 from kernellab.record.schema import (
     CodeJson,
     ErrorsJson,
-    OperatorTraffic,
     PeerJson,
     Record,
     SanitizerFinding,

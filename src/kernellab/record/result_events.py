@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernellab.base.json import JsonObject
+from kernellab.activity.documents import CallActivity, KernelLaunch, OperatorTraffic
 from kernellab.declaration.documents import CostJson
 from kernellab.record.event import CaseEvent, ImplEvent
 from kernellab.record.schema import (
     BuiltJson,
     CheckOutcome,
     Guard,
-    KernelLaunch,
     MemoryJson,
-    OperatorTraffic,
     Record,
     Result,
     SeriesJson,
@@ -225,7 +223,7 @@ class KernelsSeen(ImplEvent, name="kernels"):
 class CallActivitySeen(ImplEvent, name="inside"):
     """What else one call does: allocations, copies, synchronisations, random numbers."""
 
-    inside: JsonObject
+    inside: CallActivity
 
     def fold(self, record: Record) -> None:
         self.result(record)["inside"] = self.inside

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypeAlias, TypedDict
 
+from kernellab.activity.documents import CallActivity, CompileJson, KernelLaunch, OperatorTraffic, TunedJson
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson
@@ -192,57 +193,12 @@ class MemoryJson(TypedDict, total=False):
     resident_bytes: Annotated[int, "of the process, on the CPU"]
 
 
-class CompileJson(TypedDict, total=False):
-    """What torch.compile did."""
-
-    seconds: Annotated[float, ""]
-    graphs: Annotated[int, ""]
-    recompiles: Annotated[int, ""]
-    graph_breaks: Annotated[int, ""]
-
-
-class TunedJson(TypedDict):
-    """What an autotuner chose for a kernel."""
-
-    kernel: Annotated[str, ""]
-    config: Annotated[JsonObject, "the chosen configuration"]
-    file: NotRequired[Annotated[str | None, ""]]
-    by: NotRequired[Annotated[str | None, ""]]
-    key: NotRequired[Annotated[JsonValue, "what the choice depends on"]]
-    configs: NotRequired[Annotated[JsonValue, "configurations there are"]]
-    tried: NotRequired[Annotated[JsonValue, "configurations that were timed"]]
-    seconds: NotRequired[Annotated[float | None, ""]]
-
-
 class BuiltJson(TypedDict):
     """What an implementation's first calls compiled and tuned."""
 
     seconds: Annotated[float, ""]
     tuned: Annotated[list[TunedJson], "choices of autotuners"]
     compile: NotRequired[Annotated[CompileJson, "what torch.compile did"]]
-
-
-class KernelLaunch(TypedDict):
-    """A kernel that one call launches, as the profiler sees it."""
-
-    name: Annotated[str, ""]
-    us: Annotated[float, "microseconds"]
-    grid: NotRequired[Annotated[list[int] | None, ""]]
-    block: NotRequired[Annotated[list[int] | None, ""]]
-    registers: NotRequired[Annotated[int | None, "per thread"]]
-    shared_bytes: NotRequired[Annotated[int | None, "per block"]]
-    blocks_per_sm: NotRequired[Annotated[float | None, ""]]
-    warps_per_sm: NotRequired[Annotated[float | None, ""]]
-    occupancy_percent: NotRequired[Annotated[float | None, "the profiler's estimate"]]
-
-
-class OperatorTraffic(TypedDict):
-    """An operator of one call and the bytes it has to move."""
-
-    op: Annotated[str | None, "null for a kernel launched past torch's dispatcher"]
-    read_bytes: Annotated[int | None, ""]
-    write_bytes: Annotated[int | None, ""]
-    kernels: NotRequired[Annotated[list[int], "on a GPU: places in the result's `kernels`"]]
 
 
 class Guard(TypedDict):
@@ -270,7 +226,7 @@ class Result(TypedDict):
     built: Annotated[BuiltJson | None, "null if nothing was compiled or tuned"]
     kernels: Annotated[list[KernelLaunch] | None, "on a GPU: the kernels of one call"]
     inside: Annotated[
-        JsonObject | None, "what else one call does: allocations, copies, synchronisations, random numbers"
+        CallActivity | None, "what else one call does: allocations, copies, synchronisations, random numbers"
     ]
     traffic: Annotated[
         list[OperatorTraffic] | None, "the operators of one call as torch dispatches them; null for `compile`"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Never, TypedDict, cast
 
+from kernellab.activity.documents import TunedJson
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.json import JsonObject
 from kernellab.declaration.documents import RequestJson
 from kernellab.record.schema import SeriesJson
 from kernellab.stats.intervals import PRECISION
+from kernellab.timing.timers import AUTO, TIMERS, timers_on
 
 
 class TimingPlan(TypedDict):
@@ -23,10 +25,6 @@ class TimingPlan(TypedDict):
 
 NO_CASES: RequestJson = {"shapes": [], "dtypes": [], "dims": {}, "options": {}, "quick": False}
 
-# Which timers there are on a device, the first being the one that `auto` means. `kernel` needs a profiler, and so
-# a process of its own. What a host pays per call is the same question for a cold cache: it is asked warm.
-_TIMERS = {"cuda": ("events", "graph", "kernel", "host", "launch"), "cpu": ("clock",)}
-_WARM_ONLY = ("host", "launch")
 _LEAST_S = 5.0  # shared by the cases: a run of few cases is timed longer, a sweep stops at the answer
 _PANEL_S = 0.25  # for each further row of the panel, per implementation
 
@@ -53,7 +51,7 @@ class Settings:
     timers: list[str] = field(default_factory=lambda: ["auto"])
     caches: list[str] = field(default_factory=lambda: ["cold"])
     panel: bool = False
-    pins: list[JsonObject] = field(default_factory=list)  # autotuners' choices to keep to
+    pins: list[TunedJson] = field(default_factory=list)  # autotuners' choices to keep to
     refresh_ceilings: bool = False
     cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
     sanitizers: list[str] = field(default_factory=list)  # tools of compute-sanitizer
@@ -82,21 +80,21 @@ class Settings:
     def series(self, device: str) -> list[SeriesJson]:
         """Everything that is to be timed on a device, the main series first."""
         kind = device.split(":")[0]
-        known = _TIMERS[kind]
+        available = {timer.name: timer for timer in timers_on(kind)}
         for name in self.timers:
-            if name not in ("auto", *known):
-                there = any(name in timers for timers in _TIMERS.values())
-                why = f"there is no such timer on {kind}" if there else nearest(name, ["auto", *known])
+            if name not in (AUTO, *available):
+                why = f"there is no such timer on {kind}" if name in TIMERS else nearest(name, [AUTO, *available])
                 raise UserError(f"--timer {name}: {why}")
-        timers, caches = [known[0] if t == "auto" else t for t in self.timers], self.caches
+        default = next(iter(available))
+        names, caches = [default if name == AUTO else name for name in self.timers], self.caches
         if self.panel:
-            timers, caches = [*timers, *known], [*caches, "cold", "warm"]
+            names, caches = [*names, *available], [*caches, "cold", "warm"]
         entries: list[SeriesJson] = [
-            {"pass": pass_name, "timer": timer, "cache": "warm" if timer in _WARM_ONLY else cache}
+            {"pass": pass_name, "timer": timer.name, "cache": cache if cache in timer.caches else timer.caches[0]}
             for pass_name in self.passes
-            for timer in timers
+            for timer in (available[name] for name in names)
             for cache in caches
-            if not (self.panel and cache == "warm" and timer in ("graph", "kernel"))
+            if not (self.panel and cache in timer.caches and cache not in timer.panel_caches)
         ]
         return [one for place, one in enumerate(entries) if one not in entries[:place]]
 

@@ -10,17 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kernellab.gpumodel.plausibility import why_implausible
+from kernellab.gpumodel.regime import NEAR_LIMIT, is_cache_resident, is_launch_bound
 from kernellab.gpumodel.roofline import Ceilings, roofline
+from kernellab.machine.description import Peaks
 from kernellab.record import batteries as tried
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
+from kernellab.timing.timers import TIMERS, default_timer, is_duration
 
 RULES = 4
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 BAD = tried.FAILED
 
 _SERIES = ("pass", "timer", "cache")
-_NO_DURATION = "launch"  # the timer that does not say how long anything takes
 
 Result = Mapping[str, Any]
 Entry = Mapping[str, Any]  # of a result's `times`
@@ -57,7 +60,7 @@ class _Group:
         self,
         results: Sequence[Result],
         ceilings: Ceilings | None,
-        peaks: Mapping[str, Any] | None,
+        peaks: Peaks | None,
     ) -> None:
         self.results, self.ceilings, self.peaks = results, ceilings, peaks
         self.passes = list(dict.fromkeys(e["pass"] for r in results for e in r["times"])) or ["forward"]
@@ -86,10 +89,10 @@ class _Group:
     def _status(self, result: Result) -> tuple[str, str | None]:
         status, reason = status_of(result)
         for of in self.passes if status == "ok" else ():
-            entry, cost = self.entry(result, of), result["cost"].get(of) or {}
-            if entry is not None and entry["timer"] != _NO_DURATION and not cost.get("assumed"):
+            entry, cost = self.entry(result, of), result["cost"].get(of)
+            if entry is not None and is_duration(entry["timer"]) and cost and not cost.get("assumed"):
                 median = statistics.median(entry["samples_us"])
-                said = trust.implausible(cost, result["case"]["dtype"], median, entry["cache"], self.peaks)
+                said = why_implausible(cost, result["case"]["dtype"], median, entry["cache"], self.peaks)
                 if said:
                     return "wrong", f"implausible: {said}"
         return status, reason
@@ -120,14 +123,14 @@ class _Group:
     def _trust(self, result: Result, entry: Entry | None, time: Mapping[str, Any] | None) -> dict[str, Any] | None:
         if entry is None or time is None:
             return None
-        found = trust.reasons(
+        found = trust.find_reasons(
             entry.get("telemetry"),
             list(by_round(entry["samples_us"], entry["rounds"]).values()),
             device=result["case"]["device"],
             steady=entry.get("steady"),
             interval=(time["low_us"], time["high_us"]),
         )
-        return {"verdict": trust.word(found), "reasons": found}
+        return {"verdict": trust.summarise(found), "reasons": found}
 
     def _speedup(self, result: Result, other: Result | None, of: str) -> dict[str, Any] | None:
         """How many times faster than another way, from the rounds both were in."""
@@ -187,7 +190,7 @@ def exit_code(record: Mapping[str, Any]) -> int:
 def main_series(results: Sequence[Result], of: str) -> dict[str, Any]:
     """The first series of a pass that any of the ways was timed in: what they are compared by."""
     entries = [e for r in results for e in r["times"] if e["pass"] == of and e["samples_us"]]
-    entries.sort(key=lambda e: e["timer"] == _NO_DURATION)
+    entries.sort(key=lambda e: not is_duration(e["timer"]))
     return {k: entries[0][k] for k in _SERIES} if entries else {"pass": of, "timer": None, "cache": None}
 
 
@@ -262,16 +265,12 @@ def _limit(result: Result, of: str, time: Mapping[str, Any] | None, ceilings: Ce
     cost = result["cost"].get(of)
     if cost is None:
         return None
-    timed = time is not None and time["timer"] != _NO_DURATION
+    timed = time is not None and is_duration(time["timer"])
     found = roofline(cost, result["case"]["dtype"], time["median_us"] if time and timed else None, ceilings)
     return asdict(found)
 
 
 # The regime --------------------------------------------------------------------------------------------
-
-_LAUNCH_BOUND = 2.0  # the host takes so many times what the GPU takes
-_RESIDENT = 0.8  # warm calls take less than this of cold ones
-_NEAR = 0.5  # of the limit that is nearest
 
 
 def regime(result: Result, limit: Mapping[str, Any] | None) -> list[dict[str, str]]:
@@ -280,17 +279,18 @@ def regime(result: Result, limit: Mapping[str, Any] | None) -> list[dict[str, st
     for entry in result["times"]:
         if entry["samples_us"] and entry["pass"] == "forward":
             found[entry["timer"], entry["cache"]] = statistics.median(entry["samples_us"])
-    gpu = next((found[k] for k in (("kernel", "cold"), ("graph", "cold"), ("events", "cold")) if k in found), None)
-    host = found.get(("launch", "warm"))
+    ranked = sorted(TIMERS.values(), key=lambda timer: timer.overhead_rank)
+    on_gpu = [found.get((t.name, "cold")) for t in ranked if "cuda" in t.devices and not t.on_host]
+    gpu = next((us for us in on_gpu if us is not None), None)
+    host = next((found[t.name, "warm"] for t in ranked if not t.is_duration and (t.name, "warm") in found), None)
     said = []
-    if gpu and host and host > _LAUNCH_BOUND * gpu:
+    if gpu and host and is_launch_bound(host, gpu):
         said.append(("launch-bound", f"the host takes {host:.4g} µs to launch what the GPU does in {gpu:.4g} µs"))
-    for timer in ("events", "clock"):
-        cold, warm = found.get((timer, "cold")), found.get((timer, "warm"))
-        if cold and warm and warm < _RESIDENT * cold:
-            where = "L2-resident" if timer == "events" else "cache-resident"
+    for device, where in (("cuda", "L2-resident"), ("cpu", "cache-resident")):
+        cold, warm = (found.get((default_timer(device).name, cache)) for cache in ("cold", "warm"))
+        if cold and warm and is_cache_resident(warm, cold):
             said.append((where, f"{warm:.4g} µs with its data in cache, {cold:.4g} µs without"))
-    if limit and limit["fraction"] and limit["fraction"] >= _NEAR:
+    if limit and limit["fraction"] and limit["fraction"] >= NEAR_LIMIT:
         name = "memory-bound" if limit["bound"] == "memory" else "compute-bound"
         said.append((name, f"{100 * limit['fraction']:.0f} % of what this machine's {limit['bound']} limit allows"))
     return [{"name": name, "evidence": evidence} for name, evidence in said]

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernellab.base.user_code import PACKAGE
-from kernellab.declaration.op import Compiled, Impl, Op
+from kernellab.declaration.compiled import Compiled
+from kernellab.declaration.op import Impl, Op
 from kernellab.reproduction import inputs as plain
 from kernellab.reproduction.call import Words
 from kernellab.reproduction.literals import Names, literal, looked_up, spell

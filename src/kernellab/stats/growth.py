@@ -1,7 +1,7 @@
 """How time grows with size: the exponent of a power law, and where it changes. Pure arithmetic.
 
-Time ~ size^e is a straight line in logarithms. One line is fitted, then every pair of lines, one up to
-some size and one from the next; a pair is believed only where chance would hardly do as well.
+Time ~ size^e is a straight line in logarithms. One line is fitted, then every pair of lines that splits the sizes in
+two. A pair is accepted only where chance would hardly fit as well.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import TypedDict
 
 CONFIDENCE = 0.99
-FEWEST, SPAN = 5, 8  # sizes, and the factor from the smallest to the largest, below which nothing is said
+FEWEST, SPAN = 5, 8  # sizes, and factor between the smallest and the largest, below which nothing is fitted
 _PER_SIDE = 3  # points on each side of a change
-_WORTH_SAYING = 0.1  # exponents nearer to each other than this are one exponent
+_LEAST_CHANGE = 0.1  # exponents closer to each other than this are one exponent
 _NORMAL_99 = statistics.NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 
 Point = tuple[float, float, float, float]  # size, median, and the 99 % interval of the median
@@ -32,35 +32,50 @@ class Growth:
     last: float
 
 
+class GrowthJson(TypedDict):
+    exponent: float
+    low: float
+    high: float
+    first: float
+    last: float
+
+
+class FitJson(TypedDict):
+    whole: GrowthJson
+    below: GrowthJson | None
+    above: GrowthJson | None
+
+
 @dataclass(frozen=True)
 class Fit:
-    """One exponent for all sizes and, where it changes, those below and above."""
+    """One exponent for all sizes and, where it changes, the exponents below and above the change."""
 
     whole: Growth
     below: Growth | None = None
     above: Growth | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_json(self) -> FitJson:
+        below, above = (None if part is None else _to_json(part) for part in (self.below, self.above))
+        return {"whole": _to_json(self.whole), "below": below, "above": above}
 
 
 def fit(points: Iterable[Point]) -> Fit | None:
-    """The growth of one way's time, or None where there are too few sizes, or too near each other, to tell."""
+    """The growth of an implementation's time; None where there are too few sizes, or they are too close together."""
     usable = sorted(p for p in points if p[0] > 0 and p[1] > 0)
     if len(usable) < FEWEST or usable[-1][0] < SPAN * usable[0][0] or len({p[0] for p in usable}) < len(usable):
         return None
     noise = statistics.fmean(_variance(p) for p in usable)
     line = _Line(usable)
     whole = line.growth(line.spread, len(usable) - 2, noise)
-    below, above = _changed(usable, line, noise) or (None, None)
+    below, above = _split(usable, line, noise) or (None, None)
     return Fit(whole, below, above)
 
 
 def t_quantile(dof: int, confidence: float = CONFIDENCE) -> float:
-    """How many standard errors to each side hold Student's t with this probability.
+    """The number t of standard errors such that |Student's t| ≤ t with this probability.
 
-    For whole degrees of freedom the distribution is a finite sum in the angle atan(t/√dof), which
-    grows with t: bisection finds the angle.
+    For integer degrees of freedom the distribution is a finite sum in the angle atan(t/√dof), which grows with t:
+    bisection finds the angle.
     """
     low, high = 0.0, math.pi / 2
     for _ in range(80):
@@ -96,20 +111,20 @@ class _Line:
         self.first, self.last = points[0][0], points[-1][0]
 
     def growth(self, spread: float, dof: int, noise: float) -> Growth:
-        """The slope with its interval: from how far points lie off the line, and at least from their own noise."""
+        """The slope with its interval, from the residuals, or from the points' own noise where that is larger."""
         half = t_quantile(dof) * math.sqrt(max(spread / dof, noise) / self.width)
         return Growth(self.slope, self.slope - half, self.slope + half, self.first, self.last)
 
 
-def _changed(points: Sequence[Point], line: _Line, noise: float) -> tuple[Growth, Growth] | None:
-    """The two lines that fit best, if better than one line by more than chance.
+def _split(points: Sequence[Point], line: _Line, noise: float) -> tuple[Growth, Growth] | None:
+    """The two lines that fit best, if they fit better than one line by more than chance.
 
-    With normal residuals, two lines split at a given place leave at most a share r of one line's squares
-    with probability r^(dof/2): an F test with two degrees of freedom, in closed form. There are `places` to
-    try, so that much more may happen by chance. Squares below what the points' own noise leaves count as noise.
+    With normal residuals, two lines split at a given size leave at most a share r of one line's squares with
+    probability r^(dof/2): an F test with two degrees of freedom, in closed form. The probability is multiplied by the
+    number of splits tried. Squares below those of the points' own noise count as noise.
     """
-    places = range(_PER_SIDE, len(points) - _PER_SIDE + 1)
-    pairs = [(_Line(points[:at]), _Line(points[at:])) for at in places]
+    splits = range(_PER_SIDE, len(points) - _PER_SIDE + 1)
+    pairs = [(_Line(points[:at]), _Line(points[at:])) for at in splits]
     if not pairs:
         return None
     below, above = min(pairs, key=lambda pair: pair[0].spread + pair[1].spread)
@@ -117,9 +132,19 @@ def _changed(points: Sequence[Point], line: _Line, noise: float) -> tuple[Growth
     left = max(two, noise * dof)
     alone = max(line.spread, noise * (dof + 2))
     by_chance = len(pairs) * (left / alone) ** (dof / 2) if alone else 1.0
-    if by_chance > 1 - CONFIDENCE or abs(above.slope - below.slope) < _WORTH_SAYING:
+    if by_chance > 1 - CONFIDENCE or abs(above.slope - below.slope) < _LEAST_CHANGE:
         return None
     return below.growth(two, dof, noise), above.growth(two, dof, noise)
+
+
+def _to_json(growth: Growth) -> GrowthJson:
+    return {
+        "exponent": growth.exponent,
+        "low": growth.low,
+        "high": growth.high,
+        "first": growth.first,
+        "last": growth.last,
+    }
 
 
 def _variance(point: Point) -> float:

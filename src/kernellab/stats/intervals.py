@@ -1,9 +1,9 @@
-"""How sure: intervals for medians and ratios, and when there has been enough measuring. Pure arithmetic.
+"""Intervals for medians and ratios, and when enough has been measured. Pure arithmetic.
 
-Intervals come from order statistics: between the k-th smallest and the k-th largest of n independent values
-lies the median with a probability that is counted, not estimated, whatever the distribution. A bootstrap of
-the median picks among the same order statistics by a cruder count: at 15 values its 99 % interval misses the
-median in 3.5 % of all cases instead of 1 %.
+Intervals come from order statistics: the probability that the median lies between the k-th smallest and the k-th
+largest of n independent values is counted exactly, for any distribution. A bootstrap of the median chooses among the
+same order statistics by a coarser count: with 15 values its 99 % interval misses the median in 3.5 % of all cases
+instead of 1 %.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from fractions import Fraction
 from functools import lru_cache
 
 CONFIDENCE = 0.99
-PRECISION = 0.005  # two ways within this of each other are the same
+PRECISION = 0.005  # two implementations within this of each other are the same
 FEWEST = 8  # values below which no interval has 99 % confidence
 
-# Looking at the data after 64, 128, 256 … rounds and stopping when the answer is in would miss more often than
-# 1 in 100: each look is one more chance to be wrong. So the looks share the error level. An early look gets
-# little of it, and stops only what is overwhelming.
+# Stopping at the first look that gives an answer would be wrong more often than 1 in 100, because each look is one
+# more chance to be wrong. So the looks share the error level. An early look gets little of it, and stops only where
+# the difference is overwhelming.
 FIRST_LOOK, LOOKS = 64, 7
 
 
 def share(look: int) -> float:
-    """The part of the error level that the look-th look (from 1) may spend."""
+    """The share of the error level that a look, counted from 1, may spend."""
     return 2.0 ** (look - 1 - LOOKS)
 
 
 def level(looks: int, *, decided: bool) -> float:
-    """The error level of the intervals of a measurement that looked so often before it ended.
+    """The error level of the intervals of a measurement that ended after this many looks.
 
-    Ended by the last look's decision: that look's share. Ended by time: half of what the looks left over, for
-    there are two such ends, one where all is decided and the least time is up, and one where the time is.
+    A measurement that a look decided has the share of that look. One that time ended has half of what the looks left:
+    there are two such ends, the least time after a decision and the time budget.
     """
     alpha = 1 - CONFIDENCE
     if decided and looks:
@@ -44,7 +44,7 @@ def level(looks: int, *, decided: bool) -> float:
 def median_interval(values: Sequence[float], error: float = 1 - CONFIDENCE) -> tuple[float, float]:
     """An interval that misses the median with at most this probability.
 
-    Below eight values not even the extremes reach 99 %; they are given, and the caller sees the count.
+    Below eight values not even the extremes reach 99 %. They are returned, and the caller looks at the count.
     """
     ordered = sorted(values)
     rank = _rank(len(ordered), error)
@@ -53,9 +53,9 @@ def median_interval(values: Sequence[float], error: float = 1 - CONFIDENCE) -> t
 
 @lru_cache(maxsize=4096)
 def _rank(n: int, error: float) -> int:
-    """The largest k such that the k-th smallest and largest still enclose the median often enough.
+    """The largest k such that the k-th smallest and largest values still enclose the median often enough.
 
-    P(Binomial(n, ½) < k) must stay below half of what may be missed; whole numbers, so exact for any n.
+    P(Binomial(n, ½) < k) must stay below half the error level; in integers, so exact for any n.
     """
     allowed = Fraction(error).limit_denominator(10**9) / 2 * 2**n
     below, k = 0, 0
@@ -70,27 +70,27 @@ def _rank(n: int, error: float) -> int:
 def quantile(values: Sequence[float], q: float) -> float:
     """The q-quantile, interpolated."""
     ordered = sorted(values)
-    at = q * (len(ordered) - 1)
-    low = int(at)
+    position = q * (len(ordered) - 1)
+    low = int(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
 def by_round(samples: Iterable[float], rounds: Iterable[int]) -> dict[int, float]:
     """One value per round, the median of its samples: samples of one round are not independent."""
-    found: dict[int, list[float]] = {}
+    grouped: dict[int, list[float]] = {}
     for sample, number in zip(samples, rounds, strict=True):
-        found.setdefault(number, []).append(sample)
-    return {number: statistics.median(values) for number, values in found.items()}
+        grouped.setdefault(number, []).append(sample)
+    return {number: statistics.median(values) for number, values in grouped.items()}
 
 
 def paired_ratios(mine: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:
-    """theirs / mine within every round both were in: above 1 where mine is faster."""
+    """theirs / mine within every round that has both: above 1 where mine is faster."""
     return [theirs[n] / mine[n] for n in mine if n in theirs and mine[n] > 0]
 
 
 def compare_ratio(low: float, high: float, precision: float = PRECISION) -> str:
-    """faster, slower, same, or not resolved: from the interval on the paired ratio."""
+    """`faster`, `slower`, `same` or `not resolved`, from the interval of the paired ratio."""
     if low > 1:
         return "faster"
     if high < 1:

@@ -1,38 +1,45 @@
-"""Grids of equal, compute-bound blocks, timed on a GPU: how a grid really fills it."""
+"""Grids of equal, compute-bound blocks, timed on a GPU: how many blocks really run at once."""
 
 from __future__ import annotations
 
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypedDict
 
 import torch
 
 from kernellab.build.cuda import kernel
+from kernellab.timing.documents import GridTime
 
-_BLOCK_MS = 1.0  # long against what a launch costs, and what starting a block costs
-_REFERENCE = 16  # blocks per SM of the grid that says what a block takes: it has no tail
-_WARM_UPS = 20
+_BLOCK_MS = 1.0  # long compared with a launch and with the start of a block
+_REFERENCE_BLOCKS_PER_SM = 16  # the reference grid has no tail, so it gives the time of a block
+_WARMUP_LAUNCHES = 20
+_FIRST_STEPS = 1000
 
 _BUSY = kernel("busy.cu", "busy")
 
 
-def measure(
+class GridTimes(TypedDict):
+    block_ms: float  # a block alone on an SM
+    grids: list[GridTime]
+
+
+def measure_grids(
     device: torch.device,
     grids: Sequence[int],
     threads: int,
     shared_bytes: int,
     *,
     rounds: int,
-    between: Callable[[], Any] = lambda: None,
-) -> dict[str, Any]:
-    """`grids`: each with its `ms`, a median over rounds in random order; `block_ms`: a block alone on an SM."""
+    between: Callable[[], object] = lambda: None,
+) -> GridTimes:
+    """Time each grid, in rounds of random order; `between` is called after each launch."""
     sms = torch.cuda.get_device_properties(device).multi_processor_count
-    reference = _REFERENCE * sms
+    reference = _REFERENCE_BLOCKS_PER_SM * sms
     out = torch.zeros(1, device=device)
 
-    def run(grid: int, steps: int) -> float:
+    def run_ms(grid: int, steps: int) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize(device)
         start.record()
@@ -41,20 +48,20 @@ def measure(
         end.synchronize()
         return float(start.elapsed_time(end))
 
-    steps = 1000
-    run(sms, steps)  # loads the kernel
-    while (took_ms := run(sms, steps)) < _BLOCK_MS / 2:  # short ones are mostly launch: closer step by step
-        steps = int(steps * min(10.0, 1.1 * _BLOCK_MS / took_ms))
-    for _ in range(_WARM_UPS):
-        run(reference, steps)
+    steps = _FIRST_STEPS
+    run_ms(sms, steps)  # loads the kernel
+    while (ms := run_ms(sms, steps)) < _BLOCK_MS / 2:  # a short run is mostly launch, so approach in steps
+        steps = int(steps * min(10.0, 1.1 * _BLOCK_MS / ms))
+    for _ in range(_WARMUP_LAUNCHES):
+        run_ms(reference, steps)
     order = random.Random(0)
-    asked = list(dict.fromkeys([*grids, reference]))
-    times: dict[int, list[float]] = {grid: [] for grid in asked}
+    timed = list(dict.fromkeys([*grids, reference]))
+    times_ms: dict[int, list[float]] = {grid: [] for grid in timed}
     for _ in range(rounds):
-        for grid in order.sample(asked, len(asked)):
-            times[grid].append(run(grid, steps))
+        for grid in order.sample(timed, len(timed)):
+            times_ms[grid].append(run_ms(grid, steps))
             between()
     return {
-        "block_ms": statistics.median(times[reference]) / _REFERENCE,
-        "grids": [{"blocks": grid, "ms": statistics.median(times[grid])} for grid in grids],
+        "block_ms": statistics.median(times_ms[reference]) / _REFERENCE_BLOCKS_PER_SM,
+        "grids": [{"blocks": grid, "ms": statistics.median(times_ms[grid])} for grid in grids],
     }

@@ -9,22 +9,22 @@ import torch
 
 from kernellab.build.cuda import kernel
 
-DEADLINE_S = 0.02  # queueing a window takes a few ms; a hold that lasts longer is in somebody's way
-_HOLD, _NOTHING = kernel("hold.cu", "hold"), kernel("hold.cu", "nothing")
+DEADLINE_S = 0.02  # queueing a window takes a few ms; a longer hold would delay the rest of the run
+_HOLD, _EMPTY = kernel("hold.cu", "hold"), kernel("hold.cu", "nothing")
 
 
 class Hold:
-    """`with hold():` queues the block's work behind a kernel that waits for the end of the block.
+    """`with hold():` queues the work of the body behind a kernel that waits for the end of the body.
 
-    The kernel gives up by itself after a deadline; what was queued then runs as it comes. `gave_up()` says,
-    after a synchronise, whether one has since it was last asked.
+    The kernel gives up after a deadline; the queued work then runs as it comes. After a synchronise, `gave_up()` says
+    whether a kernel has given up since the last call.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._words = torch.zeros(2, dtype=torch.int64).pin_memory()
-        self._host = self._words.numpy()
+        self._host_words = self._words.numpy()
         self._anchor = torch.zeros(1, dtype=torch.int32, device=device)  # tells the launcher the device
-        self._ticket = self._asked = 0
+        self._ticket = self._last_ticket = 0
         with self():  # builds and loads the kernel
             pass
         torch.cuda.synchronize(device)
@@ -37,13 +37,12 @@ class Hold:
         try:
             yield
         finally:
-            self._host[0] = self._ticket
+            self._host_words[0] = self._ticket
 
-    def nothing(self) -> None:
-        """Launch a kernel that does nothing."""
-        _NOTHING(1, 32, self._anchor)
+    def launch_empty_kernel(self) -> None:
+        _EMPTY(1, 32, self._anchor)
 
     def gave_up(self) -> bool:
-        late = bool(self._host[1] > self._asked)
-        self._asked = self._ticket
+        late = bool(self._host_words[1] > self._last_ticket)
+        self._last_ticket = self._ticket
         return late

@@ -1,7 +1,7 @@
-"""Copies of an op's inputs at different addresses, with two different contents that change places.
+"""Copies of an op's inputs at different addresses, filled with two contents that swap places.
 
-A way that answers from a cache keyed by pointer, replays an old result or skips calls gives a wrong answer
-sooner or later: addresses repeat with other contents, and neighbouring calls differ.
+An implementation that returns results from a cache keyed by pointer, replays an old result or skips calls becomes
+wrong sooner or later: addresses repeat with other contents, and neighbouring calls have different contents.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch.autograd.graph import increment_version  # bound here: a way may replace it
+from torch.autograd.graph import increment_version  # bound here: an implementation may replace it
 
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.machine.memory import free_bytes
 
-_PIECE = 64  # words
+_CHUNK_WORDS = 64
 
 
 class InputSets:
-    """`sets[i]` holds content `content(i)`. `masters` are the contents themselves, which no way ever sees."""
+    """`sets[number]` holds `contents[content_of(number)]`. Implementations see the sets, never `contents` itself."""
 
-    def __init__(self, masters: Sequence[Inputs]) -> None:
-        self.masters = list(masters)
+    def __init__(self, contents: Sequence[Inputs]) -> None:
+        self.contents = list(contents)
         self._sets: list[Inputs] = []
-        self._turn = self._stamp = 0
-        self._evidence: list[torch.Tensor] = []
-        self._sums: list[torch.Tensor] = []  # of the masters, once somebody asks
+        self._swaps = self._version = 0
+        self._intact_before_swap: list[torch.Tensor] = []
+        self._checksums: list[torch.Tensor] = []  # of the contents, computed when first needed
 
     @property
     def bytes(self) -> int:
-        """Of one set."""
-        return sum(t.numel() * t.element_size() for t in self.masters[0].values() if t is not None)
+        """The size of one set."""
+        return sum(t.numel() * t.element_size() for t in self.contents[0].values() if t is not None)
 
-    def fit(self, device: torch.device, *, copies: int) -> bool:
-        """Whether so many copies, each with a result of its size, take at most half of the free memory."""
+    def fits(self, device: torch.device, *, copies: int) -> bool:
+        """Whether this many copies, each with a result of its size, take at most half of the free memory."""
         return 2 * copies * self.bytes <= free_bytes(device) / 2
 
     def __len__(self) -> int:
@@ -42,76 +42,79 @@ class InputSets:
     def __getitem__(self, number: int) -> Inputs:
         return self._sets[number]
 
-    def content(self, number: int) -> int:
-        return (number + self._turn) % len(self.masters)
+    def content_of(self, number: int) -> int:
+        """The index of the content that a set holds now."""
+        return (number + self._swaps) % len(self.contents)
 
-    def grow(self, count: int) -> None:
-        """Have at least so many sets."""
+    def grow_to(self, count: int) -> None:
+        """Add sets until there are at least this many."""
         while len(self._sets) < count:
-            self._sets.append(clone(self.masters[self.content(len(self._sets))]))
+            self._sets.append(clone(self.contents[self.content_of(len(self._sets))]))
 
-    def turn(self) -> None:
-        """Let the contents change places, in place. On a GPU this is queued, not waited for."""
-        self._evidence.append(self.all_intact())  # before it is written over
-        self._turn += 1
+    def swap(self) -> None:
+        """Swap the contents of the sets in place. On a GPU this is queued, not waited for."""
+        self._intact_before_swap.append(self.all_intact())
+        self._swaps += 1
         for number in range(len(self._sets)):
             self.restore(number)
 
     def restore(self, number: int) -> None:
-        """Write a set's content into it again, for ways that change their inputs by declaration."""
+        """Rewrite a set's content, for implementations that change their inputs by declaration."""
         with torch.no_grad():
-            for mine, master in zip(
-                self._sets[number].values(), self.masters[self.content(number)].values(), strict=True
-            ):
-                if mine is not None and master is not None:
-                    mine.copy_(master)
+            _copy(self.contents[self.content_of(number)], self._sets[number])
 
-    def write(self, number: int, content: Inputs) -> None:
-        """Write a content of somebody else's into a set; `turn` writes its own again."""
-        self._evidence.clear()
-        for mine, other in zip(self._sets[number].values(), content.values(), strict=True):
-            if mine is not None and other is not None:
-                mine.copy_(other)
+    def overwrite(self, number: int, content: Inputs) -> None:
+        """Write a foreign content into a set, until `swap` or `restore` writes its own again."""
+        self._intact_before_swap.clear()
+        _copy(content, self._sets[number])
 
-    def touch(self) -> None:
-        """Count as changed, for whoever caches results by autograd's version counter."""
-        for one in self._sets:
-            for t in one.values():
+    def bump_versions(self) -> None:
+        """Mark all sets as changed for a cache keyed by autograd's version counters."""
+        for inputs in self._sets:
+            for t in inputs.values():
                 if t is not None:
                     increment_version(t)
 
-    def another(self, number: int) -> Inputs:
-        """The same set as tensors of a version of their own, for calls on one set that follow one another."""
-        self._stamp += 1
-        made = {k: None if t is None else t.data for k, t in self._sets[number].items()}
-        for t in made.values():
+    def as_new_tensors(self, number: int) -> Inputs:
+        """A set as tensors with version counters of their own, for consecutive calls on one set."""
+        self._version += 1
+        inputs = {k: None if t is None else t.data for k, t in self._sets[number].items()}
+        for t in inputs.values():
             if t is not None:
-                _stamp_version(t, self._stamp)
-        return made
+                _set_version(t, self._version)
+        return inputs
 
-    def spoiled(self) -> bool:
-        """Whether somebody had changed a set before its content was written anew. Waits for the device."""
-        found, self._evidence = self._evidence, []
-        return not all(map(bool, found))
+    def changed_before_swap(self) -> bool:
+        """Whether an implementation had changed a set before a swap since the last call. Waits for the device."""
+        flags, self._intact_before_swap = self._intact_before_swap, []
+        return not all(map(bool, flags))
 
     def all_intact(self) -> torch.Tensor:
+        """`intact` of all sets at once."""
         return torch.stack([self.intact(number) for number in range(len(self._sets))]).all()
 
     def intact(self, number: int) -> torch.Tensor:
-        """Whether a set still holds its content, by its checksum: a scalar on the device, not waited for."""
-        self._sums = self._sums or [_fingerprint(master) for master in self.masters]
-        return (_fingerprint(self._sets[number]) == self._sums[self.content(number)]).all()
+        """Whether a set still holds its content, by checksum: a scalar on the device, not waited for."""
+        self._checksums = self._checksums or [_checksum(content) for content in self.contents]
+        return (_checksum(self._sets[number]) == self._checksums[self.content_of(number)]).all()
 
 
-def _stamp_version(t: torch.Tensor, version: int) -> None:
+def _copy(source: Inputs, target: Inputs) -> None:
+    for value, place in zip(source.values(), target.values(), strict=True):
+        if value is not None and place is not None:
+            place.copy_(value)
+
+
+def _set_version(t: torch.Tensor, version: int) -> None:
     try:
         torch._C._autograd._unsafe_set_version_counter((t,), (version,))
-    except (AttributeError, TypeError):  # a torch that does not have it: one step is better than none
+    except (AttributeError, TypeError):  # a torch without this function: an increment is better than nothing
         increment_version(t)
 
 
-def _fingerprint(inputs: Inputs) -> torch.Tensor:
-    """A sum over each tensor's bits, weighted by place: any one change shows, and elements that change places."""
+def _checksum(inputs: Inputs) -> torch.Tensor:
+    """A sum over the bits of each tensor, weighted by position: it detects any single change, and any permutation of
+    a few elements."""
     return torch.stack([_bits_sum(t) for t in inputs.values() if t is not None] or [torch.zeros(())])
 
 
@@ -119,11 +122,12 @@ def _bits_sum(t: torch.Tensor) -> torch.Tensor:
     flat = t.detach().reshape(-1).view(torch.uint8)
     whole = flat.numel() // 8 * 8
     words = flat[:whole].view(torch.int64)
-    even = words.numel() // _PIECE * _PIECE
-    pieces = (words[:even].view(-1, _PIECE) * _odd(_PIECE, t.device)).sum(dim=1)
+    even = words.numel() // _CHUNK_WORDS * _CHUNK_WORDS
+    chunks = (words[:even].view(-1, _CHUNK_WORDS) * _odd_weights(_CHUNK_WORDS, t.device)).sum(dim=1)
     rest = torch.cat([words[even:], flat[whole:].long()])
-    return (pieces * _odd(pieces.numel(), t.device)).sum() + (rest * _odd(rest.numel(), t.device)).sum()
+    weighted_chunks = chunks * _odd_weights(chunks.numel(), t.device)
+    return weighted_chunks.sum() + (rest * _odd_weights(rest.numel(), t.device)).sum()
 
 
-def _odd(count: int, device: torch.device) -> torch.Tensor:
+def _odd_weights(count: int, device: torch.device) -> torch.Tensor:
     return 2 * torch.arange(count, device=device) + 1

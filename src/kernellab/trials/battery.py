@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.declaration.case import ELLIPSIS, Case, CaseRequest, Size
+from kernellab.declaration.case import ELLIPSIS, Case, Size
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Impl, Op
 from kernellab.trials.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS, fits
 from kernellab.trials.small_cases import largest, standin
@@ -74,7 +75,7 @@ class Battery:
                 sizes[ELLIPSIS] = (4,) if len(sizes) > 1 else (4, 64)
             declared = Case(sizes, self._dtypes[0], device=device)
         options = {name: values[0] for name, values in self.op.all_options().items()}
-        case = self._given(declared.with_(dtype=self._dtypes[0], options=options), self.op.given)
+        case = self._given(declared.with_(dtype=self._dtypes[0], options=options), self.op.presence_options)
         return standin(self.op, case, _SLOW_BASE if self._most else _BASE)
 
     def _given(self, case: Case, names: Iterable[str]) -> Case:
@@ -86,8 +87,8 @@ class Battery:
 
     def _with_others_given(self, base: Case) -> list[tuple[Case, list[str]]]:
         """The base without optional inputs, then with each that the base lacks; and the inputs to vary there."""
-        bare = base.with_(options={**base.options, **dict.fromkeys(self.op.given, False)})
-        alone = [(self._given(bare, [name]), [name]) for name in self.op.given if not base.options[name]]
+        bare = base.with_(options={**base.options, **dict.fromkeys(self.op.presence_options, False)})
+        alone = [(self._given(bare, [name]), [name]) for name in self.op.presence_options if not base.options[name]]
         missing = [(case, names) for case, names in alone if case.options[names[0]]]
         return [*([(bare, self._floats(bare))] if bare.options != base.options else []), *missing]
 
@@ -109,7 +110,7 @@ class Battery:
         odd = case
         for dim, size in case.dims.items():
             smaller: Size = tuple(n - (n > 2) for n in size) if isinstance(size, tuple) else size - (size > 2)
-            changed = self.op.resized(odd, {dim: smaller})
+            changed = self.op.resize(odd, {dim: smaller})
             odd = changed if defined(self.op, changed) else odd
         return odd
 
@@ -175,7 +176,7 @@ class Battery:
         if ELLIPSIS not in self.op.dims:
             return
         for lead in _RANKS:
-            yield Trial("ranks", self.op.resized(self._odd, {ELLIPSIS: lead}))
+            yield Trial("ranks", self.op.resize(self._odd, {ELLIPSIS: lead}))
 
     def _layout_trials(self) -> Iterator[Trial]:
         bases = (self._even,) if self._quick else (self._even, self._odd)
@@ -197,7 +198,7 @@ class Battery:
     def _with_four_dims(self) -> Case:
         """As many leading dims as it takes, where the op takes any number."""
         lead = (2, 3, 2) if len(self.op.dims) > 1 else (2, 3, 5, 16)
-        return self.op.resized(self._even, {ELLIPSIS: lead}) if ELLIPSIS in self.op.dims else self._even
+        return self.op.resize(self._even, {ELLIPSIS: lead}) if ELLIPSIS in self.op.dims else self._even
 
     def _one_then_all(self, case: Case, layout: str | None = None) -> Iterator[list[str]]:
         """Each float input by itself, then all of them at once."""
@@ -254,7 +255,7 @@ class Battery:
                 sizes = self._leading(sizes)
             yield from (self._resize(dim, n) for n in ((sizes[0], sizes[-1]) if self._quick else sizes))
         if ELLIPSIS in self.op.dims:
-            yield self.op.resized(self._odd, {ELLIPSIS: (2, 3) if len(self.op.dims) > 1 else (2, 3, 5)})
+            yield self.op.resize(self._odd, {ELLIPSIS: (2, 3) if len(self.op.dims) > 1 else (2, 3, 5)})
 
     def _gradient_values(self) -> Iterator[dict[str, str]]:
         """Values at which a derivative overflows or divides by 0; indices that occur more than once."""
@@ -282,7 +283,7 @@ class Battery:
         for layout in FAR:
             lead: dict[str, Size] = dict.fromkeys(self.op.dims, 3) if layout == "far columns" else {self.op.dims[0]: 3}
             sizes = {d: ((3,) if len(self.op.dims) > 1 else (3, 16)) if d == ELLIPSIS else n for d, n in lead.items()}
-            case = self.op.resized(self._even.with_(dtype=dtype), sizes)
+            case = self.op.resize(self._even.with_(dtype=dtype), sizes)
             for names in self._one_then_all(case, layout):
                 yield Trial("strides", case, layouts=dict.fromkeys(names[:1], layout))
 
@@ -293,8 +294,8 @@ class Battery:
         case = self._even.with_(dtype=min(self._dtypes, key=lambda t: _SIGNIFICANT[t]))
         first = self.op.dims[0]
         if first == ELLIPSIS:
-            rest = largest(self.op, self.op.resized(case, {ELLIPSIS: (1,)}))
-            yield Trial("large", self.op.resized(case, {ELLIPSIS: (-(-LARGE // max(1, rest)),)}))
+            rest = largest(self.op, self.op.resize(case, {ELLIPSIS: (1,)}))
+            yield Trial("large", self.op.resize(case, {ELLIPSIS: (-(-LARGE // max(1, rest)),)}))
             return
         now = case.dims[first]
         assert isinstance(now, int)

@@ -45,7 +45,7 @@ def _shrink(op: Op, case: Case) -> Case:
     if not named:
         return case
     widest = max(named, key=lambda d: named[d])
-    return op.resized(case, {widest: max(1, named[widest] // 2)})
+    return op.resize(case, {widest: max(1, named[widest] // 2)})
 
 
 def _follows(op: Op, case: Case, dim: str) -> bool:

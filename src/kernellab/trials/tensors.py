@@ -59,10 +59,8 @@ def _filled(op: Op, trial: Trial, name: str, x: torch.Tensor, generator: torch.G
         # Products of large numbers overflow, and in a sum of both signs its order decides which infinity comes of it.
         several = list(trial.values.values()).count(values.LARGE) > 1
         return filled.abs() if several and op.reduces else filled
-    below = trial.case.dims[arg.below] if isinstance(arg.below, str) else arg.below
-    sentinel = trial.case.options.get(arg.sentinel) if isinstance(arg.sentinel, str) else arg.sentinel
-    assert isinstance(below, int)
-    return values.INDICES[trial.values[name]](x, below, sentinel)
+    bound, sentinel = op.index_bound(arg, trial.case), op.sentinel(arg, trial.case)
+    return values.INDICES[trial.values[name]](x, bound, sentinel)
 
 
 UPSTREAM = ("random", "expanded", "non-contiguous", "zero")

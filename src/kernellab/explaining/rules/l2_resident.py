@@ -8,19 +8,18 @@ In a model, the operators before the op decide whether its data is in cache.
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.regime import is_cache_resident
 from kernellab.gpumodel.subject import Subject
 
 NEEDS = "warm against cold times"
 GAIN = "none: a warning about the number"
-
-_RESIDENT = 0.8
 
 
 def examine(subject: Subject) -> Finding | None:
     if subject.time_us is None or subject.device is None:
         return None
     warm_us, cold_us = (subject.time_us, None) if subject.cache == "warm" else (subject.warm_us, subject.time_us)
-    if warm_us is None or (cold_us is not None and warm_us >= _RESIDENT * cold_us):
+    if warm_us is None or (cold_us is not None and not is_cache_resident(warm_us, cold_us)):
         return None
     if cold_us is None and subject.fewest_bytes > subject.device.l2_bytes:
         return None

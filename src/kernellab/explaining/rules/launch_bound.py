@@ -17,12 +17,12 @@ call is slower than others: it makes the finding possible, without a gain.
 from __future__ import annotations
 
 from kernellab.findings.finding import Evidence, Finding
+from kernellab.gpumodel.regime import is_launch_bound
 from kernellab.gpumodel.subject import Subject
 
 NEEDS = "kernels per call and the time of an empty kernel; host time against GPU time"
 GAIN = "time over one launch, or over the GPU's part"
 
-_HOST_OVER_GPU = 2.0
 _THRESHOLD = 1.3
 _TINY = 5.0  # launch floors that a tiny kernel takes at most
 
@@ -71,7 +71,7 @@ def _slow_host(subject: Subject) -> Finding | None:
     gpu_us = subject.profiled_gpu_us or subject.time_us
     if subject.device is None or not subject.measured or not host_us or not gpu_us:
         return None
-    if host_us < _HOST_OVER_GPU * gpu_us:
+    if not is_launch_bound(host_us, gpu_us):
         return None
     timed = subject.launch_us is not None
     return Finding(

@@ -1,4 +1,4 @@
-"""Add: two tensors in, one out; the yardstick for anything that only moves bytes."""
+"""Add: two tensors in, one out; the reference for ops that only move bytes."""
 
 import torch
 

@@ -5,7 +5,7 @@ does what every such function has to: pick the device and the stream, allocate, 
 """
 
 import functools
-from typing import Any
+from types import ModuleType
 
 import torch
 
@@ -96,5 +96,5 @@ def square_cuda_inline(x: torch.Tensor) -> torch.Tensor:
 
 
 @functools.cache
-def _module() -> Any:
+def _module() -> ModuleType:
     return inline(CPP, CUDA, ["square"])

@@ -1,7 +1,7 @@
-"""Square in Triton with one program per row: what its block and its warps do to its speed.
+"""Square in Triton with one program per row: how the block and the warps change its speed.
 
-`whole_row` takes a row as one block, rounded up to a power of two; `row_in_pieces` walks it 1024 columns
-at a time. The shipped way, triton.py, forgets about rows altogether wherever memory allows.
+`whole_row` takes a row as one block, rounded up to a power of two; `row_in_pieces` walks it 1024 columns at a time.
+The implementation to use, triton.py, ignores rows wherever the memory is one run.
 """
 
 import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,19 +11,9 @@ from rich.text import Text
 
 from kernellab.record import verdict
 from kernellab.reporting.text import numbers as words
+from kernellab.timing.timers import TIMERS
 
-# From the least to the most that is in a number.
-_ROWS = {
-    ("kernel", "cold"): "in kernels alone (CUPTI), data in memory",
-    ("graph", "cold"): "replayed as a CUDA graph, data in memory",
-    ("events", "warm"): "on the GPU's stream, launches queued ahead, data in cache",
-    ("events", "cold"): "on the GPU's stream, launches queued ahead, data in memory",
-    ("clock", "warm"): "on the CPU, data in cache",
-    ("clock", "cold"): "on the CPU, data in memory",
-    ("launch", "warm"): "host, unsynchronised: launching alone, not how long it takes",
-    ("host", "warm"): "host, a loop of calls and one wait: what an eager program pays",
-}
-_FLOOR = "events, empty kernel"
+_DATA = {"warm": "data in cache", "cold": "data in memory"}
 _FLOOR_IS = "a kernel that does nothing, in the same windows: nothing launched like this is faster"
 _FIRST = "the first call: compiling, loading, allocating"
 _FEWEST = 3  # series from which on it is a panel
@@ -39,14 +29,16 @@ def show(group: Sequence[Mapping[str, Any]], out: Console) -> None:
     for r in timed:
         table.add_column(Text(r["impl"]), justify="right", no_wrap=True)
     table.add_column("what it measures")
-    for key, what in _ROWS.items():
+    for key, what in _rows():
         cells = [_forward(r).get(key) for r in timed]
         if any(cell is not None for cell in cells):
             shown = ("–" if cell is None else words.duration(cell) for cell in cells)
             table.add_row(f"{key[0]}, {key[1]}", *shown, what)
-    floors = [_floor(r) for r in timed]
-    if any(floor is not None for floor in floors):
-        table.add_row(_FLOOR, *("–" if f is None else words.duration(f) for f in floors), _FLOOR_IS)
+    for timer in TIMERS:
+        floors = [_floor(r, timer) for r in timed]
+        if any(floor is not None for floor in floors):
+            shown = ("–" if floor is None else words.duration(floor) for floor in floors)
+            table.add_row(f"{timer}, empty kernel", *shown, _FLOOR_IS)
     table.add_row("first call", *(_first(r) for r in timed), _FIRST)
     out.print(table)
     for r in timed:
@@ -63,8 +55,16 @@ def _forward(result: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     return found
 
 
-def _floor(result: Mapping[str, Any]) -> float | None:
-    found = (e.get("floor_us") for e in result["times"] if (e["timer"], e["cache"]) == ("events", "cold"))
+def _rows() -> Iterator[tuple[tuple[str, str], str]]:
+    """Each timer and state of the cache with what it measures, from the least overhead in the number to the most."""
+    for timer in sorted(TIMERS.values(), key=lambda timer: timer.overhead_rank):
+        for cache in (cache for cache in _DATA if cache in timer.caches):
+            data = f", {_DATA[cache]}" if "cold" in timer.caches else ""
+            yield (timer.name, cache), f"{timer.measures}{data}"
+
+
+def _floor(result: Mapping[str, Any], timer: str) -> float | None:
+    found = (e.get("floor_us") for e in result["times"] if (e["timer"], e["cache"]) == (timer, "cold"))
     return next((f for f in found if f is not None), None)
 
 

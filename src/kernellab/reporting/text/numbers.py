@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from kernellab.declaration.case import Case
+from kernellab.declaration.documents import CaseJson
 
 _TOO_FAST = 1.1
 
@@ -60,11 +61,11 @@ def memory(count: int) -> str:
 
 
 def size(case: Mapping[str, Any]) -> str:
-    return Case.from_json(case).size_label
+    return Case.from_json(cast("CaseJson", case)).size_label
 
 
 def case_label(case: Mapping[str, Any]) -> str:
-    return Case.from_json(case).label
+    return Case.from_json(cast("CaseJson", case)).label
 
 
 def count(n: int, noun: str) -> str:

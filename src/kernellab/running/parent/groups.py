@@ -204,7 +204,7 @@ class Groups:
             impls=[impl for impl in impls if not self.remaining.is_profiled(group, impl)],
             series=[
                 {"series": series, "impls": self._untimed(group, impls, series)}
-                for series in self.remaining.kernel_series
+                for series in self.remaining.profiler_series
             ],
             seed=self.settings.seed,
             rounds=self.settings.rounds,
@@ -214,7 +214,7 @@ class Groups:
         """Right implementations that did not fail while timed, and of which something is still unknown."""
         remaining = self.remaining
         impls = [i for i in group.native if remaining.is_right(group, i) and not remaining.failed_while_timed(group, i)]
-        untimed = {impl for series in remaining.kernel_series for impl in self._untimed(group, impls, series)}
+        untimed = {impl for series in remaining.profiler_series for impl in self._untimed(group, impls, series)}
         return [impl for impl in impls if impl in untimed or not remaining.is_profiled(group, impl)]
 
     def _untimed(self, group: Group, impls: list[str], series: SeriesJson) -> list[str]:

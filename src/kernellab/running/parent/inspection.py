@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from kernellab.base.errors import UserError, nearest
-from kernellab.declaration.op import matching
+from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
 from kernellab.record.battery_events import CodeRead
 from kernellab.record.event import Event
@@ -115,7 +115,7 @@ class Inspection:
 
     def _impls(self, op: OpLoaded) -> list[str]:
         for name in self.settings.impls:
-            if not matching(name, op.known_impls):
+            if not match_names(name, op.known_impls):
                 raise UserError(f"no implementation {name!r} of {op.name}: {nearest(name, op.known_impls)}")
         named = bool(self.settings.impls)
         return [impl["name"] for impl in op.impls if named or impl["kind"] not in _SLOW]

@@ -65,7 +65,7 @@ class Counted:
 def tool_path() -> str | None:
     """The path of ncu: the CUDA toolkit's, or the newest that is installed apart from it."""
     installed = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), key=lambda path: _version(path.parent.name))
-    return tools.of_the_toolkit("ncu") or next(
+    return tools.toolkit_program("ncu") or next(
         (str(path) for path in reversed(installed) if os.access(path, os.X_OK)), None
     )
 

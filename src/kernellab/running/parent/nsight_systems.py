@@ -16,7 +16,7 @@ from kernellab.running.parent.profiling import Collected, Program, program_envir
 
 
 def tool_path() -> str | None:
-    return tools.of_the_toolkit("nsys") or shutil.which("nsys", path="/opt/nvidia/nsight-systems/bin")
+    return tools.toolkit_program("nsys") or shutil.which("nsys", path="/opt/nvidia/nsight-systems/bin")
 
 
 def commands(program: Program, report: Path, nsys: str | None = None) -> tuple[list[str], list[str]]:

@@ -12,6 +12,7 @@ from kernellab.record.schema import CheckOutcome, Result, SeriesJson
 from kernellab.record.settings import Settings, needed_checks
 from kernellab.running.parent.worker_slot import WorkerSlot
 from kernellab.running.protocol.events import ImplDescription
+from kernellab.timing.timers import needs_profiler
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class RemainingWork:
         self._timing = "time" in settings.stages
         self.checks = settings.checked_passes() if self._timing else ["forward"]
         series = settings.series(device)
-        # Kernel times need a profiler, and so a worker of their own; the others are taken where implementations run.
-        self.series = [one for one in series if one["timer"] != "kernel"]
-        self.kernel_series = [one for one in series if one["timer"] == "kernel"]
+        # Timers that need a profiler need a worker of its own; the others run where implementations are checked.
+        self.series = [one for one in series if not needs_profiler(one["timer"])]
+        self.profiler_series = [one for one in series if needs_profiler(one["timer"])]
 
     def result(self, group: Group, impl: str) -> Result:
         return result_of(self._journal.record, group.op, impl, group.case)

@@ -13,7 +13,7 @@ from typing import cast
 from kernellab.base import shape
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import cache_dir, file_name, replace_file
-from kernellab.declaration.op import matching
+from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.record.event import Event
@@ -131,7 +131,7 @@ class Runner:
     def _refuse_unknown_impls(self, slots: list[WorkerSlot]) -> None:
         known = {name for slot in slots for op in slot.ops for name in op.known_impls}
         for name in self.settings.impls:
-            if not matching(name, known):
+            if not match_names(name, known):
                 raise UserError(f"no implementation {name!r}: {nearest(name, known)}")
 
     def _void_if_changed(self, op: OpLoaded) -> None:

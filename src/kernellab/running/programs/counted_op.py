@@ -30,7 +30,7 @@ def main() -> None:
     try:
         answer = _ACTIONS[request["do"]](request)
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
     if request["answer"]:
         Path(request["answer"]).write_text(json.dumps(answer))

@@ -15,8 +15,10 @@ from typing import Any
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.user_code import explain
-from kernellab.declaration.case import Case, CaseRequest
-from kernellab.declaration.op import Impl, Op, matching
+from kernellab.declaration.case import Case
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.kinds import match_names
+from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.targets import load, resolve
 from kernellab.machine.tools import has_module
 from kernellab.record.settings import Settings
@@ -61,11 +63,11 @@ def _way(op: Op, asked: list[str]) -> Impl:
     """The only way of kind triton among those asked for."""
     theirs = [impl.name for impl in op.impls.values() if impl.kind.name == "triton"]
     for name in asked:
-        if not matching(name, op.impls):
+        if not match_names(name, op.impls):
             raise UserError(f"op {op.name} has no implementation {name}: {nearest(name, op.impls)}")
     if not theirs:
         raise UserError(f"--break stops in Triton kernels, and op {op.name} has no way of kind triton")
-    chosen = op.chosen(asked)
+    chosen = op.select_impls(asked)
     fitting = [impl for impl in chosen if impl.name in theirs]
     if not fitting:
         names = f"{', '.join(impl.name for impl in chosen)} {'is' if len(chosen) == 1 else 'are'} not"

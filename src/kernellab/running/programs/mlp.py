@@ -40,7 +40,7 @@ def main() -> None:
         else:
             write_reports(folder, rank, [_profile(request, folder)])
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
     except RuntimeError as error:  # the CPU's allocator raises nothing more specific
         if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in _OUT_OF_MEMORY):

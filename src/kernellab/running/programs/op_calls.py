@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,10 +10,13 @@ import torch
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.user_code import explain
 from kernellab.checking.oracle import synchronise
-from kernellab.declaration.case import Case, CaseRequest
+from kernellab.declaration.case import Case
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.documents import CostJson
-from kernellab.declaration.inputs import Inputs, call, clone
-from kernellab.declaration.op import Impl, Op, matching
+from kernellab.declaration.inputs import Inputs, clone
+from kernellab.declaration.kinds import match_names
+from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
 from kernellab.profiler.protocol import OpRequest, Outcome
@@ -43,10 +45,10 @@ def load_request(request: OpRequest) -> LoadedRequest:
         raise UserError(f"{file} declares {', '.join(ops)}: name one of them, as in {file}:{next(iter(ops))}")
     op = next(iter(ops.values()))
     for name in request["impls"]:
-        if not matching(name, op.impls):
+        if not match_names(name, op.impls):
             raise UserError(f"no implementation {name!r} of {op.name}: {nearest(name, op.impls)}")
     case = op.expand(CaseRequest(**request["request"]), device.type)[0]
-    return LoadedRequest(device, op, case, list(op.chosen(request["impls"])))
+    return LoadedRequest(device, op, case, list(op.select_impls(request["impls"])))
 
 
 class ImplCalls:
@@ -78,15 +80,11 @@ class ImplCalls:
 
     def declared_cost(self) -> CostJson | None:
         """The fewest bytes and operations of the pass, if the op declares them. Call `warm_up` first."""
-        declared = {"forward": self.op.cost, "backward": self.op.grad_cost}.get(self._pass.name)
-        if declared is None:
-            return None
         try:
-            cost = call(self.op, declared, {name: self._inputs[name] for name in self.op.args}, self.case).to_json()
-            finite: CostJson = json.loads(json.dumps(cost, allow_nan=False))
-        except Exception:  # a mistake in the op's cost function must not lose what was counted
+            cost = cost_of_pass(self.op, self._pass.name, self._inputs, self.case)
+        except CostFailed:  # what is counted stays valid
             return None
-        return finite
+        return None if cost.get("assumed") else cost
 
 
 def run_impl(calls: ImplCalls, steps: Callable[[], None]) -> Outcome:

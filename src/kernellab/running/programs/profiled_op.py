@@ -32,7 +32,7 @@ def main() -> None:
             reports.append(report)
             write_reports(folder, 0, reports)  # at once: the next implementation may end the process
     except UserError as error:
-        error.tell()
+        error.report()
         sys.exit(2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from kernellab.base.json import JsonObject
+from kernellab.activity.documents import TunedJson
 from kernellab.base.message import Message
 from kernellab.declaration.documents import CaseJson, RequestJson
 from kernellab.record.schema import SeriesJson, TrialJson
@@ -30,7 +30,7 @@ class SeriesRequest(TypedDict):
 
 
 class KernelSeriesRequest(TypedDict):
-    """A series of kernel times to take under the profiler."""
+    """A series of a timer that needs a profiler."""
 
     series: SeriesJson
     impls: list[str]
@@ -63,7 +63,7 @@ class LoadTarget(Command, name="load"):
     target: TargetJson
     request: RequestJson
     impls: list[str]
-    pins: list[JsonObject]
+    pins: list[TunedJson]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ class SearchTrials(BatteryCommand, name="search"):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileGroup(Command, name="profile"):
-    """Profile one call of each implementation, and take the kernel times of `series`."""
+    """Profile one call of each implementation, and time the `series` of timers that need a profiler."""
 
     op: str
     case: CaseJson

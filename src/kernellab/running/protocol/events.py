@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
-from kernellab.base.json import JsonObject
 from kernellab.declaration.documents import CaseJson
 from kernellab.machine.description import Peaks
 from kernellab.record.event import Event
 from kernellab.record.result_events import SeriesEvent
 from kernellab.record.schema import GpuJson
+from kernellab.timing.documents import GridTime, Rate
 
 
 class ImplDescription(TypedDict):
@@ -20,13 +20,6 @@ class ImplDescription(TypedDict):
     kind: str
     obstacle: str | None  # why it cannot run on this device
     interpreted: bool  # it runs in Triton's interpreter here
-
-
-class GridTime(TypedDict):
-    """The median time of a grid."""
-
-    blocks: int
-    ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +68,7 @@ class CeilingsMeasured(TransientEvent, name="ceilings"):
 class RatesMeasured(TransientEvent, name="rates"):
     """Every bandwidth and matmul rate of the device, and the range of its clock meanwhile."""
 
-    rates: list[JsonObject]
+    rates: list[Rate]
     clock_mhz: list[float] | None
     doubts: list[str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Op
 from kernellab.declaration.targets import source_hash
 from kernellab.running.protocol.events import OpLoaded
@@ -42,7 +42,7 @@ def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str
                 "obstacle": impl.kind.obstacle(device.type),
                 "interpreted": impl.kind.interpreted_on_cpu and device.type == "cpu",
             }
-            for impl in op.chosen(impls)
+            for impl in op.select_impls(impls)
         ],
         cases=[case.to_json() for case in op.expand(request, device.type)],
     )

@@ -21,7 +21,8 @@ import torch
 
 from kernellab.checking.spot_check import Spot
 from kernellab.timing import input_sets as sets
-from kernellab.timing import timers
+from kernellab.timing import window
+from kernellab.timing.timers import TIMERS
 
 
 def _affinity() -> frozenset[int] | None:
@@ -91,7 +92,8 @@ _NAMESPACES: dict[str, Any] = {
     "time": time,
     "builtins": builtins,
     # And what watches them:
-    "kernellab.timing.timers": timers,
+    **{timer.__module__: sys.modules[timer.__module__] for timer in TIMERS.values()},
+    "kernellab.timing.window": window,
     "kernellab.timing.input_sets": sets,
     "kernellab.timing.input_sets.InputSets": sets.InputSets,
     "kernellab.checking.spot_check.Spot": Spot,

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any, cast
 
 import torch
 
-from kernellab.activity.autotuning import recording
-from kernellab.activity.compilation import Watch
-from kernellab.base.user_code import explain
+from kernellab.activity.autotuning import record_choices
+from kernellab.activity.compilation import CompilationLog
+from kernellab.activity.documents import TunedJson
 from kernellab.checking import compiled_impls as compiled
 from kernellab.checking.declared_case import Checker
-from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead, tensors_of
+from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
 from kernellab.checking.spot_check import Spot
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.documents import CostJson
-from kernellab.declaration.op import Cost
+from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import Pass, pass_of
 from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import CostCounted, ImplBuilt, ImplChecked, TimeSpent
-from kernellab.record.schema import BuiltJson, CheckOutcome, CompileJson, TunedJson
+from kernellab.record.schema import BuiltJson, CheckOutcome
 from kernellab.running.protocol.commands import SeriesRequest
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
@@ -53,7 +52,7 @@ class GroupWork:
         self.interpreted, self._distrusted = interpreted, distrusted
         telemetry.sample(force=True)
         self._checkers: dict[str, Checker] = {}
-        self._watch = Watch.installed()
+        self._log = CompilationLog.installed()
         self._began = monotonic()
         self._spent: dict[str, float] = {}
         compiled.forget(task.op)
@@ -84,11 +83,11 @@ class GroupWork:
         return right
 
     def _check(self, name: str, of: str) -> dict[str, Any]:
-        mark = self._watch.mark()
+        mark = self._log.mark()
         try:
             self.telemetry.sample()
             phase = "check" if of == "forward" else "gradients"
-            with self.channel.running(name, phase), guarded(self.task.noter(name)), recording() as choices:
+            with self.channel.running(name, phase), guarded(self.task.noter(name)), record_choices() as choices:
                 observed = self._checker(of).check(self.op[name])
                 gc.collect(1)  # what the way left to the collector: a __del__ that hangs is still its own doing
         except YardstickDied as died:
@@ -119,16 +118,16 @@ class GroupWork:
         with self.channel.running(impl, phase), guard:
             yield
 
-    def _say_what_was_built(self, name: str, mark: int, choices: list[dict[str, Any]]) -> None:
+    def _say_what_was_built(self, name: str, mark: int, choices: list[TunedJson]) -> None:
         """What torch.compile and the autotuners did for a way: nobody should have to guess."""
-        events = [event for event in self._watch.since(mark) if not event.nested]
+        events = [event for event in self._log.since(mark) if not event.nested]
         if events or choices:
             built: BuiltJson = {
                 "seconds": sum(event.seconds for event in events),
-                "tuned": cast("list[TunedJson]", choices),
+                "tuned": choices,
             }
             if any(event.kind == "compile" for event in events):
-                built["compile"] = cast(CompileJson, self._watch.compile_summary(mark))
+                built["compile"] = self._log.compile_summary(mark)
             self.channel.send(ImplBuilt(impl=name, built=built))
 
     # How fast? -----------------------------------------------------------------------------------------
@@ -149,8 +148,8 @@ class GroupWork:
             if of not in sets:
                 sets.clear()
                 sets[of] = self._input_sets(of, names)
-                cost = self._cost(of, sets[of][0].masters[0], names)
-                self.channel.send(CostCounted(cost=cast("CostJson | None", cost), pass_name=of))
+                cost = self._cost(of, sets[of][0].contents[0], names)
+                self.channel.send(CostCounted(cost=cost, pass_name=of))
             timed = SeriesWork(self.task, series, self.telemetry)
             failed |= timed.run(names, *sets[of], work["timing"])
             for what, seconds in timed.spent.items():
@@ -163,7 +162,7 @@ class GroupWork:
         masters: list[make_inputs.Inputs] = []
         spots: list[Spot] = []
         for content, seed in enumerate((self.task.seed, self.task.seed + _OTHER_CONTENT)):
-            if content and not InputSets(masters).fit(self.device, copies=4):
+            if content and not InputSets(masters).fits(self.device, copies=4):
                 for name in names:
                     self.task.noter(name, "inputs")("timed with one content of its inputs: no room for another")
                 break
@@ -194,51 +193,15 @@ class GroupWork:
             truth = finder.find(Trial("declared", self.case, of=of.name))
         return Spot(truth, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
 
-    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> Any:
-        """The fewest bytes and the flops of a pass, as declared; by default everything is moved once."""
-        if of == "both":
-            parts = [self._cost(part, inputs, names) for part in ("forward", "backward")]
-            return _sum_of(*parts) if all(parts) else None
-        declared = self.op.cost if of == "forward" else self.op.grad_cost
-        arguments = {name: inputs[name] for name in self.op.args}
-        if declared is not None:
-            try:
-                with self.channel.running(None, "cost"):
-                    cost = make_inputs.call(self.op, declared, arguments, self.case)
-                if not isinstance(cost, Cost):
-                    raise TypeError(f"cost= returned a {type(cost).__name__}, not a kl.Cost")
-                counted = cost.to_json()
-                json.dumps(counted, allow_nan=False)
-                return counted
-            except Exception as error:  # the op's own mistake: timings stand, the limit is unknown
-                for name in names:
-                    self.task.noter(name, "cost")(f"the limit is not known: cost= failed: {explain(error)}")
-                return None
-        if of == "backward":  # the inputs and the upstream gradient are read, a gradient of each input is written
-            floats = [t for t in arguments.values() if t is not None and t.is_floating_point()]
-            return _assumed(Cost(read=list(inputs.values()), write=floats))
-        sizes = {k: None if t is None else t.to("meta") for k, t in arguments.items()}
+    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> CostJson | None:
+        """The cost of a pass; None, with a note, where the op's own cost= fails."""
         try:
-            outputs = tensors_of(make_inputs.call(self.op, self.op.reference, sizes, self.case))
-        except Exception:  # a reference that needs real data
-            with torch.no_grad():
-                outputs = tensors_of(make_inputs.call(self.op, self.op.reference, arguments, self.case))
-        return _assumed(Cost(read=list(arguments.values()), write=outputs))
-
-
-def _assumed(cost: Cost) -> dict[str, Any]:
-    """A guess serves for rates; it is no ground to call a time impossible."""
-    return {**cost.to_json(), "assumed": True}
-
-
-def _sum_of(*costs: dict[str, Any] | None) -> dict[str, Any]:
-    known = [cost for cost in costs if cost]
-    units = {unit for cost in known for unit in cost["flops"]}
-    flops = {unit: sum(cost["flops"].get(unit, 0) for cost in known) for unit in sorted(units)}
-    return {key: sum(cost[key] for cost in known) for key in ("bytes_read", "bytes_written")} | {
-        "flops": flops,
-        "assumed": True,  # what the passes share need not be moved twice
-    }
+            with self.channel.running(None, "cost"):
+                return cost_of_pass(self.op, of, inputs, self.case)
+        except CostFailed as failure:
+            for name in names:
+                self.task.noter(name, "cost")(f"the limit is not known: {failure}")
+            return None
 
 
 def limit_recompiling(config: Any) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import torch
 
@@ -30,9 +29,11 @@ from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_produ
 from kernellab.capture.standin_torch import replace_attribute
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.codeanalysis.kernel_json import KernelJson, SourceJson
-from kernellab.declaration.case import Case, CaseRequest
-from kernellab.declaration.inputs import make
+from kernellab.declaration.case import Case
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.inputs import make_inputs
 from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.pass_cost import CostFailed, cost_of_pass
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
@@ -41,7 +42,7 @@ from kernellab.record.battery_events import CodeAccount, CodeRead
 from kernellab.running.protocol.events import LaunchCaptured
 from kernellab.running.worker.captured_kernel import describe_launch, describe_refused_launch
 from kernellab.running.worker.channel import Channel
-from kernellab.running.worker.static_costs import account, cost_of
+from kernellab.running.worker.static_costs import count_static_costs
 from kernellab.trials.small_cases import standin
 
 _WITHOUT_KERNELS = dict.fromkeys(("manual", "torch"), "calls PyTorch's own kernels and compiles none of its own")
@@ -130,8 +131,12 @@ class Inspector:
     def _account(self, impl: Impl, case: Case, kernels: Sequence[KernelJson]) -> CodeAccount:
         """The op's cost, the bytes that operators move and the lines of code; the kernels are compiled by now."""
         with record_launches(self.gpu) as launches:
-            counts = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
-        return cast(CodeAccount, {"cost": cost_of(self.op, case, meta_inputs(self.op, case)), **counts})
+            counts = count_static_costs(impl, kernels, lambda: self._call(impl, case, "forward", launches))
+        try:
+            cost = cost_of_pass(self.op, "forward", meta_inputs(self.op, case), case)
+        except CostFailed:  # cost= needs more than sizes
+            cost = None
+        return {"cost": cost, **counts}
 
     def _kernels(self, impl: Impl, case: Case, pass_name: str) -> list[KernelJson]:
         refusal = impl.refusal(case)
@@ -241,7 +246,7 @@ class Inspector:
     def _generated_cpp(self, impl: Impl, case: Case) -> KernelJson:
         """The C++ that inductor generates, for a small case that runs quickly: only the sizes in the code differ."""
         small = standin(self.op, case, _SMALL).with_(device="cpu")
-        inputs = make(self.op, small, 0, "cpu")
+        inputs = make_inputs(self.op, small, 0, "cpu")
         with torch.no_grad():
             text = generate_source(impl.fn, list(inputs.values()), self.op.call_options(small))
         files = self._write_files(impl, "cpu-generated", {"py": text})  # the C++ is a string in Python code

@@ -20,7 +20,7 @@ from kernellab.base.errors import UserError
 from kernellab.base.import_hook import call_after_import
 from kernellab.base.json import JsonValue
 from kernellab.base.user_code import explain
-from kernellab.declaration.case import CaseRequest
+from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.documents import CaseJson
 from kernellab.declaration.targets import Target
 from kernellab.record.schema import GpuJson
@@ -137,16 +137,18 @@ class Worker:
         )
 
     def _measure_ceilings(self) -> None:
-        from kernellab.timing import ceilings
+        from kernellab.timing.ceilings import measure_ceilings
+        from kernellab.timing.timers import burst_timer
 
-        measured, _, doubts = self._measure_alone(lambda: ceilings.measure(self.device))
+        measured, _, doubts = self._measure_alone(lambda: measure_ceilings(burst_timer(self.device)))
         self.channel.send(CeilingsMeasured(**measured, doubts=doubts))
 
     def _measure_rates(self, command: commands.MeasureRates) -> None:
-        from kernellab.timing.rates import all_rates
+        from kernellab.timing.rates import measure_rates
+        from kernellab.timing.timers import burst_timer
 
         rates, columns, doubts = self._measure_alone(
-            lambda: all_rates(self.device, quick=command.quick, between=self._sample)
+            lambda: measure_rates(burst_timer(self.device), quick=command.quick, between=self._sample)
         )
         readings = columns.get("sm_mhz" if self.device.type == "cuda" else "mhz", [])
         clocks = [float(mhz) for mhz in readings if isinstance(mhz, (int, float)) and mhz]
@@ -155,10 +157,10 @@ class Worker:
         )
 
     def _time_grids(self, command: commands.TimeGrids) -> None:
-        from kernellab.timing import grids
+        from kernellab.timing.grids import measure_grids
 
         measured, _, doubts = self._measure_alone(
-            lambda: grids.measure(
+            lambda: measure_grids(
                 self.device,
                 command.grids,
                 command.threads,
@@ -184,7 +186,7 @@ class Worker:
             measured = measure()
             self.telemetry.sample(force=True)
         columns = self.telemetry.columns(since=began)
-        doubts = trust.reasons(columns, [], device=self.device.type, steady=None, interval=None)
+        doubts = trust.find_reasons(columns, [], device=self.device.type, steady=None, interval=None)
         return measured, columns, [f"{doubt['name']}: {doubt['detail']}" for doubt in doubts]
 
     # Ops -----------------------------------------------------------------------------------------------

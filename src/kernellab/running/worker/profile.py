@@ -6,11 +6,10 @@ import functools
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any, cast
 
 import torch
 
-from kernellab.activity.call import inside, sentences
+from kernellab.activity.call import Enclosing, ProfiledCall, profile_call, remarks_on
 from kernellab.activity.traffic import traffic, with_kernels
 from kernellab.base.user_code import explain
 from kernellab.checking import compiled_impls as compiled
@@ -23,52 +22,51 @@ from kernellab.record.result_events import (
     SeriesTimed,
     TrafficCounted,
 )
-from kernellab.record.schema import OperatorTraffic, SeriesJson
+from kernellab.record.schema import SeriesJson
 from kernellab.running.protocol.commands import KernelSeriesRequest
 from kernellab.running.worker.task import Task
-from kernellab.timing.cache import Flush
 from kernellab.timing.input_sets import InputSets
-from kernellab.timing.kernel_times import kernel_times
 from kernellab.timing.rounds import calls_per_window
-from kernellab.timing.work import Call, Work
+from kernellab.timing.timed_impl import Call, TimedImpl
+from kernellab.timing.timer import WARM
+from kernellab.timing.timers import profiler_timer
 
 _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 
 def profile_group(task: Task, impls: Sequence[str], series: Sequence[KernelSeriesRequest], rounds: int) -> None:
-    """Send what each way does inside a call, then the kernel times of those series that ask for them."""
+    """Send what each way does inside a call, then the series of those timers that need a profiler."""
     compiled.forget(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     for name in impls:
         with task.channel.running(name, "profile"):
-            found = _inside(task, name, inputs)
-        kernels, enclosing = found.pop("kernels", None), found.pop("enclosing", None)
-        if kernels is not None:
-            task.channel.send(KernelsSeen(impl=name, kernels=kernels))
-        task.channel.send(CallActivitySeen(impl=name, inside=found))
-        _send_traffic(task, name, inputs, enclosing)
-        for sentence in sentences(found) if found else ():
-            task.noter(name, "inside")(f"inside the timed call it {sentence}")
+            profiled = _profile(task, name, inputs)
+        if profiled.kernels is not None:
+            task.channel.send(KernelsSeen(impl=name, kernels=profiled.kernels))
+        task.channel.send(CallActivitySeen(impl=name, inside=profiled.activity))
+        _send_traffic(task, name, inputs, profiled.enclosing)
+        for remark in remarks_on(profiled.activity):
+            task.noter(name, "inside")(f"inside the timed call it {remark}")
     for one in series:
         names = [name for name in one["impls"] if not task.op[name].mutates]
         if names:
-            _kernel_series(task, names, one["series"], rounds)
+            _time_in_profiler(task, names, one["series"], rounds)
 
 
-def _inside(task: Task, name: str, inputs: Inputs) -> dict[str, Any]:
+def _profile(task: Task, name: str, inputs: Inputs) -> ProfiledCall:
     try:
         own = clone(inputs) if task.op[name].mutates else inputs
         call = FORWARD.prepare(task.op, task.op[name].fn, own, task.case)
         with torch.no_grad():
             for _ in range(2):
                 call()
-            return inside(call, task.device)
+            return profile_call(call, task.device)
     except Exception as error:  # not counting is no fault of the way: it is right and timed
         task.noter(name, "profile")(f"could not be profiled: {explain(error)}")
-        return {}
+        return ProfiledCall({})
 
 
-def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Any] | None) -> None:
+def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Enclosing] | None) -> None:
     """The bytes each operator of the way moves; not of compiled code, which a dispatch mode would turn off."""
     if task.op[name].kind.name == "compile":
         return
@@ -80,33 +78,36 @@ def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Any
         task.noter(name, "traffic")(f"the bytes its operators move are not known: {explain(error)}")
         return
     found = moved if enclosing is None else with_kernels(moved, enclosing)
-    task.channel.send(TrafficCounted(impl=name, traffic=cast("list[OperatorTraffic]", found)))
+    task.channel.send(TrafficCounted(impl=name, traffic=found))
 
 
-def _kernel_series(task: Task, names: list[str], series: SeriesJson, rounds: int) -> None:
+def _time_in_profiler(task: Task, names: list[str], series: SeriesJson, rounds: int) -> None:
     """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
     device, timed = task.device, pass_of(series["pass"])
     cold = series["cache"] == "cold"
     sets = InputSets([timed.inputs(task.op, task.case, task.seed, device)])
-    sets.grow(1)
+    sets.grow_to(1)
     order = random.Random(task.seed)
-    works = {name: Work(name, sets, _preparing(timed, task, name), order=order) for name in names}
+    works = {name: TimedImpl(name, sets, _preparing(timed, task, name), order=order) for name in names}
+    assert series["timer"] is not None
+    assert series["cache"] is not None
+    timer, trial = (profiler_timer(device, series["timer"], cache) for cache in (series["cache"], WARM))
     counts = {}
     for name, work in works.items():  # whoever fails does so here, under its own name
         with torch.no_grad(), task.channel.running(name, "profile"):
-            work.calls([0])[0]()
-            alone = kernel_times([functools.partial(work.calls, [0, 0])] * 3, None)
-        counts[name] = calls_per_window(statistics.median(alone))
+            work.prepare_calls([0])[0]()
+            alone_us = trial.window_times_us([functools.partial(work.prepare_calls, [0, 0])] * 3)
+        counts[name] = calls_per_window(statistics.median(alone_us))
     most = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
-    sets.grow(min(most, max(counts.values())))
+    sets.grow_to(min(most, max(counts.values())))
 
     def window(name: str) -> Callable[[], list[Call]]:
         work, count = works[name], min(counts[name], len(sets))
-        return lambda: work.calls(work.draw(count + (not cold), distinct=cold))
+        return lambda: work.prepare_calls(work.draw(count + (not cold), distinct=cold))
 
     plan = _interleaved(names, rounds, random.Random(task.seed))
     with torch.no_grad(), task.channel.running(None, "profile"):
-        samples = kernel_times([window(name) for name in plan], Flush(device) if cold else None)
+        samples = timer.window_times_us([window(name) for name in plan])
     found: dict[str, list[float]] = {}
     for name, us in zip(plan, samples, strict=True):
         found.setdefault(name, []).append(us)

@@ -27,8 +27,9 @@ from kernellab.running.worker.timing_guard import Witness
 from kernellab.stats.intervals import quantile
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
-from kernellab.timing.timers import NotApplicable, Timer, timer_for
-from kernellab.timing.work import Work
+from kernellab.timing.timed_impl import TimedImpl
+from kernellab.timing.timer import BurstSpec, BurstTimer, NotApplicable
+from kernellab.timing.timers import burst_timer
 
 _UNSEEN, _CACHED = 3, 1.5  # windows on inputs never met before; so many times as long there is remembering
 _SHARE_FOR_SETS = 0.25  # of the free memory: copies of the inputs and the results of one window
@@ -80,7 +81,12 @@ class SeriesWork:
     ) -> set[str]:
         """Time the ways in interleaved rounds; one that fails is named, the others start over without it."""
         left, failed = list(names), set()
-        plan = Plan(**timing)
+        plan = Plan(
+            seconds=timing["seconds"],
+            least_rounds=timing["least"],
+            least_seconds=timing["least_seconds"],
+            precision=timing["precision"],
+        )
         while left:
             try:
                 self._rounds(left, sets, spots, plan)
@@ -95,13 +101,13 @@ class SeriesWork:
     def _rounds(self, names: list[str], sets: InputSets, spots: Sequence[Spot], plan: Plan) -> None:
         assert self.series["timer"] is not None
         assert self.series["cache"] is not None
-        timer = timer_for(self.device, self.series["timer"], self.series["cache"])
+        timer = burst_timer(self.device, self.series["timer"], self.series["cache"])
         order = random.Random(self.task.seed)
         most_sets = self._affordable(sets)
-        sets.grow(len(sets.masters))
+        sets.grow_to(len(sets.contents))
         works = {name: self._work(name, sets, order) for name in names}
-        for name in names if timer.lacks else ():
-            self._note(name, f"its time may contain launches: {timer.lacks}")
+        for name in names if timer.limitation else ():
+            self._note(name, f"its time may contain launches: {timer.limitation}")
         self.telemetry.forget()
         witness = Witness(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
         rounds = Rounds(
@@ -150,7 +156,7 @@ class SeriesWork:
                 looks=rounds.looks,
                 decided=rounds.decided,
                 precision=plan.precision,
-                warmups=rounds.warmups,
+                warmups=rounds.warmup_rounds,
                 warmup_s=rounds.warmup_s,
                 steady=rounds.steady,
                 floor_us={name: floors[calls] for name, calls in rounds.calls.items()},
@@ -163,8 +169,8 @@ class SeriesWork:
 
     def _on_unseen_inputs(
         self,
-        timer: Timer,
-        works: Mapping[str, Work],
+        timer: BurstTimer,
+        works: Mapping[str, TimedImpl],
         calls: Mapping[str, int],
         sets: InputSets,
         usual: Mapping[str, float],
@@ -173,35 +179,38 @@ class SeriesWork:
 
         `usual` is what nine in ten of its samples are below: a way with slow moments is not one that remembers.
         """
-        fresh: dict[str, list[float]] = {name: [] for name, work in works.items() if not work.restores}
+        fresh: dict[str, list[float]] = {name: [] for name, work in works.items() if not work.restores_inputs}
         for attempt in range(_UNSEEN):
             for number in range(len(sets)):
                 seed = self.task.seed + 7919 * (1 + number + attempt * len(sets))
-                sets.write(number, self._pass.inputs(self.op, self.case, seed, self.device))
+                sets.overwrite(number, self._pass.inputs(self.op, self.case, seed, self.device))
             for name, times in fresh.items():
                 with self._running(name, "time"):
-                    burst = timer.burst(
-                        works[name], windows=1, calls=calls[name], lead=0, turn=False, after=lambda result, number: None
-                    )
-                times += burst.samples
-        sets.turn()
+                    times += timer.burst(works[name], BurstSpec(calls=calls[name])).samples_us
+        sets.swap()
         for name, times in fresh.items():
             longer = min(times) / usual[name] if usual[name] > 0 else 1.0
             if longer > _CACHED:
                 why = f"takes {longer:.2g} times as long on inputs it has not seen before: it remembers results"
                 raise Failed(name, Wrong(why))
 
-    def _work(self, name: str, sets: InputSets, order: random.Random) -> Work:
+    def _work(self, name: str, sets: InputSets, order: random.Random) -> TimedImpl:
         impl = self.op[name]
 
         def prepare(inputs: Inputs) -> Callable[[], Any]:
             return self._pass.prepare(self.op, impl.fn, inputs, self.case)
 
-        restores, early = bool(impl.mutates), self._pass.name == "backward"
-        return Work(name, sets, prepare, order=order, restores=restores, early=early)
+        return TimedImpl(
+            name,
+            sets,
+            prepare,
+            order=order,
+            restores_inputs=bool(impl.mutates),
+            prepare_runs_impl=self._pass.name == "backward",
+        )
 
-    def _built(self, work: Work) -> None:
-        first, second = (work.calls([0])[0]() for _ in range(2))
+    def _built(self, work: TimedImpl) -> None:
+        first, second = (work.prepare_calls([0])[0]() for _ in range(2))
         synchronise(self.device)
         mine = _same_memory(first, tuple(work.sets[0].values()))
         if _same_memory(first, second) and not mine:
@@ -209,26 +218,26 @@ class SeriesWork:
         if not mine and self._remembers(work, first):
             raise Wrong("answers a call on other inputs of the same values with an old result: it remembers results")
         del first, second
-        call = work.calls([0])[0]
+        call = work.prepare_calls([0])[0]
         memory = cast(MemoryJson, peak(call, self.device))
         pass_name, timer, cache = self.series["pass"], self.series["timer"], self.series["cache"]
         self.channel.send(MemoryMeasured(impl=work.name, pass_name=pass_name, timer=timer, cache=cache, memory=memory))
 
-    def _remembers(self, work: Work, first: Any) -> bool:
+    def _remembers(self, work: TimedImpl, first: Any) -> bool:
         """Whether inputs elsewhere, given the values of set 0, get the very result that set 0 got."""
         sets = work.sets
-        if len(sets.masters) < 2:
+        if len(sets.contents) < 2:
             return False
-        other = work.calls([1])[0]()
-        sets.write(1, sets.masters[sets.content(0)])
-        again = work.calls([1])[0]()
+        other = work.prepare_calls([1])[0]()
+        sets.overwrite(1, sets.contents[sets.content_of(0)])
+        again = work.prepare_calls([1])[0]()
         sets.restore(1)
         return _same_memory(first, again) and not _same_memory(first, other)
 
     def _affordable(self, sets: InputSets) -> int:
         """How many input sets, each with a result of about its size, fit comfortably beside everything else."""
         fitting = int(_SHARE_FOR_SETS * free_bytes(self.device) / max(1, 2 * sets.bytes))
-        fewest = len(sets.masters)  # neighbouring calls differ where there are two contents
+        fewest = len(sets.contents)  # neighbouring calls differ where there are two contents
         return max(fewest, min(1 + MOST_CALLS, fitting))
 
     @contextlib.contextmanager
@@ -249,7 +258,7 @@ class SeriesWork:
         elif isinstance(error, Wrong):
             found = {"status": "wrong", "reason": f"while timing: {error}"}
         elif is_memory_error(error):
-            found = out_of_memory(error, self.device)
+            found = dict(out_of_memory(error, self.device))
         dead = gpu_is_dead(self.device)
         if dead:
             found = {"status": "crashed", "reason": f"while timing: GPU fault: {explain(error)}"}

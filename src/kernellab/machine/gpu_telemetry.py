@@ -1,0 +1,105 @@
+"""A reading of a GPU: clocks, power, temperature, throttling, and how many other processes use it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernellab.base.json import JsonValue
+from kernellab.machine.nvml import Nvml
+
+# Bits of NVML's clock event reasons (nvml.h). These keep the clock below what the GPU would otherwise run at …
+_THROTTLES = {
+    0x04: "sw-power-cap",
+    0x08: "hw-slowdown",
+    0x20: "sw-thermal",
+    0x40: "hw-thermal",
+    0x80: "power-brake",
+}
+# … and these explain a clock that is as intended: the GPU is idle, or its owner set it.
+_NOTES = {0x01: "gpu-idle", 0x02: "applications-clock", 0x10: "sync-boost", 0x100: "display-clock"}
+_PROCESSES_EVERY_S = 0.25  # NVML updates this every 1/6 s to 1 s: asking more often gives nothing new
+
+
+class GpuReader:
+    def __init__(self, gpu: Nvml) -> None:
+        self._gpu = gpu
+        self.other_users = OtherUsers(gpu)
+
+    def read(self) -> dict[str, JsonValue]:
+        ask, number = self._gpu.ask, self._gpu.number
+        milliwatts = number("nvmlDeviceGetPowerUsage")
+        reasons = ask("nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons")
+        utilization = getattr(ask("nvmlDeviceGetUtilizationRates"), "gpu", None)
+        return {
+            "sm_mhz": number("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+            "mem_mhz": number("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+            "power_w": None if milliwatts is None else milliwatts / 1e3,
+            "temp_c": number("nvmlDeviceGetTemperatureV nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+            "throttle": _names_of_bits(reasons, _THROTTLES),
+            "notes": _names_of_bits(reasons, _NOTES),
+            "util": None if utilization is None else int(utilization),
+            "others": self.other_users.count(),
+        }
+
+
+def _names_of_bits(bits: object, names: Mapping[int, str]) -> list[JsonValue] | None:
+    return [name for bit, name in names.items() if bits & bit] if isinstance(bits, int) else None
+
+
+class OtherUsers:
+    """How many other processes have run something on the GPU since the beginning, or since `forget`.
+
+    NVML names processes by their host PIDs. Where this process finds its own PID among them, all others count. Inside
+    a container it has another PID on the host, which it cannot learn. Then one of the processes seen is taken for this
+    one, which is timing and therefore busy, and the rest count. That misses a single other process beside an idle one
+    of ours, but reports none that does not exist.
+
+    The first answer of NVML only sets the start, because it may be about the time before. Until the second, the count
+    is None.
+    """
+
+    def __init__(self, gpu: Nvml) -> None:
+        self._gpu = gpu
+        self._own = own_pids()
+        self._last_query = time.monotonic()
+        self._seen_until: int | None = None  # on NVML's clock
+        self._busy: set[int] = set()
+        self._count: int | None = None
+
+    def count(self) -> int | None:
+        now = time.monotonic()
+        if now - self._last_query >= _PROCESSES_EVERY_S:
+            self._last_query = now
+            self._query()
+        return self._count
+
+    def forget(self) -> None:
+        self._busy.clear()
+        self._count = None if self._count is None else 0
+
+    def _query(self) -> None:
+        uses = self._gpu.process_use(self._seen_until or 0)
+        if uses is None:
+            return
+        before, first = self._seen_until or 0, self._seen_until is None
+        self._seen_until = max([before, *(use.timestamp for use in uses)])
+        if first:
+            return
+        # Some drivers leave entries unfilled: those have a share above 100, or no process.
+        self._busy |= {use.pid for use in uses if use.timestamp > before and 0 < use.sm_percent <= 100 and use.pid > 0}
+        others = len(self._busy - self._own)
+        self._count = others if self._busy & self._own else max(0, others - 1)
+
+
+def own_pids() -> frozenset[int]:
+    """The PID of this process, here and in the outer namespaces that the system reports."""
+    pids = {os.getpid()}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                pids |= {int(number) for number in line.split()[1:]}
+    return frozenset(pids)

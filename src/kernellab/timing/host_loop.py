@@ -1,0 +1,43 @@
+"""A clock around a loop of calls: what the timers `host` and `launch` share. Imports no torch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from time import perf_counter_ns  # bound here: an implementation may replace time.perf_counter_ns
+from typing import TYPE_CHECKING
+
+from kernellab.timing.timer import WARM, Burst, BurstSpec, BurstTimer, NotApplicable
+from kernellab.timing.window import make_lead_calls, prepare_window, wait_for
+
+if TYPE_CHECKING:
+    from kernellab.timing.timed_impl import TimedImpl
+
+
+class HostLoopTimer(BurstTimer):
+    """Host overhead per call hardly depends on the state of the cache: it is measured warm only."""
+
+    devices = ("cuda",)
+    caches = panel_caches = (WARM,)
+    on_host = True
+    least_calls = 20  # so that the one wait at the end hardly counts
+
+    def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
+        if impl.restores_inputs:
+            raise NotApplicable("a loop of calls is not timed where each call changes its inputs")
+        make_lead_calls(impl, spec.lead_calls)
+        samples_us = []
+        for window in range(spec.windows):
+            numbers, calls = prepare_window(impl, spec.calls, self.cache, spec.swap and window == 0)
+            calls.pop(0)()
+            wait_for(self.device)
+            start = perf_counter_ns()
+            for call in calls:
+                result = call()
+            self.end_loop()
+            samples_us.append((perf_counter_ns() - start) / 1e3 / spec.calls)
+        spec.verify(result, numbers[-1])
+        return Burst(samples_us, wait_for(self.device))
+
+    @abstractmethod
+    def end_loop(self) -> None:
+        """What the loop ends with, inside the timed region."""

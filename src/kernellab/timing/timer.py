@@ -1,0 +1,97 @@
+"""The contract of a timer: what its class says about it, and what it measures.
+
+A timer is a class in a module of its own under `timing/timers`. Nothing else has to be edited: the settings, the help,
+the panel and the verdicts read the attributes below. The process of the command reads them too, so such a module
+imports torch inside its methods only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernellab.timing.timed_impl import Call, TimedImpl
+
+COLD, WARM = "cold", "warm"
+
+# Called with a result of the last window and the number of its input set, as soon as everything is queued. What it
+# queues runs right behind the last call, on the same stream, and the timer waits for both together.
+Verify = Callable[[object, int], None]
+
+
+class Timer(ABC):
+    """One question about speed. A subclass names the question in its attributes and answers it."""
+
+    name: ClassVar[str]  # as in `--timer NAME` and in the record
+    devices: ClassVar[tuple[str, ...]]  # of "cuda" and "cpu"
+    default_on: ClassVar[tuple[str, ...]] = ()  # devices on which `--timer auto` means this timer
+    caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # states of the cache it can time; others become the first
+    panel_caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # of these, the ones `--panel` shows
+    is_duration: ClassVar[bool] = True  # False: it does not say how long a call takes, so no verdict rests on it
+    on_host: ClassVar[bool] = False  # it times the caller, not the device that computes
+    needs_profiler: ClassVar[bool] = False  # it runs in a worker of its own, because a profiler slows what follows
+    overhead_rank: ClassVar[int]  # the panel lists timers from the least overhead in the number to the most
+    measures: ClassVar[str]  # the panel's explanation of the number
+    help: ClassVar[str]  # a few words for `--help`
+
+    def __init__(self, device: torch.device, cache: str) -> None:
+        self.device, self.cache = device, cache
+
+
+@dataclass(frozen=True)
+class BurstSpec:
+    """What a burst runs: `windows` windows of `calls` calls each."""
+
+    calls: int
+    windows: int = 1
+    lead_calls: int = 0  # untimed calls before the first window
+    swap: bool = False  # let the input sets swap contents before the first window
+    verify: Verify = lambda result, number: None
+
+
+@dataclass
+class Burst:
+    """What a burst measured."""
+
+    samples_us: list[float]  # per call, one for each window
+    tail_us: float | None = None  # how long the device went on working after the stream had ended
+    stream_held: bool | None = None  # whether the stream was held back all the time; None: it did not have to be
+
+
+class BurstTimer(Timer):
+    """Times windows of calls in a worker, in rounds that interleave the implementations.
+
+    A cold window starts with an emptied cache, and each call has an input set of its own. A warm window repeats one
+    input set, after one untimed call on it.
+    """
+
+    least_calls: ClassVar[int] = 1  # per window
+    limitation: str | None = None  # why its times are less exact on this machine than they could be
+
+    @abstractmethod
+    def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
+        """Run the windows; raise `NotApplicable` where this timer cannot time the implementation."""
+
+    def floor_us(self, calls: int) -> float | None:
+        """The time of a call that does nothing, in a window of this many calls; None where it is not known."""
+        return None
+
+
+class ProfilerTimer(Timer):
+    """Reads the times of many windows from one profiler session."""
+
+    needs_profiler = True
+
+    @abstractmethod
+    def window_times_us(self, windows: Sequence[Callable[[], list[Call]]]) -> list[float]:
+        """Prepare and run each window's calls; the time per call of each window. A warm window has one call more,
+        which is not timed."""
+
+
+class NotApplicable(Exception):
+    """This timer cannot time the implementation, which is no fault of the implementation."""

@@ -1,0 +1,94 @@
+"""The `events` timer: CUDA events around calls that were all queued before the first of them ran."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kernellab.timing.timer import COLD, Burst, BurstSpec, BurstTimer
+from kernellab.timing.window import make_calls, make_lead_calls, prepare_window, try_hold, wait_for
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernellab.timing.timed_impl import TimedImpl
+
+_FLOOR_WINDOWS = 15
+_LATE_BURSTS = 2  # bursts of one call in a row after which an implementation is no longer held back
+
+
+class EventTimer(BurstTimer):
+    """Includes what any stream pays between kernels, about a microsecond per launch."""
+
+    name = "events"
+    devices = default_on = ("cuda",)
+    overhead_rank = 2
+    measures = "time on the GPU's stream, launches queued ahead"
+    help = "time on the GPU's stream, the default there"
+
+    def __init__(self, device: torch.device, cache: str) -> None:
+        from kernellab.timing.cache import Flush
+
+        super().__init__(device, cache)
+        self._flush = Flush(device) if cache == COLD else None
+        self._hold = try_hold(device)
+        self._late: Counter[str] = Counter()
+        if self._hold is None:
+            self.limitation = "CUDA C++ cannot be built here, so the stream cannot be held back"
+
+    def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
+        import torch
+
+        # An implementation that itself waits for the GPU cannot be held back. After it was late twice with a single
+        # call, no further hold is tried.
+        hold = self._hold if self._late[impl.name] < _LATE_BURSTS else None
+        events = []
+        for window in range(spec.windows):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            swap = spec.swap and window == 0
+            if window == 0:
+                make_lead_calls(impl, spec.lead_calls)
+            prepared = prepare_window(impl, spec.calls, self.cache, swap) if impl.prepare_runs_impl else None
+            with hold() if hold else contextlib.nullcontext():
+                # Contents are swapped behind the hold: work on another stream that does not wait sees the old ones.
+                numbers, calls = prepared or prepare_window(impl, spec.calls, self.cache, swap)
+                if self._flush:
+                    self._flush()
+                elif not impl.restores_inputs:
+                    calls.pop(0)()
+                start.record()
+                result, index = make_calls(calls, self.cache, impl)
+                end.record()
+            events.append((start, end))
+            del calls
+        spec.verify(result, numbers[index])
+        del result
+        tail_us = wait_for(self.device)
+        held = not hold.gave_up() if hold else None
+        if spec.calls == 1:
+            self._late[impl.name] = self._late[impl.name] + 1 if held is False else 0
+        if self._hold and not hold:
+            held = False
+        return Burst([start.elapsed_time(end) * 1e3 / spec.calls for start, end in events], tail_us, held)
+
+    def floor_us(self, calls: int) -> float | None:
+        """The median over a few windows of empty kernels."""
+        import torch
+
+        if self._hold is None:
+            return None
+        times_us: list[float] = []
+        for _ in range(_FLOOR_WINDOWS):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            with self._hold():
+                if self._flush:
+                    self._flush()
+                start.record()
+                for _ in range(calls):
+                    self._hold.launch_empty_kernel()
+                end.record()
+            wait_for(self.device)
+            times_us.append(start.elapsed_time(end) * 1e3 / calls)
+        return statistics.median(times_us)

@@ -1,0 +1,93 @@
+"""The `graph` timer: CUDA events around the replay of a graph of calls, each on its own inputs."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kernellab.timing.timer import COLD, Burst, BurstSpec, BurstTimer, NotApplicable
+from kernellab.timing.window import make_calls, try_hold, wait_for
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernellab.timing.timed_impl import TimedImpl
+
+
+@dataclass(frozen=True)
+class _Captured:
+    """A graph of `calls` calls; replaying it writes `result` from the input set `number`."""
+
+    calls: int
+    graph: torch.cuda.CUDAGraph
+    result: object
+    number: int
+
+
+class GraphTimer(BurstTimer):
+    """The GPU's time without launches by the host."""
+
+    name = "graph"
+    devices = ("cuda",)
+    panel_caches = (COLD,)
+    overhead_rank = 1
+    measures = "replay of a CUDA graph"
+    help = "replay of a CUDA graph"
+    least_calls = 8  # a replay has a cost of its own
+
+    def __init__(self, device: torch.device, cache: str) -> None:
+        from kernellab.timing.cache import Flush
+
+        super().__init__(device, cache)
+        self._flush = Flush(device) if cache == COLD else None
+        self._hold = try_hold(device)
+        self._captured: dict[str, _Captured] = {}
+
+    def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
+        import torch
+
+        if impl.prepare_runs_impl or impl.restores_inputs:
+            raise NotApplicable("only a forward pass that leaves its inputs alone is captured in a graph")
+        captured = self._captured.get(impl.name)
+        if captured is None or captured.calls != spec.calls:
+            self._captured.pop(impl.name, None)
+            captured = None  # frees the memory of its results before the next capture
+            captured = self._captured[impl.name] = self._capture(impl, spec.calls)
+        events = []
+        for window in range(spec.windows):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            with self._hold() if self._hold else contextlib.nullcontext():
+                if spec.swap and window == 0:
+                    impl.sets.swap()
+                if self._flush:
+                    self._flush()
+                else:
+                    captured.graph.replay()
+                start.record()
+                captured.graph.replay()
+                end.record()
+            events.append((start, end))
+        spec.verify(captured.result, captured.number)
+        tail_us = wait_for(self.device)
+        return Burst([start.elapsed_time(end) * 1e3 / spec.calls for start, end in events], tail_us)
+
+    def _capture(self, impl: TimedImpl, calls: int) -> _Captured:
+        import torch
+
+        numbers = impl.draw(calls, distinct=self.cache == COLD)
+        prepared = impl.prepare_calls(numbers)
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):  # one-time allocations and loads happen here, before the capture
+            for call in prepared:
+                call()
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        wait_for(self.device)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                result, index = make_calls(prepared, self.cache, impl)
+        except Exception as error:
+            raise NotApplicable(f"cannot be captured in a CUDA graph: {error}") from error
+        return _Captured(calls, graph, result, numbers[index])

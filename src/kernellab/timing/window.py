@@ -1,0 +1,70 @@
+"""What the timers share: preparing the calls of a window, making them, waiting for the device. Imports no torch."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns  # bound here: an implementation may replace time.perf_counter_ns
+from typing import TYPE_CHECKING
+
+from kernellab.timing.timer import COLD, WARM
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernellab.timing.hold import Hold
+    from kernellab.timing.timed_impl import Call, TimedImpl
+
+
+def prepare_window(impl: TimedImpl, calls: int, cache: str, swap: bool) -> tuple[list[int], list[Call]]:
+    """The calls of a window and the numbers of their input sets.
+
+    Cold, each call has a set of its own. Warm, all have one set, and there is one call more to warm the cache.
+    """
+    if swap:
+        impl.sets.swap()
+    impl.sets.bump_versions()
+    extra = cache == WARM and not impl.restores_inputs
+    numbers = impl.draw(calls + extra, distinct=cache == COLD)
+    return numbers, impl.prepare_calls(numbers)
+
+
+def make_calls(calls: list[Call], cache: str, impl: TimedImpl) -> tuple[object, int]:
+    """Make the calls; one of the results and its index.
+
+    Cold, all results are kept until the end, each at its own address, because rewriting one would hit the cache. Any
+    of them may be verified, so an implementation cannot skip a call. Warm, only the last result is kept.
+    """
+    if cache == COLD:
+        results = [call() for call in calls]
+        index = impl.pick(len(results))
+        return results[index], index
+    for call in calls:
+        result = call()
+    return result, -1
+
+
+def make_lead_calls(impl: TimedImpl, count: int) -> None:
+    """Untimed calls. A random number of them changes which timed calls an implementation sees as every second one."""
+    for call in impl.prepare_calls(impl.draw(count, distinct=True)):
+        call()
+
+
+def wait_for(device: torch.device) -> float:
+    """Wait for the stream, then for the device; the microseconds the device went on after the stream had ended."""
+    if device.type != "cuda":
+        return 0.0
+    import torch
+
+    torch.cuda.current_stream(device).synchronize()
+    start = perf_counter_ns()
+    torch.cuda.synchronize(device)
+    return (perf_counter_ns() - start) / 1e3
+
+
+def try_hold(device: torch.device) -> Hold | None:
+    """A hold, or None where CUDA C++ cannot be built: events without a hold still time long calls correctly."""
+    try:
+        from kernellab.timing.hold import Hold
+
+        return Hold(device)
+    except Exception:
+        return None

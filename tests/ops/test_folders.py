@@ -1,0 +1,63 @@
+"""An op is a folder: all folders have the same files, and adding one adds an op."""
+
+import json
+import shutil
+
+import pytest
+
+import kernellab as kl
+from kernellab.declaration.targets import shipped_names
+from support.klab import SRC
+
+# The files that hold an implementation, by its name. A Python file launches what the source beside it contains.
+ROOMS = {"triton": ("triton.py",), "cuda": ("cuda.py", "cuda.cu"), "cpp": ("cpp.py", "cpp.cpp")}
+
+HALVE = '''
+"""Halve: x/2."""
+
+import torch
+
+import kernellab as kl
+
+
+@kl.op(args=dict(x=kl.tensor("... N")), cases=kl.cases(shape=[(8, 8)]))
+def halve(x):
+    """x/2, elementwise."""
+    return x / 2
+
+
+@halve.impl("torch")
+def _(x):
+    return torch.div(x, 2)
+'''
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_an_op_folder_has_a_file_for_each_implementation(name):
+    op = getattr(kl.ops, name)
+    assert op.name == name
+    assert "torch" in op.impls
+    assert op.doc
+    folder = op.file.parent
+    for impl, files in ROOMS.items():
+        for file in files:
+            assert (folder / file).is_file() == (impl in op.impls), f"{file} and the implementation {impl}"
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_implementations_are_declared_in_one_order(name):
+    order = ["manual", "compile", "torch", *ROOMS]
+    impls = [impl for impl in getattr(kl.ops, name).impls if impl in order]
+    assert impls == sorted(impls, key=order.index)
+
+
+def test_an_op_is_added_by_adding_a_folder(klab, tmp_path):
+    source = tmp_path / "src"
+    shutil.copytree(SRC, source, ignore=shutil.ignore_patterns("__pycache__"))
+    folder = source / "kernellab" / "ops" / "halve"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(HALVE)
+    listed = {entry["op"] for entry in json.loads(klab("list", "--json", PYTHONPATH=str(source)).out)}
+    assert listed == {*shipped_names(), "halve"}
+    seen = klab("check", "halve", "--declared", "--impl", "torch", "--device", "cpu", PYTHONPATH=str(source))
+    assert seen.code == 0, seen.err

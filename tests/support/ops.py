@@ -1,0 +1,62 @@
+"""The shipped ops that exist, tensors in every layout, and the comparison with PyTorch's own op."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+
+import kernellab as kl
+from kernellab.checking.accuracy import measure, passes, special
+from kernellab.declaration.targets import shipped_names
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "sliced rows": lambda x: x[::2],
+    "sliced columns": lambda x: x[:, 3:-5],
+    "column steps": lambda x: x[:, ::2],
+    "misaligned": lambda x: x.flatten()[1:8].view(7, 1),
+    "expanded": lambda x: x[:1].expand(5, -1),
+    "3-D slice": lambda x: x.reshape(4, 5, -1)[:, 1:4, 1:9],
+    "permuted": lambda x: x.reshape(4, 5, -1).permute(2, 0, 1),
+    "one column": lambda x: x[:, :1],
+    "no rows": lambda x: x[:0],
+    "no columns": lambda x: x[:, :0],
+    "scalar": lambda x: x[0, 0],
+}
+SPECIALS = [0.0, -0.0, 1e-30, 10.06, -10.06, 60.0, -60.0, 3e4, -3e4, math.inf, -math.inf, math.nan]
+
+
+def ops_with(impl, *, elementwise=False):
+    """The names of shipped ops of one tensor that have this implementation."""
+    ops = {name: getattr(kl.ops, name) for name in shipped_names()}
+    return [
+        name for name, op in ops.items() if impl in op.impls and len(op.args) == 1 and not (elementwise and op.reduces)
+    ]
+
+
+def options_of(op):
+    """Every combination of an op's options."""
+    declared = op.all_options()
+    return [dict(zip(declared, values, strict=True)) for values in itertools.product(*declared.values())]
+
+
+def takes(op, x):
+    """Whether an op is defined for a tensor: a scalar has no dim to reduce."""
+    return x.dim() > 0 or not op.reduces
+
+
+def assert_agrees(op, result, x, **options):
+    """The result has PyTorch's shape, dtype and strides, and errors like PyTorch's."""
+    own, oracle = op["torch"](x, **options), op.reference(x.double(), **options)
+    assert (result.shape, result.dtype) == (own.shape, own.dtype)
+    if not x.numel():
+        return
+    wide = [d for d in range(result.dim()) if result.size(d) > 1]
+    assert [result.stride(d) for d in wide] == [own.stride(d) for d in wide]
+    assert special(result, oracle, own) is None
+    rowwise = bool(op.reduces)
+    assert passes(*(measure(y, oracle, rowwise=rowwise) for y in (result, own)))
