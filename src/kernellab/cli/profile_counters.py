@@ -6,9 +6,9 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
@@ -18,6 +18,8 @@ from kernellab.cli.run_folder import create_folder, create_journal, display_path
 from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
+    from kernellab.counters.tables import CountersDocument, ImplRow, KernelRow
+    from kernellab.profiler.protocol import OpRequest, SkippedImpl
     from kernellab.record.journal import Journal
     from kernellab.running.parent.nsight_compute import Counted
 
@@ -55,17 +57,18 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--schedule is for traces: ncu counts one call")
     if len(args.target) > 1:
         raise UserError(f"one op at a time, not {len(args.target)}")
-    grids = _parse_grids(args)
-    request = {**profile_programs.op_request(args), **grids, "do": "grids" if grids else "count"}
+    request = _request(args)
     name = request["target"]["op"] or Path(args.target[0]).stem
-    path = ncu.needed(request, name)
+    path = ncu.require_tool(request, name)
     settings = profile_programs.settings_for(args, absolute_target(args.target[0]))
     journal = create_journal(args.out, settings, "profile-ncu-")
-    count = _count_grids if grids else _count_impls
+    artifacts = journal.folder / "artifacts"
+    count = _count_grids if "grids" in request else _count_impls
     try:
-        document = count(request, journal.folder / "artifacts", name, path)
+        artifacts.mkdir(parents=True, exist_ok=True)
+        document = count(request, artifacts, name, path)
     except UserError:
-        if not list((journal.folder / "artifacts").glob("*.log")):
+        if not list(artifacts.glob("*.log")):
             journal.remove()  # nothing was run
         else:
             journal.close()
@@ -79,17 +82,19 @@ def open_reports(args: argparse.Namespace) -> int:
 
     if args.dims or args.script_arguments or args.compare:
         raise UserError("--open reads reports and runs nothing: give it files, and how to show them")
-    document = _opened_document(ncu.opened([Path(name) for name in args.target]))
+    document = _opened_document(ncu.read_files([Path(name) for name in args.target]))
     if args.out:
         _write_files(document, create_folder(args.out))
     _print(args, document)
     return 0
 
 
-def _parse_grids(args: argparse.Namespace) -> dict[str, list[int]]:
-    """The blocks and threads of a sweep over grids; empty where none is asked for."""
+def _request(args: argparse.Namespace) -> OpRequest:
+    """To count one call of each implementation, or a sweep over grids."""
     if not args.grids:
-        return {}
+        request = profile_programs.op_request(args)
+        request["do"] = "count"
+        return request
     if args.target[0] != "square":
         raise UserError("--grids is for square, whose kernel takes any grid: klab profile --with ncu square")
     if args.impl or args.passes:
@@ -104,57 +109,61 @@ def _parse_grids(args: argparse.Namespace) -> dict[str, list[int]]:
     if len(grids) * len(threads) > _MOST_LAUNCHES:
         raise UserError(f"{len(grids) * len(threads)} launches are too many to count: at most {_MOST_LAUNCHES}")
     args.shape, args.dtype = args.shape or [_SHAPE], args.dtype or [_DTYPE]
-    return {"grids": list(dict.fromkeys(grids)), "blocks": list(dict.fromkeys(threads))}
+    request = profile_programs.op_request(args)
+    request |= {"do": "grids", "grids": list(dict.fromkeys(grids)), "blocks": list(dict.fromkeys(threads))}
+    return request
 
 
-def _count_impls(request: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
-    from kernellab.analysis.counters import impl_counters
+def _count_impls(request: OpRequest, folder: Path, name: str, path: str) -> CountersDocument:
+    from kernellab.counters.tables import impl_row
     from kernellab.running.parent import nsight_compute as ncu
 
-    folder.mkdir(parents=True, exist_ok=True)
-    entries, skipped = [], []
-    for impl in ncu.ways(request, folder / "ways.json"):
-        if impl["reason"]:
-            skipped.append({"impl": impl["impl"], "reason": impl["reason"]})
+    rows: list[ImplRow] = []
+    skipped: list[SkippedImpl] = []
+    for listing in ncu.list_impls(request, folder / "impls.json"):
+        impl, case = listing["impl"], listing["case"]
+        if listing["reason"]:
+            skipped.append({"impl": impl, "reason": listing["reason"]})
             continue
-        print(f"counting {name} {impl['impl']}", file=sys.stderr)
-        report = folder / f"{file_name(name)}-{file_name(impl['impl'])}{ncu.SUFFIX}"
+        print(f"counting {name} {impl}", file=sys.stderr)
+        report = folder / f"{file_name(name)}-{file_name(impl)}{ncu.SUFFIX}"
         try:
-            counted = ncu.count({**request, "impls": [impl["impl"]]}, report, path)
-        except ncu.WayFailed as error:
-            skipped.append({"impl": impl["impl"], "reason": error.message})
+            counted = ncu.count({**request, "impls": [impl]}, report, path)
+        except ncu.NothingCounted as error:
+            skipped.append({"impl": impl, "reason": error.message})
             continue
-        cost = counted.answer[0].get("cost") if counted.answer else None
-        entry = impl_counters(impl["impl"], counted.launches, counted.rules, cost, impl["case"]["dtype"])
-        entries.append({**entry, "case": impl["case"], "report": counted.report})
-    if not entries:
+        cost = counted.answers[0].get("cost") if counted.answers else None
+        row = impl_row(impl, counted.launches, counted.rules, cost, case["dtype"])
+        row |= {"case": case, "report": counted.report}
+        rows.append(row)
+    if not rows:
         reasons = "\n".join(f"  {entry['impl']}: {entry['reason']}" for entry in skipped)
         raise UserError(f"nothing of {name} could be counted", reasons)
-    return {"op": name, "ways": entries, "skipped": skipped}
+    return {"op": name, "ways": rows, "skipped": skipped}
 
 
-def _count_grids(request: Mapping[str, Any], folder: Path, name: str, path: str) -> dict[str, Any]:
-    from kernellab.analysis.counters import sweep
+def _count_grids(request: OpRequest, folder: Path, name: str, path: str) -> CountersDocument:
+    from kernellab.counters.tables import sweep_rows
     from kernellab.running.parent import nsight_compute as ncu
 
-    folder.mkdir(parents=True, exist_ok=True)
     counted = ncu.count(request, folder / f"{file_name(name)}-grids{ncu.SUFFIX}", path)
-    case = counted.answer[0]["case"] if counted.answer else None
-    return {"op": name, "case": case, "sweep": sweep(counted.launches, counted.rules), "report": counted.report}
+    case = counted.answers[0].get("case") if counted.answers else None
+    rows = sweep_rows(counted.launches, counted.rules)
+    return {"op": name, "case": case, "sweep": rows, "report": counted.report}
 
 
-def _opened_document(counted: Counted) -> dict[str, Any]:
-    from kernellab.analysis.counters import impl_counters, sweep
+def _opened_document(counted: Counted) -> CountersDocument:
+    from kernellab.counters.tables import impl_row, sweep_rows
 
     if len(counted.launches) > 1 and all(launch.function == _SWEPT_KERNEL for launch in counted.launches):
-        return {"op": "square", "case": None, "sweep": sweep(counted.launches, counted.rules)}
-    return {"op": None, "ways": [impl_counters("", counted.launches, counted.rules, None, "")], "skipped": []}
+        return {"op": "square", "case": None, "sweep": sweep_rows(counted.launches, counted.rules)}
+    return {"op": None, "ways": [impl_row("", counted.launches, counted.rules, None, "")], "skipped": []}
 
 
-def _finish(args: argparse.Namespace, document: dict[str, Any], journal: Journal) -> int:
+def _finish(args: argparse.Namespace, document: CountersDocument, journal: Journal) -> int:
     from kernellab.record.run_events import LaunchesCounted, RunCompleted
 
-    journal.write(LaunchesCounted(op=document.get("op"), skipped=document.get("skipped")))
+    journal.write(LaunchesCounted(op=document["op"], skipped=document.get("skipped")))
     journal.write(RunCompleted())
     journal.save()
     journal.close()
@@ -164,8 +173,8 @@ def _finish(args: argparse.Namespace, document: dict[str, Any], journal: Journal
     return 0
 
 
-def _write_files(document: Mapping[str, Any], folder: Path) -> None:
-    from kernellab.analysis.counters import COLUMNS, csv_rows
+def _write_files(document: CountersDocument, folder: Path) -> None:
+    from kernellab.counters.tables import COLUMNS, csv_rows
 
     (folder / "counters.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     with (folder / "counters.csv").open("w", newline="", encoding="utf-8") as file:
@@ -174,14 +183,13 @@ def _write_files(document: Mapping[str, Any], folder: Path) -> None:
         writer.writerows(csv_rows(_kernels(document)))
 
 
-def _kernels(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _kernels(document: CountersDocument) -> Sequence[KernelRow]:
     if "sweep" in document:
-        kernels: Sequence[Mapping[str, Any]] = document["sweep"]
-        return kernels
-    return [kernel for entry in document["ways"] for kernel in entry["kernels"]]
+        return document["sweep"]
+    return [kernel for impl in document["ways"] for kernel in impl["kernels"]]
 
 
-def _print(args: argparse.Namespace, document: Mapping[str, Any]) -> None:
+def _print(args: argparse.Namespace, document: CountersDocument) -> None:
     from kernellab.reporting.profiles.counters import lines
 
     if args.json:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli.options import (
@@ -24,8 +24,11 @@ from kernellab.cli.project import project_text
 from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
+    from kernellab.profiler.protocol import MlpRequest, OpRequest, RecordingOptionsJson, ScriptRequest
+    from kernellab.profiler.schedule import Schedule
     from kernellab.record.settings import Settings
     from kernellab.running.parent.profiling import Program
+    from kernellab.workloads.mlp_setup import MlpSetup
 
 _SECONDS = 20.0
 _LONGEST_NAME = 50  # of a trace, in characters: file systems take 255 bytes, suffixes included
@@ -49,18 +52,18 @@ class SizeStudy:
     """The MLP timed over sizes: one program for each size that varies."""
 
     settings: Settings
-    setup: dict[str, Any]
+    setup: MlpSetup
     programs: Callable[[Path], Iterator[tuple[str, Program]]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    from kernellab.workloads.mlp_setup import OPTIMIZERS, RATES, SIZES
+    from kernellab.workloads.mlp_setup import DEFAULT_SIZES, OPTIMIZERS, RATES
 
     op = parser.add_argument_group("an op")
     add_case_options(op)
     op.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
     mlp = parser.add_argument_group("mlp", "several sizes, 64:1024:x2, are timed and compared instead of traced")
-    for name, default in SIZES.items():
+    for name, default in DEFAULT_SIZES.items():
         mlp.add_argument(f"--{name}", metavar="N", help=f"default {default}")
     mlp.add_argument("--optimizer", metavar="O", help=f"{', '.join(OPTIMIZERS)} (default none)")
     mlp.add_argument("--rate", metavar="R", help=f"the learning rate over the steps: {', '.join(RATES)}")
@@ -106,14 +109,14 @@ def settings_for(args: argparse.Namespace, target: str) -> Settings:
     return Settings(targets=[target], stages=["profile"], request=NO_CASES, device=parse_device(args.device))
 
 
-def _recording_options(args: argparse.Namespace) -> dict[str, bool]:
+def _recording_options(args: argparse.Namespace) -> RecordingOptionsJson:
     return {"stacks": not args.no_stacks}
 
 
-def _schedule(args: argparse.Namespace) -> dict[str, Any] | None:
-    from kernellab.running.parent.profiling import schedule
+def _schedule(args: argparse.Namespace) -> Schedule | None:
+    from kernellab.profiler.schedule import parse_schedule
 
-    return schedule(args.schedule).to_json() if args.schedule else None
+    return parse_schedule(args.schedule) if args.schedule else None
 
 
 def _refuse_other_options(args: argparse.Namespace, **owners: tuple[str, ...]) -> None:
@@ -136,25 +139,20 @@ def _script(args: argparse.Namespace, target: str) -> PlannedProgram:
     name = target.rpartition(".")[2] if args.module else Path(target).stem
     seconds = require_positive("--seconds", args.seconds) if args.seconds is not None else _SECONDS
     memory_gib = require_positive("--memory", args.memory) if args.memory is not None else None
-    ranks = _ranks(args)
-    request = {
-        "module": bool(args.module),
-        "name": "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:_LONGEST_NAME],
-        "schedule": _schedule(args),
-        "seconds": seconds,
-        "memory_bytes": None if memory_gib is None else int(memory_gib * (1 << 30)),
-        "how": _recording_options(args),
-    }
+    ranks, schedule = _ranks(args), _schedule(args)
 
     def program(folder: Path) -> Program:
-        return Program(
-            "kernellab.running.programs.profiled_script",
-            {**request, "folder": _artifacts(folder)},
-            [target, *args.script_arguments],
-            ranks,
-            as_script=True,
-            module=bool(args.module),
-        )
+        request: ScriptRequest = {
+            "module": bool(args.module),
+            "name": "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:_LONGEST_NAME],
+            "schedule": schedule.to_json() if schedule else None,
+            "seconds": seconds,
+            "memory_bytes": None if memory_gib is None else int(memory_gib * (1 << 30)),
+            "how": _recording_options(args),
+            "folder": _artifacts(folder),
+        }
+        main, words = "kernellab.running.programs.profiled_script", [target, *args.script_arguments]
+        return Program(main, request, words, ranks, as_script=True, module=bool(args.module))
 
     return PlannedProgram(name, settings_for(args, target), program)
 
@@ -167,67 +165,80 @@ def _artifacts(folder: Path) -> str:
 
 
 def _mlp(args: argparse.Namespace) -> PlannedProgram | SizeStudy:
-    from kernellab.running.parent.profiling import Program, refuse, schedule
-    from kernellab.workloads.mlp_setup import OPTIMIZERS, RATES, SIZES
+    from kernellab.running.parent.profiling import Program, validate_mlp
+    from kernellab.workloads.mlp_setup import DEFAULT_SIZES
 
     for word in (*(f"--{dim}" for dim in args.dims), *args.script_arguments):
         raise UserError(f"mlp takes no {word!r}: klab profile --help lists its options")
     _refuse_other_options(args, ops=_OP_OPTIONS, scripts=_SCRIPT_OPTIONS)
     sizes = {
         name: [default] if getattr(args, name) is None else parse_sizes(name, getattr(args, name))
-        for name, default in SIZES.items()
+        for name, default in DEFAULT_SIZES.items()
     }
-    setup: dict[str, Any] = {
-        "optimizer": choose("--optimizer", args.optimizer or OPTIMIZERS[0], OPTIMIZERS),
-        "rate": choose("--rate", args.rate or RATES[0], RATES),
-        "data": args.data,
-        "workers": args.workers or 0,
-        "device": parse_device(args.device),
-    }
-    if setup["rate"] != "constant" and setup["optimizer"] == "none":
-        raise UserError("--rate belongs to an optimizer: --optimizer adam, for example")
-    if args.workers and not args.data:
-        raise UserError("--workers belong to the data loader: add --data")
-    settings, ranks = settings_for(args, "mlp"), _ranks(args)
+    ranks, schedule = _ranks(args), _schedule(args)
     varied = [name for name, values in sizes.items() if len(values) > 1]
     if varied:
-        return _size_study(args, sizes, setup, settings, varied)
-    setup |= {name: values[0] for name, values in sizes.items()}
-    refuse(setup, schedule(args.schedule) if args.schedule else None, tracing=True)
-    request = {
-        "do": "train" if args.tool else "profile",
-        "setup": setup,
-        "schedule": _schedule(args),
-        "how": _recording_options(args),
-    }
+        return _size_study(args, sizes, varied)
+    setup = _mlp_setup(args, {name: values[0] for name, values in sizes.items()})
+    validate_mlp(setup, schedule, tracing=True)
 
     def program(folder: Path) -> Program:
-        return Program("kernellab.running.programs.mlp", {**request, "folder": _artifacts(folder)}, ranks=ranks)
+        request: MlpRequest = {
+            "do": "train" if args.tool else "profile",
+            "setup": setup.to_json(),
+            "schedule": schedule.to_json() if schedule else None,
+            "how": _recording_options(args),
+            "folder": _artifacts(folder),
+        }
+        return Program("kernellab.running.programs.mlp", request, ranks=ranks)
 
-    return PlannedProgram("mlp", settings, program)
+    return PlannedProgram("mlp", settings_for(args, "mlp"), program)
 
 
-def _size_study(
-    args: argparse.Namespace, sizes: dict[str, list[int]], setup: dict[str, Any], settings: Settings, varied: list[str]
-) -> SizeStudy:
-    from kernellab.running.parent.profiling import Program, refuse
-    from kernellab.workloads.mlp_setup import SIZES
+def _mlp_setup(args: argparse.Namespace, sizes: dict[str, int]) -> MlpSetup:
+    from kernellab.workloads.mlp_setup import OPTIMIZERS, RATES, MlpSetup
+
+    optimizer = choose("--optimizer", args.optimizer or OPTIMIZERS[0], OPTIMIZERS)
+    rate = choose("--rate", args.rate or RATES[0], RATES)
+    if rate != "constant" and optimizer == "none":
+        raise UserError("--rate needs an optimizer: --optimizer adam, for example")
+    if args.workers and not args.data:
+        raise UserError("--workers needs the data loader: add --data")
+    return MlpSetup(
+        **sizes,
+        optimizer=optimizer,
+        rate=rate,
+        data=args.data,
+        workers=args.workers or 0,
+        device=parse_device(args.device),
+    )
+
+
+def _size_study(args: argparse.Namespace, sizes: dict[str, list[int]], varied: list[str]) -> SizeStudy:
+    from kernellab.running.parent.profiling import Program, validate_mlp
+    from kernellab.workloads.mlp_setup import DEFAULT_SIZES
 
     for name in ("ranks", "schedule", "tool"):
         if getattr(args, name):
             raise UserError(f"several sizes are timed, not traced: leave out {args.given[name]}")
     # While one size varies, another that also has several values is at its default.
-    fixed = {name: values[0] if len(values) == 1 else SIZES[name] for name, values in sizes.items()}
+    fixed = {name: values[0] if len(values) == 1 else DEFAULT_SIZES[name] for name, values in sizes.items()}
+    setup = _mlp_setup(args, fixed)
 
     def programs(folder: Path) -> Iterator[tuple[str, Program]]:
-        for name in varied:
-            setups = [{**setup, **fixed, name: size} for size in sizes[name]]
+        for by in varied:
+            setups = [_mlp_setup(args, {**fixed, by: size}) for size in sizes[by]]
             for each in setups:
-                refuse(each, None, tracing=False)
-            request = {"do": "scale", "by": name, "setups": setups, "folder": _artifacts(folder)}
-            yield name, Program("kernellab.running.programs.mlp", request)
+                validate_mlp(each, None, tracing=False)
+            request: MlpRequest = {
+                "do": "scale",
+                "by": by,
+                "setups": [each.to_json() for each in setups],
+                "folder": _artifacts(folder),
+            }
+            yield by, Program("kernellab.running.programs.mlp", request)
 
-    return SizeStudy(settings, {**setup, **fixed}, programs)
+    return SizeStudy(settings_for(args, "mlp"), setup, programs)
 
 
 def _ranks(args: argparse.Namespace) -> int:
@@ -241,21 +252,22 @@ def _ranks(args: argparse.Namespace) -> int:
 # An op -------------------------------------------------------------------------------------------------
 
 
-def op_request(args: argparse.Namespace) -> dict[str, Any]:
+def op_request(args: argparse.Namespace) -> OpRequest:
     """The request to the process that runs an op's implementations, without the folder."""
     from kernellab.declaration.targets import resolve
-    from kernellab.running.parent.profiling import DEFAULT
+    from kernellab.running.parent.profiling import OP_SCHEDULE
 
     _refuse_other_options(args, the_MLP=(*_MLP_OPTIONS, "ranks"), scripts=_SCRIPT_OPTIONS)
     if args.script_arguments:
         raise UserError(f"an op takes no arguments after --: {args.script_arguments[0]!r}")
+    target, case = resolve(args.target[0]), sized_request(args)
     return {
-        "target": vars(resolve(args.target[0])),
-        "request": sized_request(args).to_json(),
+        "target": {"text": target.text, "module": target.module, "file": target.file, "op": target.op},
+        "request": case.to_json(),
         "impls": split_commas(args.impl or project_text("impl")),
         "pass": choose("--pass", args.passes or "forward", PASSES),
         "device": parse_device(args.device or project_text("device")),
-        "schedule": _schedule(args) or DEFAULT.to_json(),
+        "schedule": (_schedule(args) or OP_SCHEDULE).to_json(),
         "how": _recording_options(args),
         "tool": args.tool,
     }

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 def _open(args: argparse.Namespace) -> int:
     from kernellab.analysis.document import analyse
     from kernellab.analysis.ranks import compare_ranks
-    from kernellab.reporting.profiles import recording
+    from kernellab.reporting.profiles import ranks
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read_all
 
@@ -49,8 +49,8 @@ def _open(args: argparse.Namespace) -> int:
     pictures = _draw(args, traces)
     if args.json:
         profiles = [{"document": document} for document in documents]
-        several = {"profiles": profiles, "ranks": across_ranks} if across_ranks else {}
-        print_json({**documents[0], **several, "pictures": pictures})
+        several = {"profiles": profiles, "ranks": across_ranks}
+        print_json({**documents[0], **(several if across_ranks else {}), "pictures": pictures})
         return 0
     for number, document in enumerate(documents):
         if across_ranks:
@@ -58,7 +58,7 @@ def _open(args: argparse.Namespace) -> int:
         for line in lines(document, **table_options(args)):
             print(line)
         print()
-    for line in recording.together(across_ranks) if across_ranks else []:
+    for line in ranks.lines(across_ranks) if across_ranks else []:
         print(line)
     if pictures:
         print(f"pictures: {', '.join(pictures)}")
@@ -69,7 +69,7 @@ def _draw(args: argparse.Namespace, traces: Sequence[Trace]) -> list[str]:
     """Draws the traces into `--out`. Without it nothing is written: the traces' own folder may be anybody's."""
     if not args.out:
         return []
-    from kernellab.reporting.pages import trace as pictures
+    from kernellab.reporting.pages import pictures
 
     folder = create_folder(args.out)
     names = [_ENDING.sub("", Path(name).name) for name in args.target]
