@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 _SOURCE = "Source:"
 _WIDE = 110  # columns of a terminal from which the last cell of a row is beside the others instead of below
@@ -23,17 +22,10 @@ def show(described: Mapping[str, Any], out: Console) -> None:
         out.print(Text(f"{described['asked']} means the common variant; others: {others}", style="dim"))
     out.print()
     wide = out.width >= _WIDE
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    table.add_column("part", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("scope")
-    table.add_column("here")
-    if wide:
-        table.add_column("what matters")
-    for row in described["rows"]:
-        cells = [row["name"], row["kind"], row["scope"], row["capacity"]]
-        table.add_row(*cells, *([row["matters"]] if wide else []))
-    out.print(table)
+    texts = ["scope", "here", *(["what matters"] if wide else [])]
+    columns = [Column("part", "left"), Column("", "left"), *(Column(title, "left", wrap_to=12) for title in texts)]
+    keys = ["name", "kind", "scope", "capacity", *(["matters"] if wide else [])]
+    print_table(Table(columns, [Row([row[key] for key in keys]) for row in described["rows"]], indent=0), out)
     out.print()
     if not wide:
         for row in described["rows"]:
@@ -73,35 +65,37 @@ def _closing(described: Mapping[str, Any]) -> list[str]:
 
 
 def show_list(gpus: Sequence[Mapping[str, Any]], out: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    table.add_column("GPU", no_wrap=True)
-    table.add_column("arch", no_wrap=True)
-    for title in ("SMs", "MHz", "memory", "GB/s", "L2 MB", "fp32", "W"):
-        table.add_column(title, justify="right", no_wrap=True)
+    columns = [
+        Column("GPU", "left"),
+        Column("arch", "left"),
+        Column("SMs"),
+        Column("MHz", drop=1),
+        Column("memory"),
+        Column("GB/s"),
+        Column("L2 MB", drop=3),
+        Column("fp32"),
+        Column("W", drop=2),
+    ]
+    rows = []
     for gpu in gpus:
         l2 = "" if gpu["l2_bytes"] is None else f"{gpu['l2_bytes'] / 2**20:g}"
         memory = f"{gpu['memory_gb']:g} GB"
         numbers = (gpu["sms"], gpu["boost_mhz"], memory, f"{gpu['pin_gbps']:.0f}", l2)
-        table.add_row(
-            gpu["name"], gpu["arch"], *map(str, numbers), words.digits(gpu["fp32_tflops"]), str(gpu["tdp_w"] or "")
-        )
-    out.print(table)
+        rate, power = words.digits(gpu["fp32_tflops"]), str(gpu["tdp_w"] or "")
+        rows.append(Row([gpu["name"], gpu["arch"], *map(str, numbers), rate, power]))
+    print_table(Table(columns, rows, indent=0), out)
     out.print()
     out.print(Text(f"{len(gpus)} GPUs; fp32 in TFLOP/s. klab device --gpu NAME shows one, with its sources."))
 
 
 def show_measured(measured: Mapping[str, Any], out: Console) -> None:
     out.print(Text(f"{measured['name']}, measured{_clock(measured)}", style="bold"))
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, show_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim")
-    for row in measured["rates"]:
-        if row["value"] is None:
-            table.add_row(row["name"], "–", row["how"])
-        else:
-            table.add_row(row["name"], f"{words.digits(row['value'])} {row['unit']}", row["how"])
-    out.print(Padding(table, (0, 0, 0, 1), expand=False))
+    columns = [Column("", "left"), Column(""), Column("", "left", wrap_to=20, style="dim")]
+    rows = []
+    for rate in measured["rates"]:
+        value = "–" if rate["value"] is None else f"{words.digits(rate['value'])} {rate['unit']}"
+        rows.append(Row([rate["name"], value, rate["how"]]))
+    print_table(Table(columns, rows, header=False), out)
     for doubt in measured["doubts"]:
         out.print(Text(f" not to be trusted: {doubt}", style="yellow"))
     out.print()
