@@ -13,6 +13,7 @@ from kernellab.explaining.run_explanation import ChoiceTable, RunExplanation, Un
 from kernellab.explaining.subject_reader import read_timed_subject
 from kernellab.findings.document import ExplainFinding, explain_document
 from kernellab.gpumodel.fusion import Fusion
+from kernellab.record.derived import DerivedRecord
 from kernellab.timing.timers import is_duration
 
 
@@ -66,7 +67,7 @@ def run_document(record: Mapping[str, Any], run: RunExplanation) -> RunDocument:
     }
 
 
-def add_findings(record: dict[str, Any]) -> None:
+def add_findings(record: DerivedRecord) -> None:
     """Add `derived.findings` to each result of a record with its verdicts; empty where nothing was timed."""
     for result in record["results"]:
         derived = result["derived"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernellab.declaration.documents import CaseJson
 from kernellab.explaining.advice import Choice, advice, timed_choices, untimed_choices
 from kernellab.explaining.explanation import Explanation, explain
 from kernellab.explaining.kernel_reader import unfit_kernels
@@ -22,7 +23,7 @@ class Unexplained:
     op: str
     impl: str
     arch: str  # or the device
-    case: Mapping[str, object]
+    case: CaseJson
     pass_name: str
     status: str
     reason: str
@@ -33,7 +34,7 @@ class ChoiceTable:
     """The implementations of one op and case to choose from."""
 
     op: str
-    case: Mapping[str, object]
+    case: CaseJson
     rows: Sequence[Choice]
     advice: str
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.findings.finding import Confidence, Evidence, Finding, StepTimes
 
 
 class EvidenceDocument(TypedDict):
-    what: str
-    value: JsonValue
-    unit: str
-    source: str
+    """One figure that a finding rests on."""
+
+    what: Annotated[str, ""]
+    value: Annotated[JsonValue, ""]
+    unit: Annotated[str, ""]
+    source: Annotated[str, "`timing`, `machine code`, `declaration`, …"]
 
 
 class ExplainFinding(TypedDict):
-    """`gain` is a speed-up factor or null."""
+    """What costs time, and what to do."""
 
-    rule: str
-    title: str
-    gain: float | None
-    do: str
-    sure: Confidence
-    evidence: list[EvidenceDocument]
+    rule: Annotated[str, "the [rule](explain.md#the-rules) that found it"]
+    title: Annotated[str, "a sentence"]
+    gain: Annotated[float | None, "estimated speed-up; null for a warning"]
+    do: Annotated[str, "what to do"]
+    sure: Annotated[Confidence, "`measured`, `computed`, `likely` or `possible`"]
+    evidence: Annotated[list[EvidenceDocument], ""]
 
 
 class ProfileFinding(TypedDict):

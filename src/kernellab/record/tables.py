@@ -19,11 +19,12 @@ from kernellab.activity import documents as activity_documents
 from kernellab.base import shape
 from kernellab.codeanalysis import kernel_json
 from kernellab.declaration import documents
+from kernellab.findings import document as findings_document
 from kernellab.machine import description
 from kernellab.record import batteries, derived, schema
 from kernellab.record.event import Event
 
-_MODULES = (schema, derived, batteries, documents, activity_documents, description, kernel_json)
+_MODULES = (schema, derived, batteries, documents, activity_documents, description, kernel_json, findings_document)
 _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

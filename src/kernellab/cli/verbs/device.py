@@ -11,6 +11,7 @@ from kernellab.cli.options import add_device_option, add_json_option, parse_devi
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
+    from kernellab.gpumodel.described_device import KnownGpu, PresentCpu, PresentGpu
 
 SUMMARY = "describe the GPU as a table: the one present, or any of the database"
 ORDER = 90
@@ -43,38 +44,23 @@ def _describe(args: argparse.Namespace) -> int:
     from kernellab.reporting.terminal import device as report
     from kernellab.reporting.text.console import console
 
-    description = _describe_known(args.gpu) if args.gpu is not None else _describe_present()
+    device = _find_known(args.gpu) if args.gpu is not None else _find_present()
     if args.json:
-        print_json(description)
+        print_json(device.to_json())
     else:
-        report.show(description, console())
+        report.show(device, console())
     return 0
 
 
-def _describe_known(name: str) -> dict[str, object]:
-    from kernellab.gpumodel.hierarchy import gpu_rows
+def _find_known(name: str) -> KnownGpu:
+    from kernellab.gpumodel.described_device import KnownGpu
     from kernellab.machine import gpus
 
-    gpu = gpus.gpu(name)
-    chip = gpu.chip
-    memory = f"{gpu.memory_gb:g} GB {gpu.memory_kind}, {gpu.bus_bits} bit, {gpu.pin_gbps:.0f} GB/s"
-    rows = gpu_rows(chip, gpu.sms, gpu.l2_bytes, memory)
-    facts = {key: value for key, value in asdict(gpu).items() if not key.startswith("second")}
-    rates = {"fp32": gpu.fp32_tflops, **{dtype: gpu.tensor_tflops(dtype) for dtype in chip.tensor_per_clock}}
-    return {
-        "kind": "gpu",
-        "present": False,
-        "asked": name,
-        "name": gpu.name,
-        "variants": [other.name for other in gpus.variants(name)],
-        "gpu": {**facts, "pin_gbps": gpu.pin_gbps, "tflops_at_boost": rates},
-        "chip": asdict(chip),
-        "rows": [asdict(row) for row in rows],
-    }
+    return KnownGpu(name, gpus.gpu(name), [other.name for other in gpus.variants(name)])
 
 
-def _describe_present() -> dict[str, object]:
-    from kernellab.gpumodel.hierarchy import cpu_rows, gpu_rows
+def _find_present() -> PresentGpu | PresentCpu:
+    from kernellab.gpumodel.described_device import PresentCpu, PresentGpu
     from kernellab.machine.chips import chip
     from kernellab.machine.cpu_caches import data_caches
     from kernellab.machine.environment import cpu
@@ -82,25 +68,8 @@ def _describe_present() -> dict[str, object]:
 
     gpu = present()
     if gpu is None:
-        facts, caches = cpu(), [asdict(cache) for cache in data_caches()]
-        return {
-            "kind": "cpu",
-            "present": True,
-            "name": facts["name"],
-            "cpu": {**facts, "caches": caches},
-            "rows": [asdict(row) for row in cpu_rows(facts["cores"], facts["memory_bytes"], caches)],
-        }
-    architecture = chip(gpu["arch"])
-    pins = f", {gpu['pin_gbps']:.0f} GB/s at the pins" if gpu["pin_gbps"] else ""
-    memory = f"{(gpu['memory_bytes'] or 0) / 2**30:.0f} GiB{pins}"
-    return {
-        "kind": "gpu",
-        "present": True,
-        "name": gpu["name"],
-        "gpu": gpu,
-        "chip": asdict(architecture),
-        "rows": [asdict(row) for row in gpu_rows(architecture, gpu["sms"], gpu["l2_bytes"], memory)],
-    }
+        return PresentCpu(cpu(), data_caches())
+    return PresentGpu(gpu["name"], chip(gpu["arch"]), gpu["sms"], gpu["l2_bytes"], gpu["memory_bytes"], gpu["pin_gbps"])
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -108,11 +77,10 @@ def _list(args: argparse.Namespace) -> int:
     from kernellab.reporting.terminal import device as report
     from kernellab.reporting.text.console import console
 
-    entries = [{**asdict(gpu), "pin_gbps": gpu.pin_gbps, "fp32_tflops": gpu.fp32_tflops} for gpu in gpus()]
     if args.json:
-        print_json(entries)
+        print_json([{**asdict(gpu), "pin_gbps": gpu.pin_gbps, "fp32_tflops": gpu.fp32_tflops} for gpu in gpus()])
     else:
-        report.show_list(entries, console())
+        report.show_list(gpus(), console())
     return 0
 
 
@@ -121,9 +89,10 @@ def _measure(args: argparse.Namespace) -> int:
     from kernellab.reporting.text.console import console
     from kernellab.running.parent.device import measure
 
-    measurements = measure(parse_device(args.device), quick=args.quick)
+    rates = measure(parse_device(args.device), quick=args.quick)
     if args.json:
-        print_json(measurements)
+        print_json(rates.to_json())
     else:
-        report.show_measured(measurements, console())
+        measured = rates.measured
+        report.show_measured(rates.name, measured.rates, measured.clock_mhz, measured.doubts, console())
     return 0

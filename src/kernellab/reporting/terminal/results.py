@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
 from kernellab.base.text import share_text
 from kernellab.record import verdict
+from kernellab.record.derived import (
+    DerivedRecord,
+    DerivedResult,
+    LimitJson,
+    PassVerdict,
+    Ratio,
+    Speedups,
+    TimeVerdict,
+    TrustVerdict,
+)
 from kernellab.reporting.charts import characters, files, series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.terminal import battery, details, panel, sanitizer
 from kernellab.reporting.text import numbers
-from kernellab.reporting.text.table import Column, Row, Table, print_table
+from kernellab.reporting.text.table import Cell, Column, Row, Table, print_lines, print_table
 from kernellab.stats.intervals import FEWEST
 
 _BAD = verdict.BAD | {"unknown"}
 
-Result = Any
-Record = Mapping[str, Any]
 
-
-def show(record: Record, out: Console, *, verbose: bool = False) -> None:
+def show(record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
     """The whole record, then the answer."""
     for group in _groups_outside_sweeps(record):
         _show_group(group, record, out, verbose=verbose)
@@ -37,7 +43,7 @@ def show(record: Record, out: Console, *, verbose: bool = False) -> None:
         out.print(Text(line))
 
 
-def show_sweeps(record: Record, out: Console, *, more_than: int) -> None:
+def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
     """Tables of the sweeps of more sizes than this; charts and growth of every sweep that was timed."""
     for sweep in series.find(record):
         if len(sweep.sizes) > more_than:
@@ -57,7 +63,7 @@ def show_files(written: list[Path], folder: str, out: Console) -> None:
         out.print(Text(missing, style="dim"))
 
 
-def _groups_outside_sweeps(record: Record) -> list[list[Result]]:
+def _groups_outside_sweeps(record: DerivedRecord) -> list[list[DerivedResult]]:
     """The groups that are not part of a long sweep, which has a table of its own."""
     sweeps = [sweep for sweep in series.find(record) if len(sweep.sizes) > sweep_table.COMPACT]
     swept = {id(group[0]) for sweep in sweeps for group in sweep.groups.values()}
@@ -67,106 +73,125 @@ def _groups_outside_sweeps(record: Record) -> list[list[Result]]:
 # One op at one case ------------------------------------------------------------------------------------
 
 
-def _show_group(group: list[Result], record: Record, out: Console, *, verbose: bool) -> None:
+def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, *, verbose: bool) -> None:
     op, case = group[0]["op"], group[0]["case"]
     device = record["machine"].get("device", case["device"])
     out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}"))
     passes = list(group[0]["derived"]["passes"])
     in_table: set[str] = set()
     for pass_name in passes:
-        rows = [_select_pass(r, pass_name) for r in group if r["derived"]["status"] == "ok"]
-        rows = sorted((r for r in rows if r["derived"]["time"]), key=lambda r: r["derived"]["time"]["median_us"])
-        in_table |= {r["impl"] for r in rows}
+        rows = _timed_rows(group, pass_name)
+        in_table |= {row.impl for row in rows}
         if rows and passes != ["forward"]:
             out.print(Text(f" {pass_name}", style="italic"))
         if rows:
             print_table(_time_table(rows), out)
         for line in _trust_notes(rows):
-            _print_beside(out, " ", Text(line, style="yellow"))
+            _print_wrapped([Text(line, style="yellow")], out)
     panel.show(group, out)
     width = max(len(r["impl"]) for r in group)
     for result in group:
-        head = f" {result['impl']:<{width}}  "
+        head = f"{result['impl']:<{width}}"
         if result["impl"] not in in_table:
-            _print_beside(out, head, _status_text(result, record))
+            _print_wrapped([head, _status_text(result, record)], out)
         for note in _notes(result):
-            _print_beside(out, head, Text(f"note: {note}", style="yellow"))
+            _print_wrapped([head, Text(f"note: {note}", style="yellow")], out)
         for line in details.detail_lines(result) if verbose else ():
-            _print_beside(out, head, Text(line, style="dim"))
+            _print_wrapped([head, Text(line, style="dim")], out)
     out.print()
 
 
-def _select_pass(result: Result, pass_name: str) -> Result:
-    """The result with what is derived of one pass in the place of the main pass."""
-    return {**result, "derived": {**result["derived"], **result["derived"]["passes"][pass_name]}}
-
-
-def _trust_notes(rows: list[Result]) -> list[str]:
+def _trust_notes(rows: list[_TimedRow]) -> list[str]:
     """Why times cannot be trusted, each reason once."""
     impls_by_reason: dict[tuple[str, str], list[str]] = {}
-    for r in rows:
-        for reason in r["derived"]["trust"]["reasons"]:
-            impls_by_reason.setdefault((reason["name"], reason["detail"]), []).append(r["impl"])
+    for row in rows:
+        for reason in row.trust["reasons"]:
+            impls_by_reason.setdefault((reason["name"], reason["detail"]), []).append(row.impl)
     return [
         f"{name}{'' if len(impls) == len(rows) else ' (' + ', '.join(impls) + ')'}: {detail}"
         for (name, detail), impls in impls_by_reason.items()
     ]
 
 
-def _notes(result: Result) -> list[str]:
+def _notes(result: DerivedResult) -> list[str]:
     """What has no place in the table: series that failed, a missing backward, what guards and the check noticed."""
     notes = []
     if result["derived"]["status"] == "ok":
         notes += [f"{e['timer']} timer: {e['status']}: {e['reason']}" for e in verdict.faults(result)]
-    gradients = result.get("gradients") or {}
-    if gradients.get("status") == "skipped":
+    gradients, check = result["gradients"], result["check"]
+    if gradients is not None and gradients["status"] == "skipped":
         notes.append(f"no backward: {gradients['reason']}")
     notes += [guard["detail"] for guard in result["guards"]]
-    return [*notes, *((result["check"] or {}).get("notes") or [])]
+    return [*notes, *(check.get("notes", []) if check is not None else [])]
 
 
-def _print_beside(out: Console, head: str, text: Text) -> None:
-    """On a terminal, wrapped beside its head; elsewhere one line, however long."""
-    if not out.is_terminal:
-        out.print(Text(head) + text, soft_wrap=True)
-        return
-    line = Grid.grid()
-    line.add_column(no_wrap=True)
-    line.add_column()
-    line.add_row(Text(head), text)
-    out.print(line)
+def _print_wrapped(cells: list[Cell], out: Console) -> None:
+    """A line whose last cell is wrapped beside the others on a terminal; elsewhere one line, however long."""
+    columns = [*(Column("", "left") for _ in cells[1:]), Column("", "left", wrap_to=20)]
+    print_lines(Table(columns, [Row(cells)], header=False).lines(out.width if out.is_terminal else None), out)
 
 
 # The table of times ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
+class _TimedRow:
+    """An implementation that is right and was timed in a pass."""
+
+    result: DerivedResult
+    time: TimeVerdict
+    trust: TrustVerdict
+    speedup: Speedups
+    limit: LimitJson | None
+
+    @property
+    def impl(self) -> str:
+        return self.result["impl"]
+
+    @property
+    def too_few_rounds(self) -> bool:
+        """Whether no interval of 99 % confidence can be had from its rounds."""
+        return self.time["rounds"] < FEWEST
+
+
+def _timed_rows(group: Sequence[DerivedResult], pass_name: str | None = None) -> list[_TimedRow]:
+    """The rows of a pass, or of the main pass; fastest first."""
+    rows = []
+    for result in group:
+        derived: PassVerdict = result["derived"] if pass_name is None else result["derived"]["passes"][pass_name]
+        time, trust = derived["time"], derived["trust"]
+        if result["derived"]["status"] == "ok" and time is not None and trust is not None:
+            rows.append(_TimedRow(result, time, trust, derived["speedup"], derived["limit"]))
+    return sorted(rows, key=lambda row: row.time["median_us"])
+
+
+@dataclass(frozen=True)
 class _TimeColumn:
-    """A column of the table, and what it shows of a result. `drop`: see Column."""
+    """A column of the table, and its cell of a row. `drop` and `cut_to`: see Column."""
 
     title: str
-    cell: Callable[[Result], str]
+    cell: Callable[[_TimedRow], str]
     drop: int = 0
     align: Literal["left", "right"] = "right"
     cut_to: int | None = None
 
 
-def _time_table(rows: Sequence[Result]) -> Table:
+def _time_table(rows: Sequence[_TimedRow]) -> Table:
     columns = _time_columns(rows)
     return Table(
-        [Column(c.title, c.align, c.drop, c.cut_to) for c in columns],
+        [Column(column.title, column.align, column.drop, column.cut_to) for column in columns],
         [Row([c.cell(row) for c in columns], "" if position else "bold") for position, row in enumerate(rows)],
     )
 
 
-def _time_columns(rows: Sequence[Result]) -> list[_TimeColumn]:
-    baselines = [r["derived"]["speedup"]["baseline"]["over"] for r in rows if r["derived"]["speedup"]["baseline"]]
-    bounds = [r["derived"]["limit"]["bound"] for r in rows if r["derived"]["limit"]]
+def _time_columns(rows: Sequence[_TimedRow]) -> list[_TimeColumn]:
+    baselines = [baseline["over"] for row in rows if (baseline := row.speedup["baseline"])]
+    bounds = [row.limit["bound"] for row in rows if row.limit]
     columns = [
-        _TimeColumn("impl", lambda r: str(r["impl"]), align="left", cut_to=12),
+        _TimeColumn("impl", lambda row: row.impl, align="left", cut_to=12),
         _TimeColumn("time", _time),
         _TimeColumn("99 %", _spread, drop=4),
-        _TimeColumn("trust", lambda r: str(r["derived"]["trust"]["verdict"]), align="left"),
+        _TimeColumn("trust", lambda row: row.trust["verdict"], align="left"),
     ]
     if baselines:
         columns.append(_TimeColumn(f"over {baselines[0]}", _over_baseline, drop=1, align="left"))
@@ -175,81 +200,75 @@ def _time_columns(rows: Sequence[Result]) -> list[_TimeColumn]:
     columns.append(_TimeColumn("rate", _rate, drop=2))
     if bounds and bounds[0]:
         columns.append(_TimeColumn("of copy" if bounds[0] == "memory" else "of matmul", _fraction))
-    if any(r["kernels"] is not None for r in rows):
+    if any(row.result["kernels"] is not None for row in rows):
         columns.append(_TimeColumn("kernels", _kernels, drop=5))
     return [*columns, _TimeColumn("error", _error, drop=7), _TimeColumn("build", _build, drop=6)]
 
 
-def _time(r: Result) -> str:
-    return numbers.duration(r["derived"]["time"]["median_us"])
+def _time(row: _TimedRow) -> str:
+    return numbers.duration(row.time["median_us"])
 
 
-def _spread(r: Result) -> str:
-    time = r["derived"]["time"]
-    return numbers.spread(time["median_us"], time["low_us"], time["high_us"])
+def _spread(row: _TimedRow) -> str:
+    return numbers.spread(row.time["median_us"], row.time["low_us"], row.time["high_us"])
 
 
-def _over_baseline(r: Result) -> str:
-    speedup = r["derived"]["speedup"]["baseline"]
+def _over_baseline(row: _TimedRow) -> str:
+    speedup = row.speedup["baseline"]
     return f"{numbers.times(speedup['median'])} {_interval(speedup)}" if speedup else ""
 
 
-def _over_fastest_other(r: Result) -> str:
-    speedup = r["derived"]["speedup"]["fastest_other"]
+def _over_fastest_other(row: _TimedRow) -> str:
+    speedup = row.speedup["fastest_other"]
     if speedup is None:
         return ""
-    unresolved = "too few rounds:" if _too_few_rounds(r) else "not resolved:"
+    unresolved = "too few rounds:" if row.too_few_rounds else "not resolved:"
     phrases = {"same": "same as", "not resolved": unresolved}
     phrase = phrases.get(speedup["verdict"], numbers.times(speedup["median"]))
     return f"{phrase} {speedup['over']} {_interval(speedup)}"
 
 
-def _interval(speedup: Mapping[str, Any]) -> str:
-    return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])})"
+def _interval(ratio: Ratio) -> str:
+    return f"({numbers.ratio(ratio['low'])}–{numbers.ratio(ratio['high'])})"
 
 
-def _too_few_rounds(r: Result) -> bool:
-    """Whether no interval of 99 % confidence can be had from its rounds."""
-    return bool(r["derived"]["time"]["rounds"] < FEWEST)
-
-
-def _rate(r: Result) -> str:
-    limit = r["derived"]["limit"]
-    if not limit or limit["gbps"] is None:
+def _rate(row: _TimedRow) -> str:
+    if row.limit is None or row.limit["gbps"] is None:
         return ""
-    if limit["tflops"]:
-        return f"{numbers.digits(limit['tflops'])} TFLOP/s"
-    return f"{numbers.digits(limit['gbps'])} GB/s"
+    if row.limit["tflops"]:
+        return f"{numbers.digits(row.limit['tflops'])} TFLOP/s"
+    return f"{numbers.digits(row.limit['gbps'])} GB/s"
 
 
-def _fraction(r: Result) -> str:
-    limit = r["derived"]["limit"]
-    return numbers.percent(limit["fraction"]) if limit and limit["fraction"] else ""
+def _fraction(row: _TimedRow) -> str:
+    return numbers.percent(row.limit["fraction"]) if row.limit and row.limit["fraction"] else ""
 
 
-def _error(r: Result) -> str:
-    errors = r["check"].get("errors")
+def _error(row: _TimedRow) -> str:
+    check = row.result["check"]
+    errors = check.get("errors") if check is not None else None
     return f"{errors['max']:.2g}" if errors and errors["max"] is not None else ""
 
 
-def _build(r: Result) -> str:
-    seconds = r["derived"]["build_s"]
+def _build(row: _TimedRow) -> str:
+    seconds = row.result["derived"]["build_s"]
     return f"{seconds:.1f} s" if seconds is not None and seconds >= 0.05 else ""
 
 
-def _kernels(r: Result) -> str:
-    return "" if r["kernels"] is None else str(len(r["kernels"]))
+def _kernels(row: _TimedRow) -> str:
+    kernels = row.result["kernels"]
+    return "" if kernels is None else str(len(kernels))
 
 
 # Results without a time --------------------------------------------------------------------------------
 
 
-def _status_text(result: Result, record: Record) -> Text:
+def _status_text(result: DerivedResult, record: DerivedRecord) -> Text:
     """The status of an implementation that is not in the table, and why."""
     status, reason = result["derived"]["status"], result["derived"]["reason"]
     if status == "ok":
         failed = battery.failing(record["batteries"]).get((result["op"], result["impl"]))
-        right = _describe_check(result["check"], result["case"], result["impl"], timing="time" in record["stages"])
+        right = _describe_check(result, timing="time" in record["stages"])
         if failed is None:
             return Text(right)
         return Text.assemble(right.replace("right", "right at the declared case", 1), (f"; {failed}", "bold red"))
@@ -258,18 +277,22 @@ def _status_text(result: Result, record: Record) -> Text:
     return Text(f"{status}: {reason}", style="dim")
 
 
-def _describe_check(check: Mapping[str, Any], case: Mapping[str, Any], impl: str, *, timing: bool) -> str:
+def _describe_check(result: DerivedResult, *, timing: bool) -> str:
     """`right in Triton's interpreter at 16×4096, error 1 (torch's 0.98)`, and why it was not timed."""
-    at, peer, error = check["checked_at"], check["peer"], check["errors"]["max"]
+    check = result["check"]
+    at = check.get("checked_at") if check is not None else None
+    if check is None or at is None:
+        return "right"
     text = "right in Triton's interpreter" if at["interpreter"] else "right"
-    if at["dims"] != case["dims"]:
-        text += f" at {numbers.size(at)}"
-    if error is not None:
-        text += f", error {error:.2g}"
-        if peer["impl"] != impl and peer["max"] is not None:
+    if "dims" in at and at["dims"] != result["case"]["dims"]:
+        text += f" at {numbers.size({**result['case'], 'dims': at['dims']})}"
+    errors, peer = check.get("errors"), check.get("peer")
+    if errors and errors["max"] is not None:
+        text += f", error {errors['max']:.2g}"
+        if peer and peer["impl"] != result["impl"] and peer["max"] is not None:
             text += f" ({peer['impl']}'s {peer['max']:.2g})"
-    if check["outside"]:
-        text += f"; outside its domain: {numbers.count(len(check['outside']), 'option value')}"
+    if outside := check.get("outside"):
+        text += f"; outside its domain: {numbers.count(len(outside), 'option value')}"
     if at["interpreter"] and timing:
         text += "; not timed: interpreter time is not speed"
     return text
@@ -278,7 +301,7 @@ def _describe_check(check: Mapping[str, Any], case: Mapping[str, Any], impl: str
 # The answer --------------------------------------------------------------------------------------------
 
 
-def closing(record: Record) -> list[str]:
+def closing(record: DerivedRecord) -> list[str]:
     """Which implementation is fastest at each case and by how much, then how many are right."""
     lines = [line for group in _groups_outside_sweeps(record) if (line := _fastest_line(group))]
     for sweep in series.find(record):
@@ -301,7 +324,7 @@ def closing(record: Record) -> list[str]:
     return [*lines, summary + "."]
 
 
-def _list_impls(results: list[Result]) -> str:
+def _list_impls(results: list[DerivedResult]) -> str:
     """`gelu triton, cuda; softmax cpp`."""
     by_op: dict[str, dict[str, None]] = {}
     for r in results:
@@ -309,27 +332,26 @@ def _list_impls(results: list[Result]) -> str:
     return "; ".join(f"{op} {', '.join(impls)}" for op, impls in by_op.items())
 
 
-def _fastest_line(group: list[Result]) -> str | None:
-    timed = [r for r in group if r["derived"]["time"] is not None and r["derived"]["status"] == "ok"]
-    if not timed:
+def _fastest_line(group: list[DerivedResult]) -> str | None:
+    rows = _timed_rows(group)
+    if not rows:
         return None
-    best = min(timed, key=lambda r: float(r["derived"]["time"]["median_us"]))
-    rival, baseline = best["derived"]["speedup"]["fastest_other"], best["derived"]["speedup"]["baseline"]
+    best = rows[0]
+    rival, baseline = best.speedup["fastest_other"], best.speedup["baseline"]
     if rival is None:
-        claim = f"{best['impl']} takes {_time(best)}"
+        claim = f"{best.impl} takes {_time(best)}"
     elif rival["verdict"] == "faster":
-        claim = f"{best['impl']} is fastest, {numbers.times(rival['median'])} as fast as {rival['over']}"
+        claim = f"{best.impl} is fastest, {numbers.times(rival['median'])} as fast as {rival['over']}"
     elif rival["verdict"] == "same":
-        claim = f"{best['impl']} and {rival['over']} are equally fast"
+        claim = f"{best.impl} and {rival['over']} are equally fast"
     else:
-        rounds = numbers.count(best["derived"]["time"]["rounds"], "round")
-        why = f"cannot be resolved with {rounds}" if _too_few_rounds(best) else "is not resolved"
-        claim = f"{best['impl']} leads, but its lead over {rival['over']} {why}"
+        rounds = numbers.count(best.time["rounds"], "round")
+        why = f"cannot be resolved with {rounds}" if best.too_few_rounds else "is not resolved"
+        claim = f"{best.impl} leads, but its lead over {rival['over']} {why}"
     if baseline and rival and baseline["over"] != rival["over"]:
         claim += f"; {numbers.times(baseline['median'])} as fast as {baseline['over']}"
-    limit = best["derived"]["limit"]
-    if limit and limit["fraction"]:
-        ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
-        claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
-        claim += numbers.ceiling_doubt(limit["fraction"])
-    return f"{best['op']} {numbers.case_label(best['case'])}: {claim}."
+    if best.limit and best.limit["fraction"]:
+        ceiling = "copy bandwidth" if best.limit["bound"] == "memory" else "matmul rate"
+        claim += f", at {share_text(best.limit['fraction'])} of this machine's {ceiling}"
+        claim += numbers.ceiling_doubt(best.limit["fraction"])
+    return f"{best.result['op']} {numbers.case_label(best.result['case'])}: {claim}."

@@ -16,6 +16,7 @@ from kernellab.base.text import shown
 Cell = str | Text
 
 _GAP = 2  # spaces between columns
+_CONSOLE = Console(width=80)  # rich asks for one to wrap a text; its width is not used
 
 
 @dataclass(frozen=True)
@@ -165,5 +166,7 @@ def _break(text: Text, width: int, column: Column) -> list[Text]:
         cut = text.copy()
         cut.truncate(width, overflow="ellipsis")
         return [cut]
-    style = text.style
-    return [Text(part, style) for part in textwrap.wrap(text.plain, width, break_on_hyphens=False)] or [text]
+    lines = list(text.wrap(_CONSOLE, width, overflow="fold"))
+    for line in lines:
+        line.rstrip()
+    return lines
