@@ -25,7 +25,7 @@ from kernellab.record.schema import TrialJson
 from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
 from kernellab.running.worker.channel import Channel, GpuContextLost
-from kernellab.running.worker.global_state import guarded
+from kernellab.running.worker.global_state import guard_global_state
 from kernellab.trials.battery import battery
 from kernellab.trials.domain import is_defined
 from kernellab.trials.selection import pair_with_impls
@@ -85,7 +85,7 @@ class BatteryWork:
         try:
             with (
                 self.channel.running(name, phase, number=number, trial=trial.to_labelled_json()),
-                guarded(changed.append),
+                guard_global_state(changed.append),
             ):
                 outcome = self._examiner.examine(self.op[name], trial)
         except PeerDied as died:

@@ -30,7 +30,7 @@ from kernellab.record.schema import BuiltJson
 from kernellab.running.protocol.commands import SeriesRequest
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
-from kernellab.running.worker.global_state import guarded
+from kernellab.running.worker.global_state import guard_global_state
 from kernellab.running.worker.series import SeriesWork
 from kernellab.running.worker.task import Task
 from kernellab.timing.input_sets import InputSets
@@ -90,7 +90,11 @@ class GroupWork:
         try:
             self.telemetry.sample()
             phase = "check" if of == "forward" else "gradients"
-            with self.channel.running(name, phase), guarded(self.task.noter(name)), record_choices() as choices:
+            with (
+                self.channel.running(name, phase),
+                guard_global_state(self.task.noter(name)),
+                record_choices() as choices,
+            ):
                 outcome = self._checker(of).check(self.op[name])
                 gc.collect(1)  # what the way left to the collector: a __del__ that hangs is still its own doing
         except PeerDied as died:
@@ -117,7 +121,9 @@ class GroupWork:
     @contextlib.contextmanager
     def _running(self, impl: str | None, phase: str) -> Iterator[None]:
         """Around the yardstick in the middle of another way's check: what it changes is not the other's doing."""
-        guard = contextlib.nullcontext() if impl is None else guarded(lambda _: None)  # its own check will tell
+        guard = (
+            contextlib.nullcontext() if impl is None else guard_global_state(lambda _: None)
+        )  # its own check will tell
         with self.channel.running(impl, phase), guard:
             yield
 

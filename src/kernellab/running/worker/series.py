@@ -22,9 +22,9 @@ from kernellab.record.result_events import ImplFailed, MemoryMeasured, RoundTime
 from kernellab.record.schema import MemoryJson, SeriesJson
 from kernellab.record.settings import TimingPlan
 from kernellab.running.worker.channel import GpuContextLost
-from kernellab.running.worker.global_state import guarded, settings_guarded
+from kernellab.running.worker.global_state import guard_global_state, guard_settings
 from kernellab.running.worker.task import Task
-from kernellab.running.worker.timing_guard import Witness
+from kernellab.running.worker.timing_guard import TimingGuard
 from kernellab.stats.intervals import quantile
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
@@ -110,22 +110,22 @@ class SeriesWork:
         for name in names if timer.limitation else ():
             self._note(name, f"its time may contain launches: {timer.limitation}")
         self.telemetry.forget()
-        witness = Witness(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
+        guard = TimingGuard(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
         rounds = Rounds(
             works,
             timer,
             plan,
-            witness,
+            guard,
             running=lambda name: self._running(name, "time"),
             seed=self.task.seed,
             most_sets=most_sets,
         )
-        with torch.no_grad(), guarded(self._to_all(names)):
+        with torch.no_grad(), guard_global_state(self._to_all(names)):
             began = monotonic()
             for name in names:  # whatever is still to be built is built here, outside every sample
                 with self._running(name, "build"):
                     self._built(works[name])
-                    witness.refuse_replacing(works[name], timed=False)
+                    guard.refuse_replaced_functions(works[name], timed=False)
             built = monotonic()
             taken: dict[str, list[float]] = {name: [] for name in names}
             for number, samples in enumerate(rounds):
@@ -243,7 +243,7 @@ class SeriesWork:
 
     @contextlib.contextmanager
     def _running(self, name: str, phase: str) -> Iterator[None]:
-        with self.channel.running(name, phase), settings_guarded(self.task.noter(name)):
+        with self.channel.running(name, phase), guard_settings(self.task.noter(name)):
             try:
                 yield
             except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
