@@ -103,9 +103,9 @@ LENT = """
 import os, socket, sys
 from kernellab.running.worker.channel import Channel
 channel = Channel(int(sys.argv[1]))
-channel.lend(lambda: channel.send("first"))
+channel.run_in_fork(lambda: channel.send("first"))
 with channel.running("culprit", "inspect"):
-    channel.lend(os.abort)
+    channel.run_in_fork(os.abort)
 """
 
 

@@ -120,8 +120,8 @@ def test_a_terminal_is_told_of_every_phase():
 
     progress = LiveProgress(Console(file=io.StringIO(), force_terminal=True))
     case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
-    progress.planned([2])
+    progress.begin_groups([2])
     for phase in ("check", "gradients", "build", "time", "profile", "something new"):
-        progress.doing("f", case, "torch", phase)
-    progress.finished_group()
+        progress.show_phase("f", case, "torch", phase)
+    progress.finish_group()
     progress.stop()

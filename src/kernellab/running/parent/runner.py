@@ -247,7 +247,7 @@ class Runner:
                 case BatteryGenerated():
                     total = event.trials
                 case PhaseBegun(phase="try" | "search", impl=str(impl), number=int(number)):
-                    self.progress.trying(op, impl, max(0, number) + 1, total)
+                    self.progress.show_trial(op, impl, max(0, number) + 1, total)
 
         return listen
 
