@@ -2,8 +2,9 @@
 
 import re
 
-import house
 import pytest
+
+import house
 
 PAGE = house.PAGE.read_text()
 WALKS = dict(re.findall(r"<!-- walk: (.+?) -->\n(.*?)<!-- end -->", PAGE, flags=re.DOTALL))
