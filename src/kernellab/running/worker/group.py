@@ -52,8 +52,10 @@ class GroupRunner:
         telemetry: Telemetry,
         max_elements: int | None = None,
     ) -> None:
-        """`distrusted`: implementations that are not used as the peer. `max_elements`: of the inputs of a checked
-        case; a larger case is checked on a smaller one in its place. A case that is timed is checked as it is."""
+        """`distrusted`: implementations that have killed a process and are not used as the peer.
+
+        `max_elements`: a case with larger inputs is checked on a stand-in. None where the case is timed.
+        """
         self.task, self.telemetry, self._max_elements = task, telemetry, max_elements
         self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.interpreted, self._distrusted = interpreted, distrusted
@@ -128,9 +130,7 @@ class GroupRunner:
 
         Global state that the peer changes is restored, and not blamed on that implementation.
         """
-        guard = (
-            contextlib.nullcontext() if impl is None else guard_global_state(lambda _: None)
-        )  # its own check will tell
+        guard = contextlib.nullcontext() if impl is None else guard_global_state(_ignore)
         with self.channel.running(impl, phase), guard:
             yield
 
