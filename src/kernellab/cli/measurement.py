@@ -142,7 +142,7 @@ def _resume(args: argparse.Namespace) -> tuple[Journal, Settings]:
     return Journal(folder, events), settings
 
 
-def _show(args: argparse.Namespace, record: dict[str, Any], folder: Path, *, interrupted: bool) -> None:
+def _show(args: argparse.Namespace, record: Any, folder: Path, *, interrupted: bool) -> None:
     from kernellab.reporting.charts import files
     from kernellab.reporting.terminal import results
     from kernellab.reporting.text.console import console

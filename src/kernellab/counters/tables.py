@@ -11,7 +11,8 @@ from typing import NotRequired, TypedDict
 
 from kernellab.counters.ncu_pages import Launch, Rule
 from kernellab.declaration.documents import CaseJson, CostJson
-from kernellab.gpumodel.roofline import Ceilings, Cost, Roofline, roofline
+from kernellab.gpumodel.roofline import Roofline, roofline
+from kernellab.machine.description import Ceilings
 from kernellab.profiler.protocol import SkippedImpl
 
 _TIME = "gpu__time_duration.sum"
@@ -206,7 +207,11 @@ def impl_row(
     if cost:
         rooflines["declared"] = _roofline_row(roofline(cost, dtype, time_us, ceilings))
     if read is not None and written is not None:
-        moved: Cost = {"bytes_read": int(read), "bytes_written": int(written), "flops": cost["flops"] if cost else {}}
+        moved: CostJson = {
+            "bytes_read": int(read),
+            "bytes_written": int(written),
+            "flops": cost["flops"] if cost else {},
+        }
         rooflines["counted"] = _roofline_row(roofline(moved, dtype, time_us, ceilings))
     return {
         "way": impl,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from kernellab.declaration.documents import CaseJson
 from kernellab.machine.variation import CaseVariation
 from kernellab.record import verdict
+from kernellab.record.journal import empty_record
+from kernellab.record.schema import MachineJson, Record, Result, TimeSeries
 
 IMPLS = {"a": 0, "b": 0, "plus1": 1, "plus2": 2, "plus5": 5}  # each implementation's extra work, in per cent
-
-Record = Mapping[str, Any]
 
 
 class Comparison(TypedDict):
@@ -27,7 +28,7 @@ class Comparison(TypedDict):
 class CaseRun(TypedDict):
     """One case in one run: the time of `a`, and every other implementation compared with it."""
 
-    case: Mapping[str, Any]
+    case: CaseJson
     timer: str | None
     cache: str | None
     median_us: float | None
@@ -61,7 +62,7 @@ class MoreWork(Difference):
 
 
 class CaseSummary(TypedDict):
-    case: Mapping[str, Any]
+    case: CaseJson
     timer: str | None
     cache: str | None
     median_us: float | None
@@ -75,7 +76,7 @@ class CaseSummary(TypedDict):
 class Summary(TypedDict):
     runs: int
     machine: str | None
-    versions: Mapping[str, str] | None
+    versions: Mapping[str, str | None] | None
     cases: list[CaseSummary]
 
 
@@ -83,9 +84,9 @@ def summarise(records: Sequence[Record]) -> Summary:
     """Of complete records, one per run: the machine, and what they show of each case."""
     runs_by_case: dict[str, list[CaseRun]] = {}
     for record in records:
-        for results in verdict.groups(record):
+        for results in verdict.groups(record["results"]):
             runs_by_case.setdefault(str(results[0]["case"]), []).append(_case_run(results, record["machine"]))
-    first: Record = records[0] if records else {"machine": {}, "environment": {}}
+    first = records[0] if records else empty_record()
     return {
         "runs": len(records),
         "machine": first["machine"].get("class"),
@@ -109,10 +110,10 @@ def variations(summary: Summary) -> list[CaseVariation]:
     ]
 
 
-def _case_run(results: Sequence[verdict.Result], machine: Mapping[str, Any]) -> CaseRun:
+def _case_run(results: Sequence[Result], machine: MachineJson) -> CaseRun:
     series = verdict.main_series(results, "forward")
     entries = {r["impl"]: verdict.entry_of(r, series) for r in results}
-    derived = verdict.derive({"results": results, "machine": machine})["results"]
+    derived = verdict.derive({**empty_record(), "results": list(results), "machine": machine})["results"]
     trust = next((r["derived"]["trust"] for r in derived if r["impl"] == "a"), None)
     time = verdict.time_of(entries.get("a"))
     return {
@@ -127,7 +128,7 @@ def _case_run(results: Sequence[verdict.Result], machine: Mapping[str, Any]) -> 
     }
 
 
-def _compare(entry: verdict.Entry | None, entry_of_a: verdict.Entry | None) -> Comparison | None:
+def _compare(entry: TimeSeries | None, entry_of_a: TimeSeries | None) -> Comparison | None:
     ratio = verdict.compare(entry, entry_of_a)
     if ratio is None:
         return None

@@ -54,7 +54,7 @@ def explain_run(record: Record, gpu_name: str | None = None) -> RunExplanation:
 
 def _choice_tables(record: Record) -> Iterator[ChoiceTable]:
     if record["results"]:
-        for group in verdict.groups(record):
+        for group in verdict.groups(record["results"]):
             yield _choice_table(group[0], timed_choices(group, record["code"]))
         return
     code = [entry for entry in record["code"] if entry["case"] and entry["case"]["device"] == "cuda"]

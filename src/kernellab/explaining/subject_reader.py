@@ -10,9 +10,10 @@ from kernellab.base.errors import UserError
 from kernellab.explaining.kernel_reader import read_kernels, unfit_kernels
 from kernellab.gpumodel.device import SUSTAINED_SHARE, Device
 from kernellab.gpumodel.fusion import OperatorTraffic
-from kernellab.gpumodel.roofline import Ceilings, roofline
+from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import Subject
 from kernellab.machine.chips import chip
+from kernellab.machine.description import Ceilings
 from kernellab.machine.gpus import gpu
 from kernellab.timing.timers import is_duration
 

@@ -8,22 +8,9 @@ Units without a measured ceiling (fp32 outside of matmuls) bound nothing here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
 
-
-class Cost(TypedDict):
-    """The fewest bytes an op must move and the operations it must do, by unit."""
-
-    bytes_read: int
-    bytes_written: int
-    flops: dict[str, float]
-
-
-class Ceilings(TypedDict):
-    """Measured limits of a machine; the matmul rate by dtype."""
-
-    copy_gbps: float
-    matmul_tflops: dict[str, float]
+from kernellab.declaration.documents import CostJson
+from kernellab.machine.description import Ceilings
 
 
 @dataclass(frozen=True)
@@ -41,7 +28,7 @@ class Roofline:
     tflops: float | None
 
 
-def roofline(cost: Cost, dtype: str, time_us: float | None, ceilings: Ceilings | None) -> Roofline:
+def roofline(cost: CostJson, dtype: str, time_us: float | None, ceilings: Ceilings | None) -> Roofline:
     moved = cost["bytes_read"] + cost["bytes_written"]
     matmul = cost["flops"].get("matmul", 0)
     roofs, ridge = _roofs_us(moved, matmul, dtype, ceilings) if ceilings else ({}, None)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kernellab.declaration.documents import CostJson
 from kernellab.gpumodel.device import Device
 from kernellab.gpumodel.fusion import Fusion, OperatorTraffic, fusion
 from kernellab.gpumodel.kernel import MULTIPLY_ADDS, Kernel, count
-from kernellab.gpumodel.roofline import Cost, Roofline
+from kernellab.gpumodel.roofline import Roofline
 
 # An empty kernel between others, on an H200 (docs/results/timing-h200.md).
 _EMPTY_KERNEL_IN_SEQUENCE_US = 1.6
@@ -24,7 +25,7 @@ class Subject:
     impl: str
     kind: str
     case: Mapping[str, object]
-    cost: Cost | None
+    cost: CostJson | None
     device: Device | None  # None: the CPU
     gbps: float | None  # copy bandwidth of where it runs
     limit: Roofline | None

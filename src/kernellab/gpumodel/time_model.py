@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+from kernellab.declaration.documents import CostJson
 from kernellab.gpumodel.device import TENSOR_NAMES, Device
 from kernellab.gpumodel.fusion import L2_OVER_MEMORY
 from kernellab.gpumodel.kernel import GLOBAL_LOADS, LOCAL_ACCESSES, TRIGONOMETRY_STACK_BYTES, Kernel, count
-from kernellab.gpumodel.roofline import Cost
 from kernellab.gpumodel.subject import Subject
 
 # A load from memory takes 0.3 to 0.4 µs on an idle GPU. On a busy one it waits in queues, and a block has to start and
@@ -199,7 +199,7 @@ def _share_of_bytes(subject: Subject, kernel: Kernel) -> float:
     return 1 / len(subject.kernels)
 
 
-def _matmul_us(subject: Subject, kernel: Kernel, device: Device, cost: Cost) -> float:
+def _matmul_us(subject: Subject, kernel: Kernel, device: Device, cost: CostJson) -> float:
     """With all SMs in use; 0 where another kernel does the matmul."""
     limit = subject.limit
     if limit is None or not limit.ridge or not subject.computes_product(kernel):

@@ -48,3 +48,18 @@ class Peaks(TypedDict):
     pin_gbps: Annotated[float | None, ""]
     l2_bytes: Annotated[int, ""]
     tflops: Annotated[PeakTflops | None, "`fp32`, and `matmul` by dtype"]
+
+
+class MeasuredCeilings(TypedDict):
+    """What this machine can do at most, measured."""
+
+    copy_gbps: Annotated[float, ""]
+    matmul_tflops: Annotated[dict[str, float], "by dtype"]
+    threads: NotRequired[Annotated[int | None, "of torch, on the CPU"]]
+    measured_at: NotRequired[Annotated[str, ""]]
+
+
+class Ceilings(MeasuredCeilings):
+    """The ceilings of this machine, as a record holds them."""
+
+    doubts: NotRequired[Annotated[list[str], "why the figures are not kept for later runs"]]

@@ -61,10 +61,10 @@ class LimitJson(TypedDict):
     """The roofline."""
 
     bytes: Annotated[int, "the fewest"]
-    flops: Annotated[float, ""]
+    flops: Annotated[dict[str, float], "by unit"]
     intensity: Annotated[float | None, "flops per byte"]
     ridge: Annotated[float | None, "the intensity at which memory and arithmetic take equally long"]
-    bound: Annotated[str | None, "`memory` or `compute`"]
+    bound: Annotated[str | None, "`memory` or `matmul`"]
     roof_us: Annotated[float | None, "the time at the limit"]
     fraction: Annotated[float | None, "of the limit that was reached"]
     gbps: Annotated[float | None, ""]

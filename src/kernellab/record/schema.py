@@ -12,7 +12,7 @@ from kernellab.activity.documents import CallActivity, CompileJson, KernelLaunch
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson
-from kernellab.machine.description import EnvironmentJson, Peaks
+from kernellab.machine.description import Ceilings, EnvironmentJson, Peaks
 
 SCHEMA = 3  # the version of this form
 
@@ -263,16 +263,6 @@ class CodeJson(_CodePass):
     traffic: NotRequired[Annotated[list[OperatorTraffic] | None, "after `klab explain`, on meta tensors"]]
     launcher_lines: NotRequired[Annotated[int | None, "lines of Python that launch it"]]
     kernel_lines: NotRequired[Annotated[int | None, "lines of its kernels"]]
-
-
-class Ceilings(TypedDict):
-    """What this machine can do at most, measured."""
-
-    copy_gbps: Annotated[float, ""]
-    matmul_tflops: Annotated[dict[str, float], "by dtype"]
-    threads: NotRequired[Annotated[int | None, "of torch, on the CPU"]]
-    measured_at: NotRequired[Annotated[str, ""]]
-    doubts: NotRequired[Annotated[list[str], "why the figures are not kept for later runs"]]
 
 
 class GpuJson(TypedDict):

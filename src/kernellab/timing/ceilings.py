@@ -6,27 +6,18 @@ Verdicts compare times with them. They are not strict upper bounds: a kernel can
 from __future__ import annotations
 
 import time
-from typing import TypedDict
 
 import torch
 
+from kernellab.machine.description import MeasuredCeilings
 from kernellab.timing.rates import BUFFER_BYTES, buffer_bytes, copy_gbps, matmul_tflops
 from kernellab.timing.timer import BurstTimer
 
 _MATMULS = {"cuda": (8192, ("bfloat16", "float16", "float32")), "cpu": (2048, ("float32",))}
 
 
-class Ceilings(TypedDict):
-    """`copy_gbps` counts bytes read plus bytes written; `matmul_tflops` is by dtype, with tf32 off."""
-
-    copy_gbps: float
-    matmul_tflops: dict[str, float]
-    threads: int | None  # on a CPU
-    measured_at: str
-
-
-def measure_ceilings(timer: BurstTimer) -> Ceilings:
-    """The ceilings of the timer's device."""
+def measure_ceilings(timer: BurstTimer) -> MeasuredCeilings:
+    """The ceilings of the timer's device. A copy counts bytes read plus bytes written; tf32 is off."""
     device = timer.device
     size, dtypes = _MATMULS[device.type]
     return {

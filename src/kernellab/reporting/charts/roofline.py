@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernellab.base.errors import UserError
-from kernellab.gpumodel.roofline import Ceilings, Roofline
+from kernellab.gpumodel.roofline import Roofline
 from kernellab.gpumodel.subject import Subject
+from kernellab.machine.description import Ceilings
 from kernellab.reporting.text import numbers as words
 
 if TYPE_CHECKING:

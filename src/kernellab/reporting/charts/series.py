@@ -16,7 +16,7 @@ from kernellab.record import verdict
 FEWEST = 3  # sizes that make a sweep
 _FACTOR = 1.4  # between neighbouring sizes of a geometric sweep, at least
 
-Result = Mapping[str, Any]
+Result = Any
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def find(record: Mapping[str, Any]) -> list[Sweep]:
 def _kinds(record: Mapping[str, Any]) -> dict[tuple[str, str], list[list[Result]]]:
     """The record's groups by op and everything of the case but its sizes."""
     kinds: dict[tuple[str, str], list[list[Result]]] = {}
-    for group in verdict.groups(record):
+    for group in verdict.groups(record["results"]):
         case = {k: v for k, v in group[0]["case"].items() if k != "dims"}
         kinds.setdefault((group[0]["op"], str(case)), []).append(list(group))
     return kinds

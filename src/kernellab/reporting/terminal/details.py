@@ -23,7 +23,7 @@ def detail_lines(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _series_line(entry: Mapping[str, Any]) -> str:
+def _series_line(entry: Any) -> str:
     time = verdict.time_of(entry)
     assert time is not None
     low, high = (duration(time[end]) for end in ("low_us", "high_us"))

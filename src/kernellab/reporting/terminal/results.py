@@ -22,7 +22,7 @@ from kernellab.stats.intervals import FEWEST
 
 _BAD = verdict.BAD | {"unknown"}
 
-Result = Mapping[str, Any]
+Result = Any
 Record = Mapping[str, Any]
 
 
@@ -61,7 +61,7 @@ def _groups_outside_sweeps(record: Record) -> list[list[Result]]:
     """The groups that are not part of a long sweep, which has a table of its own."""
     sweeps = [sweep for sweep in series.find(record) if len(sweep.sizes) > sweep_table.COMPACT]
     swept = {id(group[0]) for sweep in sweeps for group in sweep.groups.values()}
-    return [list(group) for group in verdict.groups(record) if id(group[0]) not in swept]
+    return [list(group) for group in verdict.groups(record["results"]) if id(group[0]) not in swept]
 
 
 # One op at one case ------------------------------------------------------------------------------------

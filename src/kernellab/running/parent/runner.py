@@ -15,12 +15,12 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import cache_dir, file_name, replace_file
 from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
+from kernellab.machine.description import Ceilings
 from kernellab.machine.environment import device_identity, machine_class, run_key
 from kernellab.record.event import Event
 from kernellab.record.journal import Journal
 from kernellab.record.result_events import PhaseBegun
 from kernellab.record.run_events import MachineDescribed, OpVoided, PlannedGroup, RunCompleted, WorkPlanned
-from kernellab.record.schema import Ceilings
 from kernellab.record.settings import Settings
 from kernellab.running.parent.battery import Battery
 from kernellab.running.parent.failed_trials import FailedTrials
