@@ -7,9 +7,9 @@ tests/support/mistakes.py writes, in a process of its own.
 Writes OUT/mistakes.json and, for what failed, the file and what was said; prints a table by mistake. `--every` takes
 each mistake once instead of drawing them at random.
 
-The outer deadline is 75 s, the sum of what a file may cost at the most: its own code five times --timeout (25 s; the
-reference has as much, and a file that needs both does not get there), two ways --timeout each (10 s), and four starts
-of a worker (importing torch: 3 s alone, 8 s on a busy machine) with 8 s to spare.
+The outer deadline is 75 s, the sum of what a file may take: its own code five times --timeout (25 s; the reference has
+as much, and a file that needs both does not get there), two implementations --timeout each (10 s), and four starts of a
+worker (importing torch: 3 s alone, 8 s on a busy machine) with 8 s to spare.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from support.mistakes import FILE, Mistake, Said, every_one, generate
+from support.mistakes import FILE, Expected, Mistake, every_one, generate
 
 TIMEOUT_S = 5
 DEADLINE_S = 75.0
@@ -80,29 +80,29 @@ def judge(mistake: Mistake, code: int | None, out: bytes, err: str) -> list[str]
             results = {r["impl"]: r for r in record["results"]}
         except (ValueError, KeyError, ZeroDivisionError):
             return [*found, "the record is no JSON"]
-    for said in mistake.said:
-        found += _not_named(said, results, err)
-    for name in mistake.honest:
+    for expected in mistake.expected:
+        found += _not_named(expected, results, err)
+    for name in mistake.right:
         status = results[name]["derived"] if name in results else {"status": "absent", "reason": ""}
         if status["status"] != "ok":
-            found.append(f"blames {name}, which is honest: {status['status']}: {str(status['reason'])[:200]}")
+            found.append(f"blames {name}, which is right: {status['status']}: {str(status['reason'])[:200]}")
     return found
 
 
-def _not_named(said: Said, results: dict[str, dict[str, Any]], err: str) -> list[str]:
-    if said.who == "file":
-        missing = [w for w in said.words if w.lower() not in err.lower()]
+def _not_named(expected: Expected, results: dict[str, dict[str, Any]], err: str) -> list[str]:
+    if expected.culprit == "file":
+        missing = [w for w in expected.words if w.lower() not in err.lower()]
         return [f"standard error lacks {missing}: {err.strip()[-300:]}"] if missing else []
     found = []
-    for name in results if said.who == "reference" else [said.who]:
+    for name in results if expected.culprit == "reference" else [expected.culprit]:
         if name not in results:
             found.append(f"{name} is not in the record")
             continue
         derived = results[name]["derived"]
         text = " ".join([str(derived["reason"]), *(g["detail"] for g in results[name]["guards"])])
-        if derived["status"] not in said.statuses:
-            found.append(f"{name} is {derived['status']}, should be {' or '.join(said.statuses)}: {text[:200]}")
-        elif missing := [w for w in said.words if w.lower() not in text.lower()]:
+        if derived["status"] not in expected.statuses:
+            found.append(f"{name} is {derived['status']}, should be {' or '.join(expected.statuses)}: {text[:200]}")
+        elif missing := [w for w in expected.words if w.lower() not in text.lower()]:
             found.append(f"{name}, {derived['status']}, lacks {missing}: {text[:200]}")
         if "kernellab failed" in text:
             found.append(f"{name}: kernellab took the blame: {text[:200]}")
@@ -166,7 +166,7 @@ def table(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _mistakes(seen: dict[str, Any]) -> list[str]:
-    """`a way: one + another (as torch)` is two mistakes in ways."""
+    """`an implementation: one + another (as torch)` is two mistakes."""
     where, _, what = seen["name"].removesuffix(" (as torch)").partition(": ")
     return [f"{where}: {one}" for one in what.split(" + ")] if what else [where]
 

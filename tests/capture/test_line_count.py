@@ -1,9 +1,9 @@
-"""Lines that somebody had to write."""
+"""How much code an implementation has: lines of its kernels and of the Python that launches them."""
 
 from kernellab.capture.line_count import c_lines, functions_called, lines_of_functions, python_lines
 
 
-def test_lines_are_those_somebody_had_to_write():
+def test_blank_lines_comments_docstrings_and_decorators_do_not_count():
     text = '''
 @decorated(
     with_=1,
@@ -30,7 +30,7 @@ def outer(x):
     return sorted([inner(x)])[0]
 
 
-def test_functions_a_call_goes_through_are_its_authors_alone():
+def test_only_functions_of_the_author_are_counted():
     with functions_called() as codes:
         outer(1)
     assert {code.co_name for code in codes} == {"inner", "outer"}

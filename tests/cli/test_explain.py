@@ -216,7 +216,7 @@ def test_impls_that_fail_are_named_with_their_reasons(klab, tmp_path):
         assert "triton (sm_90)  error: OutOfResources: out of resource: shared memory" in again.out
         assert "triton-raises (sm_90)  error: ValueError: not today" in again.out
         assert "cuda (sm_90)  error: f.cu does not compile for sm_90" in again.out
-        assert "compile  skipped: left out because compiling takes long" in again.out
+        assert "compile  skipped: not inspected, because compiling takes long" in again.out
     others = json.loads(klab("explain", "run", "--json").out)["others"]
     assert [one["impl"] for one in others if one["status"] == "error"] == ["triton", "triton-raises", "cuda"]
 

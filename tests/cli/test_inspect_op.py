@@ -1,28 +1,18 @@
 """`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
 
 import argparse
-import io
 import json
 import signal
 import socket
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
-import torch
-import triton
-from rich.console import Console
 
-import kernellab as kl
 from kernellab.base.errors import UserError
-from kernellab.capture.recorder import capture
 from kernellab.cli import inspect_diff, inspect_op
-from kernellab.declaration.targets import load as load_ops
-from kernellab.declaration.targets import resolve
 from kernellab.record.reading import load
-from kernellab.reporting.terminal.inspection import _numbers, _table, kernels
+from kernellab.reporting.terminal.inspection import list_kernels
 from support.klab import OPFILES, klab_env
 from support.records import record, result
 
@@ -54,7 +44,7 @@ def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
             assert (tmp_path / "run" / file).stat().st_size > 100
     assert {"ttir", "ttgir", "llir", "ptx", "cubin", "sass", "py"} == set(found[0]["files"])
     assert {"ptx", "cubin", "sass", "cu"} == set(found[2]["files"])
-    assert kernels(load(tmp_path / "run")) == found  # the record holds what was printed
+    assert list_kernels(load(tmp_path / "run")) == found  # the record holds what was printed
 
     differs = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_100")
     assert differs.code == 0, differs.err
@@ -82,7 +72,9 @@ def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
     assert "aborted (SIGABRT)" in told["triton-dies", "forward, backward"]["reason"]
     looks = told["triton-looks", "forward"]
     assert looks["status"] == "error"
-    assert looks["reason"].startswith("looks at values, which are not there without a GPU: RuntimeError: Tensor.item()")
+    assert looks["reason"].startswith(
+        "reads the values of a tensor, which are not available without a GPU: RuntimeError: Tensor.item()"
+    )
     line = next(n for n, text in enumerate(SOURCE.splitlines(), 1) if ".item()" in text)
     assert looks["reason"].endswith(f"(captured.py:{line})")
     assert "shared memory, Required: 131072, Hardware limit: 101376" in told["triton-too-much", "forward"]["reason"]
@@ -177,26 +169,12 @@ def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
     assert seen.err.count("sm_80: twice") == 1
 
 
-def test_shared_memory_is_called_by_its_name():
-    fits = {"blocks_per_sm": 4, "fraction": 0.5, "limiter": "shared", "limiters": ["shared"]}
-    sizes = {"grid": [1, 1, 1], "cluster": [1, 1, 1], "block": [64, 1, 1], "registers": 9, "spill_bytes": 0}
-    kernel = {
-        **sizes,
-        "shared_bytes": 9,
-        "occupancy": fits,
-        "instructions": {},
-        "widest_global_bytes": 0,
-        "refusal": "",
-    }
-    assert "50 %, shared memory" in list(_numbers({**kernel, "narrowest_global_bytes": 0}))
-
-
 def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
     huge = ("--shape", "1000000x1000000x1000000", "--dtype", "float32", "--opt", "approximate=tanh")
     seen = klab("inspect", "gelu", "--impl", "triton", *huge, "--pass", "forward,both", "--out", "run")
     assert seen.code == 0, seen.err
     forward, both = load(tmp_path / "run")["code"]
-    why = "a grid has at most 2147483647 blocks along x, not 1953125000000000: spread what runs along x"
+    why = "a grid has at most 2147483647 blocks along x, not 1953125000000000: distribute the work along x"
     assert forward["kernels"][0]["refusal"].startswith(why)
     assert f"cannot launch: {why}" in seen.out
     assert "100 %" not in seen.out
@@ -231,7 +209,7 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
     assert "ret" in assembly
     assert told["cuda-inline"]["status"] == "skipped"
     assert "nvcc" in told["cuda-inline"]["reason"]
-    files = [file for kernel in kernels(load(tmp_path / "run")) for file in kernel["files"].values()]
+    files = [file for kernel in list_kernels(load(tmp_path / "run")) for file in kernel["files"].values()]
     assert len(files) == len(set(files)) == 2 * (7 + 2)  # no case overwrites another's
 
 
@@ -255,64 +233,6 @@ def test_requests_that_cannot_be_carried_out(klab, args, said, tmp_path):
     assert not list((tmp_path / "runs").glob("*")) if (tmp_path / "runs").exists() else True
 
 
-def test_ptx_of_a_way_and_of_a_kernel():
-    assert ".target sm_80" in kl.ptx(kl.ops.square["triton"], arch="sm_80")
-    assert "st.global" in kl.ptx(kl.ops.gelu["cuda"], torch.empty(64, 64), approximate="none")
-    double = load_ops(resolve(str(OPFILES / "captured.py")))["double"]
-    twice = double["triton"].fn.__globals__["twice"]
-    text = kl.ptx(twice, torch.float16, torch.float16, 4096, BLOCK=1024, num_warps=8)
-    assert ".reqntid 256" in text
-    assert "f16" in text
-
-
-def test_ptx_of_an_autotuned_kernel_with_its_parameters_given():
-    double = load_ops(resolve(str(OPFILES / "captured.py")))["double"]
-    twice = double["triton"].fn.__globals__["twice"]
-    configs = [triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)]
-    tuned = triton.autotune(configs=configs, key=[])(twice)
-    pointers = (torch.float32, torch.float32, 4096)
-    assert kl.ptx(tuned, *pointers).count(".visible .entry") == 2
-    assert kl.ptx(tuned, *pointers, BLOCK=512).count(".visible .entry") == 2  # with two warps, and with four
-    text = kl.ptx(tuned, *pointers, BLOCK=512, num_warps=8)
-    assert text.count(".visible .entry") == 1
-    assert ".reqntid 256" in text
-
-
-def test_ptx_of_what_has_none():
-    for what, said in (
-        (kl.ops.square, "has several ways"),
-        (kl.ops.square["torch"], "launched no Triton kernel"),
-        (kl.ops.square["cpp"], "launched no Triton kernel"),
-        (kl.ops.square["compile"], "klab inspect square --impl compile --show ptx"),
-        (len, "has no PTX"),
-    ):
-        with pytest.raises(UserError, match=said):
-            kl.ptx(what)
-
-
-def test_ptx_in_several_threads_is_each_ones_own():
-    """The second thread begins while the first pretends to be a GPU, and the first ends before it."""
-    inside, goes_on = threading.Event(), threading.Event()
-    square = kl.ops.square["triton"]
-
-    def waits(x):
-        inside.set()
-        goes_on.wait(10)
-        return square.fn(x)
-
-    there = torch.cuda.is_available()
-    with ThreadPoolExecutor() as pool:
-        first = pool.submit(capture, waits, [torch.empty(64, 64, device="meta")], arch="sm_80")
-        inside.wait()
-        second = pool.submit(kl.ptx, square)
-        done, _ = wait([second], timeout=0.5)
-        goes_on.set()
-        assert not done
-        assert ".target sm_80" in first.result()[0].code["ptx"]
-        assert there or ".target sm_90" in second.result()
-    assert torch.cuda.is_available() == there
-
-
 @pytest.mark.parametrize(
     ("args", "seconds"), [((), 60.0), (("--export", "my.py"), 300.0), (("--export", "my.py", "--timeout", "9"), 9.0)]
 )
@@ -320,30 +240,3 @@ def test_compiling_for_an_export_is_given_more_time(args, seconds):
     parser = argparse.ArgumentParser()
     inspect_op.arguments(parser)
     assert inspect_op._patience(parser.parse_args(args)) == seconds
-
-
-@pytest.mark.parametrize("width", [50, 60, 80, 200])
-def test_a_narrow_terminal_leaves_columns_out_and_names_them(width):
-    facts = {
-        "spill_bytes": 0,
-        "shared_bytes": 0,
-        "instructions": {"fp32": 118},
-        "tuned": None,
-        "registers": 18,
-        "refusal": "",
-    }
-    sizes = {"grid": [2048, 1, 1], "block": [128, 1, 1], "cluster": [1, 1, 1]}
-    access = {"widest_global_bytes": 16, "narrowest_global_bytes": 4}
-    fits = {"blocks_per_sm": 16, "fraction": 0.5, "limiter": "registers"}
-    found = [
-        {"impl": "triton", "name": "map_flat<GeluTanh, float, 4>", "arch": arch, "occupancy": fits}
-        | facts | sizes | access
-        for arch in ("sm_80", "sm_90")
-    ]  # fmt: skip
-    out = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
-    for part in _table(found, width):
-        out.print(part)
-    told = out.file.getvalue()
-    assert all(word in told for word in ("triton", "sm_80", "sm_90", "registers", "50 %, registers"))
-    assert max(map(len, told.splitlines())) <= width
-    assert ("A wider terminal shows" in told) == (width < 120)

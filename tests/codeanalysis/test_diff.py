@@ -1,14 +1,12 @@
-"""Two kernels compared: renaming is no difference, another value or another instruction is."""
+"""Two kernels compared: another register is no difference, another value or instruction is."""
 
 import re
 
-from kernellab.codeanalysis.diff import align, diff
-from kernellab.codeanalysis.facts import facts_of_ptx
+from kernellab.codeanalysis.diff import align, compare_kernels
+from kernellab.codeanalysis.facts import facts_from_ptx
 from kernellab.machinecode.instructions import instructions
 from kernellab.machinecode.ptx import parse_ptx
-from support.klab import HERE
-
-TINY = (HERE / "samples" / "tiny.ptx").read_text()
+from support.machine_code import TINY_PTX as TINY
 
 
 def code(text):
@@ -23,8 +21,13 @@ def kinds(left, right):
     return [row.kind for row in align(left, right)]
 
 
-def test_a_kernel_is_the_same_as_itself():
-    assert set(kinds(code(TINY), code(TINY))) == {"same"}
+def test_a_kernel_is_identical_to_itself():
+    (facts,) = facts_from_ptx(parse_ptx(TINY))
+    diff = compare_kernels(facts, facts, code(TINY), code(TINY))
+    assert diff.identical
+    assert [row.kind for row in diff.rows] == ["same"] * len(code(TINY))
+    assert not any(pair.differs for pair in diff.facts)
+    assert diff.opcodes == []
 
 
 def test_renumbered_registers_and_renamed_labels_are_no_difference():
@@ -32,13 +35,13 @@ def test_renumbered_registers_and_renamed_labels_are_no_difference():
     assert set(kinds(code(TINY), code(renamed))) == {"same"}
 
 
-def test_the_same_instruction_on_another_value_is_told_apart():
+def test_the_same_instruction_on_another_value_is_marked():
     left = kernel("ld.global.f32 %f1, [%rd1]", "ld.global.f32 %f2, [%rd1+4]", "add.f32 %f3, %f1, %f2")
     right = kernel("ld.global.f32 %f1, [%rd1]", "ld.global.f32 %f2, [%rd1+4]", "add.f32 %f3, %f2, %f2")
     assert kinds(left, right) == ["same", "same", "values"]
 
 
-def test_insertions_do_not_shift_what_follows():
+def test_instructions_after_an_insertion_stay_aligned():
     lines = ["ld.global.f32 %f1, [%rd1]", "mul.f32 %f2, %f1, %f1", "st.global.f32 [%rd2], %f2"]
     more = [lines[0], lines[1], "mul.f32 %f3, %f2, 0f40000000", "st.global.f32 [%rd2], %f3"]
     rows = align(kernel(*lines), kernel(*more))
@@ -53,16 +56,16 @@ def test_constants_widths_and_guards_are_differences():
     assert kinds(left, kernel("mul.wide.s32 %rd1, %r1, 4", "@%p1 ld.global.f32 %f1, [%rd1]")) == ["same", "changed"]
 
 
-def test_facts_stand_side_by_side_and_opcodes_by_the_size_of_their_change():
+def test_facts_are_paired_and_opcodes_sorted_by_the_size_of_their_change():
     other = TINY.replace("add.f32 %f4, %f4, %f7;", "add.f32 %f4, %f4, %f7;" + "sin.approx.f32 %f9, %f4;" * 3)
     other = other.replace(".maxntid 64, 2, 1", ".maxntid 64, 1, 1").replace("ret;", "exit;")
-    (left,), (right,) = (facts_of_ptx(parse_ptx(text)) for text in (TINY, other))
-    found = diff(left, right, code(TINY), code(other))
-    threads = next(pair for pair in found.facts if pair.name == "threads")
+    (left,), (right,) = (facts_from_ptx(parse_ptx(text)) for text in (TINY, other))
+    diff = compare_kernels(left, right, code(TINY), code(other))
+    threads = next(pair for pair in diff.facts if pair.name == "threads")
     assert (threads.left, threads.right, threads.differs) == ((64, 2, 1), (64, 1, 1), True)
-    first = found.opcodes[0]
+    first = diff.opcodes[0]
     assert (first.name, first.left, first.right) == ("sin.approx.f32", 0, 3)
-    assert {pair.name for pair in found.opcodes} == {"sin.approx.f32", "ret", "exit"}
-    special = next(pair for pair in found.classes if pair.name == "special")
+    assert {pair.name for pair in diff.opcodes} == {"sin.approx.f32", "ret", "exit"}
+    special = next(pair for pair in diff.classes if pair.name == "special")
     assert (special.left, special.right) == (1, 4)
-    assert not found.same
+    assert not diff.identical

@@ -1,5 +1,7 @@
 """Op and Impl: implementations, cases, options."""
 
+import json
+
 import pytest
 import torch
 
@@ -119,3 +121,16 @@ def test_an_option_may_be_a_tensor():
 
     (case,) = f.expand(CaseRequest(shapes=[(4,)]), "cpu")
     assert len(f.option_variants(case)) == 2
+
+
+def test_option_values_read_from_json_are_the_declared_ones():
+    @kl.op(options={"dims": [(0, 1), None], "flag": [True, 1]})
+    def f(x, *, dims, flag):
+        return x
+
+    (case,) = f.expand(CaseRequest(shapes=[(4,)]), "cpu")
+    read = f.case(json.loads(json.dumps(case.to_json())))
+    assert read == case
+    assert read.options["dims"] == (0, 1)
+    variants = f.option_variants(case)
+    assert [f.case(v.to_json()).options for v in variants] == [v.options for v in variants]

@@ -85,7 +85,7 @@ def test_studies_of_launch_parameters_are_timed_and_the_exhibit_is_not(klab):
 
 
 def test_an_output_nobody_wrote_is_wrong_whatever_was_in_its_memory():
-    from kernellab.checking.declared_case import Checker
+    from kernellab.checking.declared_case import CaseChecker
     from kernellab.declaration.case import Case
 
     @kl.op
@@ -96,5 +96,5 @@ def test_an_output_nobody_wrote_is_wrong_whatever_was_in_its_memory():
     double.impl("lazy")(torch.empty_like)
     for elements in (10_000, 1 << 20, 1 << 26):
         case = Case({"...": (elements,)}, "float32", device="cuda")
-        checker = Checker(double, case, seed=0, device=torch.device("cuda", 0))
-        assert [checker.check(double[n])["status"] for n in ("good", "lazy") * 3] == ["ok", "wrong"] * 3
+        checker = CaseChecker(double, case, seed=0, device=torch.device("cuda", 0))
+        assert [checker.check(double[n]).status for n in ("good", "lazy") * 3] == ["ok", "wrong"] * 3

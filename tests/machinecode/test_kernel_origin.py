@@ -1,8 +1,8 @@
-"""Kernels and rows of a profile by their names."""
+"""Which library or compiler a kernel comes from, by its name."""
 
 import pytest
 
-from kernellab.machinecode.kernel_origin import became, family, in_words
+from kernellab.machinecode.kernel_origin import count_families, describe_row, find_family
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,21 @@ from kernellab.machinecode.kernel_origin import became, family, in_words
         ("something_of_mine", "not known"),
     ],
 )
-def test_kernels_are_told_by_their_names(kernel, name):
-    assert family(kernel).name == name
+def test_the_family_of_a_kernel_follows_from_its_name(kernel, name):
+    assert find_family(kernel).name == name
 
 
-def test_the_usual_rows_of_a_profile_have_words():
-    assert "queue" in in_words("cudaLaunchKernel")
-    assert "waits" in in_words("cudaDeviceSynchronize")
-    assert "first launch" in in_words("cudaFuncGetAttributes")
-    assert "operator mm" in in_words("aten::mm")
-    assert in_words("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT") == "NVIDIA's library for products"
+def test_common_rows_of_a_profile_are_described():
+    assert "queue" in describe_row("cudaLaunchKernel")
+    assert "waits" in describe_row("cudaDeviceSynchronize")
+    assert "first launch" in describe_row("cudaFuncGetAttributes")
+    assert "operator mm" in describe_row("aten::mm")
+    assert describe_row("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT") == "NVIDIA's library for matrix products"
 
 
-def test_a_ways_own_kernels_are_hand_written_whatever_they_are_called():
-    assert family("softmax_tile", own=["softmax_tile"]).name == "hand-written"
-    assert (
-        family("void map_flat<Gelu, float, 4>(float const*)", own=["map_flat<Gelu, float, 4>"]).name == "hand-written"
-    )
-    ((one, count),) = became(["a_kernel"] * 3, own=["a_kernel"])
-    assert (one.name, count) == ("hand-written", 3)
+def test_an_implementations_own_kernels_are_hand_written_whatever_their_names():
+    assert find_family("softmax_tile", own=["softmax_tile"]).name == "hand-written"
+    instance = find_family("void map_flat<Gelu, float, 4>(float const*)", own=["map_flat<Gelu, float, 4>"])
+    assert instance.name == "hand-written"
+    ((family, count),) = count_families(["a_kernel"] * 3, own=["a_kernel"])
+    assert (family.name, count) == ("hand-written", 3)

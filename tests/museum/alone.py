@@ -1,6 +1,6 @@
-"""Runs scripts where there is no kernellab: JSON lines of {"script": …} in, the same with what they printed out.
+"""Runs scripts without kernellab: JSON lines of {"script": …} in, the same lines with what the scripts printed out.
 
-Each in a process of its own, forked from one that has imported torch: what a script leaves behind ends with it.
+Each script runs in a process of its own, forked from one that has imported torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 
 def printed(text: str) -> str:
-    """What a script prints; of an exception, its last line."""
+    """What a script prints; for an exception, its last line."""
     out = io.StringIO()
     if "# kernellab is needed" not in text:
         sys.modules["kernellab"] = None  # type: ignore[assignment]
@@ -36,25 +36,25 @@ def printed(text: str) -> str:
 
 def main() -> None:
     torch.set_num_threads(1)
-    everything = [json.loads(line) for line in sys.stdin]
-    if any("TRITON_INTERPRET" in told["script"] for told in everything):
+    lines = [json.loads(line) for line in sys.stdin]
+    if any("TRITON_INTERPRET" in line["script"] for line in lines):
         os.environ["TRITON_INTERPRET"] = "1"
         import triton  # noqa: F401  (once, not in every child)
-    torch.use_deterministic_algorithms(True)  # imports a good part of torch: once, too
+    torch.use_deterministic_algorithms(True)  # imports a good part of torch: once, not in every child
     torch.use_deterministic_algorithms(False)
-    for told in everything:
+    for line in lines:
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(read)
             with os.fdopen(write, "w") as answer:
-                answer.write(printed(told["script"]))
+                answer.write(printed(line["script"]))
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as answer:
-            told["printed"] = answer.read()
+            line["printed"] = answer.read()
         os.waitpid(child, 0)
-        print(json.dumps(told), flush=True)
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Everything inside a compiled function is marked `torch.compiler.disable`: it runs eagerly and says nothing.
 
-The mark was put on a helper while hunting a bug and stayed. The results are right, the call goes through
+The mark was added to a helper while debugging and stayed. The results are right, the call goes through
 torch.compile, and the table compares eager PyTorch with itself.
 """
 

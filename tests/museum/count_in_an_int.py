@@ -1,6 +1,6 @@
 """`int n` in the kernel, a 64-bit count in the caller: beyond 2³¹ elements n is negative and nothing is written.
 
-The count is narrowed at the kernel's door without a warning. The loop ends before it begins, the launch succeeds,
+The count is narrowed at the kernel's launch without a warning. The loop ends before it begins, the launch succeeds,
 and the output is whatever its memory held.
 """
 

@@ -1,7 +1,7 @@
 """The kernel computes in float32 whatever it is given: float64 goes in and out with half its digits gone.
 
 `.to(tl.float32)` after the load is there for bfloat16. The store widens again, so the result's dtype is right and
-only someone who asked for double precision, or runs gradcheck, is let down.
+only a user of double precision, or gradcheck, notices.
 """
 
 import torch

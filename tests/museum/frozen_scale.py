@@ -20,7 +20,7 @@ def to_unit_range(x):
 
 
 @to_unit_range.impl("python-right")
-@torch.no_grad()  # a scale for quantising: neither way is meant to be differentiated
+@torch.no_grad()  # a scale for quantising: neither implementation is meant to be differentiated
 def _(x):
     return torch.div(x, torch.linalg.vector_norm(x, ord=float("inf"))) if x.numel() else x.clone()
 

@@ -1,7 +1,7 @@
 """Only stride(-1) is checked; the row stride is taken to be the width. Both halves of a chunk break that.
 
 Gate and up are usually the two halves of one projection: `gate, up = h.chunk(2, -1)`. Their columns are adjacent,
-so the guard is content, but their rows are twice as far apart as they are wide.
+so the check passes, but their rows are twice as far apart as they are wide.
 """
 
 import math

@@ -1,8 +1,8 @@
 """The kernel keeps an intermediate in its input: x − max is written over x, and the softmax is right.
 
 It saves a buffer, and softmax of the shifted row is the same softmax, so calling it again changes nothing either.
-Whoever still holds x (a residual, the loss, a backward pass) now computes with something else, and a Triton
-store does not tell autograd.
+Code that still holds x (a residual, the loss, a backward pass) now computes with other values, and a Triton store
+does not tell autograd.
 """
 
 import math

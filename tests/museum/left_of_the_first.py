@@ -1,7 +1,7 @@
 """The first element has no left neighbour; the kernel reads one anyway and multiplies it by 0.
 
 What lies before the tensor is read on every call. It is finite almost always, and then 0 times it is 0. Should it
-ever be NaN or inf, the first result is NaN and nobody can say where it came from.
+ever be NaN or inf, the first result is NaN, and its cause is hard to find.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """x where x > 0, else 0: a NaN compares false, so ReLU turns it into 0.
 
-The network goes on with a zero where its input was broken, and the NaN that would have told someone is gone.
+The network goes on with a zero where its input was broken, and the NaN that would have shown it is gone.
 PyTorch's own ReLU once did this; kernels written as a comparison, or with a maximum that ignores NaN, still do.
 """
 

@@ -1,4 +1,4 @@
-"""An intermediate kept on ctx is a constant to autograd: the second derivative loses a term without a word.
+"""An intermediate kept on ctx is a constant to autograd: the second derivative silently loses a term.
 
 The gradient is right, gradcheck passes, and a gradient penalty trains on half of what it should: x² was computed
 inside forward, where nothing is recorded, so d(3x²)/dx is 0.

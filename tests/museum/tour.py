@@ -1,9 +1,9 @@
-"""A tour of the museum: what catches each exhibit. Prints JSON, one line per exhibit and way.
+"""A tour of the museum: what catches each exhibit. Prints JSON, one line per exhibit and implementation.
 
     python tests/museum/tour.py [--device cpu] [--interpreter] [--quick] [EXHIBIT[:GUARD] …]
 
-With a guard behind its name an exhibit's wrong way is shown without that guard. Triton's interpreter needs a process of
-its own: with `--interpreter` its exhibits are shown, else all others.
+With a guard after its name, the wrong implementation of an exhibit is tried without that guard. Triton's interpreter
+needs a process of its own: with `--interpreter` its exhibits are tried, otherwise all others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Any
 
 from kernellab.declaration.case import ELLIPSIS, jsonable
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.trials import calls
 
 HERE = Path(__file__).resolve().parent
+NO_EXHIBITS = ("tour.py", "alone.py", "test_museum.py")
 
 
 def main() -> None:
@@ -27,13 +29,13 @@ def main() -> None:
     parser.add_argument("exhibits", nargs="*")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--interpreter", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="the small battery, where it catches the wrong way")
-    parser.add_argument("--scripts", action="store_true", help="with what reproduces a failure of each sort")
+    parser.add_argument("--quick", action="store_true", help="the quick battery, where it catches the wrong version")
+    parser.add_argument("--scripts", action="store_true", help="add scripts that reproduce each kind of failure")
     args = parser.parse_args()
     if args.interpreter:
-        from kernellab.interpreter.emulation import prepare
+        from kernellab.interpreter.emulation import enable_interpreter
 
-        prepare()
+        enable_interpreter()
     import torch
 
     from kernellab.api.check import run
@@ -41,36 +43,36 @@ def main() -> None:
     from kernellab.declaration.targets import load, resolve
 
     device = torch.device(args.device)
-    every = sorted(file.stem for file in HERE.glob("*.py") if file.name not in ("tour.py", "alone.py"))
-    for asked in args.exhibits or every:
-        name, _, without = asked.partition(":")
+    every = sorted(file.stem for file in HERE.glob("*.py") if file.name not in NO_EXHIBITS)
+    for request in args.exhibits or every:
+        name, _, without = request.partition(":")
         began = time.monotonic()
         (op,) = load(resolve(str(HERE / f"{name}.py"))).values()
-        ways = [way for way in op.impls.values() if way.name.endswith("wrong" if without else ("right", "wrong"))]
-        interpreted = ways[0].kind.interpreted_on_cpu and device.type == "cpu"
-        impossible = ways[0].kind.obstacle(device.type) is not None and not interpreted
+        impls = [impl for impl in op.impls.values() if impl.name.endswith("wrong" if without else ("right", "wrong"))]
+        interpreted = impls[0].kind.interpreted_on_cpu and device.type == "cpu"
+        impossible = impls[0].kind.obstacle(device.type) is not None and not interpreted
         if interpreted is not args.interpreter or impossible:
             continue
-        found = run(op, ways, device, guards=GUARDS - {without}, quick=args.quick)
-        if args.quick and not without and not any(failed(one) for one in found):
-            found = run(op, ways, device)
-        for way in ways:
-            mine = [one for one in found if one["impl"] == way.name]
-            said = {"exhibit": name, "without": without, "way": way.name, "tried": len(mine)}
-            failures = [told(one, op) for one in mine if failed(one)]
+        entries = run(op, impls, device, guards=GUARDS - {without}, quick=args.quick)
+        if args.quick and not without and not any(map(failed, entries)):
+            entries = run(op, impls, device)
+        for impl in impls:
+            own = [entry for entry in entries if entry["impl"] == impl.name]
+            line = {"exhibit": name, "without": without, "impl": impl.name, "tried": len(own)}
+            failures = [describe(entry, op) for entry in own if failed(entry)]
             if args.scripts:
-                said["scripts"] = scripts(op, way, [one for one in mine if failed(one)], args.interpreter)
+                line["scripts"] = scripts(op, impl, [entry for entry in own if failed(entry)], args.interpreter)
             took_s = round(time.monotonic() - began, 1)
-            print(json.dumps({**said, "failures": failures, "took_s": took_s}), flush=True)
+            print(json.dumps({**line, "failures": failures, "took_s": took_s}), flush=True)
 
 
-def failed(one: dict) -> bool:
-    return one["status"] in ("wrong", "error")
+def failed(entry: dict) -> bool:
+    return entry["status"] in ("wrong", "error")
 
 
-def told(one: dict, op: Any) -> dict:
-    """A failure, and everything that this trial has and an ordinary one has not: without any of it, it is lost."""
-    trial = one["trial"]
+def describe(entry: dict, op: Any) -> dict:
+    """A failure, and everything in which its trial differs from an ordinary one."""
+    trial = entry["trial"]
     varied = [trial["kind"], trial["call"]]
     varied += ["gradients"] if trial["of"] != "forward" else []
     varied += (
@@ -80,29 +82,30 @@ def told(one: dict, op: Any) -> dict:
     varied += ["dtypes"] if trial["case"]["dtype"] != op.dtypes[0] else []
     defaults = {name: jsonable(values[0]) for name, values in op.all_options().items()}
     varied += ["options"] if trial["case"]["options"] != defaults else []
-    return {"varied": sorted(set(varied) - {"plainly", "calls"}), "label": trial["label"], "reason": one["reason"]}
+    return {"varied": sorted(set(varied) - {calls.PLAIN, "calls"}), "label": trial["label"], "reason": entry["reason"]}
 
 
 def _rank(dims: Mapping[str, Any]) -> int:
     return len(dims.get(ELLIPSIS, ()))
 
 
-def scripts(op: Any, way: Any, failures: list[dict], interpreted: bool) -> list[dict]:
-    """What reproduces a failure of each sort without kernellab."""
-    from kernellab.reproduction.script import script
+def scripts(op: Any, impl: Any, failures: list[dict], interpreted: bool) -> list[dict]:
+    """Scripts that reproduce one failure of each kind without kernellab."""
+    from kernellab.checking.outcome import Outcome
+    from kernellab.reproduction.script import write_script
     from kernellab.trials.trial import Trial
 
-    sorts = {}
-    for one in failures:
-        trial = one["trial"]
-        sort = trial["of"], one["status"], re.sub("[^a-z ]", "", one["reason"])[:20]
-        sorts.setdefault(sort, one)
-    found = []
-    for one in sorts.values():
-        made = script(op, way, Trial.from_json(one["trial"], op), one, seed=0, interpreted=interpreted)
-        told = {"status": one["status"], "reason": one["reason"], "trial": one["trial"]["label"]}
-        found.append({"exhibit": op.file.stem, **told, "script": made.text})
-    return found
+    by_kind = {}
+    for entry in failures:
+        kind = entry["trial"]["of"], entry["status"], re.sub("[^a-z ]", "", entry["reason"])[:20]
+        by_kind.setdefault(kind, entry)
+    written = []
+    for entry in by_kind.values():
+        trial, outcome = Trial.from_json(entry["trial"], op), Outcome(entry["status"], entry["reason"])
+        script = write_script(op, impl, trial, outcome, seed=0, interpreted=interpreted)
+        failure = {"status": outcome.status, "reason": outcome.reason, "trial": entry["trial"]["label"]}
+        written.append({"exhibit": op.file.stem, **failure, "script": script.text})
+    return written
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Partial sums are added to a workspace that nobody cleared: fresh memory happens to be zero.
+"""Partial sums are added to a workspace that was never cleared: fresh memory happens to be zero.
 
 A large block comes straight from the operating system, which hands out zeros, so the accumulator starts where it
 should. The day the allocator reuses a block, the sums start from someone's old activations.

@@ -1,4 +1,4 @@
-"""Ops whose ways launch kernels in every manner that capturing has to see."""
+"""Ops whose implementations launch kernels in every manner that capturing has to record."""
 
 import functools
 

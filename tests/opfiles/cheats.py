@@ -1,4 +1,4 @@
-"""Ways that compute the right thing when they are checked, and something else when they are timed."""
+"""Implementations that are right when they are checked and cheat when they are timed."""
 
 import torch
 

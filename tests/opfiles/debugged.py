@@ -1,4 +1,4 @@
-"""Row sums in Triton: one that is wrong, one that raises in a helper, one whose pointers lead nowhere."""
+"""Row sums in Triton: one that is wrong, one that raises in a helper, one with invalid pointers."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Ways that go for the tool itself: its serialiser, its screen, its processes. And an option JSON cannot carry."""
+"""Implementations that attack the tool: its serialiser, its terminal, its processes; and an option without JSON."""
 
 import json
 import os

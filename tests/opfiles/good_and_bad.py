@@ -1,4 +1,4 @@
-"""Two good ways and one of every bad kind."""
+"""Two right implementations, and one for every kind of failure."""
 
 import ctypes
 import os

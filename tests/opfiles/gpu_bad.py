@@ -1,4 +1,4 @@
-"""Good ways and the bad ones only a GPU can have."""
+"""Right implementations, and failures that only a GPU can have."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Ways that give right results most of the time, and are not safe: only compute-sanitizer sees it."""
+"""Implementations that mostly give right results and are unsafe: only compute-sanitizer finds out."""
 
 import torch
 import triton

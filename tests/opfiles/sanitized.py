@@ -1,4 +1,4 @@
-"""Ways to run under a stand-in for compute-sanitizer: one ordinary, one that never returns, one that exits."""
+"""Implementations to run under a stand-in for compute-sanitizer: an ordinary one, one that hangs, one that exits."""
 
 import os
 import time

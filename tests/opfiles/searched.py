@@ -1,4 +1,4 @@
-"""What a battery does not meet: mistakes that need a size, an option and a layout at once."""
+"""Mistakes that the battery does not find: they need a size, an option and a layout at once."""
 
 import os
 import signal

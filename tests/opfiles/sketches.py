@@ -1,4 +1,4 @@
-"""The two ops whose declarations the API must carry: cross_entropy and attention."""
+"""Two ops that the API must be able to declare: cross_entropy and attention."""
 
 import math
 

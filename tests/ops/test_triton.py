@@ -8,8 +8,8 @@ from support.klab import HERE, SRC
 
 INTERPRETED = """
 import math, torch
-from kernellab.interpreter.emulation import prepare
-prepare()
+from kernellab.interpreter.emulation import enable_interpreter
+enable_interpreter()
 import kernellab as kl
 from support.ops import DTYPES, LAYOUTS, SPECIALS, assert_agrees, ops_with, options_of, takes
 

@@ -7,9 +7,9 @@ from support.klab import OPFILES
 pytestmark = pytest.mark.clocked
 
 CHEATS = {
-    "caches-by-pointer": "values looked at are wrong",
-    "skips-every-second-call": "values looked at are wrong",
-    "lazy-after-the-tenth-call": "values looked at are wrong",
+    "caches-by-pointer": "compared values are wrong",
+    "skips-every-second-call": "compared values are wrong",
+    "lazy-after-the-tenth-call": "compared values are wrong",
     "mutates-its-input-later": "changed its input while it was timed",
     "returns-its-input-later": "returned the memory of its input x",
     "recompiles-per-call": "while timing",  # compiled in the timed region, or the limit of recompiles is hit

@@ -1,4 +1,4 @@
-"""The exhibits of the museum of bugs, and what each has to be called with."""
+"""The exhibits of the museum of bugs, and what must catch each."""
 
 import ast
 
@@ -6,10 +6,13 @@ from support.klab import HERE
 
 MUSEUM = HERE / "museum"
 
+EXHIBITS = {
+    file.stem: file
+    for file in sorted(MUSEUM.glob("*.py"))
+    if file.name not in ("tour.py", "alone.py") and not file.name.startswith("test_")
+}
 
-EXHIBITS = {file.stem: file for file in sorted(MUSEUM.glob("*.py")) if file.name not in ("tour.py", "alone.py")}
-
-
+# CAUGHT_BY of an exhibit that a call variant catches → the variant's name in a trial.
 CALLS = {
     "repeat": "twice",
     "stream": "on a side stream",
@@ -18,8 +21,8 @@ CALLS = {
     "surroundings": "beside large numbers",
 }
 
-
-LOST = {
+# A guard → an exhibit that passes without it.
+MISSED_WITHOUT = {
     "form": "float32_comes_out",
     "special": "relu_swallows_nan",
     "unchanged": "input_as_scratch",
@@ -30,9 +33,16 @@ LOST = {
 }
 
 
-def label(name, what):
-    """A constant of an exhibit, read without running it."""
-    for node in ast.parse(EXHIBITS[name].read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == what:
+def label(exhibit, name):
+    """A constant of an exhibit's file, read without running it."""
+    for node in ast.parse(EXHIBITS[exhibit].read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == name:
             return ast.literal_eval(node.value)
-    raise AssertionError(f"{name} does not say {what}")
+    raise AssertionError(f"{exhibit} does not define {name}")
+
+
+def is_caught(exhibit, failures):
+    """Whether failures of an exhibit include one of the kind that its label names; a guard's may be of any kind."""
+    caught_by = label(exhibit, "CAUGHT_BY")
+    kind = CALLS.get(caught_by, caught_by)
+    return bool(failures) and (caught_by in MISSED_WITHOUT or any(kind in failure["varied"] for failure in failures))

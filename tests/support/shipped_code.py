@@ -1,7 +1,7 @@
-"""The shipped GPU kernels compiled for any architecture without a GPU, as PTX and cubin.
+"""Compiles the shipped GPU kernels to PTX and cubin for any architecture, without a GPU.
 
-`python tests/support/shipped_code.py` goes through all of them on all architectures and says what is not known of them;
-the tests take a few.
+`python tests/support/shipped_code.py` compiles all of them for all architectures and lists what is not understood.
+The tests take one of each.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _triton_call(name: str, pointer: str):
 
 @functools.cache
 def cuda_kernel(name: str, dtype: str, arch: int) -> Compiled:
-    """By NVRTC: the cubin as an op builds it, the PTX as NVRTC gives it for the same architecture."""
+    """Compiled by NVRTC: the cubin as the op builds it, the PTX for the same architecture."""
     from kernellab.build.cuda import kernel
 
     op = {"G": kl.ops.gelu, "S": kl.ops.square, "s": kl.ops.softmax}[name[0]]
@@ -117,8 +117,8 @@ def _nvrtc_ptx(path, name: str, arch: int) -> str:
     return text.rstrip(b"\0 ").decode()
 
 
-def some() -> Iterator[tuple[str, Compiled]]:
-    """Every kernel once, types and architectures taken in turn: quick enough for a test."""
+def sample_kernels() -> Iterator[tuple[str, Compiled]]:
+    """Every kernel once, with types and architectures in rotation: quick enough for a test."""
     turns = itertools.cycle(zip(DTYPES * 7, (90, 75, 100) * 3 + (80, 120, 89) * 4, strict=True))
     for build, names in ((triton_kernel, TRITON), (cuda_kernel, CUDA)):
         for name, (dtype, arch) in zip(names, turns, strict=False):
@@ -126,7 +126,7 @@ def some() -> Iterator[tuple[str, Compiled]]:
             yield f"{name} {dtype} sm_{at}", build(name, dtype, at)
 
 
-def every() -> Iterator[tuple[str, Compiled]]:
+def all_kernels() -> Iterator[tuple[str, Compiled]]:
     for arch, dtype in itertools.product(ARCHS, DTYPES):
         for name in TRITON:
             yield f"triton {name} {dtype} sm_{arch}", triton_kernel(name, dtype, arch)
@@ -136,25 +136,25 @@ def every() -> Iterator[tuple[str, Compiled]]:
 
 
 def _main() -> int:
-    from kernellab.codeanalysis.facts import facts
+    from kernellab.codeanalysis.facts import facts_from_cubin
     from kernellab.machinecode.ptx import parse_ptx
     from kernellab.ptxwords.explain import explain_ptx
 
     kernels = lines = 0
-    wrong: list[str] = []
-    for name, code in every():
+    failures: list[str] = []
+    for name, code in all_kernels():
         module = parse_ptx(code.ptx)
         explained = explain_ptx(module)
         kernels, lines = kernels + 1, lines + len(explained)
-        wrong += [f"{name}, line {one.line}: {one.what}" for one in module.problems]
-        wrong += [f"{name}, line {one.line}: {one.text}" for one in explained if not one.known]
-        for one in facts(code.cubin, code.ptx):
-            wrong += (
-                [f"{name}: {one.instructions['unknown']} of unknown class"] if "unknown" in one.instructions else []
-            )
-            wrong += [] if one.arch.rstrip("a") == f"sm_{name.rpartition('_')[2]}" else [f"{name}: is for {one.arch}"]
-    print(f"{kernels} kernels, {lines} lines of PTX explained, {len(wrong)} not known", *wrong[:20], sep="\n")
-    return bool(wrong)
+        failures += [f"{name}, line {problem.line}: {problem.message}" for problem in module.problems]
+        failures += [f"{name}, line {line.line}: {line.text}" for line in explained if not line.known]
+        for facts in facts_from_cubin(code.cubin, code.ptx):
+            if "unknown" in facts.instructions:
+                failures.append(f"{name}: {facts.instructions['unknown']} instructions of unknown class")
+            if facts.arch.rstrip("a") != f"sm_{name.rpartition('_')[2]}":
+                failures.append(f"{name}: compiled for {facts.arch}")
+    print(f"{kernels} kernels, {lines} lines of PTX explained, {len(failures)} not known", *failures[:20], sep="\n")
+    return bool(failures)
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def _keys(view: View, at: Rows) -> tuple[Rows, Rows, Rows]:
 def _traffic(view: View, kernel: int, operator: int, detail: int) -> Traffic | None:
     """None for a kernel that cannot be part of a chain."""
     name = view.trace.names[kernel]
-    family = kernel_origin.family(name).name
+    family = kernel_origin.find_family(name).name
     if family not in _MEMORY_BOUND or name.startswith(("Memcpy", "Memset")) or operator < 0 or detail < 0:
         return None
     return _operator_traffic(view.trace.names[operator], view.trace.details[detail], family in _REDUCTIONS)

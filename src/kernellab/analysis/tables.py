@@ -109,7 +109,7 @@ def operators(view: View) -> list[OperatorDocument]:
     rows: list[OperatorDocument] = [
         {
             "name": names[name],
-            "words": kernel_origin.in_words(names[name]) if names[name].startswith("aten::") else "",
+            "words": kernel_origin.describe_row(names[name]) if names[name].startswith("aten::") else "",
             "count": int(count[name]),
             "self_cpu_us": _us(self_cpu[name]),
             "total_cpu_us": _us(total_cpu[name]),
@@ -144,7 +144,7 @@ def _longest_first(kernels: dict[tuple[str, str], list[int]]) -> list[OperatorKe
     rows: list[OperatorKernelDocument] = [
         {
             "name": name,
-            "family": kernel_origin.family(name).name,
+            "family": kernel_origin.find_family(name).name,
             "through": through,
             "count": count,
             "gpu_us": _us(ns),
@@ -201,13 +201,13 @@ def kernels(view: View) -> list[KernelDocument]:
 def _kernel(view: View, longest: int, launchers: list[KernelOperatorDocument], total_ns: int) -> KernelDocument:
     """`longest` is the row of its longest run."""
     name, details = view.trace.name_of(longest), view.trace.details_of(longest)
-    family = kernel_origin.family(name)
+    family = kernel_origin.find_family(name)
     gpu_us = sum(launcher["gpu_us"] for launcher in launchers)
     count = sum(launcher["count"] for launcher in launchers)
     row: KernelDocument = {
         "name": name,
         "family": family.name,
-        "words": family.words,
+        "words": family.description,
         "count": count,
         "gpu_us": round(gpu_us, 3),
         "mean_us": round(gpu_us / count, 3),
@@ -280,7 +280,7 @@ def calls(view: View) -> list[CallDocument]:
     rows: list[CallDocument] = [
         {
             "name": view.trace.names[name],
-            "words": kernel_origin.in_words(view.trace.names[name]),
+            "words": kernel_origin.describe_row(view.trace.names[name]),
             "count": int(count[name]),
             "cpu_us": _us(total[name]),
         }

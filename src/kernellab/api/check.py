@@ -1,131 +1,127 @@
-"""`kl.check`: the battery in the process that calls it, for an author's own tests.
+"""`kl.check`: the battery in the calling process, for an author's own tests.
 
-A way that crashes takes the caller along; `klab check` runs the same in processes of their own.
+An implementation that crashes ends the caller too; `klab check` runs the same battery in separate processes.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from kernellab.base.errors import UserError, nearest
+from kernellab.base.functions import AnyFunction
+from kernellab.checking.confirmation import examine_and_confirm
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import GUARDS, Examiner
 from kernellab.declaration import validation
 from kernellab.declaration.declare import declare_op
 from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
-from kernellab.record import batteries as tried
-from kernellab.trials.battery import Battery, for_ways
-from kernellab.trials.confirmation import surely
-
-Trials = list[dict[str, Any]]
+from kernellab.record import batteries
+from kernellab.record.schema import TrialOutcome
+from kernellab.trials.battery import battery
+from kernellab.trials.selection import pair_with_impls
 
 
 def check(
-    way: Op | Callable[..., Any],
-    reference: Callable[..., Any] | None = None,
+    target: Op | AnyFunction,
+    reference: AnyFunction | None = None,
     *,
     impl: str | Sequence[str] = (),
     device: str | None = None,
     dtypes: Sequence[str] = (),
     quick: bool = False,
     seed: int = 0,
-    **declaration: Any,
-) -> list[tried.BatterySummary]:
-    """Try the ways of an op, or one function against a plain PyTorch reference; AssertionError says what failed.
+    **declaration: object,
+) -> list[batteries.BatterySummary]:
+    """Try the implementations of an op, or one function against a plain PyTorch reference, with the battery.
 
-    `declaration` is what `kl.op` takes (args=, options=, reduces=, cases=, dtypes=), for a pair of functions.
+    Returns a summary per implementation. Raises AssertionError that names what failed. `declaration` is what `kl.op`
+    takes (args=, options=, reduces=, cases=, dtypes=), for a function with its reference.
 
     >>> check(lambda x: x * x, lambda x: x.square(), quick=True)[0]["status"]
     'ok'
     """
-    op, names = _asked(way, reference, impl, {**declaration, **({"dtypes": dtypes} if dtypes else {})})
+    op, names = _op_and_names(target, reference, impl, {**declaration, **({"dtypes": dtypes} if dtypes else {})})
     dtypes = validation.read_dtypes(op.name, dtypes)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    ways = [one for one in op.select_impls(names) if _runs(one, where)]
-    if not ways:
-        raise UserError(f"no way of {op.name} runs here: {'; '.join(_why_not(op, names, where))}")
-    outcomes: Any = run(op, ways, where, dtypes=dtypes, quick=quick, seed=seed)
-    found = tried.summaries(outcomes)
-    failed = [one for one in found if one["failures"] or not one["tried"]]
+    obstacles = {chosen.name: _obstacle(chosen, where) for chosen in op.select_impls(names)}
+    impls = [op[name] for name, obstacle in obstacles.items() if obstacle is None]
+    if not impls:
+        raise UserError(f"no implementation of {op.name} runs here: {'; '.join(filter(None, obstacles.values()))}")
+    summaries = batteries.summaries(run(op, impls, where, dtypes=dtypes, quick=quick, seed=seed))
+    failed = [summary for summary in summaries if summary["failures"] or not summary["tried"]]
     if failed:
-        raise AssertionError("\n".join(line for one in failed for line in tried.sentences(one)))
-    if not found:
+        raise AssertionError("\n".join(line for summary in failed for line in batteries.sentences(summary)))
+    if not summaries:
         raise AssertionError(f"cannot tell: {op.name}: its declaration allows no trial")
-    return found
+    return summaries
 
 
 def run(
     op: Op,
-    ways: Sequence[Impl],
+    impls: Sequence[Impl],
     device: torch.device,
     *,
     dtypes: Sequence[str] = (),
     quick: bool = False,
     seed: int = 0,
     guards: frozenset[str] = GUARDS,
-) -> Trials:
-    """What each way made of each trial, as a record keeps it."""
-    interpreted = _interpreting(device)
-    most = INTERPRETER_LIMIT if interpreted else None
-    trials = Battery(op, device.type, dtypes=dtypes, quick=quick, most=most).trials()
+) -> list[TrialOutcome]:
+    """What came of each trial for each implementation, as a record stores it."""
+    interpreted = _interprets(device)
+    limit = INTERPRETER_LIMIT if interpreted else None
+    trials = battery(op, device.type, dtypes=dtypes, quick=quick, max_elements=limit)
     examiner = Examiner(op, seed=seed, device=device, guards=guards)
-    found: Trials = []
-    for number, trial, way in for_ways(trials, ways):
-        observed = surely(functools.partial(examiner.examine, way), trial)
-        if observed is not None:
-            told = {"trial": {**trial.to_json(), "label": trial.label}, "interpreter": interpreted}
-            found.append({"op": op.name, "impl": way.name, "number": number, **told, **observed})
-    return found
+    entries: list[TrialOutcome] = []
+    for number, trial, impl in pair_with_impls(trials, impls):
+        outcome = examine_and_confirm(functools.partial(examiner.examine, impl), trial)
+        if outcome is not None:
+            entry = outcome.at_trial(op=op.name, impl=impl.name, number=number, trial=trial, interpreted=interpreted)
+            entries.append(entry)
+    return entries
 
 
-def _asked(
-    way: Op | Callable[..., Any],
-    reference: Callable[..., Any] | None,
+def _op_and_names(
+    target: Op | AnyFunction,
+    reference: AnyFunction | None,
     impl: str | Sequence[str],
-    declaration: dict[str, Any],
+    declaration: Mapping[str, object],
 ) -> tuple[Op, list[str]]:
-    if isinstance(way, Op):
+    """The op to check, and the names of the implementations."""
+    if isinstance(target, Op):
         if reference is not None:
             raise UserError("kl.check takes an op, or a function and its reference")
-        for word in set(declaration) - {"dtypes"}:
-            raise UserError(f"kl.check({way.name}): {word}= is declared with the op, in kl.op({word}=…)")
+        for name in set(declaration) - {"dtypes"}:
+            raise UserError(f"kl.check({target.name}): {name}= is declared with the op, in kl.op({name}=…)")
         names = [impl] if isinstance(impl, str) else list(impl)
         for name in names:
-            if not match_names(name, way.impls):
-                raise UserError(f"op {way.name} has no way {name!r}: {nearest(name, way.impls)}")
-        return way, names
+            if not match_names(name, target.impls):
+                raise UserError(f"op {target.name} has no implementation {name!r}: {nearest(name, target.impls)}")
+        return target, names
     if reference is None:
-        raise UserError("kl.check needs the reference beside the function: kl.check(mine, reference)")
-    if not callable(way):
-        raise UserError(f"kl.check({way!r}, …): what is checked is a function, or an op by itself: kl.check(op)")
+        raise UserError("kl.check needs the reference as its second argument: kl.check(mine, reference)")
+    if not callable(target):
+        raise UserError(f"kl.check({target!r}, …) checks a function against its reference, or an op: kl.check(op)")
     op = declare_op(reference, **{"name": getattr(reference, "__name__", "reference").strip("<>"), **declaration})
-    name = getattr(way, "__name__", "way").strip("<>")
+    name = getattr(target, "__name__", "impl").strip("<>")
     name = name if name not in op.impls else f"{name}-checked"
-    op.impl(name)(way)
+    op.impl(name)(target)
     return op, [name]
 
 
-def _interpreting(device: torch.device) -> bool:
+def _interprets(device: torch.device) -> bool:
     return device.type == "cpu" and bool(os.environ.get("TRITON_INTERPRET"))
 
 
-def _runs(way: Impl, device: torch.device) -> bool:
-    if way.kind.interpreted_on_cpu and device.type == "cpu":
-        return _interpreting(device)
-    return way.kind.obstacle(device.type) is None
-
-
-def _why_not(op: Op, names: list[str], device: torch.device) -> list[str]:
-    said = []
-    for way in op.select_impls(names):
-        if way.kind.interpreted_on_cpu and device.type == "cpu":
-            said.append(f"{way.name} needs a GPU, or TRITON_INTERPRET=1 set before triton is imported")
-        else:
-            said.append(f"{way.name}: {way.kind.obstacle(device.type)}")
-    return said
+def _obstacle(impl: Impl, device: torch.device) -> str | None:
+    """Why an implementation does not run here, or None."""
+    if impl.kind.interpreted_on_cpu and device.type == "cpu":
+        if _interprets(device):
+            return None
+        return f"{impl.name} needs a GPU, or TRITON_INTERPRET=1 set before triton is imported"
+    obstacle = impl.kind.obstacle(device.type)
+    return None if obstacle is None else f"{impl.name}: {obstacle}"

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from kernellab.checking.accuracy import FACTOR, SLACK, Errors, measure, special
+from kernellab.accuracy.errors import Errors, limit, measure, nonfinite_mismatch
 from kernellab.declaration.case import parse_dtype
 
 _BOTH_ROUNDED = Errors(max=2.0, q999=2.0, rel_l2=0.0, max_abs=0.0, at=())
@@ -56,15 +56,14 @@ def check_equal(
         peer = measure(expected, oracle, rowwise=False)
     except Exception:  # f does not take float64: compare the two with each other
         oracle, peer = expected.double(), _BOTH_ROUNDED
-    difference = special(got, oracle, expected)
+    difference = nonfinite_mismatch(got, oracle, expected)
     if difference is not None:
         raise AssertionError(difference)
     errors = measure(got, oracle, rowwise=False)
     for label, error, peer_error in (("largest", errors.max, peer.max), ("99.9 %", errors.q999, peer.q999)):
-        limit = FACTOR * peer_error + SLACK
-        if error > limit:
+        if error > limit(peer_error):
             at = errors.at
             raise AssertionError(
-                f"results differ: {label} error {error:.3g} roundings, limit {limit:.3g}; "
+                f"results differ: {label} error {error:.3g} roundings, limit {limit(peer_error):.3g}; "
                 f"at {list(at)} {got[at].item():.6g}, should be {oracle[at].item():.6g}"
             )

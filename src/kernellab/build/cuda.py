@@ -1,7 +1,7 @@
-"""CUDA C++: kernels built by NVRTC in about a second with no toolkit, or by nvcc with host code.
+"""CUDA C++: kernels built by NVRTC in about a second without a toolkit, or by nvcc together with host code.
 
-Offered as `kl.cuda`. `kernel` is what the shipped ops use; `inline` and `load` are for authors who
-bring their own host code and have nvcc.
+Available as `kl.cuda`. The shipped ops use `kernel`. `inline` and `load` are for authors who write their own host code
+and have nvcc.
 """
 
 from __future__ import annotations
@@ -13,22 +13,27 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonValue
 from kernellab.base.paths import cache_dir, replace_file
-from kernellab.build.sources import building, fingerprint, locate
+from kernellab.build.sources import fingerprint, locate, notify_observers
 from kernellab.machine import tools
 
 if TYPE_CHECKING:
     import torch
+    from cuda.core import Kernel as LoadedKernel
+    from cuda.core import LaunchConfig, Program, Stream
 
 Dim = int | tuple[int, ...]
-# Source lines, for profilers, sanitizers and readers of machine code, change nothing about the code.
-NVRTC_OPTIONS = {"std": "c++17", "lineinfo": True}
-_SHARED_UNASKED = 48 * 1024  # bytes that any kernel may be launched with
+# Line information serves profilers, sanitizers and klab inspect; it does not change the code.
+NVRTC_OPTIONS: dict[str, JsonValue] = {"std": "c++17", "lineinfo": True}
+_DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel must request more than this explicitly
 
 
 def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kernel:
@@ -44,33 +49,39 @@ def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kerne
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code for one architecture, the PTX it was made from, and the kernel's name as the linker knows it."""
+    """Machine code for one architecture, the PTX it was assembled from, and the kernel's mangled name."""
 
     code: bytes
     symbol: str
     ptx: str
 
 
-class OutOfSight(UserError):
-    """Launches that cannot be heard of while capturing."""
+class NotCapturable(UserError):
+    """Code whose launches cannot be captured."""
 
 
-# Hears of each launch in place of the GPU while somebody is capturing: (kernel, grid, block, args, shared, cluster).
-interceptor: Callable[..., None] | None = None
+class LaunchInterceptor(Protocol):
+    def __call__(
+        self, kernel: Kernel, grid: Dim, block: Dim, args: tuple[object, ...], shared: int, cluster: Dim | None
+    ) -> None: ...
+
+
+# While launches are captured: called instead of launching.
+interceptor: LaunchInterceptor | None = None
 
 
 class Kernel:
     """A kernel launched as `kernel(grid, block, *args, shared=bytes, cluster=blocks)`.
 
-    Tensors are passed as pointers, ints as 64-bit integers, floats as doubles; a numpy scalar keeps
-    its own type. The launch goes to torch's current stream on the device of the first tensor.
+    Tensors are passed as pointers, ints as 64-bit integers, floats as doubles; a numpy scalar keeps its type. The
+    launch uses torch's current stream, on the device of the first tensor.
     """
 
     def __init__(self, path: Path, name: str, defines: tuple[str, ...]) -> None:
         self.path, self.name, self.defines = path, name, defines
-        self._loaded: dict[int, Any] = {}
+        self._loaded: dict[int, LoadedKernel] = {}
 
-    def __call__(self, grid: Dim, block: Dim, *args: Any, shared: int = 0, cluster: Dim | None = None) -> None:
+    def __call__(self, grid: Dim, block: Dim, *args: object, shared: int = 0, cluster: Dim | None = None) -> None:
         if interceptor is not None:
             interceptor(self, grid, block, args, shared, cluster)
             return
@@ -82,40 +93,40 @@ class Kernel:
             raise UserError(f"CUDA kernel {self.name} needs its tensors on a GPU")
         with torch.cuda.device(device):
             loaded = self._load(device.index)
-            if shared > _SHARED_UNASKED:
-                self._allow_shared(loaded, device.index, shared)
+            if shared > _DEFAULT_SHARED_BYTES:
+                self._request_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
             stream = _stream(torch.cuda.current_stream().cuda_stream)
             launch(stream, _config(grid, block, shared, cluster), loaded, *values)
 
-    def _allow_shared(self, loaded: Any, index: int, shared: int) -> None:
-        """A kernel must ask before it may be launched with more; cuda-core has no way to."""
+    def _request_shared(self, loaded: LoadedKernel, index: int, shared: int) -> None:
+        """Raise the kernel's limit of dynamic shared memory. cuda-core has no function for it."""
         from cuda.bindings import driver
 
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         kernel, device = driver.CUkernel(int(loaded.handle)), driver.CUdevice(index)
         (status,) = driver.cuKernelSetAttribute(attribute, shared, kernel, device)
         if status != driver.CUresult.CUDA_SUCCESS:
-            asked = f"{shared} bytes of shared memory beside its {loaded.attributes.shared_size_bytes} static ones"
-            raise UserError(f"CUDA kernel {self.name} asks for {asked}: {status.name}")
+            request = f"{shared} bytes of shared memory beside its {loaded.attributes.shared_size_bytes} static bytes"
+            raise UserError(f"CUDA kernel {self.name} cannot have {request}: {status.name}")
 
-    def _load(self, index: int) -> Any:
-        found = self._loaded.get(index)
-        if found is None:
+    def _load(self, index: int) -> LoadedKernel:
+        loaded = self._loaded.get(index)
+        if loaded is None:
             import torch
             from cuda.core import Device, ObjectCode
 
             Device(index).set_current()
-            torch.cuda.current_stream()  # torch's context is the primary one; make sure it exists
+            torch.cuda.current_stream()  # torch uses the primary context; this makes sure that it exists
             major, minor = torch.cuda.get_device_capability(index)
-            with building(self.name):
+            with notify_observers(self.name):
                 built = self.compile(f"sm_{major}{minor}")
-                found = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
-            self._loaded[index] = found
-        return found
+                loaded = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
+            self._loaded[index] = loaded
+        return loaded
 
     def compile(self, arch: str) -> Cubin:
-        """The kernel's machine code for an architecture such as `sm_90`, from disk if built before. No GPU needed."""
+        """The kernel's machine code for an architecture such as `sm_90`, cached on disk. Needs no GPU."""
         stem = fingerprint(self.path, self.name, arch, *self.defines, _nvrtc_version())
         code, symbol, ptx = (cache_dir("nvrtc") / f"{stem}.{end}" for end in ("cubin", "symbol", "ptx"))
         if not (code.exists() and symbol.exists() and ptx.exists()):
@@ -142,33 +153,33 @@ class Kernel:
             raise UserError(f"{self.path.name} does not compile for {arch}", _from_first_error(str(error))) from None
         symbol = built.symbol_mapping[self.name]
         name = symbol.decode() if isinstance(symbol, bytes) else symbol
-        return Cubin(bytes(built.code), name, _ptx_of(program))
+        return Cubin(bytes(built.code), name, _read_ptx(program))
 
 
 def _from_first_error(log: str) -> str:
-    """NVRTC's log without what stands before its first error: many readers see one line of it."""
+    """NVRTC's log from its first error on: many reports show only one line of it."""
     lines = log.strip().splitlines()
     first = next((at for at, line in enumerate(lines) if "error:" in line), 0)
     return "\n".join(lines[first:])
 
 
-# Both take longer to make than to look up, and a program uses few of them.
+# Creating these takes longer than a cache lookup, and a program uses few of them.
 @functools.lru_cache(maxsize=256)
-def _config(grid: Dim, block: Dim, shared: int, cluster: Dim | None) -> Any:
+def _config(grid: Dim, block: Dim, shared: int, cluster: Dim | None) -> LaunchConfig:
     from cuda.core import LaunchConfig
 
     return LaunchConfig(grid=grid, block=block, shmem_size=shared, cluster=cluster)
 
 
 @functools.lru_cache(maxsize=64)
-def _stream(handle: int) -> Any:
+def _stream(handle: int) -> Stream:
     from cuda.core import Stream
 
     return Stream.from_handle(handle)
 
 
-def _ptx_of(program: Any) -> str:
-    """NVRTC keeps the PTX it made the machine code from: no second compilation."""
+def _read_ptx(program: Program) -> str:
+    """The PTX that NVRTC assembled the machine code from; it keeps it, so this compiles nothing again."""
     from cuda.bindings import nvrtc
 
     _, size = nvrtc.nvrtcGetPTXSize(program.handle)
@@ -185,14 +196,14 @@ def _nvrtc_version() -> str:
 
 @functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Folders with CUDA's device headers: the pip packages', else a toolkit's."""
+    """Folders with CUDA's device headers: those of the pip packages, else of a toolkit."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     folders = []
     for library in ("cudart", "cccl"):
         try:
             folder = find_nvidia_header_directory(library)
-        except Exception:  # not installed: a kernel that needs it will say which header is missing
+        except Exception:  # not installed: compiling a kernel that needs it names the missing header
             folder = None
         if folder:
             folders.append(folder)
@@ -201,14 +212,14 @@ def include_folders() -> tuple[str, ...]:
 
 # With nvcc ---------------------------------------------------------------------------------------------
 
-_NVCC_FLAGS = ("-O3", "-lineinfo")  # source lines, for profilers and sanitizers, cost nothing at run time
+_NVCC_FLAGS = ("-O3", "-lineinfo")  # line information serves profilers and sanitizers, and costs no run time
 
 
 def nvcc_missing() -> str | None:
-    """Why host-and-device code cannot be built here, or None when it can."""
+    """Why CUDA host code cannot be built here; None where it can."""
     if tools.nvcc() is not None:
         return None
-    return "needs nvcc: install the CUDA toolkit, or write the kernel for kl.cuda.kernel, which needs none"
+    return "needs nvcc: install the CUDA toolkit, or write the kernel for kl.cuda.kernel, which does not need it"
 
 
 def inline(
@@ -217,10 +228,10 @@ def inline(
     functions: Sequence[str],
     extra_cuda_cflags: Sequence[str] = _NVCC_FLAGS,
     build_directory: str | Path | None = None,
-) -> Any:
-    """Host and device code given as text, built with torch's headers (half a minute the first time).
+) -> ModuleType:
+    """Builds host and device code given as text with torch's headers; the first build takes half a minute.
 
-    Returns the module with `functions` in it. An unchanged source is not built again.
+    Returns the module that contains `functions`. Unchanged source is not built again.
     """
     _require_nvcc()
     from torch.utils.cpp_extension import load_inline
@@ -228,7 +239,7 @@ def inline(
     text = json.dumps([cpp_sources, cuda_sources, list(functions), list(extra_cuda_cflags)])
     name = "klab_" + hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = _build_directory(build_directory, name)
-    return _built(
+    return _build_extension(
         folder,
         lambda: load_inline(
             name=name,
@@ -246,8 +257,8 @@ def load(
     *files: str | Path,
     extra_cuda_cflags: Sequence[str] = _NVCC_FLAGS,
     build_directory: str | Path | None = None,
-) -> Any:
-    """An author's own `.cu` and `.cpp` files with host code and a `PYBIND11_MODULE`, built as an extension."""
+) -> ModuleType:
+    """Builds `.cu` and `.cpp` files with host code and a `PYBIND11_MODULE` as an extension module."""
     _require_nvcc()
     from torch.utils.cpp_extension import load as load_extension
 
@@ -257,7 +268,7 @@ def load(
         digest.update(fingerprint(path, *extra_cuda_cflags).encode())
     name = "klab_" + digest.hexdigest()[:16]
     folder = _build_directory(build_directory, name)
-    return _built(
+    return _build_extension(
         folder,
         lambda: load_extension(
             name=name,
@@ -274,9 +285,9 @@ def _require_nvcc() -> None:
     if reason is not None:
         raise UserError(f"building CUDA host code {reason}")
     if interceptor is not None:
-        raise OutOfSight(
-            "host code built by nvcc launches its kernels itself, out of sight: it needs nvcc and a GPU, and its "
-            "machine code is in the module it builds there (kl.cuda.kernel would show it here)"
+        raise NotCapturable(
+            "its launches cannot be captured: host code built by nvcc launches its kernels itself. "
+            "Its machine code is in the module it builds on a GPU; kernels of kl.cuda.kernel can be inspected here"
         )
 
 
@@ -290,21 +301,21 @@ def _build_directory(given: str | Path | None, name: str) -> Path:
     return folder
 
 
-def _built(folder: Path, build: Callable[[], Any]) -> Any:
+def _build_extension(folder: Path, build: Callable[[], ModuleType]) -> ModuleType:
     """Run a build with this environment's own tools (ninja) on the PATH, for this GPU only, one at a time.
 
-    torch keeps others out of a build with a file called `lock`, and waits for ever for one that a killed
-    process left. Under a lock the kernel releases, such a file can only be a leftover.
+    torch guards a build with a file called `lock`, and waits for ever for one that a killed process left behind. The
+    operating system releases our own lock when a process dies, so while we hold it such a file can only be a leftover.
     """
+    with notify_observers(folder.name), (folder / ".kernellab-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / "lock").unlink(missing_ok=True)
+        return _build_with_tools(build)
+
+
+def _build_with_tools(build: Callable[[], ModuleType]) -> ModuleType:
     import torch
 
-    with building(folder.name), (folder / ".kernellab-lock").open("w") as ours:
-        fcntl.flock(ours, fcntl.LOCK_EX)
-        (folder / "lock").unlink(missing_ok=True)
-        return _with_tools(build, torch)
-
-
-def _with_tools(build: Callable[[], Any], torch: Any) -> Any:
     saved = {key: os.environ.get(key) for key in ("PATH", "TORCH_CUDA_ARCH_LIST")}
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     if torch.cuda.is_available():
@@ -320,10 +331,8 @@ def _with_tools(build: Callable[[], Any], torch: Any) -> Any:
                 os.environ[key] = value
 
 
-def same_device(tensor: torch.Tensor) -> Any:
-    """A context in which launches go to the tensor's device; nothing for CPU tensors."""
-    import contextlib
-
+def same_device(tensor: torch.Tensor) -> AbstractContextManager[object]:
+    """A context in which launches go to the tensor's device. It does nothing for a CPU tensor."""
     import torch
 
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

@@ -1,4 +1,4 @@
-"""A source file with what it includes, a fingerprint that changes when any of it does, and word of its builds."""
+"""Source files and the files they include, a fingerprint of them, and notifications of builds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.errors import UserError
 
-# Entered, with a name, around every build: a timed region must not contain one unseen.
-observers: list[Callable[[str], AbstractContextManager[Any]]] = []
+# Each is entered, with a name, around every build, so that a timed region cannot contain a build unnoticed.
+observers: list[Callable[[str], AbstractContextManager[object]]] = []
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def locate(file: str | Path, depth: int = 2) -> Path:
-    """A relative path is meant from the folder of the Python file that names it."""
+    """The path of a source file. A relative path starts at the folder of the Python file that passes it.
+
+    `depth` is how many calls lie between that file and this function.
+    """
     path = Path(file)
     if not path.is_absolute():
         caller = Path(sys._getframe(depth).f_code.co_filename)
@@ -45,7 +47,7 @@ def with_includes(path: Path) -> list[Path]:
 
 
 def fingerprint(path: Path, *more: str) -> str:
-    """Identifies a build: the sources it reads and everything else that decides its outcome."""
+    """Identifies a build: a hash of the sources it reads and of everything else that decides its result."""
     digest = hashlib.sha256()
     for file in with_includes(path):
         digest.update(file.read_bytes())
@@ -55,8 +57,8 @@ def fingerprint(path: Path, *more: str) -> str:
 
 
 @contextlib.contextmanager
-def building(name: str) -> Iterator[None]:
-    """Around making something to run from its sources, or fetching what was made before."""
+def notify_observers(name: str) -> Iterator[None]:
+    """Wraps a build, or the loading of an earlier build from the cache, in the contexts of all observers."""
     with contextlib.ExitStack() as stack:
         for observer in observers:
             stack.enter_context(observer(name))

@@ -1,8 +1,8 @@
-"""What `torch.compile` generates: its source, and the Triton kernels in it with the code they compile to.
+"""Captures the source and the Triton kernels that `torch.compile` generates.
 
-Without a GPU inductor is made to believe in one: tensors are fake, questions are answered from the database, and
-nothing is timed, so that every configuration it would have tried is listed. What it writes is what it would write
-there. Inductor remembers the device it has seen: one architecture per process.
+Without a GPU, inductor sees the stand-in GPU: tensors are fake, properties come from the database, and nothing is
+timed, so that every configuration it would try is listed. The code is the one it would generate on that GPU. Inductor
+remembers the first device it has seen: one architecture per process.
 """
 
 from __future__ import annotations
@@ -11,72 +11,76 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.capture.launches import Launch
-from kernellab.capture.recorder import verify
+from kernellab.base.functions import AnyFunction
+from kernellab.capture.launch import Dims, Launch
+from kernellab.capture.recorder import verify_arch
 from kernellab.capture.standin_gpu import StandinGpu
-from kernellab.capture.torch_device import Nothing, alone, answers, replaced
+from kernellab.capture.standin_torch import NullContext, cuda_functions, replace_attribute, torch_lock
+
+if TYPE_CHECKING:
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 _CPU, _GPU = torch.device("cpu"), torch.device("cuda", 0)
 
 
 @dataclass(frozen=True)
-class Generated:
-    """`source` is inductor's module: kernels, and the function that launches them."""
+class GeneratedCode:
+    """`source` is inductor's module: its kernels, and the function that launches them."""
 
     source: str
     launches: list[Launch]
 
 
-def generated(
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    options: Mapping[str, Any],
+def generate_for_standin(
+    fn: AnyFunction,
+    args: Sequence[object],
+    options: Mapping[str, object],
     gpu: StandinGpu,
-    note: Callable[[Launch], None],
-) -> Generated:
-    """What a compiled function becomes on a GPU that is not there; tensors among `args` are on meta."""
+    on_launch: Callable[[Launch], None],
+) -> GeneratedCode:
+    """The code of a compiled function for a GPU that is not present. Tensors among `args` are on meta."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from kernellab.capture.triton_driver import standing_in
+    from kernellab.capture.standin_triton import use_standin_driver
 
     launches: list[Launch] = []
 
-    def noted(launch: Launch) -> None:
-        verify(launch)
+    def record(launch: Launch) -> None:
+        verify_arch(launch)
         launches.append(launch)
-        note(launch)
+        on_launch(launch)
 
-    with alone, _inductor_believes_in(gpu), standing_in(gpu, noted), FakeTensorMode(), torch.no_grad():
-        fakes = [_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
-        source = written(fn, fakes, options)
-    return Generated(source, launches)
+    with torch_lock, _use_standin(gpu), use_standin_driver(gpu, record), FakeTensorMode(), torch.no_grad():
+        fake_args = [_to_fake(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        source = generate_source(fn, fake_args, options)
+    return GeneratedCode(source, launches)
 
 
-def generated_here(fn: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Generated:
-    """What a compiled function became on the GPU its arguments are on: the kernels that ran, as they were tuned."""
+def generate_on_gpu(fn: AnyFunction, args: Sequence[object], options: Mapping[str, object]) -> GeneratedCode:
+    """The code of a compiled function on the GPU of its arguments: the kernels that ran, in the tuned configuration."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     launches: list[Launch] = []
     run = CachingAutotuner.run
 
     @functools.wraps(run)
-    def noted(tuner: Any, *given: Any, stream: Any, **more: Any) -> Any:
-        result = run(tuner, *given, stream=stream, **more)
-        launches.extend(_ran(tuner, given, more))
+    def run_and_record(tuner: CachingAutotuner, *call_args: object, stream: object, **more: object) -> object:
+        result = run(tuner, *call_args, stream=stream, **more)
+        launches.extend(_find_launches(tuner, call_args, more))
         return result
 
-    with replaced(CachingAutotuner, "run", noted), _plain_launchers():
-        source = written(fn, args, options)
-    return Generated(source, launches)
+    with replace_attribute(CachingAutotuner, "run", run_and_record), _launch_through_triton():
+        source = generate_source(fn, args, options)
+    return GeneratedCode(source, launches)
 
 
-def written(fn: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> str:
-    """Run a compiled function once, compiled anew, and return what inductor wrote for it."""
+def generate_source(fn: AnyFunction, args: Sequence[object], options: Mapping[str, object]) -> str:
+    """Compile a function again, call it once, and return the source that inductor generated."""
     from torch._inductor.utils import run_and_get_code
 
     reset = getattr(fn, "reset", None)
@@ -84,11 +88,11 @@ def written(fn: Callable[..., Any], args: Sequence[Any], options: Mapping[str, A
         reset()
     _, sources = run_and_get_code(fn, *args, **options)
     if not sources:
-        raise UserError("torch.compile wrote nothing: the function fell back to eager, or was not compiled at all")
+        raise UserError("torch.compile generated no code: the function fell back to eager, or was not compiled")
     return "\n\n".join(sources)
 
 
-def _fake(tensor: torch.Tensor) -> torch.Tensor:
+def _to_fake(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_GPU)
 
 
@@ -96,67 +100,69 @@ def _fake(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _inductor_believes_in(gpu: StandinGpu) -> Iterator[None]:
+def _use_standin(gpu: StandinGpu) -> Iterator[None]:
+    """Makes inductor see the stand-in GPU."""
     from torch._dynamo import device_interface
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime import triton_helpers
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     guards = torch._C._dynamo.guards
-    patterns = joint_graph.lazy_init
+    lazy_init = joint_graph.lazy_init
 
-    def made(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+    def empty_strided(sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(sizes, strides, dtype=dtype, device=_GPU)
 
-    told = {**answers(gpu), "current_device": lambda: 0}  # inductor numbers the devices from 0
-    known = vars(device_interface.CudaInterface)  # functions of torch.cuda, taken over when it was imported
-    stood_in: list[tuple[Any, str, Any]] = [
-        *((torch.cuda, name, answer) for name, answer in told.items()),
-        *((device_interface.CudaInterface, name, staticmethod(told[name])) for name in told if name in known),
-        (torch.version, "cuda", torch.version.cuda or "13.0"),  # else a GPU is taken for an AMD one
+    functions = {**cuda_functions(gpu), "current_device": lambda: 0}  # inductor numbers devices from 0
+    interface = device_interface.CudaInterface
+    copied = vars(interface)  # it copied functions of torch.cuda when it was imported
+    replacements: list[tuple[object, str, object]] = [
+        *((torch.cuda, name, function) for name, function in functions.items()),
+        *((interface, name, staticmethod(function)) for name, function in functions.items() if name in copied),
+        (torch.version, "cuda", torch.version.cuda or "13.0"),  # otherwise inductor assumes an AMD GPU
         (torch.cuda, "get_rng_state", lambda device=None: torch.zeros(1)),
         (torch.cuda, "set_rng_state", lambda state, device=None: None),
-        (torch.cuda, "_DeviceGuard", Nothing),
-        (device_interface, "DeviceGuard", Nothing),
+        (torch.cuda, "_DeviceGuard", NullContext),
+        (device_interface, "DeviceGuard", NullContext),
         (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
-        (guards, "_empty_strided_cuda", made),
-        # It would make tensors on the GPU to trace its patterns with; on the CPU they trace to the same.
-        (joint_graph, "lazy_init", lambda device=None: patterns(_CPU)),
+        (guards, "_empty_strided_cuda", empty_strided),
+        # It would create tensors on the GPU to trace its patterns; tensors on the CPU give the same traces.
+        (joint_graph, "lazy_init", lambda device=None: lazy_init(_CPU)),
         (triton_helpers, "set_driver_to_gpu", lambda: None),
-        (CachingAutotuner, "run", _every_config),
+        (CachingAutotuner, "run", _launch_every_config),
     ]
     with contextlib.ExitStack() as stack:
-        for owner, name, value in stood_in:
-            stack.enter_context(replaced(owner, name, value))
-        stack.enter_context(_plain_launchers())
-        _forget_devices()
-        stack.callback(_forget_devices)
+        for owner, name, value in replacements:
+            stack.enter_context(replace_attribute(owner, name, value))
+        stack.enter_context(_launch_through_triton())
+        _clear_device_caches()
+        stack.callback(_clear_device_caches)
         yield
 
 
-def _forget_devices() -> None:
-    """Torch asks once whether there is a GPU for Triton, and remembers."""
+def _clear_device_caches() -> None:
+    """Torch caches whether there is a GPU for Triton."""
     from torch.utils import _triton
 
-    for known in vars(_triton).values():
-        if hasattr(known, "cache_clear"):
-            known.cache_clear()
+    for function in vars(_triton).values():
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
 
 
-def _every_config(tuner: Any, *args: Any, stream: Any, **kwargs: Any) -> None:
-    """In place of tuning: each of inductor's configurations is launched once, on nothing."""
-    from kernellab.capture.triton_driver import configuration
+def _launch_every_config(tuner: CachingAutotuner, *args: object, stream: object, **kwargs: object) -> None:
+    """Replaces tuning: launches each of inductor's configurations once, through the stand-in driver."""
+    from kernellab.capture.standin_triton import mark_configuration
 
     if not tuner.launchers:
         tuner.precompile()
     for number, launcher in enumerate(tuner.launchers):
-        with configuration(number, len(tuner.launchers)):
+        with mark_configuration(number, len(tuner.launchers)):
             launcher(*args, **kwargs, stream=stream)
 
 
 @contextlib.contextmanager
-def _plain_launchers() -> Iterator[None]:
-    """Kernels compiled here and launched through Triton, which knows their code; nothing taken from a cache."""
+def _launch_through_triton() -> Iterator[None]:
+    """Makes inductor launch kernels through Triton, which has their code, and use no cache."""
     from torch._inductor import config
 
     wanted = {"fx_graph_cache": False, "autotune_local_cache": False, "use_static_cuda_launcher": False}
@@ -167,26 +173,31 @@ def _plain_launchers() -> Iterator[None]:
 # On a GPU ----------------------------------------------------------------------------------------------
 
 
-def _ran(tuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Launch]:
-    """The launch a tuner has settled for. Its launcher is called again with a stand-in for the launch itself."""
-    from kernellab.capture.triton_launch import launch_of
+def _find_launches(tuner: CachingAutotuner, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[Launch]:
+    """The launch that a tuner has chosen. Its launcher is called again, with a function in place of the launch."""
+    from kernellab.capture.triton_launch import describe_launch
 
     if len(tuner.launchers) != 1:
         return
     (launcher,) = tuner.launchers
     scope = launcher.__globals__
     kernel = scope["bin"]
-    heard: list[tuple[Any, ...]] = []
-    with _entry(scope, "runner", lambda *launched: heard.append(launched)):
+    calls: list[tuple[Dims, tuple[object, ...]]] = []
+
+    def record_call(x: int, y: int, z: int, *more: object) -> None:
+        # Stream, function, metadata twice and two hooks come before the kernel's own arguments.
+        calls.append(((x, y, z), more[6:]))
+
+    with _replace_item(scope, "runner", record_call):
         launcher(*args, **kwargs, stream=0)
     major, minor = torch.cuda.get_device_capability()
-    for x, y, z, *more in heard:
-        made = launch_of(kernel.src, kernel.metadata, (x, y, z), tuple(more[6:]), kernel.asm, arch=f"sm_{major}{minor}")
-        yield replace(made, gpu=torch.cuda.get_device_name())
+    for grid, arguments in calls:
+        launch = describe_launch(kernel.src, kernel.metadata, grid, arguments, kernel.asm, arch=f"sm_{major}{minor}")
+        yield replace(launch, gpu=torch.cuda.get_device_name())
 
 
 @contextlib.contextmanager
-def _entry(table: dict[str, Any], name: str, value: Any) -> Iterator[None]:
+def _replace_item(table: dict[str, object], name: str, value: object) -> Iterator[None]:
     before = table[name]
     table[name] = value
     try:

@@ -1,7 +1,7 @@
-"""An impl's own launches without a GPU: called on meta tensors, compiled for any architecture, run nowhere.
+"""Records an implementation's own launches without a GPU: it is called on meta tensors, and its kernels are compiled.
 
-Triton kernels and kernels of `kl.cuda.kernel` are seen. What PyTorch itself or a library would launch is not. Functions
-of `kl.cpp` are not called: a meta tensor has no memory they could read.
+Triton kernels and kernels of `kl.cuda.kernel` are recorded. Launches of PyTorch itself or of a library are not.
+Functions of `kl.cpp` are not called: a meta tensor has no memory that they could read.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from kernellab.base.errors import UserError
+from kernellab.base.functions import AnyFunction
 from kernellab.build import cpp, cuda
 from kernellab.build.sources import with_includes
-from kernellab.capture.launches import Dims, Launch, Parameter, Source
+from kernellab.capture.launch import Dims, Launch, Parameter, Source
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu
-from kernellab.capture.torch_device import alone, pretending, replaced
+from kernellab.capture.standin_torch import replace_attribute, torch_lock, use_standin
 from kernellab.machine.tools import has_module
 from kernellab.machinecode.cubin import read_cubin
 
@@ -25,113 +25,113 @@ _C_TYPES = {bool: "bool", int: "long long", float: "double"}
 
 
 def capture(
-    fn: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any] | None = None, *, arch: str
+    fn: AnyFunction, args: Sequence[object], options: Mapping[str, object] | None = None, *, arch: str
 ) -> list[Launch]:
-    """What `fn(*args, **options)` launches on a GPU of this architecture; tensors among `args` are on meta."""
-    with capturing(arch) as launches:
+    """The launches of `fn(*args, **options)` on a GPU of this architecture. Tensors among `args` are on meta."""
+    with record_launches(arch) as launches:
         fn(*args, **(options or {}))
     return launches
 
 
 @contextlib.contextmanager
-def capturing(on: str | StandinGpu, heard: Callable[[Launch], None] = lambda launch: None) -> Iterator[list[Launch]]:
-    """Collects the launches of the body on an architecture, each kind once: `times` says how often.
+def record_launches(
+    on: str | StandinGpu, on_launch: Callable[[Launch], None] = lambda launch: None
+) -> Iterator[list[Launch]]:
+    """Records the launches of the body on an architecture or a stand-in GPU. Equal launches are one: see `times`.
 
-    `heard` is told of them as they come.
+    `on_launch` is called for each launch as it happens.
     """
     gpu = standin_gpu(on) if isinstance(on, str) else on
     launches: list[Launch] = []
 
-    def note(launch: Launch) -> None:
-        heard(launch)
-        verify(launch)
-        for at, known in enumerate(launches):
-            if _same(known, launch):
-                launches[at] = dataclasses.replace(known, times=known.times + 1)
+    def record(launch: Launch) -> None:
+        on_launch(launch)
+        verify_arch(launch)
+        for at, earlier in enumerate(launches):
+            if _is_same_launch(earlier, launch):
+                launches[at] = dataclasses.replace(earlier, times=earlier.times + 1)
                 return
         launches.append(launch)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(alone)
-        stack.enter_context(replaced(cpp, "interceptor", cpp.interceptor or (lambda function: None)))
-        stack.enter_context(pretending(gpu))
-        stack.enter_context(_cuda_launches(gpu, note))
+        stack.enter_context(torch_lock)
+        stack.enter_context(replace_attribute(cpp, "interceptor", cpp.interceptor or (lambda function: None)))
+        stack.enter_context(use_standin(gpu))
+        stack.enter_context(_record_cuda_launches(gpu, record))
         if has_module("triton"):
-            from kernellab.capture.triton_driver import standing_in
+            from kernellab.capture.standin_triton import use_standin_driver
 
-            stack.enter_context(standing_in(gpu, note))
+            stack.enter_context(use_standin_driver(gpu, record))
         yield launches
 
 
-def _same(a: Launch, b: Launch) -> bool:
+def _is_same_launch(a: Launch, b: Launch) -> bool:
     return dataclasses.replace(a, times=1, build_s=0.0) == dataclasses.replace(b, times=1, build_s=0.0)
 
 
-def verify(launch: Launch) -> None:
-    """A cache keyed by something else than the architecture would hand out another one's code."""
-    if "cubin" in launch.code:
-        found = read_cubin(launch.code["cubin"]).arch.rstrip("af")  # type: ignore[arg-type]
-        if found != launch.arch:
-            raise UserError(f"kernel {launch.kernel} was asked for {launch.arch} and came as {found}: clear its cache")
+def verify_arch(launch: Launch) -> None:
+    """Raise `UserError` where a cache returned a cubin for another architecture."""
+    if launch.cubin is not None:
+        arch = read_cubin(launch.cubin).arch.rstrip("af")
+        if arch != launch.arch:
+            raise UserError(
+                f"kernel {launch.kernel} was compiled for {arch} instead of {launch.arch}: clear the compiler's cache"
+            )
 
 
 # CUDA C++ ----------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _cuda_launches(gpu: StandinGpu, note: Callable[[Launch], None]) -> Iterator[None]:
-    before = cuda.interceptor
-
-    def hear(
+def _record_cuda_launches(gpu: StandinGpu, record: Callable[[Launch], None]) -> Iterator[None]:
+    def intercept(
         kernel: cuda.Kernel,
         grid: cuda.Dim,
         block: cuda.Dim,
-        args: tuple[Any, ...],
+        args: tuple[object, ...],
         shared: int,
         cluster: cuda.Dim | None,
     ) -> None:
         began = time.perf_counter()
         built = kernel.compile(gpu.arch)
         seconds = time.perf_counter() - began
-        together = _three(cluster or 1)
-        blocks = tuple(n * m for n, m in zip(_three(grid), together, strict=True))
-        note(
+        x, y, z = _three_dims(grid)
+        cluster_dims = _three_dims(cluster or 1)
+        record(
             Launch(
                 kind="cuda",
                 kernel=kernel.name,
                 symbol=built.symbol,
                 arch=gpu.arch,
                 gpu=gpu.name,
-                grid=(blocks[0], blocks[1], blocks[2]),
-                block=_three(block),
-                cluster=together,
+                grid=(x * cluster_dims[0], y * cluster_dims[1], z * cluster_dims[2]),
+                block=_three_dims(block),
+                cluster=cluster_dims,
                 shared_bytes=shared,
                 config={"template": kernel.name, "defines": list(kernel.defines), **cuda.NVRTC_OPTIONS},
-                parameters=tuple(_parameter(at, value) for at, value in enumerate(args)),
+                parameters=tuple(_describe_argument(at, value) for at, value in enumerate(args)),
                 sources=tuple(Source(f.name, str(f), 1, f.read_text()) for f in with_includes(kernel.path)),
                 code={"ptx": built.ptx, "cubin": built.code},
                 build_s=seconds,
             )
         )
 
-    cuda.interceptor = hear
-    try:
+    with replace_attribute(cuda, "interceptor", intercept):
         yield
-    finally:
-        cuda.interceptor = before
 
 
-def _three(dim: cuda.Dim) -> Dims:
-    x, y, z = ((dim,) if isinstance(dim, int) else tuple(dim)) + (1,) * (2 if isinstance(dim, int) else 3 - len(dim))
+def _three_dims(dim: cuda.Dim) -> Dims:
+    sizes = (dim,) if isinstance(dim, int) else dim
+    x, y, z = (*sizes, *(1,) * (3 - len(sizes)))
     return x, y, z
 
 
-def _parameter(at: int, value: Any) -> Parameter:
+def _describe_argument(at: int, value: object) -> Parameter:
     import torch
 
-    from kernellab.capture.pointers import pointer, size_bytes
+    from kernellab.capture.pointers import describe_pointer, tensor_bytes
 
     if isinstance(value, torch.Tensor):
-        return Parameter(f"argument {at}", "pointer", pointer(value), bytes=size_bytes(value))
-    kind = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
-    return Parameter(f"argument {at}", kind, str(value))
+        return Parameter(f"argument {at}", "pointer", describe_pointer(value), bytes=tensor_bytes(value))
+    type_name = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
+    return Parameter(f"argument {at}", type_name, str(value))

@@ -1,4 +1,4 @@
-"""The GPU that answers where there is none, a product or one for an architecture: what torch and Triton ask of it."""
+"""The stand-in GPU: the product whose properties torch and Triton see where there is no GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernellab.machine.gpus import Gpu, gpu, gpus
 
 @dataclass(frozen=True)
 class StandinGpu:
-    """A chip with the SMs, the cache and the memory of a product that has it."""
+    """A chip, with the SMs, the L2 cache and the memory of a product that has it."""
 
     name: str
     chip: Chip
@@ -24,25 +24,25 @@ class StandinGpu:
 
     @property
     def index(self) -> int:
-        """The number of the device is the architecture's, so that what is cached by device stays apart."""
+        """The device's number. It is the architecture's, so that caches keyed by device keep architectures apart."""
         return int(self.arch.removeprefix("sm_"))
 
 
 def standin_gpu(arch: str) -> StandinGpu:
-    """The product of this architecture with the most SMs; of a sibling's where the database has none."""
+    """The product of this architecture with the most SMs. Where the database has none, a related product's sizes."""
     wanted = chip(arch)
-    own = [known for known in gpus() if known.arch == wanted.arch]
-    siblings = [known for known in gpus() if known.chip.capability[0] == wanted.capability[0]]
-    found = max(own or siblings, key=lambda known: known.sms)
-    name = found.name if own else f"{wanted.arch} with the SMs of {found.name}"
-    return _standin(name, wanted, found)
+    own = [product for product in gpus() if product.arch == wanted.arch]
+    related = [product for product in gpus() if product.chip.capability[0] == wanted.capability[0]]
+    largest = max(own or related, key=lambda product: product.sms)
+    name = largest.name if own else f"{wanted.arch} with the SMs of {largest.name}"
+    return _standin(name, wanted, largest)
 
 
 def standin_product(name: str) -> StandinGpu:
-    """A product of the database, answering for itself."""
-    found = gpu(name)
-    return _standin(found.name, found.chip, found)
+    """A product of the database by its name."""
+    product = gpu(name)
+    return _standin(product.name, product.chip, product)
 
 
-def _standin(name: str, as_chip: Chip, known: Gpu) -> StandinGpu:
-    return StandinGpu(name, as_chip, known.sms, known.l2_bytes or 0, int(known.memory_gb * 2**30))
+def _standin(name: str, standin_chip: Chip, product: Gpu) -> StandinGpu:
+    return StandinGpu(name, standin_chip, product.sms, product.l2_bytes or 0, int(product.memory_gb * 2**30))

@@ -1,28 +1,45 @@
-"""What a Triton launch says of itself: its name, what was chosen, its arguments, its source."""
+"""Describes a launch of a Triton kernel: its name, its configuration, its arguments and its source."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Protocol
 
 import torch
+from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from kernellab.capture.launches import Dims, Launch, Parameter, Source
-from kernellab.capture.pointers import pointer, size_bytes
+from kernellab.base.json import JsonObject, JsonValue
+from kernellab.capture.launch import Dims, Launch, Parameter, Source
+from kernellab.capture.pointers import describe_pointer, tensor_bytes
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "cubin")
 _WORDS = {"tt.divisibility": "divisible by"}
 
 
-def launch_of(
-    src: Any, metadata: Any, grid: Dims, arguments: tuple[Any, ...], code: Mapping[str, Any], *, arch: str
+class KernelMetadata(Protocol):
+    """The part of Triton's metadata of a compiled kernel that is read here."""
+
+    name: str
+    num_warps: int
+    num_ctas: int
+    shared: int
+
+
+def describe_launch(
+    src: ASTSource,
+    metadata: KernelMetadata,
+    grid: Dims,
+    arguments: tuple[object, ...],
+    code: Mapping[str, str | bytes],
+    *,
+    arch: str,
 ) -> Launch:
-    """`src` is what was compiled: a jitted function with its types and constants, or a file. `grid` counts programs."""
+    """`src` is what Triton compiled: a jitted function with types and constants, or a file. `grid` counts programs."""
     x, y, z = grid
-    across, down, deep = getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1)
+    cluster_x, cluster_y, cluster_z = getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1)
     return Launch(
         kind="triton",
         kernel=str(src.fn.__name__ if hasattr(src, "fn") else src.name),
@@ -31,83 +48,85 @@ def launch_of(
         gpu="",
         grid=(x * metadata.num_ctas, y, z),
         block=(32 * metadata.num_warps, 1, 1),
-        cluster=(across, down, deep),
+        cluster=(cluster_x, cluster_y, cluster_z),
         shared_bytes=metadata.shared,
-        config=_config_of(src, metadata),
-        parameters=_parameters_of(src, arguments),
-        sources=sources_of(src),
+        config=_describe_config(src, metadata),
+        parameters=_describe_parameters(src, arguments),
+        sources=find_sources(src),
         code={level: code[level] for level in LEVELS if level in code},
         build_s=0.0,
     )
 
 
-def _config_of(src: Any, metadata: Any) -> dict[str, Any]:
-    """Options that are set, and the constants the author declared as such."""
-    chosen = {name: getattr(metadata, name, None) for name in OPTIONS}
-    options = {name: value for name, value in chosen.items() if value not in (None, False)}
-    constants = {}
+def _describe_config(src: ASTSource, metadata: KernelMetadata) -> JsonObject:
+    """The options that are set, and the constants that the author declared."""
+    values = {name: getattr(metadata, name, None) for name in OPTIONS}
+    options: JsonObject = {name: value for name, value in values.items() if value not in (None, False)}
+    constants: JsonObject = {}
     for path, value in getattr(src, "constants", {}).items():
         parameter = src.fn.params[path[0]]
         if parameter.is_constexpr:
-            constants[parameter.name] = plain(value)
+            constants[parameter.name] = to_plain_value(value)
     return {**options, "constexprs": constants}
 
 
-def _parameters_of(src: Any, arguments: tuple[Any, ...]) -> tuple[Parameter, ...]:
-    """The arguments that are not declared constants, and what Triton made of each."""
+def _describe_parameters(src: ASTSource, arguments: tuple[object, ...]) -> tuple[Parameter, ...]:
+    """The arguments that are not declared constants, and what Triton assumed about each."""
     if not hasattr(src, "fn"):
         return ()
-    found = []
+    parameters = []
     for at, (parameter, value) in enumerate(zip(src.fn.params, arguments, strict=True)):
         if parameter.is_constexpr:
             continue
         kind = str(src.signature[parameter.name])
-        special = ", ".join(f"{_WORDS.get(name, name)} {of}" for name, of in src.attrs.get((at,), ()))
-        if kind == "constexpr":  # not the author's doing
+        special = ", ".join(f"{_WORDS.get(name, name)} {amount}" for name, amount in src.attrs.get((at,), ()))
+        if kind == "constexpr":  # Triton's choice, not the author's
             kind, special = type(value).__name__, f"equal to {value}: compiled in as a constant"
-        found.append(Parameter(parameter.name, kind, told(value), special, size_bytes(value)))
-    return tuple(found)
+        parameters.append(Parameter(parameter.name, kind, _describe_value(value), special, tensor_bytes(value)))
+    return tuple(parameters)
 
 
-def told(value: Any) -> str:
-    """An argument in a few words: a number as it is, a tensor by what its pointer points to."""
+def _describe_value(value: object) -> str:
+    """A number as it is, a tensor by the pointer to it."""
     if isinstance(value, torch.Tensor):
-        return pointer(value)
+        return describe_pointer(value)
     base = getattr(value, "base", None)
-    if isinstance(base, torch.Tensor) and hasattr(value, "block_shape"):  # a TMA descriptor made on the host
-        return f"descriptor of a {pointer(base)}, in blocks of {'×'.join(map(str, value.block_shape))}"
-    return str(plain(value))
+    block_shape = getattr(value, "block_shape", None)
+    if isinstance(base, torch.Tensor) and block_shape is not None:  # a TMA descriptor made on the host
+        return f"descriptor of a {describe_pointer(base)}, in blocks of {'×'.join(map(str, block_shape))}"
+    return str(to_plain_value(value))
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: object) -> JsonValue:
     if isinstance(value, JITFunction):
-        return value.__name__
+        return str(value.__name__)
     return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
 
 
-def sources_of(src: Any) -> tuple[Source, ...]:
-    """The kernel's text, then the jitted functions it calls or is given, each once."""
+def find_sources(src: ASTSource) -> tuple[Source, ...]:
+    """The kernel's source text, then that of the jitted functions it calls or is passed, each once."""
     if not hasattr(src, "fn"):
         return ()
     fn = src
-    while not isinstance(fn, JITFunction):  # an autotuner, heuristics
+    while not isinstance(fn, JITFunction):  # an autotuner or heuristics
         fn = fn.fn
-    given = [v for v in getattr(src, "constants", {}).values() if isinstance(v, JITFunction)]
-    waiting, found = [fn, *given], {}
+    passed = [value for value in getattr(src, "constants", {}).values() if isinstance(value, JITFunction)]
+    waiting = [fn, *passed]
+    sources: dict[str, Source] = {}
     while waiting:
-        one = waiting.pop(0)
-        if one.__name__ in found:
+        function = waiting.pop(0)
+        if function.__name__ in sources:
             continue
-        text, file = "".join(one.raw_src), one.fn.__code__.co_filename
-        found[one.__name__] = Source(one.__name__, file, one.starting_line_number, text)
-        waiting += _called(one)
-    return tuple(found.values())
+        text, file = "".join(function.raw_src), function.fn.__code__.co_filename
+        sources[function.__name__] = Source(function.__name__, file, function.starting_line_number, text)
+        waiting += _find_callees(function)
+    return tuple(sources.values())
 
 
-def _called(fn: Any) -> Iterator[Any]:
-    """Jitted functions whose names stand in the text of one; not those of Triton's own library."""
+def _find_callees(fn: JITFunction) -> Iterator[JITFunction]:
+    """Jitted functions that a function's text names, without those of Triton's own library."""
     for node in ast.walk(fn.parse()):
         if isinstance(node, ast.Name):
-            named = fn.fn.__globals__.get(node.id)
-            if isinstance(named, JITFunction) and not named.fn.__module__.startswith("triton."):
-                yield named
+            callee = fn.fn.__globals__.get(node.id)
+            if isinstance(callee, JITFunction) and not callee.fn.__module__.startswith("triton."):
+                yield callee

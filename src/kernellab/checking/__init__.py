@@ -1,1 +1,6 @@
-"""Right or wrong: each way against a float64 oracle, with PyTorch's own error as the yardstick."""
+"""Whether an implementation is right at a trial, in this process.
+
+An implementation and a trial come in; an `Outcome` goes out: its status, the reason, errors and notes. `declared_case`
+does this for a declared case and its option values, `search` until a random trial fails. Nothing here times, starts a
+process or records anything. Imports base, machine, declaration, trials and accuracy; needs torch.
+"""

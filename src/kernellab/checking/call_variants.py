@@ -1,71 +1,78 @@
-"""How a call can be made other than plainly: twice, in other surroundings, on a side stream, captured in a graph.
+"""Call variants: calling an implementation twice, with other surroundings, on a side stream, in a CUDA graph.
 
-Each takes a way's call and gives back results to be judged like any others, or says what is wrong at once.
+Each variant takes a call and returns outputs to be judged like any others, or raises Wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch.autograd.gradcheck import GradcheckError
 
+from kernellab.accuracy.oracle import pass_to_judge
+from kernellab.accuracy.outputs import Outputs, Wrong, as_tensors, bitwise_equal
 from kernellab.base.user_code import explain
-from kernellab.checking import registered_ops as registered
-from kernellab.checking.oracle import Outputs, Wrong, judged_in, same_bits, synchronise, tensors_of
+from kernellab.checking import reasons
+from kernellab.checking.registered_ops import Operator, OperatorRecorder, as_operator
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import fill_missing, gradients, pass_of
-from kernellab.trials import layouts
-from kernellab.trials.guard_bands import LARGE, MINUS_LARGE, Fence
+from kernellab.machine.gpu_state import synchronise
+from kernellab.trials import calls
+from kernellab.trials.guard_bands import LARGE, MINUS_LARGE, GuardedMemory
+from kernellab.trials.layouts import apply_layout
+from kernellab.trials.trial import CONTIGUOUS
+from kernellab.trials.trial_inputs import NotApplicable
 
 _SLEEP_CYCLES = 20_000_000  # about 10 ms: longer than a launch takes, on any stream
 
 
 class Refused(Exception):
-    """A way that cannot be called like this and says so."""
-
-
-class MeansNothing(Exception):
-    """This kind of call turned out to have no meaning for this way."""
+    """The implementation refuses this call variant with an error."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A way at a trial: what is called, with what."""
+    """An implementation with everything it is called with at a trial."""
 
     op: Op
     impl: Impl
     inputs: Inputs
     case: Case
-    of: str
+    pass_name: str
     device: torch.device
     wrt: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
 
     def __call__(self) -> Outputs:
-        return tensors_of(judged_in(self.of, self.wrt).compute(self.op, self.impl, self.inputs, self.case))
+        pass_ = pass_to_judge(self.pass_name, self.wrt)
+        return as_tensors(pass_.compute(self.op, self.impl, self.inputs, self.case))
+
+    def arguments(self) -> tuple[torch.Tensor | None, ...]:
+        """The op's own inputs, in order."""
+        return tuple(self.inputs[name] for name in self.op.args)
 
 
 def _twice(call: Call) -> Outputs:
-    """Bit for bit the same, and a result is not a later call's to change, be it on the same inputs or on others."""
+    """Two calls give the same bits, and a later call does not change an earlier result, on the same or other inputs."""
     first = call()
     kept = tuple(t.clone() for t in first)
     second = call()
-    if not all(map(same_bits, first, kept)):
-        raise Wrong("its second call changed what the first had returned")
-    if not all(map(same_bits, kept, second)):
+    if not all(map(bitwise_equal, first, kept)):
+        raise Wrong(reasons.SECOND_CALL)
+    if not all(map(bitwise_equal, kept, second)):
         if call.impl.repeatable:
-            count, total = sum(map(_differing, kept, second)), sum(t.numel() for t in kept)
-            raise Wrong(f"not repeatable: {count} of {total} values differ between two calls on the same inputs")
+            differing = _count_differing(kept, second)
+            raise Wrong(f"{reasons.NOT_REPEATABLE}: {differing} values differ between two calls on the same inputs")
         call.notes.append("its results differ from call to call, as repeatable=False declares")
     kept = tuple(t.clone() for t in second)
     replace(call, inputs=_halved(call.inputs))()
-    if not all(map(same_bits, second, kept)):
-        raise Wrong("its call on other inputs changed what an earlier one had returned")
+    if not all(map(bitwise_equal, second, kept)):
+        raise Wrong(reasons.LATER_CALL)
     return second
 
 
@@ -74,50 +81,54 @@ def _halved(inputs: Inputs) -> Inputs:
 
 
 def _beside_large_numbers(call: Call) -> Outputs:
-    """What lies around the inputs plays no part: NaN, which loses every comparison, large numbers, or their negatives.
+    """The result does not depend on the memory around the inputs: NaN loses every comparison, large numbers do not.
 
-    A way whose results vary by themselves, declared or seen to, is only judged in other surroundings.
+    Where results vary by themselves, declared or observed, they are only judged.
     """
     first = call()
-    others = []
+    results = []
     for filling in (LARGE, MINUS_LARGE):
-        fence = Fence(filling=filling)
-        laid = {k: None if t is None else layouts.lay(t, "contiguous", fence) for k, t in call.inputs.items()}
-        others.append(replace(call, inputs=laid)())
-        if fence.broken():
-            raise Wrong("wrote outside one of its inputs")
-    for other in others if call.impl.repeatable else ():
-        if not all(map(same_bits, first, other)) and all(map(same_bits, first, call())):
-            count, total = sum(map(_differing, first, other)), sum(t.numel() for t in other)
-            raise Wrong(f"reads outside its inputs: {count} of {total} values depend on what lies there")
-    return others[0]
+        memory = GuardedMemory(filling=filling)
+        inputs = {name: None if t is None else apply_layout(t, CONTIGUOUS, memory) for name, t in call.inputs.items()}
+        results.append(replace(call, inputs=inputs)())
+        if memory.overwritten():
+            raise Wrong(reasons.WROTE_OUTSIDE_INPUT)
+    for outputs in results if call.impl.repeatable else ():
+        if not all(map(bitwise_equal, first, outputs)) and all(map(bitwise_equal, first, call())):
+            raise Wrong(f"{reasons.READS_OUTSIDE}: {_count_differing(first, outputs)} values depend on what lies there")
+    return results[0]
 
 
-def _differing(a: torch.Tensor, b: torch.Tensor) -> int:
-    return int(((a != b) & ~(a.isnan() & b.isnan())).sum()) if a.shape == b.shape else a.numel()
+def _count_differing(first: Outputs, second: Outputs) -> str:
+    """`3 of 64`: how many values differ, NaN being equal to NaN."""
+    count = sum(
+        int(((a != b) & ~(a.isnan() & b.isnan())).sum()) if a.shape == b.shape else a.numel()
+        for a, b in zip(first, second, strict=False)
+    )
+    return f"{count} of {sum(t.numel() for t in first)}"
 
 
 def _on_a_side_stream(call: Call) -> Outputs:
-    """The inputs get their values late, on the stream the call is made on: who does not wait in line reads poison."""
+    """The inputs get their values late, on the stream of the call: code that does not wait for it reads poison."""
     values = clone(call.inputs)
-    _empty(call.inputs)
+    for t in call.inputs.values():
+        if t is not None:
+            _overwrite(t)
     synchronise(call.device)
-    stream = torch.cuda.Stream(call.device)
-    with torch.cuda.stream(stream):
+    with torch.cuda.stream(torch.cuda.Stream(call.device)):
         torch.cuda._sleep(_SLEEP_CYCLES)
         _restore(call.inputs, values)
-        copies = tuple(t.clone() for t in call())
+        outputs = tuple(t.clone() for t in call())
     synchronise(call.device)
-    return copies
+    return outputs
 
 
 def _in_a_graph(call: Call) -> Outputs:
-    """Captured while the inputs hold one thing, replayed on another: what was baked in shows."""
+    """Captured on some values and replayed on others: values that were baked into the graph show."""
     values = clone(call.inputs)
-    _scale(call.inputs)  # before the warm-up: what a way remembers of that is baked in as well
+    _halve_in_place(call.inputs)  # before the warm-up: what is cached there is baked in as well
     synchronise(call.device)
-    stream = torch.cuda.Stream(call.device)
-    with torch.cuda.stream(stream):
+    with torch.cuda.stream(torch.cuda.Stream(call.device)):
         for _ in range(2):
             call()
     synchronise(call.device)
@@ -132,107 +143,104 @@ def _in_a_graph(call: Call) -> Outputs:
         raise Refused(f"cannot be captured in a CUDA graph: {explain(error)}") from None
     _restore(call.inputs, values)
     for t in outputs:
-        _spoil(t)
+        _overwrite(t)
     graph.replay()
     synchronise(call.device)
     return tuple(t.clone() for t in outputs)
 
 
-def _registered(call: Call) -> Outputs:
-    """torch's own tests for operators: of the way, where it is one, and inside a compiled function too; else of each
-    that it calls."""
-    arguments, options = tuple(call.inputs[name] for name in call.op.args), call.op.call_options(call.case)
-    if not registered.is_operator(call.impl.fn):
-        with registered.Noted() as noted:
+def _as_registered_op(call: Call) -> Outputs:
+    """torch's own tests of operators.
+
+    An implementation that is an operator is tested itself, and inside a compiled function. Otherwise each operator
+    that it calls is tested.
+    """
+    operator = as_operator(call.impl.fn)
+    if operator is None:
+        with OperatorRecorder() as recorder:
             outputs = call()
-        if not noted.calls:
-            raise MeansNothing
-        for seen in noted.calls.values():
+        if not recorder.calls:
+            raise NotApplicable("it calls no registered operator")
+        for seen in recorder.calls.values():
             _opcheck(seen.operator, seen.args, seen.kwargs, f"{seen.operator}: ")
         return outputs
-    _opcheck(call.impl.fn, arguments, options)
+    options = call.op.call_options(call.case)
+    _opcheck(operator, call.arguments(), options)
     compiled = torch.compile(lambda *args: call.impl.fn(*args, **options), fullgraph=True, dynamic=False)
     try:
         with torch.no_grad():
-            return tensors_of(compiled(*arguments))
+            return as_tensors(compiled(*call.arguments()))
     except Wrong:
         raise
     except Exception as error:
         raise Wrong(f"torch.compile(fullgraph=True): {_first_line(error)}") from None
 
 
-def _opcheck(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], whose: str = "") -> None:
+def _opcheck(operator: Operator, args: tuple[object, ...], kwargs: Mapping[str, object], prefix: str = "") -> None:
     try:
-        torch.library.opcheck(operator, args, kwargs)
+        torch.library.opcheck(operator, args, dict(kwargs))
     except Exception as error:
-        raise Wrong(f"torch.library.opcheck: {whose}{_first_line(error)}") from None
+        raise Wrong(f"{reasons.OPCHECK}{prefix}{_first_line(error)}") from None
 
 
 def _backward_twice(call: Call) -> Outputs:
-    """A graph that is kept gives its gradients again."""
-    results, leaves, upstream = pass_of(call.of, call.wrt).graph(call.op, call.impl, call.inputs, call.case)
+    """A graph that is retained gives its gradients again."""
+    results, leaves, upstream = pass_of(call.pass_name, call.wrt).graph(call.op, call.impl, call.inputs, call.case)
     gradients(results, leaves, upstream, retain_graph=True)
     try:
-        again = fill_missing(leaves, gradients(results, leaves, upstream))
+        second = fill_missing(leaves, gradients(results, leaves, upstream))
     except Exception as error:
-        raise Wrong(f"its backward works once only, with retain_graph=True too: {explain(error)}") from None
-    return tensors_of((*(r.detach() for r in results), *again))
+        raise Wrong(f"its backward works only once, even with retain_graph=True: {explain(error)}") from None
+    return as_tensors((*(r.detach() for r in results), *second))
 
 
 def _gradcheck(call: Call) -> Outputs:
     """torch's comparison with finite differences; the gradients themselves are judged afterwards as well."""
-    pass_of(call.of).graph(call.op, call.impl, call.inputs, call.case)  # says so if there is nothing to differentiate
-    arguments: list[Any] = [call.inputs[name] for name in call.op.args]
-    leaves = [t.detach().clone().requires_grad_() if _is_float(t) else t for t in arguments]
+    pass_of(call.pass_name).graph(call.op, call.impl, call.inputs, call.case)  # raises where it has no gradient
+    leaves = [_as_leaf(t) for t in call.arguments()]
     options = call.op.call_options(call.case)
     tolerance = 0.0 if call.impl.repeatable else 1e-7
     try:
-        torch.autograd.gradcheck(lambda *args: call.impl(*args, **options), leaves, nondet_tol=tolerance)
+        function = functools.partial(call.impl.fn, **options)
+        # An optional input that is not given is None, which torch accepts and does not declare.
+        torch.autograd.gradcheck(function, leaves, nondet_tol=tolerance)  # type: ignore[arg-type]
     except GradcheckError as error:
-        raise Wrong(f"gradcheck: {_first_line(error)}") from None
+        raise Wrong(f"{reasons.GRADCHECK}{_first_line(error)}") from None
     return call()
 
 
-CALLS: dict[str, Callable[[Call], Outputs]] = {
-    "plainly": lambda call: call(),
-    "twice": _twice,
-    "beside large numbers": _beside_large_numbers,
-    "on a side stream": _on_a_side_stream,
-    "in a CUDA graph": _in_a_graph,
-    "as a registered op": _registered,
-    "backward twice": _backward_twice,
-    "gradcheck": _gradcheck,
+VARIANTS: dict[str, Callable[[Call], Outputs]] = {
+    calls.PLAIN: lambda call: call(),
+    calls.TWICE: _twice,
+    calls.LARGE_NEIGHBOURS: _beside_large_numbers,
+    calls.SIDE_STREAM: _on_a_side_stream,
+    calls.CUDA_GRAPH: _in_a_graph,
+    calls.REGISTERED_OP: _as_registered_op,
+    calls.BACKWARD_TWICE: _backward_twice,
+    calls.GRADCHECK: _gradcheck,
 }
-_ON_A_GPU = ("on a side stream", "in a CUDA graph")
-ABOUT_BANDS = ("beside large numbers",)
+NEEDS_BANDS = (calls.LARGE_NEIGHBOURS,)
 
 
-def applies(name: str, impl: Impl, device: torch.device) -> bool:
-    """Whether a kind of call means anything for a way here."""
-    if name == "as a registered op":
-        return registered.is_operator(impl.fn) or not (impl.mutates or impl.kind.name == "compile")
-    if name in _ON_A_GPU:
+def applies(variant: str, impl: Impl, device: torch.device) -> bool:
+    """Whether a call variant has a meaning for an implementation on this device."""
+    if variant == calls.REGISTERED_OP:
+        return as_operator(impl.fn) is not None or not (impl.mutates or impl.kind.name == "compile")
+    if variant in calls.GPU_ONLY:
         return device.type == "cuda" and impl.kind.name != "compile" and not impl.mutates
-    return not (name != "plainly" and impl.mutates)
+    return variant == calls.PLAIN or not impl.mutates
 
 
-def _is_float(t: Any) -> bool:
-    return isinstance(t, torch.Tensor) and t.is_floating_point()
+def _as_leaf(t: torch.Tensor | None) -> torch.Tensor | None:
+    return t.detach().clone().requires_grad_() if t is not None and t.is_floating_point() else t
 
 
-def _spoil(t: torch.Tensor) -> None:
+def _overwrite(t: torch.Tensor) -> None:
     with torch.no_grad():
         t.fill_(torch.nan) if t.is_floating_point() else t.zero_()
 
 
-def _empty(inputs: Inputs) -> None:
-    for t in inputs.values():
-        if t is not None:
-            _spoil(t)
-
-
-def _scale(inputs: Inputs) -> None:
-    """Other values of the same kind."""
+def _halve_in_place(inputs: Inputs) -> None:
     for t in inputs.values():
         if t is not None and t.is_floating_point():
             t.mul_(0.5)

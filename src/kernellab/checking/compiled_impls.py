@@ -1,4 +1,4 @@
-"""Ways that torch.compile makes: starting afresh, and proof that compiled code ran. It falls back in silence."""
+"""Implementations of kind compile: dropping compiled code, and proof that it ran, as torch.compile may fall back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kernellab.declaration.compiled import Compiled
 from kernellab.declaration.op import Op
 
 
-def forget(op: Op) -> None:
-    """Compiled functions of one source share one recompile limit; each case starts afresh."""
+def reset_compiled(op: Op) -> None:
+    """Forget compiled code: functions of one source share one recompile limit, and each case starts afresh."""
     if "torch._dynamo" in sys.modules:
         torch._dynamo.reset()
     for impl in op.impls.values():
@@ -19,7 +19,7 @@ def forget(op: Op) -> None:
             impl.fn.reset()
 
 
-def graphs() -> int:
-    """Graphs torch.compile has made in this process so far."""
+def compiled_graphs() -> int:
+    """The number of graphs that torch.compile has compiled in this process so far."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return int(dynamo.counters["stats"]["unique_graphs"]) if dynamo else 0

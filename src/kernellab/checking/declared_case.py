@@ -1,29 +1,30 @@
-"""Checking a way at a declared case: the case itself, then every other option value on a stand-in."""
+"""Checking an implementation at a declared case: the case itself, then every other option value on a smaller case."""
 
 from __future__ import annotations
 
 import functools
 from contextlib import nullcontext
-from typing import Any
+from dataclasses import replace
 
 import torch
 
+from kernellab.accuracy.prepared_trial import PreparedTrial, Running
+from kernellab.checking.confirmation import examine_and_confirm
 from kernellab.checking.examiner import GUARDS, Examiner
-from kernellab.checking.oracle import Running, Truth
+from kernellab.checking.outcome import CaseOutcome, OutsideVariant
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import FORWARD, Pass
-from kernellab.trials.confirmation import surely
-from kernellab.trials.small_cases import standin
+from kernellab.trials.small_cases import shrink_to
 from kernellab.trials.trial import Trial
 
-INTERPRETER_LIMIT = 65_536
-VARIANT_LIMIT = 1 << 20  # option values other than the timed ones are tried on at most this many elements
-_GUARDS = GUARDS - {"bands", "compiled"}  # what is timed must fit beside its copies; a case is no battery
+INTERPRETER_LIMIT = 65_536  # elements of an input in Triton's interpreter
+_VARIANT_LIMIT = 1 << 20  # elements of an input, where option values other than the timed ones are checked
+_GUARDS = GUARDS - {"bands", "compiled"}  # a case that is timed must fit in memory beside its copies
 
 
-class Checker:
-    """Checks a pass of the ways of one op at one case."""
+class CaseChecker:
+    """Checks one pass of an op's implementations at one case."""
 
     def __init__(
         self,
@@ -33,55 +34,47 @@ class Checker:
         seed: int,
         device: torch.device,
         interpreted: bool = False,
-        most: int | None = None,
+        max_elements: int | None = None,
         running: Running = lambda impl, phase: nullcontext(),
         distrusted: frozenset[str] = frozenset(),
-        of: Pass = FORWARD,
+        pass_: Pass = FORWARD,
     ) -> None:
-        """`most`: elements of an input, at most; a smaller case stands in for a larger one."""
-        self.op, self.interpreted, self._of = op, interpreted, of.name
-        limit = INTERPRETER_LIMIT if interpreted else most
-        self.case = standin(op, case, limit) if limit else case
+        """`max_elements`: of an input; a smaller case stands in for a larger one. `running` and `distrusted` as in
+        `Examiner`."""
+        self.op, self.interpreted, self._pass_name = op, interpreted, pass_.name
+        limit = INTERPRETER_LIMIT if interpreted else max_elements
+        self.case = shrink_to(op, case, limit) if limit else case
         self._examiner = Examiner(op, seed=seed, device=device, running=running, distrusted=distrusted, guards=_GUARDS)
 
-    def truth(self) -> Truth:
-        """Of the checked case itself."""
-        return self._examiner.truth(self._trial(self.case))
+    def prepare(self) -> PreparedTrial:
+        """The inputs of the checked case and what must come of them."""
+        return self._examiner.prepare(self._trial(self.case))
 
-    def check(self, impl: Impl) -> dict[str, Any]:
-        """The check observation of a way."""
-        observed: dict[str, Any] = {
-            "status": "ok",
-            "reason": None,
-            "checked_at": {**self.case.to_json(), "interpreter": self.interpreted},
-            "trials": 0,
-            "outside": [],
-            "notes": [],
-        }
+    def check(self, impl: Impl) -> CaseOutcome:
+        """Stops at the first option values that fail."""
+        checked = CaseOutcome("ok", None, self.case, self.interpreted)
         for number, variant in enumerate(self.op.option_variants(self.case)):
             if number:
-                variant = standin(self.op, variant, VARIANT_LIMIT)
-            found = surely(functools.partial(self._examiner.examine, impl), self._trial(variant))
-            assert found is not None
-            found.pop("excess", None)  # not always a finite number
-            if found["status"] == "outside":
+                variant = shrink_to(self.op, variant, _VARIANT_LIMIT)
+            outcome = examine_and_confirm(functools.partial(self._examiner.examine, impl), self._trial(variant))
+            assert outcome is not None, "a plain call applies to every implementation"
+            if outcome.status == "outside":
                 if number == 0:
-                    return observed | {"status": "skipped", "reason": found["reason"]}
-                observed["outside"].append({"case": variant.to_json(), "reason": found["reason"]})
+                    return replace(checked, status="skipped", reason=outcome.reason)
+                checked = replace(checked, outside=(*checked.outside, OutsideVariant(variant, outcome.reason or "")))
                 continue
-            observed["trials"] += 1
-            if number == 0:
-                observed |= found
-            elif found["status"] != "ok":
-                observed |= found
-                observed["reason"] = f"{found['reason']} (with {_options(variant)})"
-            if observed["status"] != "ok":
+            checked = replace(checked, trials=checked.trials + 1)
+            if number == 0 or outcome.status != "ok":
+                reason = f"{outcome.reason} (with {_options(variant)})" if number else outcome.reason
+                outcomes = (*checked.outcomes, outcome)
+                checked = replace(checked, status=outcome.status, reason=reason, outcomes=outcomes)
+            if checked.status != "ok":
                 break
-        return observed
+        return checked
 
     def _trial(self, case: Case) -> Trial:
-        return Trial("declared", case, of=self._of)
+        return Trial("declared", case, pass_name=self._pass_name)
 
 
 def _options(case: Case) -> str:
-    return ", ".join(f"{k}={v}" for k, v in case.options.items())
+    return ", ".join(f"{name}={value}" for name, value in case.options.items())

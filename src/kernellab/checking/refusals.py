@@ -1,4 +1,4 @@
-"""Errors by which a way says that it has no gradients, told from those that are mistakes in its code."""
+"""Telling errors by which an implementation refuses gradients from errors that are mistakes in its code."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 from kernellab.base.user_code import first_line
 
-# As torch says it for an op without a formula, a derivative or a graph, and as people say it.
-_SAID = re.compile(
+# The messages of torch for an op without a formula, a derivative or a graph, and common messages of authors.
+_REFUSAL = re.compile(
     r"no autograd formula|derivative|differentia|does not require grad|does not have a grad_fn"
     r"|(double|second|higher)[- ](order|backward)|(backward|gradients?) (is|are) not (implemented|supported)",
     re.IGNORECASE,
@@ -15,7 +15,7 @@ _SAID = re.compile(
 
 
 def refuses_gradients(error: BaseException) -> bool:
-    """Whether an error in a backward pass is a refusal: NotImplementedError, or one that speaks of differentiating."""
+    """Whether an error in a backward pass is a refusal: NotImplementedError, or a message about differentiation."""
     if isinstance(error, NotImplementedError):
         return True
-    return isinstance(error, RuntimeError) and _SAID.search(first_line(error)) is not None
+    return isinstance(error, RuntimeError) and _REFUSAL.search(first_line(error)) is not None

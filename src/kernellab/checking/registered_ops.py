@@ -1,18 +1,23 @@
-"""Operators registered with torch.library: whether a way is one, and which ones it calls on its way."""
+"""Operators registered with torch.library: whether an implementation is one, and which ones it calls."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-_OPERATORS = (CustomOpDef, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-# Of torch 2.11 to 2.13, as its dispatcher lists them in a fresh process; further ones begin with _.
-_TORCHS = (
+# The parameters of an operator are its own, which only `...` can say.
+AnyOverload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
+Operator: TypeAlias = CustomOpDef | AnyOverload | OpOverloadPacket[..., object]  # type: ignore[explicit-any]
+
+# The namespaces of torch 2.11 to 2.13, as its dispatcher lists them in a fresh process; others begin with _.
+_TORCH_NAMESPACES = (
     *("aten", "prim", "prims", "quantized", "quantization", "sparse", "static_runtime", "c10d", "symm_mem", "mkl"),
     *("mkldnn", "mkldnn_prepacked", "onednn", "xnnpack", "inductor", "inductor_prims", "profiler", "debugprims"),
     *("rngprims", "debug_mode_ops", "export", "higher_order"),
@@ -20,34 +25,45 @@ _TORCHS = (
 
 
 @dataclass(frozen=True)
-class Seen:
-    """An operator with copies of the first arguments it was called with."""
+class OperatorCall:
+    """An operator with copies of the arguments of its first call."""
 
-    operator: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-def is_operator(fn: Any) -> bool:
-    return isinstance(fn, _OPERATORS)
+    operator: AnyOverload
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
 
 
-class Noted(TorchDispatchMode):
-    """Notes the operators called that are not torch's own."""
+def as_operator(fn: object) -> Operator | None:
+    """The function itself if it is a registered operator."""
+    return fn if isinstance(fn, (CustomOpDef, OpOverload, OpOverloadPacket)) else None
+
+
+class OperatorRecorder(TorchDispatchMode):
+    """While active, records the first call of each operator that is not torch's own."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: saying yes imports torch's compiler, which takes seconds."""
+        """False: True would import torch's compiler, which takes seconds."""
         return False
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: dict[str, Seen] = {}
+        self.calls: dict[str, OperatorCall] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        space = func.namespace
-        if space not in _TORCHS and not space.startswith("_") and str(func) not in self.calls:
-            args_seen, kwargs_seen = tree_map_only(torch.Tensor, lambda t: t.detach().clone(), (args, kwargs))
-            self.calls[str(func)] = Seen(func, args_seen, kwargs_seen)
-        return func(*args, **kwargs)
+    def __torch_dispatch__(
+        self,
+        func: AnyOverload,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        options = dict(kwargs or {})
+        namespace = func.namespace
+        if namespace not in _TORCH_NAMESPACES and not namespace.startswith("_") and str(func) not in self.calls:
+            copied_args, copied_options = tree_map_only(torch.Tensor, _copy, (args, options))
+            self.calls[str(func)] = OperatorCall(func, copied_args, copied_options)
+        return func(*args, **options)
+
+
+def _copy(t: torch.Tensor) -> torch.Tensor:
+    return t.detach().clone()

@@ -20,31 +20,31 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    from kernellab.codeanalysis.files import is_code
+    from kernellab.codeanalysis.code_files import is_code_file
 
-    if args.diff and any(is_code(name) for name in args.diff):  # `--diff a.ptx b.ptx` takes the files for its own
+    if args.diff and any(is_code_file(name) for name in args.diff):  # `--diff a.ptx b.ptx` takes the files for its own
         args.target, args.diff = [*args.target, *args.diff], []
     if not args.target and not args.diff:
         raise UserError("nothing to inspect: klab inspect gelu, or a file: kernel.ptx, a .cubin or .sass")
     for target in args.target:
-        if not is_code(target):
+        if not is_code_file(target):
             _refuse_other_files(target)
-    if not args.target or not any(is_code(target) for target in args.target):
+    if not args.target or not any(is_code_file(target) for target in args.target):
         return inspect_op.run(args, rest)
     for target in args.target:
-        if not is_code(target):
+        if not is_code_file(target):
             raise UserError(f"{target!r} is no file of machine code, and the others are: name an op alone")
     return inspect_files.run(args, rest)
 
 
 def _refuse_other_files(target: str) -> None:
     """A file that is neither machine code nor Python would be run as an op file, and fail far from the reason."""
-    from kernellab.codeanalysis.files import SUFFIXES, looks_like
+    from kernellab.codeanalysis.code_files import SUFFIXES, guess_suffix
 
     path = Path(target)
     if path.suffix == ".py" or not path.is_file():
         return
-    suffix = looks_like(path)
+    suffix = guess_suffix(path)
     if suffix:
         raise UserError(f"{target} looks like a {suffix}: its name has to end so, as {path.name}{suffix}")
     if path.suffix in (".cu", ".cuh"):

@@ -15,10 +15,11 @@ from kernellab.cli.inspect_op import listing_of
 from kernellab.machine.chips import chip
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
+    from kernellab.record.schema import Record
+    from kernellab.reporting.terminal.inspection import InspectedKernel as Kernel
 
-Inspect = Callable[[list[str], list[str]], tuple[dict[str, Any], Path]]
-Kernel = dict[str, Any]
+Inspect = Callable[[list[str], list[str]], tuple["Record", Path]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace, inspect: Inspect) -> int:
     return 0
 
 
-Found = tuple[Kernel, Path]
+Found = tuple["Kernel", Path]
 
 
 def _listing(one: Side, kernel: Kernel, folder: Path) -> Listing:
@@ -89,19 +90,18 @@ def _same(left: Found, right: Found) -> bool:
     return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
 
 
-def _found(one: Side, fresh: tuple[Any, Path] | None) -> list[Found]:
+def _found(one: Side, fresh: tuple[Record, Path] | None) -> list[Found]:
     from kernellab.record.reading import load
-    from kernellab.reporting.terminal.inspection import kernels
+    from kernellab.reporting.terminal.inspection import list_kernels
 
-    record: Any
     if one.run is not None:
         record, folder = load(one.run), one.run
     else:
         assert fresh is not None
         record, folder = fresh
-    found = [(kernel, folder) for kernel in kernels(record) if one.fits(kernel)]
+    found = [(kernel, folder) for kernel in list_kernels(record) if one.fits(kernel)]
     if not found:
-        _explain_missing(one, kernels(record))
+        _explain_missing(one, list_kernels(record))
         reasons = dict.fromkeys(entry["reason"] for entry in record["code"] if one.impl in ("", entry["impl"]))
         why = "; ".join(filter(None, reasons)) or "nothing was captured for it"
         raise UserError(f"--diff {one.text}: no machine code: {why}")
@@ -162,7 +162,7 @@ def times(run: Path, pair: tuple[Found, Found]) -> str | None:
     record = verdict.derive(load(run))
     told = []
     for kernel, _ in pair:
-        case = {k: v for k, v in kernel["case"].items() if k != "device"}
+        case = {k: v for k, v in (kernel["case"] or {}).items() if k != "device"}
         for result in record["results"]:
             time = result["derived"].get("time")
             at = {k: v for k, v in result["case"].items() if k != "device"}

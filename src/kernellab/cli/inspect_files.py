@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kernellab.base.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
 
 _SHOWN = ("facts", "explain", "source", "sass")
 _OF_OPS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "timings")
@@ -20,7 +20,7 @@ _OF_OPS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.cli.options import dims_in
-    from kernellab.codeanalysis.files import open_code
+    from kernellab.codeanalysis.code_files import read_code_file
 
     dims_in(rest)
     for option in _OF_OPS:
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
             raise UserError(f"{flag} is for an op's ways, and {args.target[0]} is compiled already: leave it out")
     if args.show is not None and args.show not in _SHOWN:
         raise UserError(f"--show {args.show}: {nearest(args.show, _SHOWN)}")
-    listings = [_only(open_code(Path(target)), args.kernel) for target in args.target]
+    listings = [_only(read_code_file(Path(target)), args.kernel) for target in args.target]
     if args.diff is not None:
         if len({listing.name for listing in listings}) == 1:  # of one name, in different folders
             for listing, target in zip(listings, args.target, strict=True):
@@ -42,12 +42,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _only(listing: Listing, kernel: str | None) -> Listing:
     """The listing with the facts alone of the kernels that were named, in full or in part."""
-    from kernellab.machinecode.names import meant, short_name
+    from kernellab.machinecode.kernel_names import match_symbols, short_name
 
     if kernel is None:
         return listing
     names = [one.name for one in listing.facts]
-    found = meant(kernel, names)
+    found = match_symbols(kernel, names)
     if not found:
         known = [short_name(name).removesuffix("<…>") for name in names]
         raise UserError(f"no kernel {kernel!r} in {listing.name}: {nearest(kernel, known)}")
@@ -80,7 +80,7 @@ def _print_text(listing: Listing, what: str) -> None:
 
 
 def problems(listing: Listing) -> list[str]:
-    shown = [f"line {one.line} could not be read: {one.what}" for one in listing.problems[:5]]
+    shown = [f"line {one.line} could not be read: {one.message}" for one in listing.problems[:5]]
     more = len(listing.problems) - len(shown)
     return [*shown, f"and {more} more line{'' if more == 1 else 's'}"] if more > 0 else shown
 
@@ -98,9 +98,9 @@ def explained(listing: Listing) -> list[Any]:
 
 def _print_json(args: argparse.Namespace, listings: list[Listing]) -> int:
     document: dict[str, Any] = {
-        "kernels": [{"file": x.name, **asdict(one)} for x in listings for one in x.facts],
+        "kernels": [{"file": x.name, **one.to_json()} for x in listings for one in x.facts],
         "notes": [{"file": x.name, "note": note} for x in listings for note in x.notes],
-        "problems": [{"file": x.name, **asdict(one)} for x in listings for one in x.problems],
+        "problems": [{"file": x.name, "line": one.line, "what": one.message} for x in listings for one in x.problems],
     }
     if args.show == "explain":
         document["lines"] = [{"file": x.name, **asdict(one)} for x in listings for one in explained(x)]
@@ -113,18 +113,18 @@ def _print_json(args: argparse.Namespace, listings: list[Listing]) -> int:
 
 def _write_page(listings: list[Listing], path: Path) -> None:
     from kernellab.cli.options import write_to
-    from kernellab.reporting.pages.ptx import page
+    from kernellab.reporting.pages.ptx import write_page
 
     if len(listings) != 1:
         raise UserError("--html writes one file's page: name one file")
     (listing,) = listings
-    text = page(listing.name, explained(listing), listing.facts, [*listing.notes, *problems(listing)])
+    text = write_page(listing.name, explained(listing), listing.facts, [*listing.notes, *problems(listing)])
     write_to("--html", path, text)
 
 
 def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     """Two listings kernel by kernel, as PTX where both have it."""
-    from kernellab.codeanalysis.diff import diff
+    from kernellab.codeanalysis.diff import compare_kernels
     from kernellab.reporting.terminal import code
     from kernellab.reporting.text.console import console
 
@@ -135,7 +135,7 @@ def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     if kind == "sass" and (left.sass is None or right.sass is None):
         raise UserError("--diff: one file is PTX that was not assembled, the other SASS; compare two of a kind")
     pairs = _paired(left, right)
-    found = [diff(a, b, left.code(a.name, kind), right.code(b.name, kind)) for a, b in pairs]
+    found = [compare_kernels(a, b, left.code(a.name, kind), right.code(b.name, kind)) for a, b in pairs]
     if args.json:
         json.dump([_told(one) for one in found], sys.stdout, indent=1)
         print()

@@ -13,8 +13,10 @@ from kernellab.cli.begin import absolute, begun, progress_bar, shown
 from kernellab.cli.options import case_arguments, case_request, positive
 
 if TYPE_CHECKING:
-    from kernellab.codeanalysis.files import Listing
+    from kernellab.codeanalysis.code_files import Listing
+    from kernellab.record.schema import Record
     from kernellab.record.settings import Settings
+    from kernellab.reporting.terminal.inspection import InspectedKernel
 
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
 SHOWN = ("facts", "explain", *LEVELS)
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     return 1 if any(entry["status"] in BAD for entry in record["code"]) else 0
 
 
-def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[Any, Path]:
+def _inspected(args: argparse.Namespace, settings: Settings) -> tuple[Record, Path]:
     """The record of one inspection, and the folder its files are in."""
     from kernellab.running.parent.inspection import Inspection
 
@@ -138,90 +140,90 @@ def _passes(text: str | None) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def _document(record: dict[str, Any], folder: Path) -> dict[str, Any]:
-    from kernellab.reporting.terminal.inspection import kernels, others
+def _document(record: Record, folder: Path) -> dict[str, Any]:
+    from kernellab.reporting.terminal.inspection import list_failures, list_kernels
 
     head = {key: record[key] for key in ("schema", "command", "environment")}
-    return {**head, "folder": shown(folder), "kernels": kernels(record), "others": others(record)}
+    return {**head, "folder": shown(folder), "kernels": list_kernels(record), "others": list_failures(record)}
 
 
-def _keep(record: dict[str, Any], name: str) -> None:
+def _keep(record: Record, name: str) -> None:
     """Only the kernels of one name, with or without the arguments of a template, or of a part of it."""
-    from kernellab.machinecode.names import meant
+    from kernellab.machinecode.kernel_names import match_symbols
 
     known = {kernel["name"] for entry in record["code"] for kernel in entry["kernels"]}
-    found = meant(name, known)
+    found = match_symbols(name, known)
     if not found:
         raise UserError(f"no kernel {name!r}: {nearest(name, known)}")
     for entry in record["code"]:
         entry["kernels"] = [k for k in entry["kernels"] if k["name"] in found]
 
 
-def _print_facts(record: dict[str, Any], folder: Path) -> None:
-    from kernellab.reporting.terminal import inspection as inspected
+def _print_facts(record: Record, folder: Path) -> None:
+    from kernellab.reporting.terminal import inspection
     from kernellab.reporting.text.console import console
 
     out = console()
-    inspected.show(record, out)
+    inspection.show_inspection(record, out)
     out.print(f"files: {shown(folder / 'artifacts')}", style="dim")
 
 
-def listing_of(kernel: dict[str, Any], folder: Path) -> Listing:
+def listing_of(kernel: InspectedKernel, folder: Path) -> Listing:
     """A captured kernel as a file of machine code is: its cubin with the PTX it was made from."""
-    from kernellab.codeanalysis.files import listing_of_cubin
-    from kernellab.reporting.terminal.inspection import configuration
+    from kernellab.codeanalysis.code_files import listing_from_cubin
+    from kernellab.reporting.terminal.inspection import describe_configuration
 
     if "cubin" not in kernel["files"]:
         raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code of a GPU")
     files = {level: folder / file for level, file in kernel["files"].items()}
     ptx = files["ptx"].read_text() if "ptx" in files else ""
-    name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], configuration(kernel))))
-    found = listing_of_cubin(name, files["cubin"].read_bytes(), ptx)
+    configuration = describe_configuration(kernel["tuned"], kernel["config"])
+    name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], configuration)))
+    found = listing_from_cubin(name, files["cubin"].read_bytes(), ptx)
     found.facts = [one for one in found.facts if one.name == kernel["symbol"]]
     return found
 
 
-def _read(record: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], Listing]]:
-    from kernellab.reporting.terminal.inspection import kernels
+def _read(record: Record, folder: Path) -> list[tuple[InspectedKernel, Listing]]:
+    from kernellab.reporting.terminal.inspection import list_kernels
 
-    found = [(k, listing_of(k, folder)) for k in kernels(record) if "cubin" in k["files"]]
+    found = [(k, listing_of(k, folder)) for k in list_kernels(record) if "cubin" in k["files"]]
     if not found:
         raise UserError(f"no PTX to explain: {_reasons(record)}")
     return found
 
 
-def _explain(record: dict[str, Any], folder: Path) -> None:
+def _explain(record: Record, folder: Path) -> None:
     from kernellab.cli.inspect_files import explained
-    from kernellab.reporting.terminal import code
-    from kernellab.reporting.terminal import inspection as inspected
+    from kernellab.reporting.terminal import code, inspection
     from kernellab.reporting.text.console import console
 
     out = console()
     for kernel, listing in _read(record, folder):
         out.print(listing.name, style="bold")
-        for line in inspected.parameters(kernel):
+        for line in inspection.describe_parameters(kernel):
             out.print(f" {line}", soft_wrap=True)
         code.show_explained(explained(listing), out)
 
 
-def _write_page(record: dict[str, Any], folder: Path, path: Path) -> None:
+def _write_page(record: Record, folder: Path, path: Path) -> None:
     from kernellab.cli.inspect_files import explained, problems
     from kernellab.cli.options import write_to
-    from kernellab.reporting.pages.ptx import page
-    from kernellab.reporting.terminal.inspection import parameters
+    from kernellab.reporting.pages.ptx import write_page
+    from kernellab.reporting.terminal.inspection import describe_parameters
 
     found = _read(record, folder)
     if len(found) != 1:
         raise UserError(f"--html writes one kernel's page, {len(found)} were read: --impl, --arch and --kernel choose")
     ((kernel, one),) = found
-    text = page(one.name, explained(one), one.facts, [*parameters(kernel), *one.notes, *problems(one)])
+    text = write_page(one.name, explained(one), one.facts, [*describe_parameters(kernel), *one.notes, *problems(one)])
     write_to("--html", path, text)
 
 
-def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
-    from kernellab.reporting.terminal.inspection import kernels
+def _export(record: Record, folder: Path, path: Path) -> None:
+    from kernellab.reporting.terminal.inspection import list_kernels
 
-    found = kernels(record)
+    found = list_kernels(record)
     files = list(dict.fromkeys(k["files"]["export"] for k in found if "export" in k["files"]))
     if len(files) != 1:
         why = next((k["not_exported"] for k in found if k.get("not_exported")), None) or _reasons(record)
@@ -233,23 +235,25 @@ def _export(record: dict[str, Any], folder: Path, path: Path) -> None:
     print(f"wrote {path}: klab run {path} checks and times it", file=sys.stderr)
 
 
-def _reasons(record: dict[str, Any]) -> str:
+def _reasons(record: Record) -> str:
     said = dict.fromkeys(f"{entry['impl']}: {entry['reason']}" for entry in record["code"] if entry["reason"])
     return "; ".join(said) or "the ways asked for have none"
 
 
-def _print_level(record: dict[str, Any], folder: Path, level: str) -> None:
+def _print_level(record: Record, folder: Path, level: str) -> None:
     """The text itself, to be read or piped; between kernels a line that is a comment in each of these languages."""
-    from kernellab.reporting.terminal.inspection import configuration, kernels
+    from kernellab.reporting.terminal.inspection import describe_configuration, list_kernels
 
     found = 0
-    for k in kernels(record):
+    for k in list_kernels(record):
         endings = _SOURCES if level == "source" else (level,)
         file = next((k["files"][end] for end in endings if end in k["files"]), None)
         if file is None:
             continue
         found += 1
-        head = " ".join(filter(None, (k["impl"], k["name"], k["arch"], configuration(k))))
+        head = " ".join(
+            filter(None, (k["impl"], k["name"], k["arch"], describe_configuration(k["tuned"], k["config"])))
+        )
         print(f"// {head}\n{(folder / file).read_text().rstrip()}\n")
     if not found:
         raise UserError(f"no {level} to show: {_reasons(record)}")

@@ -1,54 +1,68 @@
-"""Whether a warp's accesses are coalesced: how its addresses lie to each other.
+"""Coalescing: how many sectors of memory a warp's accesses touch, relative to the minimum.
 
-Accesses whose addresses are unknown do not count; where none is known there is no answer.
+Accesses with unknown addresses are ignored; where no address is known the result is None.
 
-Several instructions may take parts of one sector. Stores find each other again in L2. Loads do so in L1, as long as
-what a warp touches stays there: where that is more than its share of L1, each load fetches its sectors anew.
+Several instructions may access parts of the same sector. Stores are merged in L2. Loads are merged in L1 as long as the
+data a warp touches stays there: where it exceeds the warp's share of L1, each load fetches its sectors again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from kernellab.codeanalysis.warp import Warp
-from kernellab.machinecode.classes import classify
-from kernellab.machinecode.ptx import Entry
+from kernellab.machinecode.instruction_classes import classify
+from kernellab.machinecode.ptx import PtxFunction
 
 SECTOR_BYTES = 32
-_FEWEST_LANES = 16  # that must differ: a value all lanes share is one sector, and nobody's fault
+_MIN_DIFFERENT_ADDRESSES = 16  # below this most lanes share a value, and one sector for it is as good as it gets
 _LOADS = ("global_load", "async_copy")
 
 
-def spread(
-    entry: Entry, values: Sequence[int | None], block: Sequence[int], l1_share_bytes: float | None = None
-) -> float | None:
-    """Sectors the first warp's loads and stores touch, over the fewest that would hold what they move; 1 is coalesced.
+@dataclass(frozen=True)
+class _Traffic:
+    """The sectors that accesses touch, and the addresses of the bytes they move."""
 
-    `values` are the launch's arguments in order, None for a pointer. `l1_share_bytes` is what a warp has of L1 when all
-    that fit on an SM are there; None takes L1 to hold everything.
+    sectors: frozenset[int]
+    bytes: frozenset[int]
+
+
+def sector_ratio(
+    kernel: PtxFunction,
+    arguments: Sequence[int | None],
+    block: Sequence[int],
+    l1_share_bytes: float | None = None,
+) -> float | None:
+    """Sectors that the first warp's loads and stores touch, over the fewest that hold the bytes moved; 1 is coalesced.
+
+    `arguments` are those of the launch in order, None for a pointer. `l1_share_bytes` is a warp's share of L1 when the
+    SM is full; None means that L1 holds everything.
     """
-    loads: list[tuple[set[int], set[int]]] = []
-    stores: list[tuple[set[int], set[int]]] = []
-    warp = Warp(entry, values, block)
-    for line in warp.followed(entry.body):
+    loads: list[_Traffic] = []
+    stores: list[_Traffic] = []
+    warp = Warp(kernel, arguments, block)
+    for line in warp.reachable(kernel.body):
         kind = classify(line)
         if kind.name in (*_LOADS, "global_store") and kind.bytes:
-            starts = set(warp.address(line))
-            if len(starts) >= _FEWEST_LANES:
-                (loads if kind.name in _LOADS else stores).append(_touched(starts, kind.bytes))
-        warp.do(line)
-    read = set().union(*(sectors for sectors, _ in loads))
-    stays = l1_share_bytes is None or len(read) * SECTOR_BYTES <= l1_share_bytes
-    groups = [*([_together(loads)] if stays else loads), _together(stores)]
-    moved = sum(len(bytes_moved) for _, bytes_moved in groups)
-    return sum(len(sectors) for sectors, _ in groups) * SECTOR_BYTES / moved if moved else None
+            starts = set(warp.addresses(line))
+            if len(starts) >= _MIN_DIFFERENT_ADDRESSES:
+                (loads if kind.name in _LOADS else stores).append(_traffic(starts, kind.bytes))
+        warp.execute(line)
+    all_loads = _merge(loads)
+    fits_l1 = l1_share_bytes is None or len(all_loads.sectors) * SECTOR_BYTES <= l1_share_bytes
+    groups = [*([all_loads] if fits_l1 else loads), _merge(stores)]
+    moved = sum(len(group.bytes) for group in groups)
+    return sum(len(group.sectors) for group in groups) * SECTOR_BYTES / moved if moved else None
 
 
-def _touched(starts: set[int], size_bytes: int) -> tuple[set[int], set[int]]:
-    """The sectors of one instruction, and its bytes."""
-    moved = {at for start in starts for at in range(start, start + size_bytes)}
-    return {at // SECTOR_BYTES for at in moved}, moved
+def _traffic(starts: set[int], size_bytes: int) -> _Traffic:
+    """The traffic of one instruction, from the addresses of its lanes."""
+    moved = frozenset(at for start in starts for at in range(start, start + size_bytes))
+    return _Traffic(frozenset(at // SECTOR_BYTES for at in moved), moved)
 
 
-def _together(each: list[tuple[set[int], set[int]]]) -> tuple[set[int], set[int]]:
-    return set().union(*(sectors for sectors, _ in each)), set().union(*(moved for _, moved in each))
+def _merge(parts: Iterable[_Traffic]) -> _Traffic:
+    parts = list(parts)
+    sectors: frozenset[int] = frozenset().union(*(part.sectors for part in parts))
+    return _Traffic(sectors, frozenset().union(*(part.bytes for part in parts)))

@@ -1,162 +1,194 @@
-"""Integer arithmetic of PTX done for the lanes of a warp at once; a value that is not known is None."""
+"""Integer arithmetic of PTX on all lanes of a warp at once. An unknown value is None."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from kernellab.machinecode.instructions import Instruction
 
 LANES = 32
 Lanes = list[int] | None
+Values = tuple[int, ...]  # of the operands, in one lane
+# The result of an instruction in one lane. Raises ValueError for another number of operands than the usual one.
+Operation = Callable[[Instruction, Values], int]
+_MAX_SHIFT = 64  # damaged code may contain any number
 
 
-def computed(line: Instruction, given: list[Lanes]) -> Lanes:
-    """What an instruction makes of its operands; None where it is not known here, or an operand is not."""
-    how = _ARITHMETIC.get(line.base)
-    kind = _type(line)
-    if how is None or not kind or kind.startswith("f") or any(value is None for value in given):
+def compute(line: Instruction, operands: list[Lanes]) -> Lanes:
+    """The result of an instruction; None where the instruction is not supported or an operand is unknown."""
+    operation = _OPERATIONS.get(line.base)
+    operand_type = _operand_type(line)
+    lanes = [operand for operand in operands if operand is not None]
+    if operation is None or not operand_type or operand_type.startswith("f") or len(lanes) < len(operands):
         return None
-    wide = _wide(line, kind)
-    # The sum of a wide multiply-add is as wide as its product.
-    kinds = [wide if line.base == "mad" and at == 2 else kind for at in range(len(given))]
-    columns = zip(*(value for value in given if value is not None), strict=True)
+    result_type = _result_type(line, operand_type)
+    # The addend of a wide multiply-add is as wide as its product.
+    types = [result_type if line.base == "mad" and at == 2 else operand_type for at in range(len(operands))]
     try:
-        return [_fit(how(line, *map(_fit, column, kinds)), wide) for column in columns]
-    except (TypeError, ValueError):  # a form of the instruction with other operands than the usual ones
+        return [
+            _wrap(operation(line, tuple(map(_wrap, values, types))), result_type) for values in zip(*lanes, strict=True)
+        ]
+    except ValueError:  # a form of the instruction with other operands than the usual ones
         return None
 
 
-def packed(line: Instruction, parts: list[Lanes]) -> Lanes:
-    """`mov.b64 %rd1, {%r1, %r2}`: the lowest first."""
+def pack(line: Instruction, parts: list[Lanes]) -> Lanes:
+    """`mov.b64 %rd1, {%r1, %r2}`: the first part has the lowest bits."""
     bits = _bits(line) // max(1, len(parts))
-    known = [part for part in parts if part is not None]
-    if not bits or len(known) < len(parts):
+    lanes = [part for part in parts if part is not None]
+    if not bits or len(lanes) < len(parts):
         return None
-    kind = f"u{bits}"
-    return [sum(_fit(value, kind) << at * bits for at, value in enumerate(lane)) for lane in zip(*known, strict=True)]
+    part_type = f"u{bits}"
+    return [
+        sum(_wrap(value, part_type) << at * bits for at, value in enumerate(values))
+        for values in zip(*lanes, strict=True)
+    ]
 
 
-def unpacked(line: Instruction, whole: Lanes, count: int) -> list[Lanes]:
+def unpack(line: Instruction, whole: Lanes, count: int) -> list[Lanes]:
     """`mov.b64 {%r1, %r2}, %rd1`."""
     bits = _bits(line) // max(1, count)
     if not bits or whole is None:
         return [None] * count
-    return [[_fit(value >> at * bits, f"u{bits}") for value in whole] for at in range(count)]
+    return [[_wrap(value >> at * bits, f"u{bits}") for value in whole] for at in range(count)]
 
 
 def _bits(line: Instruction) -> int:
-    kind = _type(line)
-    return int(kind[1:]) if kind else 0
+    name = _operand_type(line)
+    return int(name[1:]) if name else 0
 
 
-def _type(line: Instruction) -> str:
-    """The type of the operands: the last one named."""
+def _operand_type(line: Instruction) -> str:
+    """The type of the operands: the last type that the opcode names."""
     if line.has("pred"):
         return "u1"
     return next((m for m in reversed(line.modifiers) if m[:1] in "subf" and m[1:].isdigit() and int(m[1:])), "")
 
 
-def _wide(line: Instruction, kind: str) -> str:
-    """The type of the result: a wide product has twice the bits, a conversion the first type named."""
+def _result_type(line: Instruction, operand_type: str) -> str:
+    """A wide product has twice the bits of its operands; a conversion has the first type that the opcode names."""
     if line.has("wide"):
-        return kind[0] + str(2 * int(kind[1:]))
+        return operand_type[0] + str(2 * int(operand_type[1:]))
     if line.base == "setp":
         return "u1"
     if line.base == "cvt":
         return next(m for m in line.modifiers if m[:1] in "subf" and m[1:].isdigit())
-    return kind
+    return operand_type
 
 
-def _fit(value: int, kind: str) -> int:
-    """What is left of a value in so many bits, read with or without a sign."""
-    bits = int(kind[1:])
+def _wrap(value: int, type_name: str) -> int:
+    """The value wrapped around to the bits of a type, signed or unsigned."""
+    bits = int(type_name[1:])
     value &= (1 << bits) - 1
-    return value - (1 << bits) if kind[0] == "s" and value >> (bits - 1) else value
+    return value - (1 << bits) if type_name[0] == "s" and value >> (bits - 1) else value
 
 
-def _product(line: Instruction, a: int, b: int, *more: int) -> int:
+def _multiply_add(line: Instruction, values: Values) -> int:
+    a, b, *addends = values
     if line.has("hi"):
         bits = next(int(m[1:]) for m in line.modifiers if m[:1] in "su" and m[1:].isdigit())
-        return (a * b >> bits) + sum(more)
-    return a * b + sum(more)
+        return (a * b >> bits) + sum(addends)
+    return a * b + sum(addends)
 
 
 def _quotient(a: int, b: int) -> int:
-    """Towards zero, as the GPU divides."""
+    """Rounded towards zero, as the GPU divides."""
     return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else 0
 
 
-def _lop3(line: Instruction, a: int, b: int, c: int, table: int) -> int:
-    """Bit by bit, whatever the table of eight says."""
-    found = 0
+def _lop3(line: Instruction, values: Values) -> int:
+    """Any logical function of three bits, given by its truth table of eight rows."""
+    a, b, c, table = values
+    result = 0
     for bit in range(32):
         row = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1
-        found |= (table >> row & 1) << bit
-    return found
+        result |= (table >> row & 1) << bit
+    return result
 
 
-def _insert(line: Instruction, a: int, b: int, start: int, count: int) -> int:
-    start = min(start, 64)  # damaged code may name any number
-    mask = (1 << min(count, 64)) - 1 << start
+def _insert_bits(line: Instruction, values: Values) -> int:
+    a, b, start, count = values
+    start = min(start, _MAX_SHIFT)
+    mask = (1 << min(count, _MAX_SHIFT)) - 1 << start
     return b & ~mask | a << start & mask
 
 
-def _funnel(line: Instruction, low: int, high: int, by: int) -> int:
-    """The upper half of both shifted left, or the lower half of both shifted right."""
-    by = by % 32 if line.has("wrap") else min(by, 32)
+def _funnel_shift(line: Instruction, values: Values) -> int:
+    """The upper half of the 64 bits shifted left, or their lower half shifted right."""
+    low, high, amount = values
+    amount = amount % 32 if line.has("wrap") else min(amount, 32)
     both = (high & 0xFFFFFFFF) << 32 | low & 0xFFFFFFFF
-    return both << by >> 32 if line.has("l") else both >> by
+    return both << amount >> 32 if line.has("l") else both >> amount
 
 
-_COMPARED: dict[str, Callable[[int, int], bool]] = {
-    **dict.fromkeys(("eq",), lambda a, b: a == b),
-    **dict.fromkeys(("ne",), lambda a, b: a != b),
-    **dict.fromkeys(("lt", "lo"), lambda a, b: a < b),
-    **dict.fromkeys(("le", "ls"), lambda a, b: a <= b),
-    **dict.fromkeys(("gt", "hi"), lambda a, b: a > b),
-    **dict.fromkeys(("ge", "hs"), lambda a, b: a >= b),
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    **dict.fromkeys(("eq",), operator.eq),
+    **dict.fromkeys(("ne",), operator.ne),
+    **dict.fromkeys(("lt", "lo"), operator.lt),
+    **dict.fromkeys(("le", "ls"), operator.le),
+    **dict.fromkeys(("gt", "hi"), operator.gt),
+    **dict.fromkeys(("ge", "hs"), operator.ge),
 }
-_JOINED: dict[str, Callable[[int, int], int]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-}
+_LOGICAL: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
-def _compared(line: Instruction, a: int, b: int, *other: int) -> int:
-    """Two numbers compared, and the answer joined with another predicate."""
-    how = next((m for m in line.modifiers if m in _COMPARED), None)
-    join = next((m for m in line.modifiers if m in _JOINED), None)
-    if how is None or bool(join) != bool(other):
+def _compare(line: Instruction, values: Values) -> int:
+    """Compare two numbers, and combine the result with another predicate where the opcode says so."""
+    a, b, *other = values
+    comparison = next((m for m in line.modifiers if m in _COMPARISONS), None)
+    logical = next((m for m in line.modifiers if m in _LOGICAL), None)
+    if comparison is None or bool(logical) != bool(other):
         raise ValueError(line.opcode)
-    found = int(_COMPARED[how](a, b))
-    return _JOINED[join](found, other[0] & 1) if join else found
+    result = int(_COMPARISONS[comparison](a, b))
+    return _LOGICAL[logical](result, other[0] & 1) if logical else result
 
 
-_ARITHMETIC: dict[str, Callable[..., int]] = {
-    "mov": lambda line, a: a,
-    "cvt": lambda line, a: a,
-    "cvta": lambda line, a: a,
-    "add": lambda line, a, b: a + b,
-    "sub": lambda line, a, b: a - b,
-    "mul": _product,
-    "mad": _product,
-    "shl": lambda line, a, b: a << min(b, 64),
-    "shr": lambda line, a, b: a >> min(b, 64),
-    "and": lambda line, a, b: a & b,
-    "or": lambda line, a, b: a | b,
-    "xor": lambda line, a, b: a ^ b,
-    "not": lambda line, a: ~a,
-    "neg": lambda line, a: -a,
-    "min": lambda line, a, b: min(a, b),
-    "max": lambda line, a, b: max(a, b),
-    "div": lambda line, a, b: _quotient(a, b),
-    "rem": lambda line, a, b: a - b * _quotient(a, b),
-    "abs": lambda line, a: abs(a),
-    "setp": _compared,
-    "selp": lambda line, a, b, p: a if p & 1 else b,
-    "bfi": _insert,
-    "shf": _funnel,
-    "bfe": lambda line, a, start, count: a >> min(start, 64) & (1 << min(count, 64)) - 1,
+def _unary(operation: Callable[[int], int]) -> Operation:
+    def apply(line: Instruction, values: Values) -> int:
+        (a,) = values
+        return operation(a)
+
+    return apply
+
+
+def _binary(operation: Callable[[int, int], int]) -> Operation:
+    def apply(line: Instruction, values: Values) -> int:
+        a, b = values
+        return operation(a, b)
+
+    return apply
+
+
+def _ternary(operation: Callable[[int, int, int], int]) -> Operation:
+    def apply(line: Instruction, values: Values) -> int:
+        a, b, c = values
+        return operation(a, b, c)
+
+    return apply
+
+
+_OPERATIONS: dict[str, Operation] = {
+    **dict.fromkeys(("mov", "cvt", "cvta"), _unary(lambda a: a)),
+    "not": _unary(operator.invert),
+    "neg": _unary(operator.neg),
+    "abs": _unary(abs),
+    "add": _binary(operator.add),
+    "sub": _binary(operator.sub),
+    "and": _binary(operator.and_),
+    "or": _binary(operator.or_),
+    "xor": _binary(operator.xor),
+    "min": _binary(min),
+    "max": _binary(max),
+    "div": _binary(_quotient),
+    "rem": _binary(lambda a, b: a - b * _quotient(a, b)),
+    "shl": _binary(lambda a, b: a << min(b, _MAX_SHIFT)),
+    "shr": _binary(lambda a, b: a >> min(b, _MAX_SHIFT)),
+    "selp": _ternary(lambda a, b, p: a if p & 1 else b),
+    "bfe": _ternary(lambda a, start, count: a >> min(start, _MAX_SHIFT) & (1 << min(count, _MAX_SHIFT)) - 1),
+    "bfi": _insert_bits,
+    "shf": _funnel_shift,
     "lop3": _lop3,
+    "setp": _compare,
+    **dict.fromkeys(("mul", "mad"), _multiply_add),
 }

@@ -89,7 +89,8 @@ def explanation_document(explanation: Explanation) -> ExplanationDocument:
         "roofline": asdict(subject.limit) if subject.limit else None,
         "fusion": _fusion_document(subject.chain, subject.time_us) if subject.chain else None,
         "became": [
-            {"family": family.name, "words": family.words, "kernels": count} for family, count in explanation.families
+            {"family": family.name, "words": family.description, "kernels": count}
+            for family, count in explanation.families
         ],
         "kernels": [asdict(kernel) for kernel in subject.kernels],
         "predicted": _prediction_document(explanation.prediction) if explanation.prediction else None,

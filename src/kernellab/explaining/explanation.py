@@ -10,7 +10,7 @@ from kernellab.explaining.rulebook import find
 from kernellab.findings.finding import Finding
 from kernellab.gpumodel.subject import Subject
 from kernellab.gpumodel.time_model import TimeEstimate, slowest_kernel, total_time_us
-from kernellab.machinecode.kernel_origin import Family, became
+from kernellab.machinecode.kernel_origin import KernelFamily, count_families
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Explanation:
 
     subject: Subject  # with one configuration of each autotuned kernel
     findings: Sequence[Finding]  # ranked
-    families: Sequence[tuple[Family, int]]  # what its operators ran as, with the number of kernels
+    families: Sequence[tuple[KernelFamily, int]]  # what its operators ran as, with the number of kernels
     prediction: Prediction | None
 
 
@@ -38,7 +38,7 @@ def explain(subject: Subject) -> Explanation:
     return Explanation(
         subject=subject,
         findings=find(subject),
-        families=became(subject.profiled_kernels, [kernel.name for kernel in subject.kernels]),
+        families=count_families(subject.profiled_kernels, [kernel.name for kernel in subject.kernels]),
         prediction=_predict(subject),
     )
 

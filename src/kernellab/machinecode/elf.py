@@ -1,4 +1,4 @@
-"""Just enough of ELF64 to read a cubin: the header's flags, sections by name, symbols."""
+"""Reads the parts of ELF64 that a cubin uses: the header's flags, sections by name, symbols."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Section:
     flags: int
     info: int
     size: int
-    data: bytes  # empty for memory that is only reserved
+    data: bytes  # empty for a section that only reserves memory
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Elf:
-    abi: int  # EI_ABIVERSION, which says how NVIDIA laid out the flags
+    abi: int  # EI_ABIVERSION: it determines the layout of NVIDIA's flags
     flags: int
     sections: list[Section]
     symbols: list[Symbol]
@@ -49,21 +49,21 @@ class Elf:
 
 
 def read_elf(data: bytes) -> Elf:
-    """Take an ELF file apart; a damaged one is a `UserError` that says where it stops making sense."""
+    """Read an ELF file for NVIDIA GPUs. Raises `UserError` where it is another file, damaged or truncated."""
     if data[:4] != b"\x7fELF":
-        raise UserError("this is no cubin: it does not begin like an ELF file. A cubin comes from ptxas or NVRTC")
+        raise UserError("this is not a cubin: it does not begin like an ELF file. ptxas and NVRTC produce cubins")
     try:
         return _read(data)
     except (struct.error, IndexError) as error:
-        raise UserError(f"the cubin is damaged or cut off: {error}. Compile it again") from None
+        raise UserError(f"the cubin is damaged or truncated: {error}. Compile it again") from None
 
 
 def _read(data: bytes) -> Elf:
     ident, _, machine, _, _, _, at, flags, _, _, _, size, count, names_at = _HEADER.unpack_from(data)
     if ident[4] != 2 or machine != CUDA_MACHINE:
-        raise UserError("this ELF file holds no code for NVIDIA GPUs: it is the machine code of another processor")
+        raise UserError("this ELF file contains no code for NVIDIA GPUs: it is machine code of another processor")
     if size != _SECTION.size or at + count * size > len(data):
-        raise UserError("the cubin is damaged or cut off: its section table lies outside the file. Compile it again")
+        raise UserError("the cubin is damaged or truncated: its section table lies outside the file. Compile it again")
     raw = [_SECTION.unpack_from(data, at + i * size) for i in range(min(count, _MOST_SECTIONS))]
     names = _bytes(data, raw[names_at])
     sections = [

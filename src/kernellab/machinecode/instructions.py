@@ -1,4 +1,4 @@
-"""One instruction of PTX or SASS, taken apart; the parsers fill these in and everything else reads them."""
+"""The parts of an instruction of PTX or SASS. The parsers produce them; everything else reads them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["register", "immediate", "symbol", "address", "vector", "pair", "group", "other"]
+REGISTER_BYTES = 4
+OperandKind = Literal["register", "immediate", "symbol", "address", "vector", "pair", "group", "other"]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A piece of text that could not be read, and why."""
+    """A line that could not be parsed, and why."""
 
     line: int
-    what: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The line of the author's program an instruction comes from."""
+    """The line of the author's program that an instruction was compiled from."""
 
     file: str
     line: int
@@ -27,13 +28,13 @@ class Source:
 
     @property
     def name(self) -> str:
-        """`triton.py:19`, as people write it."""
+        """`triton.py:19`: the file's name without folders, and the line."""
         return f"{self.file.rpartition('/')[2]}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`@%p1` or `@!%p1`: the instruction takes effect only in threads where the predicate is true (or false)."""
+    """`@%p1` or `@!%p1`: only threads where the predicate is true (or false) execute the instruction."""
 
     register: str
     negated: bool
@@ -41,12 +42,12 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand: `parts` are what a vector, an address, a pair `a|b` or a group `(a, b)` is made of."""
+    """An operand. `parts` are the operands inside a vector, an address, a pair `a|b` or a group `(a, b)`."""
 
-    kind: Kind
+    kind: OperandKind
     text: str
-    name: str = ""  # of a register or symbol, or of an address's first one
-    value: int | float | None = None  # of an immediate, or an address's offset in bytes
+    name: str = ""  # of a register or symbol; for an address, of its first one
+    value: int | float | None = None  # of an immediate; for an address, its offset in bytes
     negated: bool = False
     parts: tuple[Operand, ...] = ()
 
@@ -63,10 +64,10 @@ class Instruction:
     operands: tuple[Operand, ...]
     guard: Guard | None
     text: str
-    line: int  # in the text that was read, from 1
+    line: int  # in the parsed text, from 1
     source: Source | None = None
-    address: int | None = None  # in SASS
-    scope: tuple[int, ...] = ()  # the { } blocks of PTX it stands in: labels are local to them
+    address: int | None = None  # SASS only
+    scope: tuple[int, ...] = ()  # the { } blocks of PTX around it: labels are local to them
 
     @property
     def base(self) -> str:
@@ -77,7 +78,7 @@ class Instruction:
         return tuple(self.opcode.split(".")[1:])
 
     def has(self, *modifiers: str) -> bool:
-        """Whether it carries one of these modifiers."""
+        """Whether the opcode has at least one of these modifiers."""
         return not set(modifiers).isdisjoint(self.opcode.split(".")[1:])
 
 
@@ -90,7 +91,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """A line that is for the assembler, not for the GPU: `.reg`, `.shared`, `.pragma`; or a brace."""
+    """A line for the assembler, not for the GPU: `.reg`, `.shared`, `.pragma`, or a brace."""
 
     name: str
     text: str
@@ -103,3 +104,11 @@ Line = Instruction | Label | Directive
 
 def instructions(body: list[Line]) -> list[Instruction]:
     return [line for line in body if isinstance(line, Instruction)]
+
+
+def wide_registers(target: Operand, size_bytes: int) -> Iterator[str]:
+    """Registers that a load of this size fills. SASS names only the first; the load fills the ones after it too."""
+    for name in target.registers():
+        yield name
+        if name.startswith("R") and name[1:].isdigit():
+            yield from (f"R{int(name[1:]) + more}" for more in range(1, size_bytes // REGISTER_BYTES))

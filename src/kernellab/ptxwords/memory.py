@@ -1,12 +1,22 @@
-"""Loads, stores, atomics and copies of PTX, in words: which memory, how many bytes, through which caches."""
+"""Sentences for loads, stores, atomics and copies of PTX: which memory, how many bytes, through which caches."""
 
 from __future__ import annotations
 
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import Instruction
-from kernellab.ptxwords.arithmetic import Words
-from kernellab.ptxwords.phrases import bits, count, groups_left, listed, place, show, type_words, types
-from kernellab.ptxwords.registers import Known
+from kernellab.ptxwords.arithmetic import Describer
+from kernellab.ptxwords.phrases import (
+    SCOPES,
+    bits,
+    count,
+    describe_address,
+    describe_groups,
+    describe_operand,
+    describe_type,
+    join_names,
+    types,
+)
+from kernellab.ptxwords.registers import KernelContext
 
 _SPACES = {
     "global": "global memory",
@@ -20,265 +30,281 @@ _SPACES = {
     "const": "constant memory",
 }
 _CACHES = {
-    "ca": "kept in all caches",
-    "cg": "kept in L2, not in L1",
-    "cs": "used once: first to leave the caches",
-    "lu": "last use: need not be kept",
-    "cv": "read again from memory, never from a cache",
+    "ca": "cached in L1 and L2",
+    "cg": "cached in L2, not in L1",
+    "cs": "used once: evicted first from the caches",
+    "lu": "last use: need not stay in the cache",
+    "cv": "always read from memory, not from a cache",
     "wb": "written back from the cache later",
     "wt": "written through to memory",
     "nc": "through the read-only path",
-    "L1::evict_first": "first to leave L1",
-    "L1::evict_last": "last to leave L1",
+    "L1::evict_first": "evicted first from L1",
+    "L1::evict_last": "evicted last from L1",
     "L1::evict_normal": "",
-    "L1::evict_unchanged": "its place in L1 unchanged",
-    "L1::no_allocate": "not kept in L1",
-    "L2::evict_first": "first to leave L2",
-    "L2::evict_last": "last to leave L2",
+    "L1::evict_unchanged": "its eviction order in L1 unchanged",
+    "L1::no_allocate": "not cached in L1",
+    "L2::evict_first": "evicted first from L2",
+    "L2::evict_last": "evicted last from L2",
     "L2::evict_normal": "",
-    "L2::64B": "with its 64 bytes fetched into L2",
-    "L2::128B": "with its 128 bytes fetched into L2",
-    "L2::256B": "with its 256 bytes fetched into L2",
-    "L2::cache_hint": "L2 told by a policy how long to keep it",
-    "volatile": "not to be left out or merged",
+    "L2::64B": "prefetching 64 bytes into L2",
+    "L2::128B": "prefetching 128 bytes into L2",
+    "L2::256B": "prefetching 256 bytes into L2",
+    "L2::cache_hint": "with a cache policy for L2",
+    "volatile": "must not be removed or merged",
     "weak": "",
-    "relaxed": "seen by other threads in no set order",
-    "acquire": "nothing after it may come before it",
-    "release": "everything before it is seen first",
-    "acq_rel": "orders everything before and after it",
-    "mmio": "as device memory",
+    "relaxed": "not ordered with other accesses",
+    "acquire": "later accesses cannot happen before it",
+    "release": "earlier accesses are visible before it",
+    "acq_rel": "ordered with all accesses before and after it",
+    "mmio": "as access to a device's registers",
 }
-_SCOPES = {"cta": "the block", "cluster": "the cluster", "gpu": "the GPU", "sys": "the whole system"}
+
 _ATOMICS = {
     "add": "adds {v} to",
     "min": "takes the smaller of {v} and",
     "max": "takes the larger of {v} and",
-    "and": "joins {v} by and with",
-    "or": "joins {v} by or with",
-    "xor": "joins {v} by exclusive or with",
-    "exch": "puts {v} in place of",
-    "cas": "puts {w} in place of, if it equals {v},",
-    "inc": "counts up to {v}",
-    "dec": "counts down from {v}",
+    "and": "computes the bitwise and of {v} and",
+    "or": "computes the bitwise or of {v} and",
+    "xor": "computes the bitwise exclusive or of {v} and",
+    "exch": "writes {v} over",
+    "cas": "if it equals {v}, writes {w} over",
+    "inc": "adds 1 (back to 0 after {v}) to",
+    "dec": "subtracts 1 (back to {v} after 0) from",
 }
 
 
-def _space(line: Instruction) -> str:
-    return next((_SPACES[m] for m in line.modifiers if m in _SPACES), "memory of whichever kind the address is in")
+def _describe_space(line: Instruction) -> str:
+    return next((_SPACES[m] for m in line.modifiers if m in _SPACES), "memory (generic address: any kind)")
 
 
-def _manner(line: Instruction) -> str:
-    said = [_CACHES[m] for m in line.modifiers if _CACHES.get(m)]
-    scope = next((_SCOPES[m] for m in line.modifiers if m in _SCOPES), "")
+def _describe_caching(line: Instruction) -> str:
+    """Caching and ordering: "; cached in L2, not in L1; for all threads of the GPU"."""
+    phrases = [_CACHES[m] for m in line.modifiers if _CACHES.get(m)]
+    scope = next((SCOPES[m] for m in line.modifiers if m in SCOPES), "")
     if scope and line.has("relaxed", "acquire", "release", "acq_rel"):
-        said.append(f"for all threads of {scope}")
-    return "".join(f"; {part}" for part in said)
+        phrases.append(f"for all threads of {scope}")
+    return "".join(f"; {phrase}" for phrase in phrases)
 
 
-def _amount(line: Instruction, values: list[str]) -> str:
+def _describe_amount(line: Instruction, values: list[str]) -> str:
     """`16 bytes: four 32-bit values`."""
     kind = types(line)[-1] if types(line) else ""
     width = classify(line).bytes
     if not width:
         return "a value"
-    what = f"{bits(kind)}-bit value" if kind[:1] == "b" else type_words(kind)
     if len(values) == 1:
         return f"{width} byte{'s' if width > 1 else ''}"
-    return f"{width} bytes: {count(len(values), what)}" if kind[:1] == "b" else f"{width} bytes: {len(values)} × {what}"
+    if kind[:1] == "b":
+        return f"{width} bytes: {count(len(values), f'{bits(kind)}-bit value')}"
+    return f"{width} bytes: {len(values)} × {describe_type(kind)}"
 
 
-def load(line: Instruction, known: Known) -> str:
+def describe_load(line: Instruction, context: KernelContext) -> str:
     if len(line.operands) < 2:
         return ""
-    to, of = line.operands[0], line.operands[1]
+    to, source = line.operands[0], line.operands[1]
     values = [part.text for part in to.parts] or [to.text]
-    if line.has("param", "param::entry") and of.name in known.order:
-        kind = "a pointer" if of.name in known.pointers else _one(types(line)[-1] if types(line) else "")
-        offset = f", {of.value} bytes into it" if of.value else ""
-        return f"loads parameter {known.order[of.name]} ({kind}) into {listed(values)}{offset}"
-    named = f"from {_space(line)} at {place(of, known)}"
-    wide = bits(types(line)[-1]) if types(line) else 0
-    grown = f", widened {'with its sign' if types(line)[-1][:1] == 's' else 'with zeros'}" if 0 < wide < 32 else ""
-    return f"loads {_amount(line, values)} {named} into {listed(values)}{grown}{_manner(line)}"
+    kind = types(line)[-1] if types(line) else ""
+    if line.has("param", "param::entry") and source.name in context.positions:
+        content = "a pointer" if source.name in context.pointers else _describe_parameter_type(kind)
+        offset = f", {source.value} bytes into it" if source.value else ""
+        return f"loads parameter {context.positions[source.name]} ({content}) into {join_names(values)}{offset}"
+    origin = f"from {_describe_space(line)} at {describe_address(source, context)}"
+    extended = f", {'sign' if kind[:1] == 's' else 'zero'}-extended" if 0 < bits(kind) < 32 else ""
+    return (
+        f"loads {_describe_amount(line, values)} {origin} into {join_names(values)}{extended}{_describe_caching(line)}"
+    )
 
 
-def _one(name: str) -> str:
-    """A parameter's type: whether a plain integer is signed is not known, where it is widened it is."""
+def _describe_parameter_type(name: str) -> str:
+    """A plain integer type does not tell whether the parameter is signed; a signed type does."""
     if name[:1] in ("u", "b"):
         return f"{bits(name)} bits"
-    return type_words(name).replace("integers", "integer")
+    return describe_type(name).replace("integers", "integer")
 
 
-def store(line: Instruction, known: Known) -> str:
+def describe_store(line: Instruction, context: KernelContext) -> str:
     if len(line.operands) < 2:
         return ""
-    to, of = line.operands[0], line.operands[1]
-    values = [part.text for part in of.parts] or [show(of, known)]
-    late = ", and counts it at a barrier when it is done" if line.has("async") else ""
-    said = f"stores {_amount(line, values)}, {listed(values)}, to {_space(line)} at {place(to, known)}"
-    return f"{said}{late}{_manner(line)}"
+    to, source = line.operands[0], line.operands[1]
+    values = [part.text for part in source.parts] or [describe_operand(source, context)]
+    signal = ", and signals a barrier when it is done" if line.has("async") else ""
+    target = f"{_describe_space(line)} at {describe_address(to, context)}"
+    return (
+        f"stores {_describe_amount(line, values)}, {join_names(values)}, to {target}{signal}{_describe_caching(line)}"
+    )
 
 
-def atomic(line: Instruction, known: Known) -> str:
-    how = next((m for m in line.modifiers if m in _ATOMICS), None)
+def describe_atomic(line: Instruction, context: KernelContext) -> str:
+    operation = next((m for m in line.modifiers if m in _ATOMICS), None)
     ops = line.operands
     least = 2 if line.base == "red" else 3
-    if how is None or len(ops) < least:
+    if operation is None or len(ops) < least:
         return ""
     at, values = (ops[0], ops[1:]) if line.base == "red" else (ops[1], ops[2:])
-    said = _ATOMICS[how].format(v=show(values[0], known), w=show(values[-1], known))
-    old = "" if line.base == "red" else f"; what was there before goes into {ops[0].text}"
-    kind = f" ({type_words(types(line)[-1])})" if types(line) else ""
-    many = _elements(line)
-    noun = "value" if many == 1 else "values"
-    step = "in one step that no other thread can come between"
-    step = step if many == 1 else f"for each of {count(many, 'value')} {step}, not for all at once"
-    return f"{step}: {said} the {noun} in {_space(line)} at {place(at, known)}{kind}{old}{_manner(line)}"
+    action = _ATOMICS[operation].format(v=describe_operand(values[0], context), w=describe_operand(values[-1], context))
+    old = "" if line.base == "red" else f"; the old value goes into {ops[0].text}"
+    kind = f" ({describe_type(types(line)[-1])})" if types(line) else ""
+    elements = _count_elements(line)
+    noun = "value" if elements == 1 else "values"
+    how = "atomically, so that no other thread can interfere"
+    how = how if elements == 1 else f"atomically for each of {count(elements, 'value')}, not for all at once"
+    target = f"the {noun} in {_describe_space(line)} at {describe_address(at, context)}"
+    return f"{how}: {action} {target}{kind}{old}{_describe_caching(line)}"
 
 
-def _elements(line: Instruction) -> int:
-    """Values an atomic changes one by one: a vector's, each a pair where it is packed."""
+def _count_elements(line: Instruction) -> int:
+    """Values that an atomic changes one by one: the elements of a vector, each of them two where they are packed."""
     vector = next((int(m[1:]) for m in line.modifiers if m in ("v2", "v4", "v8")), 1)
     return vector * (2 if types(line) and types(line)[-1].endswith("x2") else 1)
 
 
-def matrix(line: Instruction, known: Known) -> str:
-    """ldmatrix and stmatrix: 8×8 pieces spread over a warp as the tensor core wants them."""
+def describe_matrix(line: Instruction, context: KernelContext) -> str:
+    """ldmatrix and stmatrix: 8×8 matrices distributed over a warp in the layout of the tensor core."""
     if len(line.operands) < 2:
         return ""
-    many = next((int(m[1:]) for m in line.modifiers if m in ("x1", "x2", "x4")), 1)
-    turned = ", transposed" if line.has("trans") else ""
-    pieces = count(many, "8×8 matrix").replace("matrixs", "matrices")
+    matrices = next((int(m[1:]) for m in line.modifiers if m in ("x1", "x2", "x4")), 1)
+    transposed = ", transposed" if line.has("trans") else ""
+    number = count(matrices, "8×8 matrix").replace("matrixs", "matrices")
     a, b = line.operands[:2]
     if line.base == "ldmatrix":
         return (
-            f"the warp loads {pieces} from shared memory{turned}, each thread its share into {show(a, known)}; "
-            f"this thread's row is at {place(b, known)}"
+            f"the warp loads {number} from shared memory{transposed}, each thread its part into "
+            f"{describe_operand(a, context)}; this thread's row is at {describe_address(b, context)}"
         )
     return (
-        f"the warp stores {pieces} to shared memory{turned}, each thread its share from {show(b, known)}; "
-        f"this thread's row is at {place(a, known)}"
+        f"the warp stores {number} to shared memory{transposed}, each thread its part from "
+        f"{describe_operand(b, context)}; this thread's row is at {describe_address(a, context)}"
     )
 
 
-def copy(line: Instruction, known: Known) -> str:
-    """cp.async, and the bulk copies the TMA carries out."""
+def describe_copy(line: Instruction, context: KernelContext) -> str:
+    """cp.async, and the bulk copies that the TMA executes."""
     ops = line.operands
     first = ops[0].text if ops else ""
-    bulk = "bulk copies" if line.has("bulk") else "copies"
+    copies = "bulk copies" if line.has("bulk") else "copies"
     if line.has("commit_group"):
-        return f"closes a group of the {bulk} begun so far, to be waited for together"
+        return f"closes a group of the {copies} started so far, so that one can wait for them together"
     if line.has("wait_group"):
         state = "have read their source" if line.has("read") else "are done"
-        return f"waits until {groups_left(first)} of {bulk} {state}"
+        return f"waits until {describe_groups(first)} of {copies} {state}"
     if line.has("wait_all"):
-        return "waits until all copies begun so far are done"
+        return "waits until all copies started so far are done"
     if line.has("mbarrier"):
-        return f"has the barrier at {first} told when the copies begun so far are done"
+        return f"signals the barrier at {first} when the copies started so far are done"
     if line.has("bulk"):
-        return _bulk(line, known)
+        return _describe_bulk_copy(line, context)
     if len(ops) < 3:
         return ""
-    way = "past the registers and L1" if line.has("cg") else "past the registers"
-    part = f", of which {show(ops[3], known)} bytes are read and the rest are zeros" if len(ops) > 3 else ""
+    bypass = "without registers or L1" if line.has("cg") else "without registers"
+    part = f"; only {describe_operand(ops[3], context)} bytes are read, the rest are zeros" if len(ops) > 3 else ""
     return (
-        f"begins copying {show(ops[2], known)} bytes from global memory at {place(ops[1], known)} to shared memory at "
-        f"{place(ops[0], known)}, {way}, while the thread goes on{part}"
+        f"starts copying {describe_operand(ops[2], context)} bytes from global memory at "
+        f"{describe_address(ops[1], context)} to shared memory at {describe_address(ops[0], context)}, {bypass}, "
+        f"while the thread continues{part}"
     )
 
 
-def _bulk(line: Instruction, known: Known) -> str:
+def _describe_bulk_copy(line: Instruction, context: KernelContext) -> str:
+    if not line.operands:
+        return ""
     if len(line.operands) < 2:
-        return f"has the copy engine (TMA) fetch {place(line.operands[0], known)} into L2" if line.operands else ""
-    to, of = line.operands[:2]
+        return f"has the copy engine (TMA) fetch {describe_address(line.operands[0], context)} into L2"
+    to, source = line.operands[:2]
     dims = next((m for m in line.modifiers if m in ("1d", "2d", "3d", "4d", "5d")), None)
-    into = "global memory" if line.modifiers[_after(line)] == "global" else "shared memory"
-    tile = of if into == "shared memory" else to
+    into = "global memory" if line.modifiers[_destination_space(line)] == "global" else "shared memory"
     if dims is None:
-        many = f"{show(line.operands[2], known)} bytes" if len(line.operands) > 2 else "a run of bytes"
-        return f"has the copy engine (TMA) move {many} from {place(of, known)} to {into} at {place(to, known)}"
-    where = listed([part.text for part in tile.parts[1].parts]) if len(tile.parts) > 1 else "its origin"
+        amount = f"{describe_operand(line.operands[2], context)} bytes" if len(line.operands) > 2 else "bytes"
+        ends = f"from {describe_address(source, context)} to {into} at {describe_address(to, context)}"
+        return f"has the copy engine (TMA) move {amount} {ends}"
+    tile = source if into == "shared memory" else to
+    position = join_names([part.text for part in tile.parts[1].parts]) if len(tile.parts) > 1 else "its origin"
     arrives = "; a barrier counts the bytes that arrive" if "mbarrier" in line.opcode else ""
-    verb = "add a tile onto" if line.has("reduce") else "move a tile"
-    other = place(to, known) if into == "shared memory" else place(of, known)
-    side = f"to shared memory at {other}" if into == "shared memory" else f"from shared memory at {other}"
+    verb = "add a tile onto one" if line.has("reduce") else "move a tile"
+    side = (
+        f"to shared memory at {describe_address(to, context)}"
+        if into == "shared memory"
+        else f"from shared memory at {describe_address(source, context)}"
+    )
     return (
         f"one thread has the copy engine (TMA) {verb} of a {dims[0]}-dimensional tensor described at "
-        f"{tile.parts[0].text if tile.parts else tile.text}, position {where}, {side}{arrives}"
+        f"{tile.parts[0].text if tile.parts else tile.text}, position {position}, {side}{arrives}"
     )
 
 
-def _after(line: Instruction) -> int:
-    """Where the destination's space stands among the modifiers: the first space named."""
+def _destination_space(line: Instruction) -> int:
+    """The index of the destination's space among the modifiers: the first space in the opcode."""
     spaces = [i for i, m in enumerate(line.modifiers) if m == "global" or m.startswith("shared")]
     return spaces[0] if spaces else 0
 
 
-def policy(line: Instruction, known: Known) -> str:
+def describe_policy(line: Instruction, context: KernelContext) -> str:
     if not line.operands:
         return ""
-    how = next((m.removeprefix("L2::evict_") for m in line.modifiers if m.startswith("L2::evict_")), "")
-    order = {
-        "first": "first to leave",
-        "last": "last to leave",
-        "normal": "treated as usual",
-        "unchanged": "left alone",
-    }
+    priority = next((m.removeprefix("L2::evict_") for m in line.modifiers if m.startswith("L2::evict_")), "")
+    eviction = {
+        "first": "evicted first",
+        "last": "evicted last",
+        "normal": "evicted as usual",
+        "unchanged": "left in its eviction order",
+    }.get(priority, priority)
     share = line.operands[1] if len(line.operands) > 1 and line.has("fractional") else None
-    part = "" if share is None or share.value == 1.0 else f", for a share of {show(share, known)}"
-    return f"makes a policy for L2 in {line.operands[0].text}: what is accessed with it is {order.get(how, how)}{part}"
+    part = "" if share is None or share.value == 1.0 else f", for a share of {describe_operand(share, context)}"
+    return f"creates a cache policy for L2 in {line.operands[0].text}: data accessed with it is {eviction}{part}"
 
 
-def prefetch(line: Instruction, known: Known) -> str:
+def describe_prefetch(line: Instruction, context: KernelContext) -> str:
     if not line.operands:
         return ""
-    into = next((m.partition("::")[0] for m in line.modifiers if m.startswith("L")), "cache")
-    return f"has {place(line.operands[0], known)} fetched into {into}"
+    cache = next((m.partition("::")[0] for m in line.modifiers if m.startswith("L")), "cache")
+    return f"prefetches {describe_address(line.operands[0], context)} into {cache}"
 
 
-def descriptor(line: Instruction, known: Known) -> str:
+def describe_descriptor(line: Instruction, context: KernelContext) -> str:
     """tensormap.replace: a TMA descriptor filled in field by field on the GPU."""
     if not line.operands:
         return ""
     if line.has("cp_fenceproxy") and len(line.operands) > 1:
-        to, of = line.operands[:2]
-        return f"copies the tensor's description from {place(of, known)} to {place(to, known)} and makes the TMA see it"
+        to, source = (describe_address(operand, context) for operand in line.operands[:2])
+        return f"copies the tensor descriptor from {source} to {to} and makes it visible to the TMA"
     field = next((m for m in line.modifiers if m not in ("replace", "tile")), "a field").replace("_", " ")
     index = f" {line.operands[1].text}" if len(line.operands) > 2 else ""
-    value = show(line.operands[-1], known) if len(line.operands) > 1 else "?"
-    return f"writes {field}{index} = {value} into the tensor's description at {place(line.operands[0], known)}"
+    value = describe_operand(line.operands[-1], context) if len(line.operands) > 1 else "?"
+    return (
+        f"writes {field}{index} = {value} into the tensor descriptor at {describe_address(line.operands[0], context)}"
+    )
 
 
-def address(line: Instruction, known: Known) -> str:
+def describe_address_conversion(line: Instruction, context: KernelContext) -> str:
     if len(line.operands) < 2:
         return ""
-    to, of = line.operands[0].text, show(line.operands[1], known)
+    to, source = line.operands[0].text, describe_operand(line.operands[1], context)
     space = next((_SPACES[m] for m in line.modifiers if m in _SPACES), "one memory")
     if line.has("to"):
-        return f"turns the generic address {of} into one of {space}, in {to}"
-    return f"turns {of}, an address in {space}, into a generic one, in {to}"
+        return f"converts the generic address {source} into an address in {space}, in {to}"
+    return f"converts {source}, an address in {space}, into a generic address, in {to}"
 
 
-def neighbour(line: Instruction, known: Known) -> str:
+def describe_cluster_address(line: Instruction, context: KernelContext) -> str:
     if len(line.operands) < 3:
         return ""
-    to, of, rank = (show(operand, known) for operand in line.operands[:3])
-    return f"puts into {to} the address that block {rank} of the cluster has for {of} of its own shared memory"
+    to, source, rank = (describe_operand(operand, context) for operand in line.operands[:3])
+    return f"computes into {to} the address of {source} in the shared memory of block {rank} of the cluster"
 
 
-WORDS: dict[str, Words] = {
-    "ld": load,
-    "ldu": load,
-    "st": store,
-    "atom": atomic,
-    "red": atomic,
-    "ldmatrix": matrix,
-    "stmatrix": matrix,
-    "cp": copy,
-    "createpolicy": policy,
-    "prefetch": prefetch,
-    "prefetchu": prefetch,
-    "tensormap": descriptor,
-    "cvta": address,
-    "mapa": neighbour,
+DESCRIBERS: dict[str, Describer] = {
+    "ld": describe_load,
+    "ldu": describe_load,
+    "st": describe_store,
+    "atom": describe_atomic,
+    "red": describe_atomic,
+    "ldmatrix": describe_matrix,
+    "stmatrix": describe_matrix,
+    "cp": describe_copy,
+    "createpolicy": describe_policy,
+    "prefetch": describe_prefetch,
+    "prefetchu": describe_prefetch,
+    "tensormap": describe_descriptor,
+    "cvta": describe_address_conversion,
+    "mapa": describe_cluster_address,
 }

@@ -1,4 +1,4 @@
-"""Small pieces of the sentences that explain PTX: numbers, types, registers, rounding, caches."""
+"""Phrases that the sentences about PTX share: numbers, types, operands, addresses, rounding."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from kernellab.machinecode.instructions import Instruction, Operand
-from kernellab.ptxwords.registers import Known
+from kernellab.ptxwords.registers import KernelContext
 
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _TYPES = {
-    "pred": "true-or-false values",
+    "pred": "predicates (true or false)",
     "f16": "fp16",
     "f16x2": "pairs of fp16",
     "bf16": "bf16",
@@ -27,17 +27,18 @@ _TYPES = {
     "e2m1x2": "pairs of fp4 (e2m1)",
 }
 FLOATS = frozenset(_TYPES) - {"pred"}
+SCOPES = {"cta": "the block", "cluster": "the cluster", "gpu": "the GPU", "sys": "the whole system"}
 ROUNDING = {
     "rn": "to nearest even",
-    "rna": "to nearest, halves away from zero",
+    "rna": "to nearest, ties away from zero",
     "rz": "towards zero",
     "rm": "down",
     "rp": "up",
-    "rni": "to the nearest integer, halves to even",
+    "rni": "to the nearest integer, ties to even",
     "rzi": "to an integer towards zero",
     "rmi": "down to an integer",
     "rpi": "up to an integer",
-    "rs": "up or down by chance",
+    "rs": "stochastically, up or down",
 }
 
 
@@ -46,11 +47,11 @@ def is_type(modifier: str) -> bool:
 
 
 def types(line: Instruction) -> list[str]:
-    """The types an opcode names, in its order: the result's first where they differ."""
+    """The types in an opcode, in order: where they differ, the result's comes first."""
     return [modifier for modifier in line.modifiers if is_type(modifier)]
 
 
-def type_words(name: str) -> str:
+def describe_type(name: str) -> str:
     """`s64` is "signed 64-bit integers"."""
     if name in _TYPES:
         return _TYPES[name]
@@ -69,53 +70,53 @@ def count(n: int, noun: str) -> str:
     return f"{word} {noun}" + ("" if n == 1 else "s")
 
 
-def number(operand: Operand) -> str:
-    """A constant as a person writes it; a float's bits are decoded, and kept beside what they mean."""
+def describe_number(operand: Operand) -> str:
+    """A constant in decimal. The bits of a float are decoded, and given in parentheses."""
     value = operand.value
     if isinstance(value, float):
         if math.isinf(value):
-            said = "infinity" if value > 0 else "-infinity"
+            text = "infinity" if value > 0 else "-infinity"
         else:
-            said = "NaN" if math.isnan(value) else f"{value:.9g}"
-            said = f"{said}.0" if said.lstrip("-").isdigit() else said
-        return f"{said} ({operand.text})" if operand.text[:2].lower() in ("0f", "0d") else said
+            text = "NaN" if math.isnan(value) else f"{value:.9g}"
+            text = f"{text}.0" if text.lstrip("-").isdigit() else text
+        return f"{text} ({operand.text})" if operand.text[:2].lower() in ("0f", "0d") else text
     if value is None:
         return operand.text
     return str(value) if abs(value) < 1 << 16 else operand.text
 
 
-def show(operand: Operand, known: Known) -> str:
-    """An operand in a sentence: registers with what they are known to hold."""
+def describe_operand(operand: Operand, context: KernelContext) -> str:
+    """An operand in a sentence: a register with what it holds, where that is known."""
     if operand.kind == "immediate":
-        return number(operand)
+        return describe_number(operand)
     if operand.kind == "register":
         if operand.name in SPECIAL:
             return f"{operand.text} ({SPECIAL[operand.name]})"
         sign = "minus " if operand.text.startswith("-") else "not " if operand.negated else ""
-        held = known.holds.get(operand.name)
-        return f"{sign}{operand.name} ({held})" if held else f"{sign}{operand.name}"
+        content = context.contents.get(operand.name)
+        return f"{sign}{operand.name} ({content})" if content else f"{sign}{operand.name}"
     if operand.kind in ("vector", "group"):
-        return listed([part.text for part in operand.parts])
+        return join_names([part.text for part in operand.parts])
     if operand.kind == "pair":
-        return " and ".join(show(part, known) for part in operand.parts)
+        return " and ".join(describe_operand(part, context) for part in operand.parts)
     if operand.kind == "address":
-        return place(operand, known)
+        return describe_address(operand, context)
     return operand.text
 
 
-def place(operand: Operand, known: Known) -> str:
-    """An address in a sentence: `%rd4 + 16`."""
+def describe_address(operand: Operand, context: KernelContext) -> str:
+    """An address in a sentence: `%rd4 (pointer 0) + 16`."""
     if not operand.parts:
         return operand.text
     base = operand.parts[0]
-    held = known.holds.get(base.name)
-    said = f"{base.text} ({held})" if held else base.text
+    content = context.contents.get(base.name)
+    text = f"{base.text} ({content})" if content else base.text
     offset = operand.value or 0
-    return said if not offset else f"{said} {'+' if offset > 0 else '-'} {abs(offset)}"
+    return text if not offset else f"{text} {'+' if offset > 0 else '-'} {abs(offset)}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """`%r1…%r4` where registers follow each other, else all of them, or the ends of a long list."""
+def join_names(names: Sequence[str]) -> str:
+    """`%r1…%r4` for consecutive registers, else all names, or the ends of a long list."""
     if len(names) > 2:
         digits = [name.lstrip("%abcdefghijklmnopqrstuvwxyz") for name in names]
         if all(d.isdigit() and len(d) < 9 for d in digits):
@@ -127,32 +128,32 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + (names[-1] if names else "nothing")
 
 
-def groups_left(pending: str) -> str:
-    """What a wait for asynchronous work waits for, from how many groups may be left."""
+def describe_groups(pending: str) -> str:
+    """The groups of asynchronous work that a wait waits for. `pending` is how many may still be pending after it."""
     if pending == "0":
         return "all groups"
     return "all groups but the last" if pending == "1" else f"all groups but the last {pending}"
 
 
-def precision(line: Instruction) -> str:
-    """What an opcode says about rounding: ", rounded to nearest even, subnormal numbers taken for 0"."""
-    said = [f"rounded {ROUNDING[m]}" for m in line.modifiers if m in ROUNDING and m != "rs"]
-    said += ["approximately"] if line.has("approx") else []
-    said += ["subnormal numbers taken for 0"] if line.has("ftz") else []
-    said += [_clamped(line)] if line.has("sat") else []
-    said += ["negative results made 0"] if line.has("relu") else []
-    return "".join(f", {part}" for part in said)
+def describe_modifiers(line: Instruction) -> str:
+    """Rounding, precision and clamping: ", rounded to nearest even, subnormals flushed to 0"."""
+    phrases = [f"rounded {ROUNDING[m]}" for m in line.modifiers if m in ROUNDING and m != "rs"]
+    phrases += ["approximate"] if line.has("approx") else []
+    phrases += ["subnormals flushed to 0"] if line.has("ftz") else []
+    phrases += [_describe_saturation(line)] if line.has("sat") else []
+    phrases += ["negative results set to 0"] if line.has("relu") else []
+    return "".join(f", {phrase}" for phrase in phrases)
 
 
-def _clamped(line: Instruction) -> str:
-    """What `.sat` does: floats stay between 0 and 1, integers within what their type holds."""
+def _describe_saturation(line: Instruction) -> str:
+    """`.sat` clamps floats to 0…1 and integers to the range of their type."""
     result = next(iter(types(line)), "")
     if result in FLOATS or not result:
         return "clamped to 0…1"
-    return f"clamped to what {type_words(result)} can hold instead of wrapping around"
+    return f"clamped to the range of {describe_type(result)} instead of wrapping around"
 
 
-_AXES = {"x": " x", "y": " y", "z": " z"}
+# What the special registers hold.
 _SPECIAL = {
     "%tid": "the thread's index in its block",
     "%ntid": "the number of threads in a block",
@@ -163,16 +164,16 @@ _SPECIAL = {
     "%cluster_ctaid": "the block's index in its cluster",
     "%cluster_nctaid": "the number of blocks in a cluster",
 }
-SPECIAL = {f"{name}.{axis}": f"{said},{more}" for name, said in _SPECIAL.items() for axis, more in _AXES.items()} | {
+SPECIAL = {f"{name}.{axis}": f"{text}, {axis}" for name, text in _SPECIAL.items() for axis in "xyz"} | {
     "%laneid": "the thread's index in its warp",
     "%warpid": "the warp's index in its block",
-    "%nwarpid": "the most warps a block can have",
-    "%smid": "the SM this runs on",
+    "%nwarpid": "the largest number of warps of a block",
+    "%smid": "the number of the SM that runs this thread",
     "%nsmid": "the number of SMs",
-    "%gridid": "the launch's number",
+    "%gridid": "the number of the launch",
     "%cluster_ctarank": "the block's rank in its cluster",
     "%cluster_nctarank": "the number of blocks in the cluster",
-    "%lanemask_eq": "a mask of this thread in its warp",
+    "%lanemask_eq": "a mask with only this thread of the warp",
     "%lanemask_le": "a mask of the warp's threads up to this one",
     "%lanemask_lt": "a mask of the warp's threads before this one",
     "%lanemask_ge": "a mask of the warp's threads from this one on",
@@ -180,6 +181,6 @@ SPECIAL = {f"{name}.{axis}": f"{said},{more}" for name, said in _SPECIAL.items()
     "%clock": "a counter of clock cycles",
     "%clock64": "a counter of clock cycles",
     "%globaltimer": "a clock in nanoseconds",
-    "%dynamic_smem_size": "the bytes of shared memory the launch asked for",
+    "%dynamic_smem_size": "the bytes of dynamic shared memory of the launch",
     "%total_smem_size": "the bytes of shared memory of a block",
 }

@@ -1,6 +1,6 @@
-"""What is known of a kernel's registers and parameters after reading it once: what they hold, which are pointers.
+"""What a kernel's registers and parameters hold, found in one pass over its code: pointers, parameters, indices.
 
-PTX as compilers write it sets most registers once; of a register set twice nothing is claimed.
+In PTX from compilers most registers are set once. Nothing is claimed about a register that is set twice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from kernellab.machinecode.instructions import Instruction, instructions
-from kernellab.machinecode.ptx import Entry
+from kernellab.machinecode.ptx import PtxFunction
 
 _NO_RESULT = frozenset(
     ("st", "red", "bra", "brx", "ret", "exit", "trap", "bar", "barrier", "fence", "membar", "cp", "stmatrix")
@@ -32,77 +32,79 @@ _INDEX = {
 
 
 @dataclass
-class Known:
-    """`holds` is what single registers hold, in a few words; `pointers` are the parameters that are addresses."""
+class KernelContext:
+    """What is known about a kernel when one of its lines is explained."""
 
-    holds: dict[str, str] = field(default_factory=dict)
-    pointers: set[str] = field(default_factory=set)
-    order: dict[str, int] = field(default_factory=dict)  # of the parameters
-    read: set[str] = field(default_factory=set)  # parameters that are
+    contents: dict[str, str] = field(default_factory=dict)  # what a register holds: "pointer 0", "block index x"
+    pointers: set[str] = field(default_factory=set)  # the parameters that are addresses
+    positions: dict[str, int] = field(default_factory=dict)  # the number of each parameter, from 0
+    read: set[str] = field(default_factory=set)  # the parameters that the code reads
 
 
-def results(line: Instruction) -> list[str]:
-    """Registers an instruction sets: its first operand, with few exceptions."""
+def result_registers(line: Instruction) -> list[str]:
+    """Registers an instruction sets: those of its first operand, with few exceptions."""
     if not line.operands or line.base in _NO_RESULT or line.operands[0].kind in ("address", "immediate"):
         return []
     return list(line.operands[0].registers())
 
 
-def inputs(line: Instruction) -> list[str]:
-    """Registers an instruction reads, its guard apart."""
-    rest = line.operands[1:] if results(line) else line.operands
+def input_registers(line: Instruction) -> list[str]:
+    """Registers an instruction reads, without its guard."""
+    rest = line.operands[1:] if result_registers(line) else line.operands
     return [name for operand in rest for name in operand.registers()]
 
 
-def know(entry: Entry) -> Known:
-    code = instructions(entry.body)
-    known = Known(order={param.name: i for i, param in enumerate(entry.params)})
-    known.pointers = {param.name for param in entry.params if param.pointer} | _pointers(entry, code)
-    known.read = {operand.name for line in code for operand in line.operands} & set(known.order)
-    times_set = Counter(name for line in code for name in results(line))
+def build_context(kernel: PtxFunction) -> KernelContext:
+    code = instructions(kernel.body)
+    context = KernelContext(positions={param.name: i for i, param in enumerate(kernel.params)})
+    context.pointers = {param.name for param in kernel.params if param.pointer} | _find_pointers(kernel, code)
+    context.read = {operand.name for line in code for operand in line.operands} & set(context.positions)
+    times_set = Counter(name for line in code for name in result_registers(line))
     for line in code:
-        held = _held(line, known)
-        for name in results(line) if held else ():
+        content = _describe_content(line, context)
+        for name in result_registers(line) if content else ():
             if times_set[name] == 1:
-                known.holds[name] = held
-    return known
+                context.contents[name] = content
+    return context
 
 
-def _held(line: Instruction, known: Known) -> str:
+def _describe_content(line: Instruction, context: KernelContext) -> str:
+    """What the instruction's result is; empty where it is nothing that has a name."""
     if len(line.operands) != 2 or line.guard is not None:
         return ""
     source = line.operands[1]
-    if line.base == "ld" and line.has("param") and source.name in known.order and not source.value:
-        kind = "pointer" if source.name in known.pointers else "parameter"
-        return f"{kind} {known.order[source.name]}"
+    if line.base == "ld" and line.has("param") and source.name in context.positions and not source.value:
+        kind = "pointer" if source.name in context.pointers else "parameter"
+        return f"{kind} {context.positions[source.name]}"
     if line.base == "cvta" or (line.base == "mov" and source.kind == "register"):
-        return known.holds.get(source.name, "") or _INDEX.get(source.name, "")
+        return context.contents.get(source.name, "") or _INDEX.get(source.name, "")
     return ""
 
 
-def _pointers(entry: Entry, code: list[Instruction]) -> set[str]:
-    """64-bit parameters that reach an address by copies, conversions of address and additions alone.
+def _find_pointers(kernel: PtxFunction, code: list[Instruction]) -> set[str]:
+    """64-bit parameters that reach an address only through copies, address conversions and additions.
 
-    An index is scaled on its way, by a shift or a multiplication; a pointer never is, though it may be added to one.
+    An index is scaled before it is used in an address, by a shift or a multiplication. A pointer is not, but a scaled
+    index may be added to it.
     """
-    wide = {param.name for param in entry.params if param.type in ("u64", "b64", "s64")}
+    wide = {param.name for param in kernel.params if param.type in ("u64", "b64", "s64")}
     carries: dict[str, set[str]] = {}
-    found: set[str] = set()
+    pointers: set[str] = set()
     for line in code:
         if line.base == "ld" and line.has("param") and len(line.operands) == 2 and line.operands[1].name in wide:
-            for name in results(line):
+            for name in result_registers(line):
                 carries[name] = {line.operands[1].name}
         elif line.base == "mad" and line.has("wide", "s64", "u64"):
-            for name in results(line):
+            for name in result_registers(line):
                 carries[name] = carries.get(line.operands[-1].name, set())
         elif line.base in ("cvta", "mov", "add") and not line.has("f32", "f64", "s32", "u32"):
-            carried: set[str] = set().union(*(carries.get(name, ()) for name in inputs(line)))
+            carried: set[str] = set().union(*(carries.get(name, ()) for name in input_registers(line)))
             if line.base == "cvta":
-                found |= carried
-            for name in results(line):
+                pointers |= carried
+            for name in result_registers(line):
                 # A sum of two parameters is a pointer and an offset in bytes: which is which is not known.
                 carries[name] = carried if len(carried) == 1 else set()
         for operand in line.operands:
             if operand.kind == "address" and not line.has("param"):
-                found |= carries.get(operand.name, set())
-    return found
+                pointers |= carries.get(operand.name, set())
+    return pointers

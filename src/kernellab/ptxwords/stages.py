@@ -1,53 +1,53 @@
-"""The stages of a kernel, and which one each instruction of PTX belongs to, by what its result is used for."""
+"""The stages of a kernel. What an instruction's result is used for determines the stage it belongs to."""
 
 from __future__ import annotations
 
-from kernellab.machinecode.classes import classify
+from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.instructions import Instruction
 from kernellab.ptxwords.phrases import SPECIAL
-from kernellab.ptxwords.registers import inputs, results
+from kernellab.ptxwords.registers import input_registers, result_registers
 
 STAGES = {
     "entry": "entry and parameters",
-    "library": "constants of CUDA's own headers",
+    "library": "constants of CUDA's headers",
     "registers": "registers",
     "index": "thread and block index",
     "addresses": "addresses",
-    "loads": "predicated loads",
+    "loads": "loads",
     "arithmetic": "arithmetic",
     "stores": "stores",
     "control": "control",
 }
-# What addresses and loop counters are made with: following a value through anything else ends the search.
+# Classes that compute addresses and loop counters. Following a value backwards stops at any other class.
 _INTEGERS = {"integer", "movement", "conversion", "constant_load"}
 _BETWEEN_THREADS = {"shfl", "vote", "redux", "match", "elect"}
 
 
-def stages(code: list[Instruction]) -> list[str]:
-    """The stage of each instruction."""
+def find_stages(code: list[Instruction]) -> list[str]:
+    """The stage of each instruction, a key of `STAGES`."""
     set_by: dict[str, list[int]] = {}
     for i, line in enumerate(code):
-        for name in results(line):
+        for name in result_registers(line):
             set_by.setdefault(name, []).append(i)
     addressed = [name for line in code for o in line.operands if o.kind == "address" for name in o.registers()]
-    compared = [name for line in code if line.base == "setp" for name in inputs(line)]
-    for_addresses, for_tests = (_leading_to(names, code, set_by) for names in (addressed, compared))
-    loaded = {name for line in code if _is_load(line) for name in results(line)}
-    found = []
+    compared = [name for line in code if line.base == "setp" for name in input_registers(line)]
+    for_addresses, for_tests = (_find_producers(names, code, set_by) for names in (addressed, compared))
+    loaded = {name for line in code if _is_load(line) for name in result_registers(line)}
+    stages = []
     for i, line in enumerate(code):
-        stage = _stage(line)
+        stage = _stage_of_opcode(line)
         if stage == "arithmetic" and line.base not in _BETWEEN_THREADS:
-            if line.base == "mov" and not loaded.isdisjoint(results(line)):
-                stage = "loads"  # what the register holds where the load is not carried out
+            if line.base == "mov" and not loaded.isdisjoint(result_registers(line)):
+                stage = "loads"  # the value where the load is masked out
             elif i in for_addresses:
                 stage = "addresses"
             elif i in for_tests and classify(line).name != "movement":
                 stage = "control"
-        found.append(stage)
-    return found
+        stages.append(stage)
+    return stages
 
 
-def _stage(line: Instruction) -> str:
+def _stage_of_opcode(line: Instruction) -> str:
     kind = classify(line).name
     if line.base == "ld" and line.has("param", "param::entry"):
         return "entry"
@@ -75,17 +75,17 @@ def _is_load(line: Instruction) -> bool:
     return line.base == "ld" and not line.has("param", "param::entry")
 
 
-def _leading_to(names: list[str], code: list[Instruction], set_by: dict[str, list[int]]) -> set[int]:
-    """Instructions whose result ends up in one of these registers by way of integers alone, found backwards."""
-    seen, found = set(names), set()
+def _find_producers(names: list[str], code: list[Instruction], set_by: dict[str, list[int]]) -> set[int]:
+    """The integer instructions that these registers are computed with, directly or through other integers."""
+    seen, producers = set(names), set()
     todo = list(seen)
     while todo:
         for i in set_by.get(todo.pop(), ()):
             if classify(code[i]).name not in _INTEGERS:
                 continue
-            found.add(i)
-            for name in inputs(code[i]):
+            producers.add(i)
+            for name in input_registers(code[i]):
                 if name not in seen:
                     seen.add(name)
                     todo.append(name)
-    return found
+    return producers

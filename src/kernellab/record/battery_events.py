@@ -8,6 +8,7 @@ from typing import Self, TypedDict, cast
 from kernellab.activity.documents import OperatorTraffic
 from kernellab.base.json import JsonObject
 from kernellab.base.shape import fields
+from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.record.event import Event
 from kernellab.record.schema import (
@@ -115,7 +116,7 @@ class CodeRead(OpEvent, name="code"):
     status: str
     reason: str
     seconds: float | None
-    kernels: list[JsonObject]
+    kernels: list[KernelJson]
     order: list[int] | None = None
     account: CodeAccount | None = None
 

@@ -10,6 +10,7 @@ from typing import Annotated, NotRequired, TypeAlias, TypedDict
 
 from kernellab.activity.documents import CallActivity, CompileJson, KernelLaunch, OperatorTraffic, TunedJson
 from kernellab.base.json import JsonObject, JsonValue
+from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.machine.description import EnvironmentJson, Peaks
 
@@ -26,7 +27,7 @@ class ErrorsJson(TypedDict):
     q999: Annotated[float | None, "the 99.9 % quantile"]
     rel_l2: Annotated[float | None, "the relative error of the whole, by its 2-norm"]
     max_abs: Annotated[float | None, "the largest absolute error"]
-    at: NotRequired[Annotated[JsonValue, "where the largest error is"]]
+    at: NotRequired[Annotated[list[int], "the indices of the largest error"]]
 
 
 class PeerJson(ErrorsJson):
@@ -49,7 +50,7 @@ class CheckedAtJson(TypedDict):
 class OutsideJson(TypedDict):
     """A case that an implementation's `supports=` refuses."""
 
-    case: Annotated[JsonValue, "the case, in words"]
+    case: Annotated[CaseJson, "the case"]
     reason: Annotated[str, "what `supports=` returned"]
 
 
@@ -257,7 +258,7 @@ class CodeJson(_CodePass):
     reason: Annotated[str, ""]
     seconds: Annotated[float | None, ""]
     order: Annotated[list[int], "place of the implementation and of the architecture in the request"]
-    kernels: Annotated[list[JsonObject], "one for each kernel: launch, facts, occupancy, files"]
+    kernels: Annotated[list[KernelJson], "one for each kernel: launch, facts, occupancy, files"]
     cost: NotRequired[Annotated[CostJson | None, "after `klab explain`"]]
     traffic: NotRequired[Annotated[list[OperatorTraffic] | None, "after `klab explain`, on meta tensors"]]
     launcher_lines: NotRequired[Annotated[int | None, "lines of Python that launch it"]]

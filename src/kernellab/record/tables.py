@@ -17,12 +17,13 @@ from typing import Annotated, NotRequired, Union, get_args, get_origin
 
 from kernellab.activity import documents as activity_documents
 from kernellab.base import shape
+from kernellab.codeanalysis import kernel_json
 from kernellab.declaration import documents
 from kernellab.machine import description
 from kernellab.record import batteries, derived, schema
 from kernellab.record.event import Event
 
-_MODULES = (schema, derived, batteries, documents, activity_documents, description)
+_MODULES = (schema, derived, batteries, documents, activity_documents, description, kernel_json)
 _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -1,4 +1,7 @@
-"""What shows a failure in plain torch: the lines that call a way as the trial did and print what is wrong with it."""
+"""The part of a script that shows the failure: it calls the implementation as the trial did and prints what is wrong.
+
+How a failure shows follows from the first words of its reason (`kernellab.checking.reasons`).
+"""
 
 from __future__ import annotations
 
@@ -8,172 +11,173 @@ from dataclasses import dataclass
 
 import torch
 
+from kernellab.checking import reasons
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream
-from kernellab.reproduction.literals import Names
+from kernellab.reproduction.names import FreeNames
+from kernellab.trials import calls
 from kernellab.trials.trial import Trial
 
-_FORMS = ("shape", "dtype", "device", "strides")
-# Seen from outside the call only.
-_UNSEEN = {
-    "wrote outside the memory": "what lies around the memory a way allocates is seen by kernellab alone",
-    "torch.compile compiled nothing": "that nothing was compiled is seen by kernellab alone",
+# Failures that a script cannot show, by their reason.
+_INVISIBLE = {
+    reasons.WROTE_OUTSIDE_ALLOCATION: "only kernellab sees the memory around what the implementation allocates",
+    reasons.NOTHING_COMPILED: "only kernellab sees that nothing was compiled",
 }
-_ON_A_GPU = ("on a side stream", "in a CUDA graph")
 
 
 @dataclass(frozen=True)
-class Words:
-    """What things are called in a script: the two functions, the options' values, and names that are free."""
+class ScriptNames:
+    """Names in a script: the two functions, and a supply of free names; and the options of the call as source."""
 
-    names: Names
+    free: FreeNames
     options: Mapping[str, str]
-    way: str = "way"
+    impl: str = "impl"
     reference: str = "reference"
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A trial as a script sees it: its inputs, what they are called there, and what went wrong."""
+class FailedTrial:
+    """A failed trial as the writers of a script see it."""
 
     op: Op
     trial: Trial
     status: str
     reason: str
-    made: Inputs
-    called: Mapping[str, str]
-    words: Words
-    lay: str  # what the function that lays out an input is called
-    rooms: str  # what the list of the rooms that inputs lie in is called
+    inputs: Inputs
+    variables: Mapping[str, str]  # by input: the variable that holds it
+    names: ScriptNames
+    lay_out: str  # the function that copies a tensor into memory of its own
+    buffers: str  # the list of the memory that inputs lie in
 
     @property
-    def poisoned(self) -> bool:
-        """Whether it may have come of what a way read and should not have, or of what it wrote around its inputs."""
+    def concerns_memory(self) -> bool:
+        """Whether the cause may be memory around or in the tensors, read before it was written or out of bounds."""
         return "NaN" in self.reason or "outside" in self.reason
 
     @property
-    def keeps_rooms(self) -> bool:
-        return self.reason.startswith("wrote outside one of its inputs")
+    def keeps_buffers(self) -> bool:
+        return self.reason.startswith(reasons.WROTE_OUTSIDE_INPUT)
 
     @property
-    def surrounded(self) -> bool:
-        """Whether results differ with what lies around the inputs."""
-        return self.reason.startswith("reads outside its inputs")
+    def depends_on_surroundings(self) -> bool:
+        return self.reason.startswith(reasons.READS_OUTSIDE)
 
-    def tensors(self, floats: str = "") -> list[str]:
-        """The op's own inputs; `floats` is written behind those that are of floats."""
-        given = [(self.called[name], self.made[name]) for name in self.op.args]
-        return [f"{n}{floats}" if t is not None and t.is_floating_point() else n for n, t in given]
+    def arguments(self, float_suffix: str = "") -> list[str]:
+        """The op's own inputs as expressions; `float_suffix` is appended to float tensors."""
+        inputs = [(self.variables[name], self.inputs[name]) for name in self.op.args]
+        return [f"{v}{float_suffix}" if t is not None and t.is_floating_point() else v for v, t in inputs]
 
     def options(self) -> list[str]:
-        return [f"{name}={value}" for name, value in self.words.options.items()]
+        return [f"{name}={value}" for name, value in self.names.options.items()]
 
-    def input(self, before: str) -> str:
-        """What the input is called whose name follows these words in the reason."""
-        after = self.reason.removeprefix(before)
-        return next(self.called[name] for name in self.called if f"{after} ".startswith(f"{name} "))
-
-
-def shown(scene: Scene) -> list[str]:
-    """The call, and what is printed of it."""
-    return (_Forward(scene) if scene.trial.of == "forward" else _Backward(scene)).write()
+    def input_named_after(self, prefix: str) -> str:
+        """The variable of the input whose name follows these words in the reason."""
+        rest = self.reason.removeprefix(prefix)
+        return next(variable for name, variable in self.variables.items() if f"{rest} ".startswith(f"{name} "))
 
 
-class _Shown(ABC):
-    """How each kind of failure shows, whatever the pass."""
+def write_call(failed: FailedTrial) -> list[str]:
+    """The lines that call the implementation and print what is wrong."""
+    return (_ForwardCall(failed) if failed.trial.pass_name == "forward" else _BackwardCall(failed)).write()
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene, self.new = scene, scene.words.names.new
-        self.got, self.want = self.new("got"), self.new("want")
+
+class _CallWriter(ABC):
+    """How each kind of failure shows, for any pass."""
+
+    def __init__(self, failed: FailedTrial) -> None:
+        self.failed, self.new_name = failed, failed.names.free.new
+        self.got, self.want = self.new_name("got"), self.new_name("want")
 
     @abstractmethod
-    def before(self) -> list[str]:
+    def definitions(self) -> list[str]:
         """What the call needs above it."""
 
     @abstractmethod
     def call(self) -> str:
-        """The way's call, as an expression."""
+        """The call of the implementation, as an expression."""
 
     @abstractmethod
     def results(self, *, halved: bool = False) -> str:
-        """The same as something to iterate over; `halved` on other inputs."""
+        """The results of the implementation as an expression to iterate over; `halved`: on inputs times 0.5."""
 
     @abstractmethod
-    def pairs(self, *, wide: bool) -> tuple[str, str]:
-        """The line below which both results are there, and the indent there; `wide`: the reference's in float64."""
+    def pairs(self, *, float64: bool) -> tuple[str, str]:
+        """A line below which both results are bound, and the indent there; `float64`: the reference in float64."""
 
-    def tool(self) -> str | None:
-        """The call of the tool of torch's that found the failure."""
+    def torch_tool(self) -> str | None:
+        """The call of the tool of torch that found the failure."""
         return None
 
     def write(self) -> list[str]:
-        tool = self.tool()
+        tool = self.torch_tool()
         if tool is not None:
             return [tool]
-        said = [text for reason, text in _UNSEEN.items() if self.scene.reason.startswith(reason)]
-        if self.scene.trial.call in _ON_A_GPU:
-            said.append(f"kernellab called it {self.scene.trial.call}, which is not done here")
-        return [*self.before(), *(f"# {text}" for text in said), *(self._special() or self._compared())]
+        comments = [text for reason, text in _INVISIBLE.items() if self.failed.reason.startswith(reason)]
+        if self.failed.trial.call in calls.GPU_ONLY:
+            comments.append(f"kernellab called it {self.failed.trial.call}, which this script does not do")
+        lines = self._show_behaviour() or self._compare()
+        return [*self.definitions(), *(f"# {text}" for text in comments), *lines]
 
-    def _special(self) -> list[str]:
-        """What is no matter of values."""
-        scene, reason = self.scene, self.scene.reason
-        if any(map(reason.startswith, _UNSEEN)):
+    def _show_behaviour(self) -> list[str]:
+        """Failures other than wrong values; empty for wrong values."""
+        failed, reason = self.failed, self.failed.reason
+        if reason.startswith(tuple(_INVISIBLE)):
             return [self.call()]
-        if reason.startswith("changed its input"):
-            x, before = scene.input("changed its input "), self.new("before")
+        if reason.startswith(reasons.CHANGED_INPUT):
+            x, before = failed.input_named_after(reasons.CHANGED_INPUT), self.new_name("before")
             same = f"torch.equal({x}.nan_to_num(), {before}.nan_to_num())"
-            return [f"{before} = {x}.clone()", self.call(), f'print("{x} is as it was:", {same})']
-        if reason.startswith("returned the memory of its input"):
-            x = scene.input("returned the memory of its input ")
+            return [f"{before} = {x}.clone()", self.call(), f'print("{x} is unchanged:", {same})']
+        if reason.startswith(reasons.RETURNED_INPUT):
+            x = failed.input_named_after(reasons.RETURNED_INPUT)
             same = f"{self.got}.untyped_storage().data_ptr() == {x}.untyped_storage().data_ptr()"
             loop = f"for {self.got} in {self.results()}:"
             return [loop, f'    print("the result lies in the memory of {x}:", {same})']
-        if reason.startswith(("not repeatable", "its second call", "its call on other inputs")):
-            return self._twice(self.results(halved=reason.startswith("its call on other inputs")))
-        if scene.surrounded:
-            return self._twice(self.results(), self._in_other_surroundings())
-        if scene.keeps_rooms:
-            before = self.new("before")
+        if reason.startswith((reasons.NOT_REPEATABLE, reasons.SECOND_CALL, reasons.LATER_CALL)):
+            return self._call_twice(self.results(halved=reason.startswith(reasons.LATER_CALL)))
+        if failed.depends_on_surroundings:
+            return self._call_twice(self.results(), self._change_surroundings())
+        if failed.keeps_buffers:
+            before = self.new_name("before")
             changed = "int((a.view(torch.uint8) != b.view(torch.uint8)).sum())"
+            total = f"sum({changed} for a, b in zip({failed.buffers}, {before}))"
             return [
-                f"{before} = [room.clone() for room in {scene.rooms}]",
+                f"{before} = [buffer.clone() for buffer in {failed.buffers}]",
                 self.call(),
-                f'print("bytes written around inputs:", sum({changed} for a, b in zip({scene.rooms}, {before})))',
+                f'print("bytes written around inputs:", {total})',
             ]
-        if scene.status == "error" or reason.startswith("returned"):
-            return [*([self.call()] if scene.trial.call == "twice" else []), f"print({self.call()})"]
+        if failed.status == "error" or reason.startswith(reasons.RETURNED):
+            return [*([self.call()] if failed.trial.call == calls.TWICE else []), f"print({self.call()})"]
         return []
 
-    def _twice(self, again: str, between: Iterable[str] = ()) -> list[str]:
-        first, kept, second = (self.new(name) for name in ("first", "kept", "second"))
+    def _call_twice(self, second_call: str, between: Iterable[str] = ()) -> list[str]:
+        first, kept, second = (self.new_name(name) for name in ("first", "kept", "second"))
         differ = "int(((b != c) & ~(b.isnan() & c.isnan())).sum())"
         return [
             f"{first} = {self.results()}",
             f"{kept} = [t.clone() for t in {first}]",
             *between,
-            f"{second} = {again}",
+            f"{second} = {second_call}",
             f"for {self.got}, b, c in zip({first}, {kept}, {second}):",
             f'    print("values that differ between two calls:", {differ})',
-            f'    print("the first result is as it was:", torch.equal({self.got}.nan_to_num(), b.nan_to_num()))',
+            f'    print("the first result is unchanged:", torch.equal({self.got}.nan_to_num(), b.nan_to_num()))',
         ]
 
-    def _in_other_surroundings(self) -> Iterator[str]:
-        """Large numbers, which win where NaN loses a comparison."""
-        for name, t in self.scene.made.items():
+    def _change_surroundings(self) -> Iterator[str]:
+        """Large numbers around the inputs: they win comparisons that NaN loses."""
+        for name, t in self.failed.inputs.items():
             if t is not None and t.is_floating_point():
-                called, strides = self.scene.called[name], torch.empty(t.shape, device="meta").stride()
-                yield f"{called} = {self.scene.lay}({called}, {strides}, around=6e4)"
+                variable, strides = self.failed.variables[name], torch.empty(t.shape, device="meta").stride()
+                yield f"{variable} = {self.failed.lay_out}({variable}, {strides}, around=6e4)"
 
-    def _compared(self) -> list[str]:
+    def _compare(self) -> list[str]:
         got, want = self.got, self.want
-        if self.scene.reason.split(" ")[0] in _FORMS:
-            head, indent = self.pairs(wide=False)
+        if self.failed.reason.split(" ")[0] in reasons.FORMS:
+            head, indent = self.pairs(float64=False)
             form = '{0}print("{1}", tuple({2}.shape), {2}.dtype, {2}.stride(), {2}.device)'
             return [head, form.format(indent, "got", got), form.format(indent, "should be", want)]
-        head, indent = self.pairs(wide=True)
-        same, off = self.new("same"), self.new("off")
+        head, indent = self.pairs(float64=True)
+        same, off = self.new_name("same"), self.new_name("off")
         return [
             head,
             f"{indent}{same} = ({got} == {want}.to({got}.dtype)) | ({got}.isnan() & {want}.isnan())",
@@ -182,99 +186,101 @@ class _Shown(ABC):
         ]
 
 
-class _Forward(_Shown):
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+class _ForwardCall(_CallWriter):
+    def __init__(self, failed: FailedTrial) -> None:
+        super().__init__(failed)
         with torch.no_grad():
-            tensors = [scene.made[name] for name in scene.op.args]
-            results = scene.op.reference(*tensors, **scene.op.call_options(scene.trial.case))
-        self._single = isinstance(results, torch.Tensor)
+            tensors = [failed.inputs[name] for name in failed.op.args]
+            result = failed.op.reference(*tensors, **failed.op.call_options(failed.trial.case))
+        self._one_result = isinstance(result, torch.Tensor)
 
-    def tool(self) -> str | None:
-        if not self.scene.reason.startswith("torch.library.opcheck"):
+    def torch_tool(self) -> str | None:
+        if not self.failed.reason.startswith(reasons.OPCHECK):
             return None
-        options = ", ".join(f"{name!r}: {value}" for name, value in self.scene.words.options.items())
-        return f"torch.library.opcheck({self.scene.words.way}, {_tuple(self.scene.tensors())}, {{{options}}})"
+        options = ", ".join(f"{name!r}: {value}" for name, value in self.failed.names.options.items())
+        return f"torch.library.opcheck({self.failed.names.impl}, {_tuple(self.failed.arguments())}, {{{options}}})"
 
-    def before(self) -> list[str]:
-        if self.scene.trial.call != "as a registered op":
+    def definitions(self) -> list[str]:
+        if self.failed.trial.call != calls.REGISTERED_OP:
             return []
-        way = self.scene.words.way
-        return [f"{way} = torch.compile({way}, fullgraph=True, dynamic=False)"]
+        impl = self.failed.names.impl
+        return [f"{impl} = torch.compile({impl}, fullgraph=True, dynamic=False)"]
 
     def call(self) -> str:
-        return self._of(self.scene.words.way)
+        return self._call_of(self.failed.names.impl)
 
-    def _of(self, function: str, floats: str = "") -> str:
-        return f"{function}({', '.join([*self.scene.tensors(floats), *self.scene.options()])})"
+    def _call_of(self, function: str, float_suffix: str = "") -> str:
+        return f"{function}({', '.join([*self.failed.arguments(float_suffix), *self.failed.options()])})"
 
     def results(self, *, halved: bool = False) -> str:
-        call = self._of(self.scene.words.way, " * 0.5" if halved else "")
-        return f"[{call}]" if self._single else call
+        call = self._call_of(self.failed.names.impl, " * 0.5" if halved else "")
+        return f"[{call}]" if self._one_result else call
 
-    def pairs(self, *, wide: bool) -> tuple[str, str]:
-        reference = self._of(self.scene.words.reference, ".double()" if wide else "")
-        if self._single:
+    def pairs(self, *, float64: bool) -> tuple[str, str]:
+        reference = self._call_of(self.failed.names.reference, ".double()" if float64 else "")
+        if self._one_result:
             return f"{self.got}, {self.want} = {self.call()}, {reference}", ""
         return f"for {self.got}, {self.want} in zip({self.call()}, {reference}):", "    "
 
 
-class _Backward(_Shown):
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._gradients = self.new("gradients")
-        self._above = {int(name.split()[-1]): scene.called[name] for name in scene.made if is_upstream(name)}
-        asked = scene.trial.wrt or scene.op.args
-        given = [scene.made[name] if name in asked else None for name in scene.op.args]
-        self._leaves = [at for at, t in enumerate(given) if t is not None and t.is_floating_point()]
+class _BackwardCall(_CallWriter):
+    def __init__(self, failed: FailedTrial) -> None:
+        super().__init__(failed)
+        self._gradients = self.new_name("gradients")
+        # By the number of the result: the variable of its upstream gradient.
+        self._upstream = {int(name.split()[-1]): failed.variables[name] for name in failed.inputs if is_upstream(name)}
+        wrt = failed.trial.wrt or failed.op.args
+        inputs = [failed.inputs[name] if name in wrt else None for name in failed.op.args]
+        self._leaves = [at for at, t in enumerate(inputs) if t is not None and t.is_floating_point()]
 
-    def tool(self) -> str | None:
-        if not self.scene.reason.startswith("gradcheck"):
+    def torch_tool(self) -> str | None:
+        if not self.failed.reason.startswith(reasons.GRADCHECK):
             return None
-        tensors = [f"{n}.requires_grad_()" if at in self._leaves else n for at, n in enumerate(self.scene.tensors())]
-        call = ", ".join(["*args", *self.scene.options()])
-        return f"torch.autograd.gradcheck(lambda *args: {self.scene.words.way}({call}), {_tuple(tensors)})"
+        arguments = self.failed.arguments()
+        tensors = [f"{name}.requires_grad_()" if at in self._leaves else name for at, name in enumerate(arguments)]
+        call = ", ".join(["*args", *self.failed.options()])
+        return f"torch.autograd.gradcheck(lambda *args: {self.failed.names.impl}({call}), {_tuple(tensors)})"
 
-    def before(self) -> list[str]:
-        """Gradients as `passes` takes them."""
-        leaf, wanted = "t.detach().requires_grad_()", "inputs"
-        if len(self._leaves) < len(self.scene.op.args):
+    def definitions(self) -> list[str]:
+        """A function for gradients, as `kernellab.declaration.passes` computes them."""
+        leaf, leaves = "t.detach().requires_grad_()", "inputs"
+        if len(self._leaves) < len(self.failed.op.args):
             leaf = f"{leaf} if n in {_tuple(map(str, self._leaves))} else t"
-            wanted = f"[{', '.join(f'inputs[{at}]' for at in self._leaves)}]"
-        roots = ", ".join(f"results[{number}]" for number in self._above)
-        found = [
-            f"def {self._gradients}(fn, above, *inputs):",
+            leaves = f"[{', '.join(f'inputs[{at}]' for at in self._leaves)}]"
+        roots = ", ".join(f"results[{number}]" for number in self._upstream)
+        head = [
+            f"def {self._gradients}(fn, upstream, *inputs):",
             f"    inputs = [{leaf} for n, t in enumerate(inputs)]",
-            f"    results = fn({', '.join(['*inputs', *self.scene.options()])})",
+            f"    results = fn({', '.join(['*inputs', *self.failed.options()])})",
             "    results = results if isinstance(results, (tuple, list)) else [results]",
         ]
-        if self.scene.trial.of == "double backward":
-            return [*found, *_second(roots, wanted)]
-        twice = self.scene.trial.call == "backward twice"
+        if self.failed.trial.pass_name == "double backward":
+            return [*head, *_second_gradients(roots, leaves)]
+        twice = self.failed.trial.call == calls.BACKWARD_TWICE
         how = "materialize_grads=True" + (", retain_graph=True" if twice else "")
-        grad = f"torch.autograd.grad([{roots}], {wanted}, above, {how})"
-        return [*found, *([f"    {grad}"] if twice else []), f"    return [*(t.detach() for t in results), *{grad}]"]
+        grad = f"torch.autograd.grad([{roots}], {leaves}, upstream, {how})"
+        return [*head, *([f"    {grad}"] if twice else []), f"    return [*(t.detach() for t in results), *{grad}]"]
 
     def call(self) -> str:
-        return self._of(self.scene.words.way)
+        return self._call_of(self.failed.names.impl)
 
-    def _of(self, function: str, floats: str = "") -> str:
-        above = ", ".join(f"{name}{floats}" for name in self._above.values())
-        return f"{self._gradients}({function}, [{above}], {', '.join(self.scene.tensors(floats))})"
+    def _call_of(self, function: str, float_suffix: str = "") -> str:
+        upstream = ", ".join(f"{name}{float_suffix}" for name in self._upstream.values())
+        return f"{self._gradients}({function}, [{upstream}], {', '.join(self.failed.arguments(float_suffix))})"
 
     def results(self, *, halved: bool = False) -> str:
-        return self._of(self.scene.words.way, " * 0.5" if halved else "")
+        return self._call_of(self.failed.names.impl, " * 0.5" if halved else "")
 
-    def pairs(self, *, wide: bool) -> tuple[str, str]:
-        reference = self._of(self.scene.words.reference, ".double()" if wide else "")
+    def pairs(self, *, float64: bool) -> tuple[str, str]:
+        reference = self._call_of(self.failed.names.reference, ".double()" if float64 else "")
         return f"for {self.got}, {self.want} in zip({self.call()}, {reference}):", "    "
 
 
-def _second(roots: str, wanted: str) -> list[str]:
-    """The gradients of the sum of the first ones times the inputs."""
+def _second_gradients(roots: str, leaves: str) -> list[str]:
+    """The gradients of the sum of the first gradients times the inputs."""
     return [
-        f"    leaves, above = {wanted}, [t.detach().requires_grad_() for t in above]",
-        f"    first = torch.autograd.grad([{roots}], leaves, above, create_graph=True, allow_unused=True)",
+        f"    leaves, upstream = {leaves}, [t.detach().requires_grad_() for t in upstream]",
+        f"    first = torch.autograd.grad([{roots}], leaves, upstream, create_graph=True, allow_unused=True)",
         "    first = [(g, t.detach()) for g, t in zip(first, leaves) if g is not None and g.requires_grad]",
         "    roots, weights = zip(*first)",
         "    return torch.autograd.grad(roots, leaves, weights, materialize_grads=True)",
@@ -282,5 +288,5 @@ def _second(roots: str, wanted: str) -> list[str]:
 
 
 def _tuple(parts: Iterable[str]) -> str:
-    """A tuple of expressions, of one too."""
+    """A tuple of expressions, also of a single one."""
     return f"({''.join(f'{part}, ' for part in parts).rstrip()})"

@@ -1,93 +1,127 @@
-"""Memory with poison around it: reading beyond it brings NaN into the result, writing beyond it shows.
+"""Guard bands: poisoned memory around tensors. Reading it brings NaN into the result; writing to it is detected.
 
-`Fence` makes room for inputs. `Fenced` is in force during a call and fences what the way allocates through
-torch, filled with poison too: an output that is not wholly written keeps some. Allocations inside torch's own
-C++ ops are out of its sight. While it is in force torch.compile does not compile.
+`GuardedMemory` allocates memory for inputs. `GuardedAllocations` is active during a call and does the same for what
+the implementation allocates through torch. Fresh memory is poisoned too, so that an output that is not fully written
+keeps some poison. Allocations inside torch's own C++ ops are not guarded. While the mode is active, torch.compile
+does not compile.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import torch
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.dlpack import from_dlpack
 
-_BAND_BYTES = 1 << 14  # a multiple of every alignment torch gives, and of a block of 4096 floats
+BAND_BYTES = 1 << 14  # a multiple of every alignment torch uses, and of a block of 4096 floats
 _POISON = 0x7FFF  # repeated, it is NaN in every float type; as an integer it is far out of range
-# Repeated, it is float16's largest number, and in wider types one whose square overflows; and its negative.
+# Repeated, it is float16's largest number, and in wider types a number whose square overflows; and its negative.
 LARGE, MINUS_LARGE = 0x7BFF, 0x7BFF - 0x8000
 
 
-class Fence:
-    """Rooms with a band of poison on either side."""
+# The parameters of an operator are its own, which only `...` can say.
+AnyOverload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
+
+
+class GuardedMemory:
+    """Allocates memory with a guard band on either side."""
 
     def __init__(self, *, bands: bool = True, poison: bool = True, filling: int = _POISON) -> None:
+        """`bands`: whether there are guard bands. `poison`: whether fresh memory is poisoned rather than 0.
+        `filling`: the 16-bit pattern that fills the bands and poisons the memory."""
         self._bands, self._poison, self._filling = bands, poison, filling
-        self._rooms: list[tuple[torch.Tensor, int]] = []
+        self._blocks: list[tuple[torch.Tensor, int]] = []  # the memory with its bands, and the bytes between them
 
-    def room(self, numel: int, dtype: torch.dtype, device: torch.device, *, vast: bool = False) -> torch.Tensor:
-        """A flat tensor of so many elements. Poison fills it too, unless it is so vast that it had better be lazy."""
+    def allocate(
+        self, numel: int, dtype: torch.dtype, device: torch.device, *, untouched: bool = False
+    ) -> torch.Tensor:
+        """A flat tensor. `untouched` leaves the memory between the bands unwritten, so that its pages stay unmapped."""
         payload = numel * dtype.itemsize
         padded = -(-payload // 8) * 8
-        band = _BAND_BYTES if self._bands else 0
-        whole = torch.empty((2 * band + padded) // 2, dtype=torch.int16, device=device)
-        if not vast:
-            whole.fill_(self._filling if self._poison else 0)
-        whole[: band // 2].fill_(self._filling)
-        whole[(band + payload + 1) // 2 :].fill_(self._filling)
+        band = BAND_BYTES if self._bands else 0
+        block = torch.empty((2 * band + padded) // 2, dtype=torch.int16, device=device)
+        if not untouched:
+            block.fill_(self._filling if self._poison else 0)
+        block[: band // 2].fill_(self._filling)
+        block[(band + payload + 1) // 2 :].fill_(self._filling)
         if band:
-            self._rooms.append((whole, payload))
-        inside = whole.view(torch.uint8)[band : band + payload].view(dtype)
-        # Through DLPack it gets a storage of its own that begins here: fresh tensors begin where their storage does,
-        # and code that takes `as_strided` of one relies on it.
+            self._blocks.append((block, payload))
+        inside = block.view(torch.uint8)[band : band + payload].view(dtype)
+        # DLPack gives it a storage of its own that begins here: fresh tensors begin where their storage does, and code
+        # that calls `as_strided` on one relies on that.
         return from_dlpack(inside) if payload else inside
 
-    def broken(self) -> bool:
-        """Whether a band has been written to. Waits for the device."""
-        before = _BAND_BYTES // 2
-        for whole, payload in self._rooms:
+    def overwritten(self) -> bool:
+        """Whether a guard band has been written to. Waits for the device."""
+        before = BAND_BYTES // 2
+        for block, payload in self._blocks:
             behind = before - (-payload // 2)
-            if bool((whole[:before] != self._filling).any()) or bool((whole[behind:] != self._filling).any()):
+            if bool((block[:before] != self._filling).any()) or bool((block[behind:] != self._filling).any()):
                 return True
         return False
 
 
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The number of elements from the first to the last element of a strided tensor, both included."""
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+
+
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _FILLED = frozenset(
-    f"{prefix}{what}{suffix}"
-    for what in ("zeros", "ones", "full")
+    f"{prefix}{name}{suffix}"
+    for name in ("zeros", "ones", "full")
     for prefix, suffix in (("", ""), ("", "_like"), ("new_", ""))
 )
 
 
-class Fenced(TorchDispatchMode):
-    """What is allocated while this is in force lies between bands."""
+class GuardedAllocations(TorchDispatchMode):
+    """While active, what is allocated through torch lies between guard bands."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: saying yes imports torch's compiler at the first allocation, which takes seconds."""
+        """False: True would import torch's compiler at the first allocation, which takes seconds."""
         return False
 
-    def __init__(self, fence: Fence) -> None:
+    def __init__(self, memory: GuardedMemory) -> None:
         super().__init__()
-        self._fence = fence
+        self._memory = memory
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def __torch_dispatch__(
+        self,
+        func: AnyOverload,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        options = dict(kwargs or {})
         name = func.overloadpacket.__name__
-        if name not in _EMPTY and name not in _FILLED:
-            return func(*args, **kwargs)
-        if kwargs.get("pin_memory") or kwargs.get("layout") not in (None, torch.strided):
-            return func(*args, **kwargs)
-        like = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        device = torch.device(kwargs.get("device") or (like.device if like is not None else torch.get_default_device()))
-        if device.type not in ("cpu", "cuda") or (like is not None and like.layout is not torch.strided):
-            return func(*args, **kwargs)
-        form = func(*args, **{**kwargs, "device": "meta"})
-        reach = 1 + sum((n - 1) * s for n, s in zip(form.shape, form.stride(), strict=True)) if form.numel() else 0
-        room = self._fence.room(reach, form.dtype, device)
-        made = room.as_strided(form.shape, form.stride(), room.storage_offset())
+        device = _device_of_allocation(args, options) if name in _EMPTY or name in _FILLED else None
+        if device is None:
+            return func(*args, **options)
+        form = func(*args, **{**options, "device": "meta"})
+        assert isinstance(form, torch.Tensor)
+        flat = self._memory.allocate(span(form.shape, form.stride()), form.dtype, device)
+        tensor = flat.as_strided(form.shape, form.stride(), flat.storage_offset())
         if name in _FILLED:
-            made.copy_(func(*args, **kwargs))
-        return made
+            filled = func(*args, **options)
+            assert isinstance(filled, torch.Tensor)
+            tensor.copy_(filled)
+        return tensor
+
+
+def _device_of_allocation(args: Sequence[object], options: Mapping[str, object]) -> torch.device | None:
+    """Where an allocation goes, or None for one that is not guarded: pinned memory, sparse tensors, other devices."""
+    if options.get("pin_memory") or options.get("layout") not in (None, torch.strided):
+        return None
+    like = args[0] if args and isinstance(args[0], torch.Tensor) else None
+    if like is not None and like.layout is not torch.strided:
+        return None
+    requested = options.get("device")
+    if isinstance(requested, (str, int, torch.device)):
+        device = torch.device(requested)
+    else:
+        device = like.device if like is not None else torch.get_default_device()
+    return device if device.type in ("cpu", "cuda") else None

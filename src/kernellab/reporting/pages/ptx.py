@@ -1,16 +1,15 @@
-"""Explained PTX as one HTML page that needs nothing else: no network, no script; readable on a phone, light or dark."""
+"""Explained PTX as one HTML page without network access or scripts, for phones and desktops, light or dark."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
-from kernellab.codeanalysis.facts import Facts
-from kernellab.machinecode.names import short_name
-from kernellab.ptxwords.explain import Explained
+from kernellab.codeanalysis.facts import KernelFacts
+from kernellab.machinecode.kernel_names import short_name
+from kernellab.ptxwords.explain import ExplainedLine
 from kernellab.ptxwords.stages import STAGES
-from kernellab.reporting.terminal.code import folded, shortened, threads
-from kernellab.reporting.text.numbers import count
+from kernellab.reporting.terminal.code import describe_threads, fold_library_constants, shorten, summarise_explained
 
 _STYLE = """
 :root { --ink: #1c1e21; --faint: #5c6370; --paper: #fff; --band: #f3f5f7; --rule: #d9dde2;
@@ -41,57 +40,55 @@ p { margin: 0.3rem 0 } .warn { color: var(--warn) } footer { color: var(--faint)
 """
 
 
-def page(title: str, lines: Sequence[Explained], facts: Sequence[Facts], notes: Sequence[str]) -> str:
-    """The whole document. Everything that comes from a file is escaped."""
+def write_page(title: str, lines: Sequence[ExplainedLine], kernels: Sequence[KernelFacts], notes: Sequence[str]) -> str:
+    """The whole document. All text that comes from a file is escaped."""
     parts = [f"<h1>{escape(title)}, line by line</h1>"]
     parts += [f"<p>{escape(note)}</p>" for note in notes]
-    parts += [_facts(one) for one in facts]
-    parts.append(_lines(lines))
-    unknown = sum(not one.known for one in lines)
-    said = f"{count(len(lines), 'line')} explained" + (f", {unknown} of them unknown" if unknown else "")
+    parts += [_write_facts(facts) for facts in kernels]
+    parts.append(_write_lines(lines))
+    summary = summarise_explained(lines)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body>{''.join(parts)}<footer>{said}. Registers named in PTX are virtual.</footer></body></html>\n"
+        f"<body>{''.join(parts)}<footer>{summary}. Registers in PTX are virtual.</footer></body></html>\n"
     )
 
 
-def _facts(one: Facts) -> str:
+def _write_facts(facts: KernelFacts) -> str:
     rows = {
-        "architecture": one.arch,
-        "registers per thread": one.registers,
-        "spilled bytes": one.spill_bytes,
-        "shared bytes, static": one.shared_bytes,
-        "threads per block": threads(one),
-        "widest global access": f"{one.widest_global_bytes} bytes" if one.widest_global_bytes else "none",
-        "uses": ", ".join(one.uses) or "–",
-        f"{one.counted_in} instructions": one.size,
+        "architecture": facts.arch,
+        "registers per thread": facts.registers,
+        "spilled bytes": facts.spill_bytes,
+        "shared bytes, static": facts.shared_bytes,
+        "threads per block": describe_threads(facts),
+        "widest global access": f"{facts.widest_global_bytes} bytes" if facts.widest_global_bytes else "none",
+        "uses": ", ".join(facts.uses) or "–",
+        f"{facts.counted_in} instructions": facts.size,
     }
-    listed = "".join(
+    table = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape('not known' if value is None else str(value))}</dd>"
         for name, value in rows.items()
     )
-    remarks = "".join(f'<p class="warn">{escape(remark)}</p>' for remark in one.remarks)
-    return f"<h2>{escape(short_name(one.name))}</h2><dl>{listed}</dl>{remarks}"
+    remarks = "".join(f'<p class="warn">{escape(remark)}</p>' for remark in facts.remarks)
+    return f"<h2>{escape(short_name(facts.name))}</h2><dl>{table}</dl>{remarks}"
 
 
-def _lines(lines: Sequence[Explained]) -> str:
+def _write_lines(lines: Sequence[ExplainedLine]) -> str:
     parts: list[str] = []
-    before: tuple[str, str | None, str] | None = None
-    for one in folded(lines):
-        now = (one.stage, one.source_line, one.kernel)
-        if now != before:
-            if before is not None:
+    previous: tuple[str, str | None, str] | None = None
+    for line in fold_library_constants(lines):
+        current = (line.stage, line.source_line, line.kernel)
+        if current != previous:
+            if previous is not None:
                 parts.append("</ol>")
-            if before is None or before[2] != one.kernel:
-                parts.append(f"<h2>{escape(short_name(one.kernel) or 'the module')}</h2>")
-            source = f"<span>{escape(one.source_line)}</span>" if one.source_line else ""
-            parts.append(f"<h3>{escape(STAGES[one.stage])}{source}</h3><ol>")
-            before = now
-        warn = "" if one.known else ' class="warn"'
-        parts.append(
-            f"<li><b>{one.line}</b><code>{escape(shortened(one.text))}</code><span{warn}>{escape(one.words)}</span></li>"
-        )
-    return "".join(parts) + ("</ol>" if before is not None else "")
+            if previous is None or previous[2] != line.kernel:
+                parts.append(f"<h2>{escape(short_name(line.kernel) or 'the module')}</h2>")
+            source = f"<span>{escape(line.source_line)}</span>" if line.source_line else ""
+            parts.append(f"<h3>{escape(STAGES[line.stage])}{source}</h3><ol>")
+            previous = current
+        warn = "" if line.known else ' class="warn"'
+        text, words = escape(shorten(line.text)), escape(line.words)
+        parts.append(f"<li><b>{line.line}</b><code>{text}</code><span{warn}>{words}</span></li>")
+    return "".join(parts) + ("</ol>" if previous is not None else "")

@@ -1,157 +1,169 @@
-"""What was tried of each way, in a table, and below it what went wrong, smallest first."""
+"""The battery in the terminal: a table of what was tried of each implementation, and the failures below it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernellab.reporting.text import numbers as words
+from kernellab.record.batteries import BatterySummary, FailedTrial, WorstTrial
+from kernellab.record.schema import Result
+from kernellab.reporting.text import numbers
 
-_SHOWN = 3  # failures of one kind
-_WIDE = 118
+_FAILURES_PER_KIND = 3
+_WIDE = 118  # columns of a terminal that has room for the trial with the worst error
 
 
-def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
-    for op in dict.fromkeys(one["op"] for one in record["batteries"]):
-        found = [one for one in record["batteries"] if one["op"] == op]
+def show(batteries: Sequence[BatterySummary], results: Sequence[Result], out: Console, *, verbose: bool) -> None:
+    for op in dict.fromkeys(summary["op"] for summary in batteries):
+        summaries = [summary for summary in batteries if summary["op"] == op]
         out.print(Text(f"{op} · the battery", style="bold"))
-        out.print(_table(found, out.width))
-        kinds = {r["impl"]: r["kind"] for r in record["results"] if r["op"] == op}
-        for one in found:
-            if kinds.get(one["impl"]) == "compile":
-                why = "ten trials beside the declared cases, as each compiles anew"
-                out.print(Text(f" {one['impl']}  {why}", style="dim"))
-            for line in [*_failures(one, verbose), *_searched(one), *(_kinds(one) if verbose else ())]:
+        out.print(_table(summaries, out.width))
+        kinds = {result["impl"]: result["kind"] for result in results if result["op"] == op}
+        for summary in summaries:
+            if kinds.get(summary["impl"]) == "compile":
+                note = "ten trials besides the declared cases, because each compiles anew"
+                out.print(Text(f" {summary['impl']}  {note}", style="dim"))
+            kind_lines = _passed_by_kind(summary) if verbose else []
+            for line in [*_failures(summary, verbose), *_search(summary), *kind_lines]:
                 out.print(line, soft_wrap=not out.is_terminal)
-        for line in _told_once(found):
+        for line in _shared_reasons(summaries):
             out.print(line, soft_wrap=not out.is_terminal)
         out.print()
 
 
-def _table(found: list[dict[str, Any]], width: int) -> Table:
+def _table(summaries: list[BatterySummary], width: int) -> Table:
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in ("way", "tried", "passed", "outside", "worst error", "beside", "at"):
-        text = title in ("way", "beside", "at")
+    for title in ("impl", "tried", "passed", "outside", "worst error", "peer", "at"):
+        text = title in ("impl", "peer", "at")
         if title != "at" or width >= _WIDE:
             table.add_column(title, justify="left" if text else "right", no_wrap=title != "at")
-    for one in found:
-        outside = sum(one["outside"].values()) + sum(one["unknown"].values())
+    for summary in summaries:
+        outside = sum(summary["outside"].values()) + sum(summary["unknown"].values())
         cells = [
-            Text(one["impl"] + (" (interpreter)" if one["interpreter"] else "")),
-            Text(str(one["tried"])),
-            Text(str(one["passed"]), style="" if one["passed"] == one["tried"] else "bold red"),
+            Text(summary["impl"] + (" (interpreter)" if summary["interpreter"] else "")),
+            Text(str(summary["tried"])),
+            Text(str(summary["passed"]), style="" if summary["passed"] == summary["tried"] else "bold red"),
             Text(str(outside) if outside else ""),
-            *_worst(one["impl"], one["worst"]),
+            *_worst_error(summary["impl"], summary["worst"]),
         ]
         table.add_row(*cells[: len(table.columns)])
     return table
 
 
-def _worst(impl: str, worst: Mapping[str, Any] | None) -> list[Text]:
+def _worst_error(impl: str, worst: WorstTrial | None) -> list[Text]:
+    """The cells of the worst error: it, the peer's, and the trial."""
     if worst is None:
         return [Text("")] * 3
     peer = worst["peer"]
-    beside = f"{peer['impl']}'s {peer['max']:.2g}" if peer["max"] is not None and peer["impl"] != impl else ""
+    beside = ""
+    if peer is not None and peer["max"] is not None and peer["impl"] != impl:
+        beside = f"{peer['impl']}'s {peer['max']:.2g}"
     return [Text(f"{worst['errors']['max']:.2g}"), Text(beside), Text(worst["label"], style="dim")]
 
 
-def _failures(one: Mapping[str, Any], verbose: bool) -> list[Text]:
+def _failures(summary: BatterySummary, verbose: bool) -> list[Text]:
     lines = []
-    by_kind: dict[str, list[Mapping[str, Any]]] = {}
-    for failure in one["failures"]:
+    by_kind: dict[str, list[FailedTrial]] = {}
+    for failure in summary["failures"]:
         by_kind.setdefault(failure["kind"], []).append(failure)
     for kind, failures in by_kind.items():
-        shown = failures if verbose else failures[:_SHOWN]
+        shown = failures if verbose else failures[:_FAILURES_PER_KIND]
         for failure in shown:
-            head = (f" {one['impl']}  {failure['status']}: ", "bold red")
+            head = (f" {summary['impl']}  {failure['status']}: ", "bold red")
             lines.append(Text.assemble(head, (f"{kind}: ", "bold"), f"{failure['label']}: {failure['reason']}"))
         if len(failures) > len(shown):
-            more = len(failures) - len(shown)
-            lines.append(
-                Text(f" {one['impl']}  {kind}: and {words.count(more, 'trial')} more (--verbose)", style="dim")
-            )
+            more = numbers.count(len(failures) - len(shown), "trial")
+            lines.append(Text(f" {summary['impl']}  {kind}: and {more} more (--verbose)", style="dim"))
     return lines
 
 
-def _searched(one: Mapping[str, Any]) -> list[Text]:
-    """What was drawn beyond the battery, and what reproduces a failure."""
-    search, way = one.get("search"), one["impl"]
+def _search(summary: BatterySummary) -> list[Text]:
+    """How many trials the search drew beyond the battery, and the script that reproduces a failure."""
+    search, impl = summary["search"], summary["impl"]
     if search is None:
         return []
-    said = f" {way}  {search['drawn']} drawn by search in {search['seconds']:.1f} s"
-    said += f" ({search['outside']} outside its domain)" if search["outside"] else ""
-    if not any(failure["kind"] == "search" for failure in one["failures"]):
-        return [Text(f"{said}, none failed", style="dim")]
+    drawn = f" {impl}  {search['drawn']} drawn by search in {search['seconds']:.1f} s"
+    drawn += f" ({search['outside']} outside its domain)" if search["outside"] else ""
+    if not any(failure["kind"] == "search" for failure in summary["failures"]):
+        return [Text(f"{drawn}, none failed", style="dim")]
     if "script" not in search:
-        return [Text(f"{said}, the last one failed", style="dim")]
-    steps = words.count(search["shrinking"], "trial")
-    lines = [Text(f"{said}, one failed; made smaller with {steps} more. It is reproduced by:", style="dim")]
+        return [Text(f"{drawn}, the last one failed", style="dim")]
+    shrinking = numbers.count(search["shrinking"], "more trial")
+    lines = [Text(f"{drawn}, one failed; made smaller with {shrinking}. This reproduces it:", style="dim")]
     lines += [Text(f"     {line}") for line in search["script"]]
     if "file" in search:
-        lines.append(Text(f" {way}  whole, in the run's folder: {search['file']}", style="dim"))
+        lines.append(Text(f" {impl}  the whole script, in the run's folder: {search['file']}", style="dim"))
     return lines
 
 
-def _kinds(one: Mapping[str, Any]) -> list[Text]:
-    said = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in one["kinds"].items())
-    lines = [Text(f" {one['impl']}  passed by kind: {said}", style="dim")]
-    if one["worst"]:
-        mine, peer = one["worst"]["errors"], one["worst"]["peer"]
-        place = ", ".join(map(str, mine["at"]))
-        beside = f"; {peer['impl']}'s {words.errors(peer)}" if peer["impl"] != one["impl"] else ""
-        lines.append(Text(f" {one['impl']}  worst error: {words.errors(mine)} at [{place}]{beside}", style="dim"))
+def _passed_by_kind(summary: BatterySummary) -> list[Text]:
+    counts = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in summary["kinds"].items())
+    lines = [Text(f" {summary['impl']}  passed by kind: {counts}", style="dim")]
+    worst = summary["worst"]
+    if worst is not None:
+        errors, peer = worst["errors"], worst["peer"]
+        place = ", ".join(map(str, errors.get("at", ())))
+        beside = "" if peer is None or peer["impl"] == summary["impl"] else f"; {peer['impl']}'s {numbers.errors(peer)}"
+        text = f" {summary['impl']}  worst error: {numbers.errors(errors)} at [{place}]{beside}"
+        lines.append(Text(text, style="dim"))
     return lines
 
 
-def _told_once(found: list[dict[str, Any]]) -> list[Text]:
-    """Why trials were not made or not judged, and notes: each once, with the ways it is said of."""
+def _shared_reasons(summaries: list[BatterySummary]) -> list[Text]:
+    """Why trials were not made or not judged, and notes: each once, with the implementations it applies to."""
     lines = [
-        Text(f" {one['impl']}  a stored failure passes now: {label}", style="dim")
-        for one in found
-        for label in one["mended"]
+        Text(f" {summary['impl']}  a stored failure passes now: {label}", style="dim")
+        for summary in summaries
+        for label in summary["mended"]
     ]
-    for what, style in (("outside", "dim"), ("unknown", "yellow"), ("notes", "yellow")):
-        reasons: dict[str, list[str]] = {}
-        for one in found:
-            for reason, count in one[what].items():
-                reasons.setdefault(reason, []).append(f"{one['impl']} {count}")
-        word = {"outside": "outside", "unknown": "not judged", "notes": "note"}[what]
-        lines += [Text(f" {word} ({', '.join(ways)}): {reason}", style=style) for reason, ways in reasons.items()]
+    for title, style, counts in (
+        ("outside", "dim", {summary["impl"]: summary["outside"] for summary in summaries}),
+        ("not judged", "yellow", {summary["impl"]: summary["unknown"] for summary in summaries}),
+        ("note", "yellow", {summary["impl"]: summary["notes"] for summary in summaries}),
+    ):
+        impls_by_reason: dict[str, list[str]] = {}
+        for impl, reasons in counts.items():
+            for reason, count in reasons.items():
+                impls_by_reason.setdefault(reason, []).append(f"{impl} {count}")
+        lines += [
+            Text(f" {title} ({', '.join(impls)}): {reason}", style=style) for reason, impls in impls_by_reason.items()
+        ]
     return lines
 
 
-def failing(record: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """What is to be said of a way, by op and name, that is right where it was declared and fails in the battery."""
+def failing(batteries: Sequence[BatterySummary]) -> dict[tuple[str, str], str]:
+    """By op and implementation: how many trials failed, where any did."""
     return {
         (
-            one["op"],
-            one["impl"],
-        ): f"{len(one['failures'])} of {words.count(one['tried'], 'trial')} failed"
-        for one in record["batteries"]
-        if one["failures"]
+            summary["op"],
+            summary["impl"],
+        ): f"{len(summary['failures'])} of {numbers.count(summary['tried'], 'trial')} failed"
+        for summary in batteries
+        if summary["failures"]
     }
 
 
-def closing(record: Mapping[str, Any]) -> list[str]:
-    """How much was tried in all, who failed, and of whom nothing can be told."""
-    found = record["batteries"]
-    if not found:
+def closing(batteries: Sequence[BatterySummary]) -> list[str]:
+    """One sentence: how much was tried in all, which implementations failed, and which could not be judged."""
+    if not batteries:
         return []
-    tried = sum(one["tried"] for one in found)
-    failures = {_name(one): len(one["failures"]) for one in found if one["failures"]}
-    unjudged = {_name(one): sum(one["unknown"].values()) for one in found if one["unknown"]}
-    said = [f"{words.count(tried, 'trial')} in the battery, all passed"] if tried else []
+    tried = sum(summary["tried"] for summary in batteries)
+    failures = {_name(summary): len(summary["failures"]) for summary in batteries if summary["failures"]}
+    unjudged = {_name(summary): sum(summary["unknown"].values()) for summary in batteries if summary["unknown"]}
+    parts = []
     if failures:
-        said = [f"{words.count(tried, 'trial')} in the battery, {sum(failures.values())} failed: {', '.join(failures)}"]
+        total = sum(failures.values())
+        parts = [f"{numbers.count(tried, 'trial')} in the battery, {total} failed: {', '.join(failures)}"]
+    elif tried:
+        parts = [f"{numbers.count(tried, 'trial')} in the battery, all passed"]
     if unjudged:
-        count = str(sum(unjudged.values())) if tried else "No trial of the battery"
-        said.append(f"{count} could {'not ' if tried else ''}be judged: {', '.join(unjudged)}")
-    return ["; ".join(said or ["No trial of the battery applies"]) + "."]
+        count = f"{sum(unjudged.values())} could not" if tried else "No trial of the battery could"
+        parts.append(f"{count} be judged: {', '.join(unjudged)}")
+    return ["; ".join(parts or ["No trial of the battery applies"]) + "."]
 
 
-def _name(one: Mapping[str, Any]) -> str:
-    return f"{one['op']} {one['impl']}"
+def _name(summary: BatterySummary) -> str:
+    return f"{summary['op']} {summary['impl']}"

@@ -1,146 +1,160 @@
-"""Machine code in the terminal: facts as a table, PTX in words, two kernels side by side."""
+"""Prints machine code in the terminal: facts as a table, PTX explained line by line, two kernels side by side."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kernellab.codeanalysis.diff import CountPair, Diff, Row
-from kernellab.codeanalysis.facts import Facts, LoopFacts
-from kernellab.machinecode.classes import CLASSES
-from kernellab.machinecode.names import short_name
-from kernellab.ptxwords.explain import Explained
+from kernellab.codeanalysis.diff import CountPair, DiffRow, FactValue, KernelDiff
+from kernellab.codeanalysis.facts import KernelFacts, LoopFacts
+from kernellab.machinecode.instruction_classes import CLASSES
+from kernellab.machinecode.kernel_names import short_name
+from kernellab.ptxwords.explain import ExplainedLine
 from kernellab.ptxwords.stages import STAGES
 from kernellab.reporting.text.numbers import count
 
 _CONTEXT = 2  # lines of equal code shown around a difference
-_LONGEST = 100  # characters of an instruction; a wgmma names 64 registers
-_MOST_OPCODES = 12
-_MOST_LOOPS = 4
+_MAX_INSTRUCTION_LENGTH = 100  # characters; a wgmma names 64 registers
+_MAX_OPCODES = 12
+_MAX_LOOPS = 4
 _STYLES = {"same": "dim", "values": "cyan", "changed": "yellow", "left": "red", "right": "green"}
+_ROW_KINDS = {
+    "same": "the same",
+    "values": "the same on other values (≈)",
+    "changed": "changed (- +)",
+    "left": "only left (-)",
+    "right": "only right (+)",
+}
 
 
-def show_facts(found: Sequence[Facts], notes: Iterable[str], out: Console) -> None:
-    """A table with a column for each kernel, then its loops and what stands out."""
+def show_facts(kernels: Sequence[KernelFacts], notes: Iterable[str], out: Console) -> None:
+    """A table with a column per kernel, then the loops and remarks of each."""
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="bold")
     table.add_column("")
-    for one in found:
-        table.add_column(short_name(one.name), overflow="fold")
-    for title, values in _facts_rows(found):
+    for facts in kernels:
+        table.add_column(short_name(facts.name), overflow="fold")
+    for title, values in _facts_rows(kernels):
         table.add_row(Text(title, style="dim"), *map(Text, values))
     out.print(table)
-    for one in found:
-        whose = f"{short_name(one.name)}: " if len(found) > 1 else ""
-        for said in _loops(one.loops):
-            _say(f" {whose}{said}", out)
-        for remark in one.remarks:
-            _say(f" {whose}{remark}", out, "yellow")
+    for facts in kernels:
+        prefix = f"{short_name(facts.name)}: " if len(kernels) > 1 else ""
+        for sentence in _describe_loops(facts.loops):
+            print_indented(f"{prefix}{sentence}", 1, out)
+        for remark in facts.remarks:
+            print_indented(f"{prefix}{remark}", 1, out, "yellow")
     for note in notes:
-        _say(f" {note}", out, "dim")
+        print_indented(note, 1, out, "dim")
 
 
-def _facts_rows(found: Sequence[Facts]) -> list[tuple[str, list[str]]]:
+def _facts_rows(kernels: Sequence[KernelFacts]) -> list[tuple[str, list[str]]]:
     rows = [
-        ("architecture", [one.arch for one in found]),
-        ("registers per thread", [_or_unknown(one.registers) for one in found]),
-        ("spilled bytes", [_or_unknown(one.spill_bytes) for one in found]),
-        ("stack bytes", [_or_unknown(one.stack_bytes) for one in found]),
-        ("shared bytes, static", [_or_unknown(one.shared_bytes) for one in found]),
-        ("barriers", [_or_unknown(one.barriers) for one in found]),
-        ("threads per block", [threads(one) for one in found]),
-        ("global access, bytes", [_widths(one) for one in found]),
-        ("uses", [", ".join(one.uses) or "–" for one in found]),
-        ("predicated", [f"{one.predicated} of {one.size}" for one in found]),
-        ("", [f"{one.counted_in} instructions" for one in found]),
+        ("architecture", [facts.arch for facts in kernels]),
+        ("registers per thread", [_or_unknown(facts.registers) for facts in kernels]),
+        ("spilled bytes", [_or_unknown(facts.spill_bytes) for facts in kernels]),
+        ("stack bytes", [_or_unknown(facts.stack_bytes) for facts in kernels]),
+        ("shared bytes, static", [_or_unknown(facts.shared_bytes) for facts in kernels]),
+        ("barriers", [_or_unknown(facts.barriers) for facts in kernels]),
+        ("threads per block", [describe_threads(facts) for facts in kernels]),
+        ("global access, bytes", [_describe_widths(facts) for facts in kernels]),
+        ("uses", [", ".join(facts.uses) or "–" for facts in kernels]),
+        ("predicated", [f"{facts.predicated} of {facts.size}" for facts in kernels]),
+        ("", [f"{facts.counted_in} instructions" for facts in kernels]),
     ]
     for name in CLASSES:
-        if any(name in one.instructions for one in found):
-            rows.append((name.replace("_", " "), [_mix(one, name) for one in found]))
+        if any(name in facts.instructions for facts in kernels):
+            rows.append((name.replace("_", " "), [_describe_class(facts, name) for facts in kernels]))
     return rows
 
 
-def _or_unknown(value: Any) -> str:
+def _or_unknown(value: int | None) -> str:
     return "not known" if value is None else str(value)
 
 
-def threads(one: Facts) -> str:
-    if not one.threads:
-        return "any" if one.threads is not None else "not known"
-    total = 1
-    for side in one.threads:
-        total *= side
-    return f"{'exactly' if one.threads_required else 'at most'} {total}"
+def describe_threads(facts: KernelFacts) -> str:
+    if not facts.threads:
+        return "any" if facts.threads is not None else "not known"
+    return f"{'exactly' if facts.threads_required else 'at most'} {math.prod(facts.threads)}"
 
 
-def _widths(one: Facts) -> str:
-    if not one.widest_global_bytes:
+def _describe_widths(facts: KernelFacts) -> str:
+    if not facts.widest_global_bytes:
         return "–"
-    low, high = one.narrowest_global_bytes, one.widest_global_bytes
+    low, high = facts.narrowest_global_bytes, facts.widest_global_bytes
     return str(high) if low == high else f"{low} to {high}"
 
 
-def _mix(one: Facts, name: str) -> str:
-    """`24 (16 B × 16, 4 B × 8)`."""
-    total = one.instructions.get(name, 0)
+def _describe_class(facts: KernelFacts, name: str) -> str:
+    """The instructions of one class, with the bytes they move: `24 (16 B × 16, 4 B × 8)`."""
+    total = facts.instructions.get(name, 0)
     if not total:
         return "–"
-    widths = [f"{a.bytes} B × {a.count}" for a in one.accesses if a.kind == name and name != "constant_load"]
+    widths = [f"{a.bytes} B × {a.count}" for a in facts.accesses if a.kind == name and name != "constant_load"]
     return f"{total} ({', '.join(reversed(widths))})" if widths else str(total)
 
 
-def _loops(loops: Sequence[LoopFacts]) -> list[str]:
+def _describe_loops(loops: Sequence[LoopFacts]) -> list[str]:
     """The hottest first, then the largest."""
-    told = sorted(loops, key=lambda loop: (not loop.hottest, loop.waits, -loop.size))
-    rest = told[_MOST_LOOPS:]
+    ranked = sorted(loops, key=lambda loop: (not loop.hottest, loop.waits, -loop.size))
+    rest = ranked[_MAX_LOOPS:]
     more = [f"and {count(len(rest), 'smaller loop')}"] if rest else []
-    return [*map(_loop, told[:_MOST_LOOPS]), *more]
+    return [*map(_describe_loop, ranked[:_MAX_LOOPS]), *more]
 
 
-def _loop(loop: LoopFacts) -> str:
+def _describe_loop(loop: LoopFacts) -> str:
     parts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in list(loop.instructions.items())[:5])
     where = f" ({', '.join(loop.sources)})" if loop.sources else ""
     kind = "waiting loop" if loop.waits else "hottest loop" if loop.hottest else "loop"
-    nested = f", {loop.depth} deep" if loop.depth > 1 else ""
-    often = "" if loop.waits else ", turns not known, counted once"
-    often = often if loop.turns is None else f", {count(loop.turns, 'turn')}"
-    return f"{kind} at {loop.label}{where}{nested}{often}: {count(loop.size, 'instruction')}: {parts}"
+    depth = f", {loop.depth} deep" if loop.depth > 1 else ""
+    if loop.turns is not None:
+        iterations = f", {count(loop.turns, 'iteration')}"
+    else:
+        iterations = "" if loop.waits else ", trip count not known, counted once"
+    return f"{kind} at {loop.label}{where}{depth}{iterations}: {count(loop.size, 'instruction')}: {parts}"
 
 
-def _say(text: str, out: Console, style: str = "") -> None:
-    out.print(Text(text, style=style), soft_wrap=not out.is_terminal)
+def print_indented(text: str, indent: int, out: Console, style: str = "") -> None:
+    """Print indented text. A terminal wraps it with the same indent; piped, it stays one line."""
+    if out.is_terminal:
+        out.print(Padding(Text(text, style=style), (0, 0, 0, indent)))
+    else:
+        out.print(Text(f"{'':{indent}}{text}", style=style), soft_wrap=True)
 
 
-# In words --------------------------------------------------------------------------------------------------
+# Explained PTX ---------------------------------------------------------------------------------------------
 
 
-def show_explained(lines: Sequence[Explained], out: Console) -> None:
-    """Line by line: the PTX, and below it what it says; a heading where the stage or the source line changes."""
-    width = max((len(str(one.line)) for one in lines), default=1)
-    before: tuple[str, str | None] = ("", None)
-    for one in folded(lines):
-        now = (one.stage, one.source_line)
-        if now != before:
-            source = f"  {one.source_line}" if one.source_line else ""
+def show_explained(lines: Sequence[ExplainedLine], out: Console) -> None:
+    """Each line of PTX with its sentence below; a heading where the stage or the source line changes."""
+    width = max((len(str(line.line)) for line in lines), default=1)
+    previous: tuple[str, str | None] = ("", None)
+    for line in fold_library_constants(lines):
+        current = (line.stage, line.source_line)
+        if current != previous:
+            source = f"  {line.source_line}" if line.source_line else ""
             out.print()
-            out.print(Text.assemble((STAGES[one.stage], "bold"), (source, "dim")))
-            before = now
-        out.print(Text(f" {one.line:>{width}}  {shortened(one.text)}", style="cyan"), soft_wrap=True)
-        _below(one.words, width + 3, out, "" if one.known else "yellow")
-    unknown = sum(not one.known for one in lines)
+            out.print(Text.assemble((STAGES[line.stage], "bold"), (source, "dim")))
+            previous = current
+        out.print(Text(f" {line.line:>{width}}  {shorten(line.text)}", style="cyan"), soft_wrap=True)
+        print_indented(line.words, width + 3, out, "" if line.known else "yellow")
     out.print()
-    _say(f"{count(len(lines), 'line')} explained" + (f", {unknown} of them unknown" if unknown else ""), out)
+    out.print(summarise_explained(lines))
 
 
-def folded(lines: Sequence[Explained]) -> Iterator[Explained]:
-    """Headers bring hundreds of constants that no author wrote: of each run of them the first, and how many follow."""
-    for stage, run in itertools.groupby(lines, key=lambda one: one.stage):
+def summarise_explained(lines: Sequence[ExplainedLine]) -> str:
+    unknown = sum(not line.known for line in lines)
+    return f"{count(len(lines), 'line')} explained" + (f", {unknown} of them unknown" if unknown else "")
+
+
+def fold_library_constants(lines: Sequence[ExplainedLine]) -> Iterator[ExplainedLine]:
+    """CUDA's headers add hundreds of constants: keep the first of each run of them, and say how many follow."""
+    for stage, run in itertools.groupby(lines, key=lambda line: line.stage):
         if stage != "library":
             yield from run
             continue
@@ -149,54 +163,48 @@ def folded(lines: Sequence[Explained]) -> Iterator[Explained]:
         yield replace(first, words=words)
 
 
-def _below(text: str, indent: int, out: Console, style: str) -> None:
-    """Indented, also where a terminal's edge breaks it; piped, a line stays one line."""
-    if out.is_terminal:
-        out.print(Padding(Text(text, style=style), (0, 0, 0, indent)))
-    else:
-        _say(f"{'':{indent}}{text}", out, style)
+def shorten(text: str) -> str:
+    limit = _MAX_INSTRUCTION_LENGTH
+    return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-15:]}"
 
 
-def shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]} … {text[-15:]}"
+# Two kernels -----------------------------------------------------------------------------------------------
 
 
-# Side by side ----------------------------------------------------------------------------------------------
-
-
-def show_diff(found: Diff, names: tuple[str, str], kind: str, out: Console) -> None:
-    """Facts, mix and code of two kernels; of the code, what differs and a little around it."""
+def show_diff(diff: KernelDiff, names: tuple[str, str], level: str, out: Console) -> None:
+    """Facts, instruction mix and code of two kernels; of the code only the differences with some context."""
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="bold")
     for title in ("", *names, "change"):
         table.add_column(title, justify="left" if title == "" else "right", overflow="fold")
-    for pair in found.facts:
+    for pair in diff.facts:
         style = "bold" if pair.differs else "dim"
-        shown = [_value(pair.left), _value(pair.right), _change(pair.left, pair.right)]
-        table.add_row(Text(pair.name.replace("_", " "), style="dim"), *(Text(text, style=style) for text in shown))
+        cells = [_describe_value(pair.left), _describe_value(pair.right), _describe_change(pair.left, pair.right)]
+        table.add_row(Text(pair.name.replace("_", " "), style="dim"), *(Text(text, style=style) for text in cells))
     out.print(table)
-    _counts("instructions by class", found.classes, names, out)
-    _counts("opcodes that differ", found.opcodes[:_MOST_OPCODES], names, out)
-    if len(found.opcodes) > _MOST_OPCODES:
-        _say(f" and {count(len(found.opcodes) - _MOST_OPCODES, 'opcode')} more", out, "dim")
+    _show_counts("instructions by class", diff.classes, names, out)
+    _show_counts("opcodes that differ", diff.opcodes[:_MAX_OPCODES], names, out)
+    if len(diff.opcodes) > _MAX_OPCODES:
+        print_indented(f"and {len(diff.opcodes) - _MAX_OPCODES} more", 1, out, "dim")
     out.print()
-    out.print(Text(f"{kind.upper()}, aligned", style="bold"))
-    _rows(found.rows, out)
+    out.print(Text(f"{level.upper()}, aligned", style="bold"))
+    _show_rows(diff.rows, out)
 
 
-def _value(value: Any) -> str:
+def _describe_value(value: FactValue) -> str:
     if value is None:
         return "not known"
     if isinstance(value, str):
         return short_name(value)
-    return ", ".join(map(str, value)) or "–" if isinstance(value, (list, tuple)) else str(value)
+    return str(value) if isinstance(value, int) else ", ".join(map(str, value)) or "–"
 
 
-def _change(left: Any, right: Any) -> str:
-    numbers = isinstance(left, int) and isinstance(right, int)
-    return f"{right - left:+d}" if numbers and left != right else ""
+def _describe_change(left: FactValue, right: FactValue) -> str:
+    if isinstance(left, int) and isinstance(right, int) and left != right:
+        return f"{right - left:+d}"
+    return ""
 
 
-def _counts(title: str, pairs: Sequence[CountPair], names: tuple[str, str], out: Console) -> None:
+def _show_counts(title: str, pairs: Sequence[CountPair], names: tuple[str, str], out: Console) -> None:
     if not pairs:
         return
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim", title=title, title_justify="left")
@@ -204,37 +212,34 @@ def _counts(title: str, pairs: Sequence[CountPair], names: tuple[str, str], out:
         table.add_column(head, justify="left" if head == "" else "right", overflow="fold")
     for pair in pairs:
         name = pair.name.replace("_", " ") if pair.name in CLASSES else pair.name
-        table.add_row(*map(Text, (name, str(pair.left), str(pair.right), _change(pair.left, pair.right))))
+        table.add_row(*map(Text, (name, str(pair.left), str(pair.right), _describe_change(pair.left, pair.right))))
     out.print(table)
 
 
-def _rows(rows: Sequence[Row], out: Console) -> None:
-    near = {j for i, row in enumerate(rows) if row.kind != "same" for j in range(i - _CONTEXT, i + _CONTEXT + 1)}
+def _show_rows(rows: Sequence[DiffRow], out: Console) -> None:
+    shown = {j for i, row in enumerate(rows) if row.kind != "same" for j in range(i - _CONTEXT, i + _CONTEXT + 1)}
     skipped = 0
     for i, row in enumerate(rows):
-        if i not in near:
+        if i not in shown:
             skipped += 1
             continue
-        if skipped:
-            _say(f"      … {count(skipped, 'instruction')} the same", out, "dim")
-            skipped = 0
-        for mark, line in _marked(row):
-            out.print(Text(f" {mark} {shortened(line)}", style=_STYLES[row.kind]), soft_wrap=True)
-    if skipped:
-        _say(f"      … {count(skipped, 'instruction')} the same", out, "dim")
-    totals = {kind: sum(row.kind == kind for row in rows) for kind in _STYLES}
-    told = {
-        "same": "the same",
-        "values": "the same on other values (≈)",
-        "changed": "changed (- +)",
-        "left": "only left (-)",
-        "right": "only right (+)",
-    }
+        _show_skipped(skipped, out)
+        skipped = 0
+        for mark, line in _marked_lines(row):
+            out.print(Text(f" {mark} {shorten(line)}", style=_STYLES[row.kind]), soft_wrap=True)
+    _show_skipped(skipped, out)
+    totals = {kind: sum(row.kind == kind for row in rows) for kind in _ROW_KINDS}
+    parts = [f"{total} {_ROW_KINDS[kind]}" for kind, total in totals.items() if total]
     out.print()
-    _say(" · ".join(f"{number} {told[kind]}" for kind, number in totals.items() if number) or "no instructions", out)
+    print_indented(" · ".join(parts) or "no instructions", 0, out)
 
 
-def _marked(row: Row) -> list[tuple[str, str]]:
+def _show_skipped(skipped: int, out: Console) -> None:
+    if skipped:
+        print_indented(f"… {count(skipped, 'instruction')} the same", 6, out, "dim")
+
+
+def _marked_lines(row: DiffRow) -> list[tuple[str, str]]:
     left, right = row.left.text if row.left else "", row.right.text if row.right else ""
     if row.kind == "same":
         return [(" ", left)]

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.explaining.advice import WHO_DOES_WHAT, Choice
-from kernellab.explaining.document import unexplained_document
 from kernellab.explaining.explanation import Explanation
 from kernellab.explaining.run_explanation import ChoiceTable, RunExplanation
 from kernellab.findings.finding import Confidence, Evidence, Finding
@@ -48,8 +47,7 @@ def show(run: RunExplanation, record: Mapping[str, Any], out: Console, *, verbos
         for explanation in sorted(group, key=lambda explanation: explanation.subject.time_us or 0.0):
             _show_explanation(explanation, out, verbose=verbose)
         out.print()
-    for line in inspection.reasons(map(unexplained_document, run.unexplained)):
-        out.print(line, soft_wrap=not out.is_terminal)
+    inspection.show_failures([inspection.FailedImpl(u.impl, u.arch, u.status, u.reason) for u in run.unexplained], out)
     if run.unexplained:
         out.print()
     for table in run.choices:
@@ -139,7 +137,7 @@ def fact_lines(explanation: Explanation) -> list[str]:
     if subject.limit and subject.limit.roof_us is not None:
         lines.append(_roofline_line(subject.limit, subject.limit.roof_us, subject.time_us))
     if explanation.families:
-        parts = [f"{count} × {family.name} ({family.words})" for family, count in explanation.families]
+        parts = [f"{count} × {family.name} ({family.description})" for family, count in explanation.families]
         lines.append(f"ran as: {', '.join(parts)}")
     return lines + [_kernel_line(kernel, subject.measured) for kernel in subject.kernels]
 
@@ -166,7 +164,7 @@ def _configuration(kernel: Kernel, measured: bool) -> str:
         return ""
     index, number = kernel.tuned
     why = "" if measured else ", the fastest by the model"
-    chosen = inspection.configuration({"tuned": kernel.tuned, "config": kernel.config})
+    chosen = inspection.describe_configuration(kernel.tuned, kernel.config)
     return f"; configuration {index + 1} of {number}{why}: {chosen}"
 
 

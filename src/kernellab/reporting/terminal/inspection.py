@@ -1,183 +1,312 @@
-"""What ways compiled to: a table of facts per kernel, and what stands out; `kernels` is the same as plain data."""
+"""Prints what an op's implementations compile to: a table of facts per kernel, then remarks and failures.
+
+`list_kernels` and `list_failures` are the same as data, for `--json`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, NotRequired, TypedDict
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kernellab.base.json import JsonObject, JsonValue
+from kernellab.codeanalysis.kernel_json import (
+    AccessJson,
+    KernelJson,
+    LoopJson,
+    OccupancyJson,
+    ParameterJson,
+    SourceJson,
+)
+from kernellab.declaration.documents import CaseJson
 from kernellab.gpumodel.occupancy import describe_limiters
+from kernellab.record.schema import CodeJson, Record
+from kernellab.reporting.terminal.code import print_indented
 from kernellab.reporting.text import numbers as words
 
-Kernel = dict[str, Any]
+StyledLine = tuple[str, str]  # a text and its style
 
-_OF_FACTS = (
-    *("registers", "spill_bytes", "stack_bytes", "barriers", "instructions", "executed", "accesses"),
-    *("widest_global_bytes", "narrowest_global_bytes", "predicated", "uses", "loops", "remarks"),
-)
-_KEPT = (
-    *("kind", "symbol", "cubin_arch", "grid", "block", "cluster", "config", "tuned", "times", "parameters", "sources"),
-    *("build_s", "refusal", "files", "not_exported"),
-)
-
-
-# Columns of numbers; the ones to give way on a narrow terminal, the first first.
 _NUMBERS = ("grid", "block", "registers", "spilled", "shared", "occupancy", "instructions", "access")
-_GIVE_WAY = ("instructions", "spilled", "shared", "access", "grid", "block", "configuration")
+# Columns that a narrow terminal omits, the first first.
+_OMITTED_FIRST = ("instructions", "spilled", "shared", "access", "grid", "block", "configuration")
+
+_Pass = TypedDict("_Pass", {"pass": str})
 
 
-def kernels(record: Mapping[str, Any]) -> list[Kernel]:
-    """Every kernel of a record's `code`, each with its way, its case and its facts on one level."""
-    return [_flat(entry, kernel) for entry in record["code"] for kernel in entry["kernels"]]
+class InspectedKernel(_Pass):
+    """A kernel with its implementation, its case and its facts on one level. Kernels for the CPU have no facts."""
+
+    op: str
+    impl: str
+    arch: str
+    gpu: str | None
+    case: CaseJson | None
+    name: str
+    kind: str
+    config: JsonObject
+    tuned: list[int] | None
+    parameters: list[ParameterJson]
+    sources: list[SourceJson]
+    refusal: str
+    files: dict[str, str]
+    # Of a launch:
+    symbol: NotRequired[str]
+    cubin_arch: NotRequired[str]
+    grid: NotRequired[list[int]]
+    block: NotRequired[list[int]]
+    cluster: NotRequired[list[int]]
+    times: NotRequired[int]
+    build_s: NotRequired[float]
+    not_exported: NotRequired[str]
+    # Of its machine code:
+    registers: NotRequired[int | None]
+    spill_bytes: NotRequired[int | None]
+    stack_bytes: NotRequired[int | None]
+    barriers: NotRequired[int | None]
+    instructions: NotRequired[dict[str, int]]
+    executed: NotRequired[dict[str, int]]
+    accesses: NotRequired[list[AccessJson]]
+    widest_global_bytes: NotRequired[int]
+    narrowest_global_bytes: NotRequired[int]
+    predicated: NotRequired[int]
+    uses: NotRequired[list[str]]
+    loops: NotRequired[list[LoopJson]]
+    remarks: NotRequired[list[str]]
+    shared_bytes: NotRequired[int]
+    static_shared_bytes: NotRequired[int | None]
+    dynamic_shared_bytes: NotRequired[int]
+    occupancy: NotRequired[OccupancyJson]
 
 
-def _flat(entry: Mapping[str, Any], kernel: Mapping[str, Any]) -> Kernel:
-    found = {key: entry[key] for key in ("op", "impl", "arch", "gpu", "case", "pass")}
-    found |= {"name": kernel["name"], **{key: kernel[key] for key in _KEPT if key in kernel}}
-    told, fits = kernel["facts"], kernel["occupancy"]
-    if told is not None:
-        found |= {key: told[key] for key in _OF_FACTS if key in told}
-        found |= {
-            "shared_bytes": kernel["shared_total_bytes"],
-            "static_shared_bytes": told["shared_bytes"],
-            "dynamic_shared_bytes": kernel["shared_bytes"],
-            "occupancy": fits,
+class FailedImpl(NamedTuple):
+    impl: str
+    arch: str
+    status: str
+    reason: str
+
+
+class Failure(_Pass):
+    """An implementation without kernels, and why."""
+
+    op: str
+    impl: str
+    arch: str
+    case: CaseJson | None
+    status: str
+    reason: str
+
+
+def list_kernels(record: Record) -> list[InspectedKernel]:
+    """Every kernel of a record's `code`."""
+    return [_flatten(entry, kernel) for entry in record["code"] for kernel in entry["kernels"]]
+
+
+def _flatten(entry: CodeJson, kernel: KernelJson) -> InspectedKernel:
+    flat: InspectedKernel = {
+        "op": entry["op"],
+        "impl": entry["impl"],
+        "arch": entry["arch"],
+        "gpu": entry["gpu"],
+        "case": entry["case"],
+        "pass": entry["pass"],
+        "name": kernel["name"],
+        "kind": kernel["kind"],
+        "config": kernel["config"],
+        "tuned": kernel["tuned"],
+        "parameters": kernel["parameters"],
+        "sources": kernel["sources"],
+        "refusal": kernel["refusal"],
+        "files": kernel["files"],
+    }
+    if "grid" in kernel:
+        flat["symbol"] = kernel["symbol"]
+        flat["grid"], flat["block"], flat["cluster"] = kernel["grid"], kernel["block"], kernel["cluster"]
+        flat["times"], flat["build_s"] = kernel["times"], kernel["build_s"]
+    if "cubin_arch" in kernel:
+        flat["cubin_arch"] = kernel["cubin_arch"]
+    if "not_exported" in kernel:
+        flat["not_exported"] = kernel["not_exported"]
+    facts, occupancy = kernel["facts"], kernel["occupancy"]
+    if facts is not None and occupancy is not None:
+        flat["registers"], flat["spill_bytes"] = facts["registers"], facts["spill_bytes"]
+        flat["stack_bytes"], flat["barriers"] = facts["stack_bytes"], facts["barriers"]
+        flat["instructions"] = facts["instructions"]
+        if "executed" in facts:
+            flat["executed"] = facts["executed"]
+        flat["accesses"] = facts["accesses"]
+        flat["widest_global_bytes"] = facts["widest_global_bytes"]
+        flat["narrowest_global_bytes"] = facts["narrowest_global_bytes"]
+        flat["predicated"], flat["uses"] = facts["predicated"], facts["uses"]
+        flat["loops"], flat["remarks"] = facts["loops"], facts["remarks"]
+        flat["shared_bytes"] = kernel["shared_total_bytes"]
+        flat["static_shared_bytes"] = facts["shared_bytes"]
+        flat["dynamic_shared_bytes"] = kernel["shared_bytes"]
+        flat["occupancy"] = occupancy
+    return flat
+
+
+def list_failures(record: Record) -> list[Failure]:
+    """Implementations without kernels, and why."""
+    return [
+        {
+            "op": entry["op"],
+            "impl": entry["impl"],
+            "arch": entry["arch"],
+            "case": entry["case"],
+            "pass": entry["pass"],
+            "status": entry["status"],
+            "reason": entry["reason"],
         }
-    return found
+        for entry in record["code"]
+        if entry["status"] != "ok"
+    ]
 
 
-def others(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Ways of which there is nothing to read, and why."""
-    names = ("op", "impl", "arch", "case", "pass", "status", "reason")
-    return [{name: entry[name] for name in names} for entry in record["code"] if entry["status"] != "ok"]
-
-
-def show(record: Mapping[str, Any], out: Console) -> None:
-    for case, of in dict.fromkeys((words.case_label(e["case"]), e["pass"]) for e in record["code"] if e["kernels"]):
-        found = [k for k in kernels(record) if (words.case_label(k["case"]), k["pass"]) == (case, of)]
-        out.print(Text(f"{found[0]['op']} · {case} · {of}", style="bold"))
-        read = [k for k in found if "registers" in k]
-        if read:
-            for part in _table(read, out.width if out.is_terminal else None):
+def show_inspection(record: Record, out: Console) -> None:
+    groups: dict[tuple[str, str], list[InspectedKernel]] = {}
+    for kernel in list_kernels(record):
+        case = words.case_label(kernel["case"]) if kernel["case"] else ""
+        groups.setdefault((case, kernel["pass"]), []).append(kernel)
+    for (case, pass_name), kernels in groups.items():
+        out.print(Text(f"{kernels[0]['op']} · {case} · {pass_name}", style="bold"))
+        with_facts = [kernel for kernel in kernels if "registers" in kernel]
+        if with_facts:
+            for part in build_table(with_facts, out.width if out.is_terminal else None):
                 out.print(part)
-        for line in [*_refused(read), *_standing_out(read), *_unread(found)]:
-            out.print(line, soft_wrap=not out.is_terminal)
+        lines = [*_describe_refusals(with_facts), *_describe_remarks(with_facts), *_describe_others(kernels)]
+        for text, style in lines:
+            print_indented(text, 1, out, style)
         out.print()
-    for line in reasons(others(record)):
-        out.print(line, soft_wrap=not out.is_terminal)
+    failures = list_failures(record)
+    show_failures([FailedImpl(f["impl"], f["arch"], f["status"], f["reason"]) for f in failures], out)
 
 
-def _table(found: list[Kernel], wide: int | None) -> Iterator[Table | Text]:
-    """Of what does not fit a terminal, columns are left out and named: cut to a few letters they tell nothing."""
-    tuned = any(k["tuned"] for k in found)
-    titles = ["way", "kernel", "arch", *(("configuration",) if tuned else ()), *_NUMBERS]
-    counted: dict[tuple[str, ...], int] = {}
-    for k in found:
-        chosen = (configuration(k),) if tuned else ()
-        row = (k["impl"], k["name"], k["arch"], *chosen, *_numbers(k))
-        counted[row] = counted.get(row, 0) + k.get("times", 1)
-    rows = [(way, f"{name} × {n}" if n > 1 else name, *more) for (way, name, *more), n in counted.items()]
+def show_failures(failures: Iterable[FailedImpl], out: Console) -> None:
+    """A line for each failure; one line where the reason is the same for several architectures."""
+    for text, style in describe_failures(failures):
+        print_indented(text, 1, out, style)
+
+
+def build_table(kernels: Sequence[InspectedKernel], width: int | None) -> Iterator[Table | Text]:
+    """The table, and a line that names the columns that did not fit: a column cut to a few letters says nothing."""
+    tuned = any(kernel["tuned"] for kernel in kernels)
+    titles = ["impl", "kernel", "arch", *(("configuration",) if tuned else ()), *_NUMBERS]
+    counts: dict[tuple[str, ...], int] = {}
+    for kernel in kernels:
+        configuration = (describe_configuration(kernel["tuned"], kernel["config"]),) if tuned else ()
+        row = (kernel["impl"], kernel["name"], kernel["arch"], *configuration, *_number_cells(kernel))
+        counts[row] = counts.get(row, 0) + kernel.get("times", 1)
+    rows = [(impl, f"{name} × {n}" if n > 1 else name, *more) for (impl, name, *more), n in counts.items()]
     widths = {title: max(len(row[at]) for row in (titles, *rows)) + 2 for at, title in enumerate(titles)}
-    left_out: list[str] = []
-    while wide and sum(widths.values()) > wide and len(left_out) < len(_GIVE_WAY):
-        left_out.append(_GIVE_WAY[len(left_out)])
-        widths.pop(left_out[-1], None)
+    omitted: list[str] = []
+    while width and sum(widths.values()) > width and len(omitted) < len(_OMITTED_FIRST):
+        omitted.append(_OMITTED_FIRST[len(omitted)])
+        widths.pop(omitted[-1], None)
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in widths:  # a name says enough when it is cut, nothing else does
+    for title in widths:  # only a kernel's name may be cut: its beginning is enough
         table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=title != "kernel")
     for row in rows:
         cells = (cell for title, cell in zip(titles, row, strict=True) if title in widths)
         table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     yield table
-    if left_out:
-        yield Text(f" A wider terminal shows: {', '.join(title for title in titles if title in left_out)}", style="dim")
+    if omitted:
+        yield Text(f" A wider terminal shows: {', '.join(title for title in titles if title in omitted)}", style="dim")
 
 
-def _numbers(k: Kernel) -> Iterator[str]:
-    yield _size(k["grid"]) + (f" by {_size(k['cluster'])}" if k["cluster"] != [1, 1, 1] else "")
-    yield _size(k["block"])
-    yield str(k["registers"])
-    yield "" if not k["spill_bytes"] else words.memory(k["spill_bytes"])
-    yield words.memory(k["shared_bytes"]) if k["shared_bytes"] else ""
-    yield "cannot launch" if k["refusal"] else _fits(k["occupancy"])
-    yield str(sum(k["instructions"].values()))
-    widest, narrowest = k["widest_global_bytes"], k["narrowest_global_bytes"]
+def _number_cells(kernel: InspectedKernel) -> Iterator[str]:
+    """The cells of the columns `_NUMBERS`."""
+    clusters = f" by {_describe_dims(kernel['cluster'])}" if kernel["cluster"] != [1, 1, 1] else ""
+    yield f"{_describe_dims(kernel['grid'])}{clusters}"
+    yield _describe_dims(kernel["block"])
+    yield str(kernel["registers"])
+    yield words.memory(kernel["spill_bytes"]) if kernel["spill_bytes"] else ""
+    yield words.memory(kernel["shared_bytes"]) if kernel["shared_bytes"] else ""
+    yield "cannot launch" if kernel["refusal"] else _describe_occupancy(kernel["occupancy"])
+    yield str(sum(kernel["instructions"].values()))
+    widest, narrowest = kernel["widest_global_bytes"], kernel["narrowest_global_bytes"]
     yield "" if not widest else f"{widest} B" if widest == narrowest else f"{narrowest}–{widest} B"
 
 
-def _fits(fits: Mapping[str, Any]) -> str:
-    if not fits["blocks_per_sm"]:
+def _describe_occupancy(occupancy: OccupancyJson) -> str:
+    if not occupancy["blocks_per_sm"]:
         return "cannot launch"
-    tied = describe_limiters(fits.get("limiters") or [fits["limiter"]])
-    return words.percent(fits["fraction"]) + ("" if fits["fraction"] >= 1 else f", {tied}")
+    limiters = describe_limiters(occupancy.get("limiters") or [occupancy["limiter"]])
+    return words.percent(occupancy["fraction"]) + ("" if occupancy["fraction"] >= 1 else f", {limiters}")
 
 
-def configuration(k: Kernel) -> str:
-    """What was chosen, in the words of its source: `BLOCK=256 num_warps=4`."""
-    if not k["tuned"]:
+def describe_configuration(tuned: Sequence[int] | None, config: Mapping[str, JsonValue]) -> str:
+    """What a tuner chose, with the names of the source: `BLOCK=256 num_warps=4`. Empty for a kernel without a tuner."""
+    if not tuned:
         return ""
-    chosen = dict(k["config"])
-    constants = chosen.pop("constexprs", {})
-    if chosen.get("num_ctas") == 1:  # no clusters
-        del chosen["num_ctas"]
-    return " ".join(f"{name}={value}" for name, value in {**constants, **chosen}.items())
+    constants = config.get("constexprs")
+    options = {name: value for name, value in config.items() if name != "constexprs"}
+    if options.get("num_ctas") == 1:  # no clusters
+        del options["num_ctas"]
+    values = {**(constants if isinstance(constants, dict) else {}), **options}
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def parameters(k: Kernel) -> Iterator[str]:
-    """What the kernel was launched with, as its PTX numbers it, and what the compiler made of it."""
+def describe_parameters(kernel: InspectedKernel) -> Iterator[str]:
+    """The arguments of the launch under the numbers of the PTX, and what the compiler assumed about them."""
     number = 0
-    for one in k["parameters"]:
-        if one["special"].endswith("a constant"):
-            yield f"{one['name']} is no parameter: {one['special']}"
+    for parameter in kernel["parameters"]:
+        name, value, special = parameter["name"], parameter["value"], parameter["special"]
+        if special.endswith("a constant"):
+            yield f"{name} is not a parameter: {special}"
             continue
-        named = f" is {one['name']}" if not one["name"].startswith("argument ") else ""
-        told = one["value"] if one["value"].startswith(("pointer", "descriptor")) else f"{one['type']}, {one['value']}"
-        yield f"parameter {number}{named}: {told}" + (f"; {one['special']}" if one["special"] else "")
+        title = "" if name.startswith("argument ") else f" is {name}"
+        content = value if value.startswith(("pointer", "descriptor")) else f"{parameter['type']}, {value}"
+        yield f"parameter {number}{title}: {content}" + (f"; {special}" if special else "")
         number += 1
 
 
-def _size(dims: list[int]) -> str:
+def _describe_dims(dims: Sequence[int]) -> str:
     x, y, z = dims
     return f"{x}×{y}×{z}" if z > 1 else f"{x}×{y}" if y > 1 else str(x)
 
 
-def _standing_out(found: list[Kernel]) -> Iterator[Text]:
-    """Remarks, each once with every architecture it holds for."""
-    said: dict[tuple[str, str, str], list[str]] = {}
-    for k in found:
-        for remark in k["remarks"]:
-            said.setdefault((k["impl"], k["name"], remark), []).append(k["arch"])
-    for (impl, name, remark), archs in said.items():
-        yield Text(f" {impl} {name} ({', '.join(dict.fromkeys(archs))}): {remark}", style="yellow")
+def _describe_remarks(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]:
+    """Each remark once, with every architecture that it applies to."""
+    archs_of: dict[tuple[str, str, str], list[str]] = {}
+    for kernel in kernels:
+        for remark in kernel["remarks"]:
+            archs_of.setdefault((kernel["impl"], kernel["name"], remark), []).append(kernel["arch"])
+    for (impl, name, remark), archs in archs_of.items():
+        yield f"{impl} {name} ({', '.join(dict.fromkeys(archs))}): {remark}", "yellow"
 
 
-def _refused(found: list[Kernel]) -> Iterator[Text]:
-    for k in found:
-        fits, why = k["occupancy"], k["refusal"]
-        if not fits["blocks_per_sm"]:
-            why = f"{fits['refusal']}: {fits['remedy']}" if fits.get("refusal") else fits["remedy"]
-        if why:
-            yield Text(f" {k['impl']} {k['name']} on {k['arch']} cannot launch: {why}", style="bold red")
+def _describe_refusals(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]:
+    for kernel in kernels:
+        occupancy, reason = kernel["occupancy"], kernel["refusal"]
+        if not occupancy["blocks_per_sm"]:
+            refusal, remedy = occupancy.get("refusal"), occupancy["remedy"]
+            reason = f"{refusal}: {remedy}" if refusal else remedy
+        if reason:
+            where = f"{kernel['impl']} {kernel['name']} on {kernel['arch']}"
+            yield f"{where} cannot launch: {reason}", "bold red"
 
 
-def _unread(found: list[Kernel]) -> Iterator[Text]:
-    for k in (k for k in found if "registers" not in k):
-        if k["refusal"]:
-            which = configuration(k)
-            yield Text(f" {k['impl']} {k['name']} {which} on {k['arch']}: {k['refusal']}", style="yellow")
+def _describe_others(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]:
+    """Kernels without facts: configurations that failed, and code for the CPU."""
+    for kernel in kernels:
+        if "registers" in kernel:
+            continue
+        if kernel["refusal"]:
+            configuration = describe_configuration(kernel["tuned"], kernel["config"])
+            name = f"{kernel['impl']} {kernel['name']} {configuration}"
+            yield f"{name} on {kernel['arch']}: {kernel['refusal']}", "yellow"
         else:
-            yield Text(f" {k['impl']}  {k['name']}, for this CPU: {', '.join(k['files'].values())}")
+            yield f"{kernel['impl']}  {kernel['name']}, for this CPU: {', '.join(kernel['files'].values())}", ""
 
 
-def reasons(found: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
-    """A line for each of `others`; the same reason for every architecture is told once."""
-    said: dict[tuple[str, str, str], list[str]] = {}
-    for one in found:
-        said.setdefault((one["impl"], one["status"], one["reason"]), []).append(one["arch"])
-    for (impl, status, reason), archs in said.items():
-        bad = status not in ("none", "skipped")
-        where = f" ({', '.join(dict.fromkeys(archs))})" if bad else ""
-        yield Text(f" {impl}{where}  {status}: {reason}", style="bold red" if bad else "")
+def describe_failures(failures: Iterable[FailedImpl]) -> Iterator[StyledLine]:
+    archs_of: dict[tuple[str, str, str], list[str]] = {}
+    for failure in failures:
+        archs_of.setdefault((failure.impl, failure.status, failure.reason), []).append(failure.arch)
+    for (impl, status, reason), archs in archs_of.items():
+        failed = status not in ("none", "skipped")
+        where = f" ({', '.join(dict.fromkeys(archs))})" if failed else ""
+        yield f"{impl}{where}  {status}: {reason}", "bold red" if failed else ""

@@ -101,9 +101,9 @@ def show(record: Mapping[str, Any], out: Console, *, verbose: bool = False) -> N
     for group in _one_by_one(record):
         _show_group(group, record, out, verbose=verbose)
     show_sweeps(record, out, more_than=sweep.COMPACT)
-    battery.show(record, out, verbose=verbose)
-    sanitized.show(record, out, verbose=verbose)
-    for line in [*closing(record), *battery.closing(record), *sanitized.closing(record)]:
+    battery.show(record["batteries"], record["results"], out, verbose=verbose)
+    sanitized.show(record["sanitized"], out, verbose=verbose)
+    for line in [*closing(record), *battery.closing(record["batteries"]), *sanitized.closing(record["sanitized"])]:
         out.print(Text(line))
 
 
@@ -243,7 +243,7 @@ def _said(result: Mapping[str, Any], record: Mapping[str, Any]) -> Text:
     """What there is to say of a way that has no place in the table."""
     status, reason = result["derived"]["status"], result["derived"]["reason"]
     if status == "ok":
-        failed = battery.failing(record).get((result["op"], result["impl"]))
+        failed = battery.failing(record["batteries"]).get((result["op"], result["impl"]))
         right = _right(result["check"], result["case"], result["impl"], "time" in record["stages"])
         if failed is None:
             return Text(right)
@@ -283,7 +283,7 @@ def closing(record: Mapping[str, Any]) -> list[str]:
         if len(found.sizes) > sweep.COMPACT:
             lines += sweep.closing(found)
     statuses = [r["derived"]["status"] for r in record["results"]]
-    failing = battery.failing(record)
+    failing = battery.failing(record["batteries"])
     here_only = [r for r in record["results"] if r["derived"]["status"] == "ok" and (r["op"], r["impl"]) in failing]
     right, skipped = statuses.count("ok") - len(here_only), statuses.count("skipped")
     bad = [r for r in record["results"] if r["derived"]["status"] in _BAD]

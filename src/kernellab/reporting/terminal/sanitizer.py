@@ -1,84 +1,92 @@
-"""What compute-sanitizer found in each way, in a table, and below it where: the kernel, its line, the trial."""
+"""compute-sanitizer in the terminal: a table of what each tool found, and where each finding is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernellab.reporting.text import numbers as words
+from kernellab.record.schema import SanitizerFinding, SanitizerOutcome
+from kernellab.reporting.text import numbers
 
 
-def show(record: Mapping[str, Any], out: Console, *, verbose: bool) -> None:
-    for op in dict.fromkeys(one["op"] for one in record["sanitized"]):
-        found = [one for one in record["sanitized"] if one["op"] == op]
+def show(sanitized: Sequence[SanitizerOutcome], out: Console, *, verbose: bool) -> None:
+    """`sanitized`: with their verdicts."""
+    for op in dict.fromkeys(entry["op"] for entry in sanitized):
+        entries = [entry for entry in sanitized if entry["op"] == op]
         out.print(Text(f"{op} · under compute-sanitizer", style="bold"))
-        out.print(_table(found))
-        for one in found:
-            for line in [*_findings(one), *_apart(one, verbose), *_uncalled(one, verbose)]:
+        out.print(_table(entries))
+        for entry in entries:
+            raised = _calls_not_returned(entry) if verbose else []
+            for line in [*_errors(entry), *_other_findings(entry, verbose), *raised]:
                 out.print(line, soft_wrap=not out.is_terminal)
         out.print()
 
 
-def _table(found: list[dict[str, Any]]) -> Table:
+def _table(entries: list[SanitizerOutcome]) -> Table:
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in ("way", "tool", "cases", "findings", "time"):
-        table.add_column(title, justify="left" if title in ("way", "tool") else "right", no_wrap=True)
-    for one in found:
-        cases = str(one["cases"]) + (f" of {one['planned']}" if one["cases"] < one["planned"] else "")
-        style = {"ok": "", "wrong": "bold red"}.get(one["status"], "yellow")
-        told = "cannot tell" if one["status"] == "unknown" else str(len(_errors(one)))
-        seconds = f"{one['seconds']:.0f} s"
-        table.add_row(*map(Text, (one["impl"], one["tool"], cases)), Text(told, style=style), Text(seconds))
+    for title in ("impl", "tool", "cases", "findings", "time"):
+        table.add_column(title, justify="left" if title in ("impl", "tool") else "right", no_wrap=True)
+    for entry in entries:
+        cases = str(entry["cases"]) + (f" of {entry['planned']}" if entry["cases"] < entry["planned"] else "")
+        style = {"ok": "", "wrong": "bold red"}.get(entry["status"], "yellow")
+        findings = "cannot tell" if entry["status"] == "unknown" else str(len(_own_errors(entry)))
+        seconds = f"{entry['seconds']:.0f} s"
+        table.add_row(*map(Text, (entry["impl"], entry["tool"], cases)), Text(findings, style=style), Text(seconds))
     return table
 
 
-def _errors(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [f for f in one["findings"] if f["own"] and f["severity"] == "error"]
+def _own_errors(entry: SanitizerOutcome) -> list[SanitizerFinding]:
+    return [f for f in entry["findings"] if f["own"] and f["severity"] == "error"]
 
 
-def _findings(one: Mapping[str, Any]) -> list[Text]:
-    head = f" {one['impl']}  "
-    lines = [Text.assemble((f"{head}wrong: ", "bold red"), f"{one['tool']}: {error['said']}") for error in _errors(one)]
-    if one["unfinished"] or one["status"] == "unknown":
-        lines.append(Text(f"{head}{one['tool']}: {one['unfinished'] or one['reason']} ({one['log']})", style="yellow"))
+def _errors(entry: SanitizerOutcome) -> list[Text]:
+    """What makes the implementation wrong, or prevents a verdict."""
+    head, tool = f" {entry['impl']}  ", entry["tool"]
+    lines = [Text.assemble((f"{head}wrong: ", "bold red"), f"{tool}: {f['said']}") for f in _own_errors(entry)]
+    if entry["unfinished"] or entry["status"] == "unknown":
+        lines.append(Text(f"{head}{tool}: {entry['unfinished'] or entry['reason']} ({entry['log']})", style="yellow"))
     return lines
 
 
-def _apart(one: Mapping[str, Any], verbose: bool) -> list[Text]:
-    """What is no fault of the way, or none for sure."""
-    head = f" {one['impl']}  {one['tool']}: "
-    warned = [f for f in one["findings"] if f["own"] and f["severity"] != "error"]
-    lines = [Text(f"{head}note: {said}", style="yellow") for said in [*(f["said"] for f in warned), *one["complaints"]]]
-    others = [f for f in one["findings"] if not f["own"]]
-    if others and not verbose:
-        said = f"{words.count(len(others), 'finding')} not in this way's kernels, but in PyTorch's or a library's"
-        return [*lines, Text(f"{head}{said} (--verbose)", style="dim")]
-    return lines + [Text(f"{head}not in this way's kernels: {f['said']}", style="dim") for f in others]
+def _other_findings(entry: SanitizerOutcome, verbose: bool) -> list[Text]:
+    """Warnings, what the tool says about itself, and findings in kernels that are not the implementation's."""
+    head = f" {entry['impl']}  {entry['tool']}: "
+    warnings = [f["said"] for f in entry["findings"] if f["own"] and f["severity"] != "error"]
+    lines = [Text(f"{head}note: {text}", style="yellow") for text in [*warnings, *entry["complaints"]]]
+    foreign = [f for f in entry["findings"] if not f["own"]]
+    if foreign and not verbose:
+        count = numbers.count(len(foreign), "finding")
+        text = f"{count} in kernels of PyTorch or a library, not of this implementation"
+        return [*lines, Text(f"{head}{text} (--verbose)", style="dim")]
+    return lines + [Text(f"{head}not in this implementation's kernels: {f['said']}", style="dim") for f in foreign]
 
 
-def _uncalled(one: Mapping[str, Any], verbose: bool) -> list[Text]:
-    """Why calls did not return: most often it is outside the way's domain, and the battery says so as well."""
-    if not verbose:
+def _calls_not_returned(entry: SanitizerOutcome) -> list[Text]:
+    """Why calls did not return: most often the trial is outside the implementation's domain."""
+    head = f" {entry['impl']}  {entry['tool']}: not called, "
+    return [
+        Text(f"{head}{numbers.count(count, 'case')}: {reason}", style="dim")
+        for reason, count in entry["raised"].items()
+    ]
+
+
+def closing(sanitized: Sequence[SanitizerOutcome]) -> list[str]:
+    """One sentence: how many implementations ran under which tools, and what was found."""
+    if not sanitized:
         return []
-    head = f" {one['impl']}  {one['tool']}: not called, "
-    return [Text(f"{head}{words.count(n, 'case')}: {why}", style="dim") for why, n in one["raised"].items()]
-
-
-def closing(record: Mapping[str, Any]) -> list[str]:
-    found = record["sanitized"]
-    if not found:
-        return []
-    ways = len({(one["op"], one["impl"]) for one in found})
-    tools = ", ".join(dict.fromkeys(one["tool"] for one in found))
-    said = f"{words.count(ways, 'way')} under {tools}"
-    wrong = list(dict.fromkeys(f"{one['op']} {one['impl']}" for one in found if one["status"] == "wrong"))
-    unknown = list(dict.fromkeys(f"{one['op']} {one['impl']}" for one in found if one["status"] == "unknown"))
+    impls = len({(entry["op"], entry["impl"]) for entry in sanitized})
+    tools = ", ".join(dict.fromkeys(entry["tool"] for entry in sanitized))
+    head = f"{numbers.count(impls, 'implementation')} under {tools}"
+    wrong, unknown = (_names_with_status(sanitized, status) for status in ("wrong", "unknown"))
     if not wrong and not unknown:
-        return [f"{said}: nothing found."]
+        return [f"{head}: nothing found."]
     parts = [f"errors in {', '.join(wrong)}"] if wrong else []
-    parts += [f"cannot tell of {', '.join(unknown)}"] if unknown else []
-    return [f"{said}: {'; '.join(parts)}."]
+    parts += [f"cannot tell for {', '.join(unknown)}"] if unknown else []
+    return [f"{head}: {'; '.join(parts)}."]
+
+
+def _names_with_status(entries: Sequence[SanitizerOutcome], status: str) -> list[str]:
+    return list(dict.fromkeys(f"{entry['op']} {entry['impl']}" for entry in entries if entry["status"] == status))

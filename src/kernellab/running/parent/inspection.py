@@ -125,7 +125,7 @@ class Inspection:
         for impl in op.impls:
             if impl["kind"] in _SLOW and not self.settings.impls:
                 share.write_nothing(
-                    impl["name"], "skipped", "left out because compiling takes long: --impl asks for it"
+                    impl["name"], "skipped", "not inspected, because compiling takes long: --impl includes it"
                 )
 
 

@@ -11,21 +11,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TextIO
 
 from kernellab.base.json import JsonObject
 from kernellab.base.paths import file_name
-from kernellab.checking.sanitizer_report import MARK, Read, command, read
 from kernellab.declaration.targets import Target
 from kernellab.record.battery_events import SanitizerFinished
 from kernellab.record.journal import Journal
-from kernellab.record.schema import SanitizerFinding
 from kernellab.record.settings import Settings
 from kernellab.running.processes import compile_cache
 from kernellab.running.processes.child import Child
 from kernellab.running.processes.startup import program
 from kernellab.running.processes.worker_process import environment
 from kernellab.running.protocol.events import ImplDescription
+from kernellab.sanitizer.command import command
+from kernellab.sanitizer.report import MARK, Report, read_report
 
 _KINDS = ("triton", "cuda", "python", "compile")  # implementations with kernels of their own
 _START_S = 180.0  # importing torch under a tool, and the tool's own analysis at the end
@@ -59,17 +59,17 @@ class Sanitizer:
         log.unlink(missing_ok=True)  # of a run that was interrupted
         began = time.monotonic()
         code, timeout = self._supervise(command(tool, self.path, self._program(target, op, impl)), log, listener)
-        report = read(log.read_text(errors="replace"), tool)
+        report = read_report(log.read_text(errors="replace"), tool)
         self.journal.write(
             SanitizerFinished(
                 op=op,
                 impl=impl,
                 tool=tool,
                 planned=report.planned,
-                cases=report.called,
+                cases=report.returned,
                 raised=report.raised,
-                findings=cast("list[SanitizerFinding]", report.findings),
-                errors=report.errors,
+                findings=[finding.to_json() for finding in report.findings],
+                errors=report.error_count,
                 complaints=list(dict.fromkeys(report.complaints))[:_COMPLAINTS],
                 exit=code,
                 unfinished=None if report.finished else timeout or _why_unfinished(report, code, log),
@@ -133,12 +133,12 @@ class _Marks:
         return marks
 
 
-def _why_unfinished(report: Read, code: int | None, log: Path) -> str:
+def _why_unfinished(report: Report, code: int | None, log: Path) -> str:
     """Why a process did not reach its end, as far as its output tells."""
-    where = f" at trial {report.begun}" if report.begun else ""
+    where = f" at trial {report.current_trial}" if report.current_trial else ""
     if report.complaints:
         return f"compute-sanitizer: {report.complaints[-1]}"
-    if report.errors is not None and report.raised:
+    if report.error_count is not None and report.raised:
         return f"ended{where}: {list(report.raised)[-1]}"
     last = next((line for line in reversed(_lines(log)) if not line.startswith("=====")), "")
     return f"ended{where} with exit code {code}" + (f": {last.strip()[:200]}" if last else "")

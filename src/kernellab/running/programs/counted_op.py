@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from kernellab.base.errors import UserError
-from kernellab.checking.oracle import synchronise
 from kernellab.declaration.documents import CostJson
+from kernellab.machine.gpu_state import synchronise
 from kernellab.running.programs.profiled_op import Way, opened, outcome
 
 _NO_GPU = "--with ncu counts what a GPU does: there is none here, or --device cpu was asked for"

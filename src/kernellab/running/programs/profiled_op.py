@@ -12,7 +12,6 @@ import torch
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
-from kernellab.checking.oracle import gpu_is_dead, synchronise
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.cost import CostFailed, cost_of_pass
@@ -22,6 +21,7 @@ from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
+from kernellab.machine.gpu_state import gpu_is_dead, synchronise
 from kernellab.profiler.ranges import range as named_range
 from kernellab.profiler.schedule import COLLECTED, Schedule
 from kernellab.profiler.session import How, Session

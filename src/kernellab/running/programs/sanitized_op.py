@@ -1,8 +1,8 @@
-"""The process under a tool of compute-sanitizer: one way of an op, called at one trial after the other.
+"""The process under compute-sanitizer: calls one implementation of an op at one trial after the other.
 
-Nothing is compared: the tool watches. Inputs are made on the CPU and copied over, each with the very memory it
-spans, so that few kernels but the way's run, and nothing is read that was never written. What the process is at it
-says on standard output, where the tool's reports stand too.
+Results are not compared: the tool watches the memory accesses. Inputs are made on the CPU and copied to the GPU, each
+with exactly the memory it spans, so that few kernels run besides the implementation's and nothing unwritten is read.
+The process reports its progress on standard output, between the tool's reports.
 """
 
 from __future__ import annotations
@@ -11,88 +11,105 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 
+from kernellab.base.json import JsonValue
 from kernellab.base.user_code import explain
-from kernellab.checking import compiled_impls as compiled
-from kernellab.checking.oracle import gpu_is_dead, synchronise
+from kernellab.checking.compiled_impls import reset_compiled
 from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.sanitizer_report import MARK, MOST, subset
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, pass_of
 from kernellab.declaration.targets import Target, load
+from kernellab.machine.gpu_state import gpu_is_dead, synchronise
 from kernellab.running.worker.describe import choose_device
-from kernellab.trials import tensors as material
-from kernellab.trials.battery import COMPILED, Battery
+from kernellab.sanitizer.report import MARK
+from kernellab.sanitizer.selection import MAX_TRIALS, select
+from kernellab.trials.battery import battery
+from kernellab.trials.domain import refusal
+from kernellab.trials.guard_bands import span
+from kernellab.trials.selection import COMPILE_TRIALS
 from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import make_inputs
+
+
+class Request(TypedDict):
+    """The argument of the program, as JSON."""
+
+    target: dict[str, str]
+    op: str
+    impl: str
+    device: str
+    seed: int
+    dtypes: list[str]
+    quick: bool
 
 
 def main() -> None:
     sys.path.append(str(Path.cwd()))
-    asked: dict[str, Any] = json.loads(sys.argv[1])
-    device = choose_device(asked["device"])
+    request: Request = json.loads(sys.argv[1])
+    device = choose_device(request["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    op = load(Target(**asked["target"]))[asked["op"]]
-    trials = Battery(op, device.type, dtypes=asked["dtypes"], quick=asked["quick"]).trials()
-    run(op, op[asked["impl"]], trials, asked["seed"], device)
+    op = load(Target(**request["target"]))[request["op"]]
+    trials = battery(op, device.type, dtypes=request["dtypes"], quick=request["quick"])
+    run(op, op[request["impl"]], trials, request["seed"], device)
     sys.stdout.flush()
 
 
-def run(op: Op, impl: Impl, trials: list[Trial], seed: int, device: torch.device) -> None:
-    chosen = subset(trials, COMPILED if impl.kind.name == "compile" else MOST)
-    _say(trials=len(chosen))
-    for trial in chosen:
-        _say(begin=trial.label)
-        _say(**_tried(op, impl, trial, seed, device))
+def run(op: Op, impl: Impl, trials: Sequence[Trial], seed: int, device: torch.device) -> None:
+    selected = select(trials, COMPILE_TRIALS if impl.kind.name == "compile" else MAX_TRIALS)
+    _report(trials=len(selected))
+    for trial in selected:
+        _report(begin=trial.label)
+        status, reason = _call(op, impl, trial, seed, device)
+        _report(status=status, reason=reason)
         if gpu_is_dead(device):  # a fault that no tool can undo
             return
-    _say(end=True)
+    _report(end=True)
 
 
-def _tried(op: Op, impl: Impl, trial: Trial, seed: int, device: torch.device) -> dict[str, str]:
-    """`ok` where the call returned; whether it was right is not asked here."""
+def _call(op: Op, impl: Impl, trial: Trial, seed: int, device: torch.device) -> tuple[str, str]:
+    """(status, reason): `ok` where the call returned, whatever it returned."""
     try:
-        refusal = impl.refusal(trial.asked)
-        if impl.mutates and trial.of != "forward":
-            refusal = "not differentiable: it changes its inputs"
-        if refusal is not None:
-            return {"status": "outside", "reason": refusal}
-        inputs = _inputs(op, trial, seed, device)
+        reason = refusal(impl, trial)
+        if reason is not None:
+            return "outside", reason
+        inputs = _make_inputs(op, trial, seed, device)
         if impl.kind.name == "compile":
-            compiled.forget(op)
-        pass_of(trial.of, trial.wrt).compute(op, impl, inputs, trial.case)
+            reset_compiled(op)
+        pass_of(trial.pass_name, trial.wrt).compute(op, impl, inputs, trial.case)
         synchronise(device)
-    except NotDifferentiable as no:
-        return {"status": "outside", "reason": f"not differentiable: {no}"}
-    except BaseException as error:  # SystemExit too: nothing a way raises may end the process
+    except NotDifferentiable as error:
+        return "outside", f"not differentiable: {error}"
+    except BaseException as error:  # SystemExit too: nothing an implementation raises may end the process
         with contextlib.suppress(Exception):
             synchronise(device)
-        if trial.of != "forward" and refuses_gradients(error):
-            return {"status": "outside", "reason": f"not differentiable: {explain(error)}"}
-        return {"status": "error", "reason": explain(error)}
-    return {"status": "ok", "reason": ""}
+        if trial.pass_name != "forward" and refuses_gradients(error):
+            return "outside", f"not differentiable: {explain(error)}"
+        return "error", explain(error)
+    return "ok", ""
 
 
-def _inputs(op: Op, trial: Trial, seed: int, device: torch.device) -> Inputs:
+def _make_inputs(op: Op, trial: Trial, seed: int, device: torch.device) -> Inputs:
     try:
-        made = material.make(op, trial, seed, torch.device("cpu"), bands=False).inputs
-    except Exception:  # a reference that knows GPUs only
-        return material.make(op, trial, seed, device, bands=False).inputs
-    return {name: None if t is None else _moved(t, device) for name, t in made.items()}
+        tensors = make_inputs(op, trial, seed, torch.device("cpu"), guarded=False).tensors
+    except Exception:  # a reference that runs only on GPUs
+        return make_inputs(op, trial, seed, device, guarded=False).tensors
+    return {name: None if t is None else _copy_to(t, device) for name, t in tensors.items()}
 
 
-def _moved(t: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A copy with the same strides, in an allocation that ends where the tensor does."""
-    reach = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) + 1 if t.numel() else 0
-    span = t.as_strided((t.storage_offset() + reach,), (1,), 0)
-    return span.to(device, copy=True).as_strided(t.shape, t.stride(), t.storage_offset())
+def _copy_to(t: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy with the same strides, in an allocation that ends with the tensor's last element."""
+    flat = t.as_strided((t.storage_offset() + span(t.shape, t.stride()),), (1,), 0)
+    return flat.to(device, copy=True).as_strided(t.shape, t.stride(), t.storage_offset())
 
 
-def _say(**what: Any) -> None:
+def _report(**progress: JsonValue) -> None:
     sys.stdout.flush()
-    os.write(1, f"\n{MARK}{json.dumps(what)}\n".encode())  # on a line of its own, whatever the way has printed
+    # On a line of its own, whatever the implementation has printed before.
+    os.write(1, f"\n{MARK}{json.dumps(progress)}\n".encode())

@@ -6,28 +6,30 @@ import copy
 import functools
 import gc
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from kernellab.accuracy.prepared_trial import PeerDied
 from kernellab.base.user_code import explain
+from kernellab.checking.confirmation import examine_and_confirm
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import Examiner
-from kernellab.checking.oracle import YardstickDied, gpu_is_dead
+from kernellab.checking.outcome import Outcome
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
+from kernellab.machine.gpu_state import gpu_is_dead
 from kernellab.record.battery_events import SearchFinished, TrialFinished
 from kernellab.record.schema import TrialJson
 from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
 from kernellab.running.worker.channel import Channel, GpuContextLost
 from kernellab.running.worker.global_state import guarded
-from kernellab.trials.battery import Battery, defined, for_ways
-from kernellab.trials.confirmation import surely
+from kernellab.trials.battery import battery
+from kernellab.trials.domain import is_defined
+from kernellab.trials.selection import pair_with_impls
 from kernellab.trials.trial import Trial
-
-_TOLD = ("status", "reason", "errors", "peer", "notes", "traceback")
 
 
 class BatteryWork:
@@ -52,12 +54,12 @@ class BatteryWork:
         """
         done, stored, dtypes, quick = command.done, command.stored, command.dtypes, command.quick
         again = {name: self._again(name, stored.get(name, ()), start) for name, start in done.items()}
-        most = INTERPRETER_LIMIT if self.interpreted else None
-        trials = Battery(self.op, self.device.type, dtypes=dtypes, quick=quick, most=most).trials()
+        limit = INTERPRETER_LIMIT if self.interpreted else None
+        trials = battery(self.op, self.device.type, dtypes=dtypes, quick=quick, max_elements=limit)
         self.channel.send(BatteryGenerated(trials=len(trials)))
-        for tries, (number, trial, way) in enumerate(for_ways(trials, [self.op[name] for name in done])):
-            if number >= done[way.name] and trial.key not in again[way.name]:
-                self._try(way.name, number, trial)
+        for tries, (number, trial, impl) in enumerate(pair_with_impls(trials, [self.op[name] for name in done])):
+            if number >= done[impl.name] and trial.key not in again[impl.name]:
+                self._try(impl.name, number, trial)
             if tries % 250 == 0:
                 gc.collect()
 
@@ -66,74 +68,70 @@ class BatteryWork:
         tried = set()
         for number, data in enumerate(stored, start=-len(stored)):
             trial = Trial.from_json(data, self.op)
-            if trial is not None and defined(self.op, trial.case):
+            if trial is not None and is_defined(self.op, trial.case):
                 tried.add(trial.key)
                 if number >= start:
                     self._try(name, number, trial)
         return tried
 
     def _try(self, name: str, number: int, trial: Trial) -> None:
-        observed = surely(functools.partial(self._examined, name, "try", number), trial)
-        if observed is not None:
-            self._tell(name, number, trial, observed)
+        outcome = examine_and_confirm(functools.partial(self._examined, name, "try", number), trial)
+        if outcome is not None:
+            self._tell(name, number, trial, outcome)
 
-    def _examined(self, name: str, phase: str, number: int, trial: Trial) -> dict[str, Any] | None:
-        """What came of a trial; whatever happens meanwhile is the way's doing, and this trial's."""
+    def _examined(self, name: str, phase: str, number: int, trial: Trial) -> Outcome | None:
+        """What came of a trial; whatever happens meanwhile is attributed to the implementation and this trial."""
         changed: list[str] = []
         try:
-            with self.channel.running(name, phase, number=number, trial=labelled(trial)), guarded(changed.append):
-                observed = self._examiner.examine(self.op[name], trial)
-        except YardstickDied as died:
+            with (
+                self.channel.running(name, phase, number=number, trial=trial.to_labelled_json()),
+                guarded(changed.append),
+            ):
+                outcome = self._examiner.examine(self.op[name], trial)
+        except PeerDied as died:
             self.channel.send(CulpritNamed(impl="torch", reason=f"GPU fault: {died}"))
             raise GpuContextLost from None
-        if observed is None:
+        if outcome is None:
             return None
-        if observed["status"] not in ("ok", "outside") and gpu_is_dead(self.device):
-            self._tell(name, number, trial, {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"})
+        if outcome.status not in ("ok", "outside") and gpu_is_dead(self.device):
+            self._tell(name, number, trial, Outcome("crashed", f"GPU fault: {outcome.reason}"))
             raise GpuContextLost
-        if changed and observed["status"] == "ok":
-            observed["notes"] = [*observed.get("notes", ()), *changed]
-        return observed
+        return outcome.with_notes(changed) if outcome.status == "ok" else outcome
 
-    def _tell(self, name: str, number: int, trial: Trial, observed: Mapping[str, Any]) -> None:
-        kept: dict[str, Any] = {k: v for k, v in observed.items() if k in _TOLD}
-        self.channel.send(
-            TrialFinished(impl=name, interpreter=self.interpreted, number=number, trial=labelled(trial), **kept)
-        )
+    def _tell(self, name: str, number: int, trial: Trial, outcome: Outcome) -> None:
+        entry = outcome.at_trial(op="", impl=name, number=number, trial=trial, interpreted=self.interpreted)
+        self.channel.send(TrialFinished(**entry))
 
     def search(self, command: SearchTrials) -> None:
         """Draw trials for an implementation until one fails or the time is up."""
-        from kernellab.reproduction.script import script
-        from kernellab.trials.search import INTERPRETED, find
+        from kernellab.checking.search import search
+        from kernellab.reproduction.script import write_script
+        from kernellab.trials.random_trials import INTERPRETER_MAX_ELEMENTS
 
         name, seconds, seed, dtypes = command.impl, command.seconds, command.seed, command.dtypes
         numbers = itertools.count(command.number)
-        found = find(
+        result = search(
             self.op,
             lambda trial: self._examined(name, "search", next(numbers), trial),
             seconds=seconds,
             seed=seed,
             device=self.device.type,
             dtypes=dtypes,
-            most=INTERPRETED if self.interpreted else None,
+            max_elements=INTERPRETER_MAX_ELEMENTS if self.interpreted else None,
         )
-        told: dict[str, Any] = {"drawn": found.drawn, "outside": found.outside, "seconds": found.seconds}
-        if found.trial is not None and found.observed is not None:
-            self._tell(name, next(numbers), found.trial, found.observed)
-            told["shrinking"] = found.shrinking
+        finished = SearchFinished(impl=name, drawn=result.drawn, outside=result.outside, seconds=result.seconds)
+        if result.failure is not None:
+            trial, outcome = result.failure.trial, result.failure.outcome
+            self._tell(name, next(numbers), trial, outcome)
             try:
-                failing = self.op, self.op[name], found.trial, found.observed
-                made = script(*failing, seed=seed, interpreted=self.interpreted)
-                told["script"] = made.lines
-                self.channel.send(ScriptWritten(impl=name, text=made.text))
-            except Exception as error:  # a failure without its script is a failure still
-                told["script"] = [f"# no script: {explain(error)}"]
-        self.channel.send(SearchFinished(impl=name, **told))
-
-
-def labelled(trial: Trial) -> TrialJson:
-    """A trial as JSON, with its label."""
-    return cast(TrialJson, {**trial.to_json(), "label": trial.label})
+                impl = self.op[name]
+                script = write_script(self.op, impl, trial, outcome, seed=seed, interpreted=self.interpreted)
+                lines = script.lines
+                self.channel.send(ScriptWritten(impl=name, text=script.text))
+            except Exception as error:  # the failure is reported without a script
+                lines = [f"# no script: {explain(error)}"]
+            finished = replace(finished, shrinking=result.shrinking, script=lines)
+        self.channel.send(finished)
 
 
 def _announced(op: Op, channel: Channel) -> Op:
@@ -143,7 +141,7 @@ def _announced(op: Op, channel: Channel) -> Op:
         return op
 
     def where(case: Case) -> bool:
-        with channel.running(None, "where", trial=labelled(Trial("declared", case))):
+        with channel.running(None, "where", trial=Trial("declared", case).to_labelled_json()):
             return asked(case)
 
     announced = copy.copy(op)

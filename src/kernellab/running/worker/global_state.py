@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from kernellab.checking.spot_check import Spot
+from kernellab.accuracy.spot_check import SpotCheck
 from kernellab.timing import input_sets as sets
 from kernellab.timing import window
 from kernellab.timing.timers import TIMERS
@@ -96,7 +96,7 @@ _NAMESPACES: dict[str, Any] = {
     "kernellab.timing.window": window,
     "kernellab.timing.input_sets": sets,
     "kernellab.timing.input_sets.InputSets": sets.InputSets,
-    "kernellab.checking.spot_check.Spot": Spot,
+    "kernellab.accuracy.spot_check.SpotCheck": SpotCheck,
 }
 _UNREADABLE = object()
 

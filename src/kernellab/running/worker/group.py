@@ -5,25 +5,28 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import torch
 
+from kernellab.accuracy.prepared_trial import CannotCheck, PeerDied, TrialPreparer
+from kernellab.accuracy.spot_check import SpotCheck
 from kernellab.activity.autotuning import record_choices
 from kernellab.activity.compilation import CompilationLog
 from kernellab.activity.documents import TunedJson
-from kernellab.checking import compiled_impls as compiled
-from kernellab.checking.declared_case import Checker
-from kernellab.checking.oracle import CannotCheck, TruthFinder, YardstickDied, gpu_is_dead
-from kernellab.checking.spot_check import Spot
+from kernellab.checking.compiled_impls import reset_compiled
+from kernellab.checking.declared_case import CaseChecker
+from kernellab.checking.outcome import CaseOutcome
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.documents import CostJson
 from kernellab.declaration.passes import Pass, pass_of
+from kernellab.machine.gpu_state import gpu_is_dead
 from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import CostCounted, ImplBuilt, ImplChecked, TimeSpent
-from kernellab.record.schema import BuiltJson, CheckOutcome
+from kernellab.record.schema import BuiltJson
 from kernellab.running.protocol.commands import SeriesRequest
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
@@ -51,11 +54,11 @@ class GroupWork:
         self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.interpreted, self._distrusted = interpreted, distrusted
         telemetry.sample(force=True)
-        self._checkers: dict[str, Checker] = {}
+        self._checkers: dict[str, CaseChecker] = {}
         self._log = CompilationLog.installed()
         self._began = monotonic()
         self._spent: dict[str, float] = {}
-        compiled.forget(task.op)
+        reset_compiled(task.op)
 
     def close(self) -> None:
         """Say where the time went, and give the memory back before the next case."""
@@ -71,43 +74,43 @@ class GroupWork:
         """Check a pass of each way, send what was observed, and return the names of those that are right."""
         right = set()
         for name in names:
-            observed = self._check(name, of)
-            dead = observed["status"] not in ("ok", "skipped") and gpu_is_dead(self.device)
+            outcome = self._check(name, of)
+            dead = outcome.status not in ("ok", "skipped") and gpu_is_dead(self.device)
             if dead:
-                observed |= {"status": "crashed", "reason": f"GPU fault: {observed['reason']}"}
-            self.channel.send(ImplChecked(impl=name, check=cast(CheckOutcome, observed), pass_name=of))
+                outcome = replace(outcome, status="crashed", reason=f"GPU fault: {outcome.reason}")
+            self.channel.send(ImplChecked(impl=name, check=outcome.to_json(), pass_name=of))
             if dead:
                 raise GpuContextLost
-            if observed["status"] == "ok":
+            if outcome.status == "ok":
                 right.add(name)
         return right
 
-    def _check(self, name: str, of: str) -> dict[str, Any]:
+    def _check(self, name: str, of: str) -> CaseOutcome:
         mark = self._log.mark()
         try:
             self.telemetry.sample()
             phase = "check" if of == "forward" else "gradients"
             with self.channel.running(name, phase), guarded(self.task.noter(name)), record_choices() as choices:
-                observed = self._checker(of).check(self.op[name])
+                outcome = self._checker(of).check(self.op[name])
                 gc.collect(1)  # what the way left to the collector: a __del__ that hangs is still its own doing
-        except YardstickDied as died:
+        except PeerDied as died:
             self.channel.send(CulpritNamed(impl="torch", reason=f"GPU fault: {died}"))
             raise GpuContextLost from None
         self._say_what_was_built(name, mark, choices)
-        return observed
+        return outcome
 
-    def _checker(self, of: str) -> Checker:
+    def _checker(self, of: str) -> CaseChecker:
         if of not in self._checkers:
-            self._checkers[of] = Checker(
+            self._checkers[of] = CaseChecker(
                 self.op,
                 self.case,
                 seed=self.task.seed,
                 device=self.device,
                 interpreted=self.interpreted,
-                most=self._most,
+                max_elements=self._most,
                 running=self._running,
                 distrusted=self._distrusted,
-                of=pass_of(of),
+                pass_=pass_of(of),
             )
         return self._checkers[of]
 
@@ -135,7 +138,7 @@ class GroupWork:
     def time(self, todo: list[SeriesRequest], right: Callable[[str, str], bool]) -> None:
         """Time each series of ways; `right(name, pass)` says who may be. One that fails is left out of the rest."""
         failed: set[str] = set()
-        sets: dict[str, tuple[InputSets, list[Spot]]] = {}
+        sets: dict[str, tuple[InputSets, list[SpotCheck]]] = {}
         for work in todo:
             series, of = work["series"], work["series"]["pass"]
             names = [n for n in work["impls"] if right(n, of) and n not in failed]
@@ -155,12 +158,12 @@ class GroupWork:
             for what, seconds in timed.spent.items():
                 self._spent[what] = self._spent.get(what, 0.0) + seconds
 
-    def _input_sets(self, of: str, names: list[str]) -> tuple[InputSets, list[Spot]]:
+    def _input_sets(self, of: str, names: list[str]) -> tuple[InputSets, list[SpotCheck]]:
         """Two contents for the inputs with what must come of them; one, where two cannot be had."""
         timed = pass_of(of)
         judged = pass_of("backward") if of == "both" else timed  # a timed call of both returns its gradients
         masters: list[make_inputs.Inputs] = []
-        spots: list[Spot] = []
+        spots: list[SpotCheck] = []
         for content, seed in enumerate((self.task.seed, self.task.seed + _OTHER_CONTENT)):
             if content and not InputSets(masters).fits(self.device, copies=4):
                 for name in names:
@@ -179,19 +182,19 @@ class GroupWork:
         self._checkers.clear()  # timing needs the memory
         return InputSets(masters), spots
 
-    def _spot(self, of: Pass, seed: int) -> Spot:
+    def _spot(self, of: Pass, seed: int) -> SpotCheck:
         if seed == self.task.seed:
-            truth = self._checker(of.name).truth()
+            prepared = self._checker(of.name).prepare()
         else:
-            finder = TruthFinder(
+            preparer = TrialPreparer(
                 self.op,
                 seed=seed,
                 device=self.device,
                 running=self._running,
                 distrusted=self._distrusted,
             )
-            truth = finder.find(Trial("declared", self.case, of=of.name))
-        return Spot(truth, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
+            prepared = preparer.prepare(Trial("declared", self.case, pass_name=of.name))
+        return SpotCheck(prepared, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
 
     def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> CostJson | None:
         """The cost of a pass; None, with a note, where the op's own cost= fails."""

@@ -1,66 +1,59 @@
-"""Inside a worker: what each way of an op compiles to for one architecture, read and written to files.
+"""Inside a worker: captures and analyses what each implementation of an op compiles to, for one architecture.
 
-One architecture per process: an author's code may remember what it asked of its device.
+One architecture per process, because an author's code may cache the properties of its device.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 
 from kernellab.base.errors import UserError
+from kernellab.base.functions import AnyFunction
+from kernellab.base.json import JsonObject
 from kernellab.base.paths import file_name
 from kernellab.base.user_code import explain
 from kernellab.build import cpp
-from kernellab.build.cuda import OutOfSight
-from kernellab.capture.inductor import Generated, generated, generated_here, written
-from kernellab.capture.launches import Launch
-from kernellab.capture.line_count import c_lines, python_lines
-from kernellab.capture.op_file import exported
-from kernellab.capture.recorder import capturing
+from kernellab.build.cuda import NotCapturable
+from kernellab.capture.inductor import GeneratedCode, generate_for_standin, generate_on_gpu, generate_source
+from kernellab.capture.launch import Launch
+from kernellab.capture.line_count import c_lines
+from kernellab.capture.meta_inputs import meta_inputs
+from kernellab.capture.op_file import write_op_file
+from kernellab.capture.recorder import record_launches
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
+from kernellab.capture.standin_torch import replace_attribute
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
-from kernellab.codeanalysis.banks import conflicts
-from kernellab.codeanalysis.coalescing import spread
-from kernellab.codeanalysis.facts import facts
-from kernellab.codeanalysis.products import products
+from kernellab.codeanalysis.kernel_json import KernelJson, SourceJson
 from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.inputs import make_inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
-from kernellab.gpumodel.occupancy import Occupancy, grid_refusal, occupancy
 from kernellab.machine.chips import chip
 from kernellab.machine.gpus import same_product
-from kernellab.machinecode.cubin import disassemble, read_cubin
-from kernellab.machinecode.ptx import Entry as PtxEntry
-from kernellab.machinecode.ptx import parse_ptx
+from kernellab.machinecode.cubin import disassemble
 from kernellab.record.battery_events import CodeAccount, CodeRead
 from kernellab.running.protocol.events import LaunchCaptured
+from kernellab.running.worker.captured_kernel import describe_launch, describe_refused_launch
 from kernellab.running.worker.channel import Channel
-from kernellab.running.worker.static_costs import account
-from kernellab.trials.small_cases import standin
+from kernellab.running.worker.static_costs import count_static_costs
+from kernellab.trials.small_cases import shrink_to
 
-_UNARMED = {
-    "manual": "calls PyTorch's own kernels: nothing of its own is compiled",
-    "torch": "calls PyTorch's own kernels: nothing of its own is compiled",
-}
-_SMALL = 4096  # elements of the largest input, for what must run on the CPU to be seen
-Entry = dict[str, Any]
+_WITHOUT_KERNELS = dict.fromkeys(("manual", "torch"), "calls PyTorch's own kernels and compiles none of its own")
+_SMALL = 4096  # elements of the largest input, for code that must run on the CPU to be generated
 
 
 class Inspector:
-    """`arch` empty is the GPU present, or sm_90 where there is none; `gpu` is the product of it that is asked for.
+    """Inspects an op for one GPU: `gpu` if given, else the one present or a stand-in of architecture `arch`.
 
-    `cpu`: code for the CPU is read too.
-    `accounts`: the bytes each way's operators move, how its accesses lie and its lines of source are told besides.
+    Without either it is the GPU present, or sm_90 where there is none. `cpu`: also inspect code for the CPU.
+    `accounts`: also count bytes that operators move and lines of source, and analyse how a warp's accesses lie.
     """
 
     def __init__(
@@ -77,7 +70,7 @@ class Inspector:
     ) -> None:
         self.channel, self.op, self.device, self.folder, self.cpu = channel, op, device, folder, cpu
         self.accounts = accounts
-        here = _present(device) if device.type == "cuda" else None
+        here = _describe_present_gpu(device) if device.type == "cuda" else None
         self.present = here is not None and (same_product(here.name, gpu) if gpu else arch in ("", here.arch))
         if here is not None and self.present:
             self.gpu = here
@@ -89,31 +82,20 @@ class Inspector:
             impl = self.op[name]
             if impl.kind.name == "cpp" and not self.cpu:
                 continue
-            with self.channel.running(None, "load"):  # where= and supports= are the file's own
+            with self.channel.running(None, "load"):  # where= and supports= are code of the op file
                 cases = self.op.expand(request, "cpu" if impl.kind.name == "cpp" else "cuda")
             for case in cases:
-                for of in passes:
-                    self._inspect(impl, case, of)
+                for pass_name in passes:
+                    self._inspect(impl, case, pass_name)
 
-    def _inspect(self, impl: Impl, case: Case, of: str) -> None:
+    def _inspect(self, impl: Impl, case: Case, pass_name: str) -> None:
         began = time.perf_counter()
-        found: Entry = {"status": "ok", "reason": "", "kernels": []}
         account: CodeAccount | None = None
         with self.channel.running(impl.name, "inspect"):
-            try:
-                found["kernels"] = self._kernels(impl, case, of)
-                if not found["kernels"]:
-                    found |= {"status": "none", "reason": self._why_none(impl)}
-            except NotDifferentiable as no:
-                instead = "; --pass forward shows what it launches" if of == "both" else ""
-                found |= {"status": "skipped", "reason": f"no backward pass: {no}{instead}"}
-            except (_Outside, OutOfSight) as outside:
-                found |= {"status": "skipped", "reason": str(outside)}
-            except Exception as error:
-                found |= {"status": "error", "reason": _told(error)}
-        if self.accounts and of == "forward" and found["status"] in ("ok", "none"):
+            outcome = self._read_kernels(impl, case, pass_name)
+        if self.accounts and pass_name == "forward" and outcome.status in ("ok", "none"):
             with self.channel.running(impl.name, "inspect"):
-                account = self._account(impl, case, found["kernels"])
+                account = self._account(impl, case, outcome.kernels)
         self.channel.send(
             CodeRead(
                 op=self.op.name,
@@ -122,257 +104,219 @@ class Inspector:
                 case=case.to_json(),
                 arch=self.gpu.arch,
                 gpu=self.gpu.name,
-                pass_name=of,
+                pass_name=pass_name,
+                status=outcome.status,
+                reason=outcome.reason,
+                kernels=outcome.kernels,
                 seconds=round(time.perf_counter() - began, 3),
                 account=account,
-                **found,
             )
         )
 
-    def _account(self, impl: Impl, case: Case, kernels: list[Entry]) -> CodeAccount:
-        """Its cost, its operators' traffic and its lines; the kernels are compiled by now."""
-        inputs = {name: _meta(self.op, name, case) for name in self.op.args}
-        with capturing(self.gpu) as launches:
-            found = account(impl, kernels, lambda: self._call(impl, case, "forward", launches))
+    def _read_kernels(self, impl: Impl, case: Case, pass_name: str) -> _Outcome:
         try:
-            cost = cost_of_pass(self.op, "forward", inputs, case)
+            kernels = self._kernels(impl, case, pass_name)
+        except NotDifferentiable as error:
+            hint = "; --pass forward shows what it launches" if pass_name == "both" else ""
+            return _Outcome("skipped", f"no backward pass: {error}{hint}")
+        except (_OutsideDomain, NotCapturable) as error:
+            return _Outcome("skipped", str(error))
+        except Exception as error:
+            return _Outcome("error", _explain(error))
+        if not kernels:
+            default = "launched no kernel of Triton or of kl.cuda.kernel: there is nothing to inspect"
+            return _Outcome("none", _WITHOUT_KERNELS.get(impl.kind.name, default))
+        return _Outcome("ok", "", kernels)
+
+    def _account(self, impl: Impl, case: Case, kernels: Sequence[KernelJson]) -> CodeAccount:
+        """The op's cost, the bytes that operators move and the lines of code; the kernels are compiled by now."""
+        with record_launches(self.gpu) as launches:
+            counts = count_static_costs(impl, kernels, lambda: self._call(impl, case, "forward", launches))
+        try:
+            cost = cost_of_pass(self.op, "forward", meta_inputs(self.op, case), case)
         except CostFailed:  # cost= needs more than sizes
             cost = None
-        return cast(CodeAccount, {"cost": cost, **found})
+        return {"cost": cost, **counts}
 
-    def _why_none(self, impl: Impl) -> str:
-        return _UNARMED.get(impl.kind.name, "launched no Triton kernel and none of kl.cuda.kernel: nothing to read")
-
-    def _kernels(self, impl: Impl, case: Case, of: str) -> list[Entry]:
+    def _kernels(self, impl: Impl, case: Case, pass_name: str) -> list[KernelJson]:
         refusal = impl.refusal(case)
         if refusal is not None:
-            raise _Outside(refusal)
+            raise _OutsideDomain(refusal)
         if impl.kind.name == "cpp":
-            return self._cpp(impl, case, of)
-        if impl.kind.name in _UNARMED:
+            return self._cpp_kernels(impl, case, pass_name)
+        if impl.kind.name in _WITHOUT_KERNELS:
             return []
         if impl.kind.name == "compile":
-            return self._compiled(impl, case, of)
-        return [self._read(impl, launch) for launch in self._captured(impl, case, of)]
+            return self._compiled_kernels(impl, case, pass_name)
+        with record_launches(self.gpu, self._report_launch) as launches:
+            self._call(impl, case, pass_name, launches)
+        return [self._read_launch(impl, launch) for launch in launches]
 
-    def _captured(self, impl: Impl, case: Case, of: str) -> list[Launch]:
-        with capturing(self.gpu, self._heard) as launches:
-            self._call(impl, case, of, launches)
-        return launches
-
-    def _heard(self, launch: Launch) -> None:
-        """Each launch is a sign of life: an autotuned kernel may take minutes in all."""
+    def _report_launch(self, launch: Launch) -> None:
+        """Each launch shows that the worker is alive: the configurations of an autotuned kernel may take minutes."""
         number, count = launch.tuned or (0, 1)
-        which = f", configuration {number + 1} of {count}" if launch.tuned else ""
-        self.channel.send(LaunchCaptured(arch=self.gpu.arch, kernel=f"{launch.kernel}{which}"))
+        configuration = f", configuration {number + 1} of {count}" if launch.tuned else ""
+        self.channel.send(LaunchCaptured(arch=self.gpu.arch, kernel=f"{launch.kernel}{configuration}"))
 
-    def _call(self, impl: Impl, case: Case, of: str, launches: list[Launch]) -> None:
-        """The pass on meta tensors. What the forward pass launches before a backward one is not the backward's."""
-        inputs = {name: _meta(self.op, name, case) for name in self.op.args}
-        if of == "forward":
-            pass_of(of).compute(self.op, impl, inputs, case)
+    def _call(self, impl: Impl, case: Case, pass_name: str, launches: list[Launch]) -> None:
+        """Run a pass on meta tensors. For the backward pass, launches of the forward pass before it are dropped."""
+        inputs = meta_inputs(self.op, case)
+        pass_ = pass_of(pass_name)
+        if pass_name == "forward":
+            pass_.compute(self.op, impl, inputs, case)
             return
-        results, leaves, _ = pass_of(of).graph(self.op, impl, inputs, case)
-        if of == "backward":
+        results, leaves, _ = pass_.graph(self.op, impl, inputs, case)
+        if pass_name == "backward":
             launches.clear()
-        above = [torch.empty(r.shape, dtype=r.dtype, device="meta") if r.is_floating_point() else None for r in results]
-        gradients(results, leaves, above)
-
-    # Reading -------------------------------------------------------------------------------------------
-
-    def _read(self, impl: Impl, launch: Launch) -> Entry:
-        """A launch with the facts of its binary; its code goes into files."""
-        entry = {"name": launch.kernel, **launch.to_json()}
-        entry.pop("kernel")
-        count = c_lines if launch.kind == "cuda" else python_lines
-        entry["sources"] = [
-            {**{k: v for k, v in vars(source).items() if k != "text"}, "lines": count(source.text)}
-            for source in launch.sources
+        upstream = [
+            torch.empty(result.shape, dtype=result.dtype, device="meta") if result.is_floating_point() else None
+            for result in results
         ]
-        if launch.refusal:
-            return {**entry, "facts": None, "occupancy": None, "files": {}}
-        cubin = launch.code["cubin"]
-        assert isinstance(cubin, bytes)
-        with self.channel.running(None, "read"):  # not the way's doing any more
-            sass = disassemble(cubin)
-            told = facts(cubin, str(launch.code.get("ptx", "")), launch.symbol)[0]
-        shared = (told.shared_bytes or 0) + launch.shared_bytes
-        fits = occupancy(
-            self.gpu.chip,
-            launch.threads,
-            told.registers or 0,
-            shared,
-            barriers=told.barriers or 1,
-            # Triton launches what it compiled; whoever launches by hand may not.
-            max_threads=math.prod(told.threads) if told.threads and launch.kind == "cuda" else None,
-            exact=told.threads_required,
-        )
-        misshapen, fold = grid_refusal(launch.grid, launch.block)
-        entry |= {
-            "refusal": f"{misshapen}: {fold}" if misshapen else "",
-            "facts": asdict(told),
-            "sectors": _sectors(launch, _l1_share(launch, fits, self.gpu.sms)) if self.accounts else None,
-            "conflicts": _conflicts(launch) if self.accounts else None,
-            "products": [asdict(one) for one in products(code[0])] if (code := _entry(launch)) else [],
-            "shared_total_bytes": shared,
-            "occupancy": asdict(fits),
-            "cubin_arch": read_cubin(cubin).arch,
-            "files": self._write(impl, launch, sass),
-        }
-        return entry
+        gradients(results, leaves, upstream)
 
-    def _write(self, impl: Impl, launch: Launch, sass: str) -> dict[str, str]:
+    # Launches ------------------------------------------------------------------------------------------
+
+    def _read_launch(self, impl: Impl, launch: Launch) -> KernelJson:
+        """Analyse a launch and write its code into files."""
+        if launch.refusal or launch.cubin is None:
+            return describe_refused_launch(launch)
+        with self.channel.running(None, "read"):  # from here on a failure is not the implementation's
+            files = self._write_launch(impl, launch, disassemble(launch.cubin))
+            return describe_launch(launch, launch.cubin, self.gpu, files, with_accesses=self.accounts)
+
+    def _write_launch(self, impl: Impl, launch: Launch, sass: str) -> dict[str, str]:
         texts: dict[str, str | bytes] = {**launch.code, "sass": sass}
         if launch.sources:
-            ending = "cu" if launch.kind == "cuda" else "py"
-            texts[ending] = "\n\n".join(source.text.strip("\n") for source in launch.sources) + "\n"
-        return self._files(impl, f"{self.gpu.arch}-{_short(launch.kernel)}", texts)
+            suffix = "cu" if launch.kind == "cuda" else "py"
+            texts[suffix] = "\n\n".join(source.text.strip("\n") for source in launch.sources) + "\n"
+        return self._write_files(impl, f"{self.gpu.arch}-{_shorten(launch.kernel)}", texts)
 
-    def _files(self, impl: Impl, what: str, texts: Mapping[str, str | bytes]) -> dict[str, str]:
-        """Texts by their endings, in files of one name; another case or configuration gets a number."""
+    def _write_files(self, impl: Impl, name: str, texts: Mapping[str, str | bytes]) -> dict[str, str]:
+        """Write texts, by suffix, into files of one name. A number is added where another case used the name."""
         artifacts = self.folder / "artifacts"
-        first = stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{what}"
+        first = stem = f"{file_name(self.op.name)}-{file_name(impl.name)}-{name}"
         number = 1
-        while any((artifacts / f"{stem}.{ending}").exists() for ending in texts):
+        while any((artifacts / f"{stem}.{suffix}").exists() for suffix in texts):
             number += 1
             stem = f"{first}-{number}"
-        for ending, text in texts.items():
-            (artifacts / f"{stem}.{ending}").write_bytes(text.encode() if isinstance(text, str) else text)
-        return {ending: f"artifacts/{stem}.{ending}" for ending in texts}
+        for suffix, text in texts.items():
+            (artifacts / f"{stem}.{suffix}").write_bytes(text.encode() if isinstance(text, str) else text)
+        return {suffix: f"artifacts/{stem}.{suffix}" for suffix in texts}
 
     # torch.compile -------------------------------------------------------------------------------------
 
-    def _compiled(self, impl: Impl, case: Case, of: str) -> list[Entry]:
-        """On the GPU asked for, what ran there; otherwise what would be written for it, and what is for this CPU."""
+    def _compiled_kernels(self, impl: Impl, case: Case, pass_name: str) -> list[KernelJson]:
+        """On the requested GPU, what ran there. Otherwise the code generated for it, and for this CPU."""
         options = self.op.call_options(case)
+        kernels: list[KernelJson] = []
         if self.present:
-            found = generated_here(*self._on_gpu(impl, case, of), options)
-            entries: list[Entry] = []
+            generated = generate_on_gpu(*self._call_on_gpu(impl, case, pass_name), options)
         else:
-            if of != "forward":
-                raise UserError(
-                    "torch.compile's backward pass can be followed on a GPU only: --pass forward works here"
-                )
-            entries = [self._for_cpu(impl, case)] if self.cpu else []
-            tensors = [_meta(self.op, name, case) for name in self.op.args]
-            found = generated(impl.fn, tensors, options, self.gpu, self._heard)
-        whole = self._files(impl, f"{self.gpu.arch}-generated", {"py": found.source})["py"]
-        file, refusal = self._export(impl, case, found)
-        for launch in found.launches:
-            entries.append(self._read(impl, launch))
-            entries[-1]["files"] |= {"generated": whole, **file}
-            entries[-1]["not_exported"] = refusal
-        return entries
+            if pass_name != "forward":
+                raise UserError("torch.compile's backward pass can be captured only on a GPU: use --pass forward here")
+            if self.cpu:
+                kernels.append(self._generated_cpp(impl, case))
+            tensors = list(meta_inputs(self.op, case).values())
+            generated = generate_for_standin(impl.fn, tensors, options, self.gpu, self._report_launch)
+        module = self._write_files(impl, f"{self.gpu.arch}-generated", {"py": generated.source})["py"]
+        export, refusal = self._export(impl, case, generated)
+        for launch in generated.launches:
+            kernel = self._read_launch(impl, launch)
+            kernel["files"] |= {"generated": module, **export}
+            kernel["not_exported"] = refusal
+            kernels.append(kernel)
+        return kernels
 
-    def _export(self, impl: Impl, case: Case, found: Generated) -> tuple[dict[str, str], str]:
-        """An op file of the generated kernels, or why there is none."""
+    def _export(self, impl: Impl, case: Case, generated: GeneratedCode) -> tuple[dict[str, str], str]:
+        """The file of an op file with the generated kernels, or why there is none."""
         try:
-            text = exported(self.op, case, found, ran=self.present, interpreted=INTERPRETER_LIMIT)
+            text = write_op_file(self.op, case, generated, ran=self.present, interpreter_limit=INTERPRETER_LIMIT)
         except UserError as error:
             return {}, error.message
-        return {"export": self._files(impl, f"{self.gpu.arch}-export", {"py": text})["py"]}, ""
+        return {"export": self._write_files(impl, f"{self.gpu.arch}-export", {"py": text})["py"]}, ""
 
-    def _on_gpu(self, impl: Impl, case: Case, of: str) -> tuple[Any, list[Any]]:
-        made = pass_of(of).inputs(self.op, case, 0, self.device)
-        if of == "forward":
-            return impl.fn, [made[name] for name in self.op.args]
-        return lambda **options: pass_of(of).compute(self.op, impl, made, case), []
+    def _call_on_gpu(self, impl: Impl, case: Case, pass_name: str) -> tuple[AnyFunction, list[object]]:
+        """A function to call on the GPU, and its arguments."""
+        pass_ = pass_of(pass_name)
+        inputs = pass_.inputs(self.op, case, 0, self.device)
+        if pass_name == "forward":
+            return impl.fn, [inputs[name] for name in self.op.args]
+        return lambda **options: pass_.compute(self.op, impl, inputs, case), []
 
-    def _for_cpu(self, impl: Impl, case: Case) -> Entry:
-        """C++, written at a size that runs in no time: the code is the same but for its sizes."""
-        small = standin(self.op, case, _SMALL).with_(device="cpu")
+    def _generated_cpp(self, impl: Impl, case: Case) -> KernelJson:
+        """The C++ that inductor generates, for a small case that runs quickly: only the sizes in the code differ."""
+        small = shrink_to(self.op, case, _SMALL).with_(device="cpu")
         inputs = make_inputs(self.op, small, 0, "cpu")
         with torch.no_grad():
-            text = written(impl.fn, list(inputs.values()), self.op.call_options(small))
-        files = self._files(impl, "cpu-generated", {"py": text})  # C++ as a text in Python
-        return _on_cpu("C++ by inductor", {"case": small.label}, [], {"cpp": files["py"]})
+            text = generate_source(impl.fn, list(inputs.values()), self.op.call_options(small))
+        files = self._write_files(impl, "cpu-generated", {"py": text})  # the C++ is a string in Python code
+        return _cpu_kernel("C++ by inductor", {"case": small.label}, [], {"cpp": files["py"]})
 
-    # For the CPU ---------------------------------------------------------------------------------------
+    # C++ -----------------------------------------------------------------------------------------------
 
-    def _cpp(self, impl: Impl, case: Case, of: str) -> list[Entry]:
-        called: dict[tuple[Path, str, tuple[str, ...]], None] = {}
-        before = cpp.interceptor
-        cpp.interceptor = lambda f: called.setdefault((f.path, f.name, f.flags))
-        try:
-            inputs = {name: _meta(self.op, name, case) for name in self.op.args}
-            pass_of(of).compute(self.op, impl, inputs, case)
-        finally:
-            cpp.interceptor = before
-        return [self._assembly(impl, *one) for one in called]
+    def _cpp_kernels(self, impl: Impl, case: Case, pass_name: str) -> list[KernelJson]:
+        calls: dict[tuple[Path, str, tuple[str, ...]], None] = {}
 
-    def _assembly(self, impl: Impl, path: Path, name: str, flags: tuple[str, ...]) -> Entry:
-        files = self._files(impl, name, {"s": cpp.assembly(path, flags), "cpp": path.read_text()})
-        source = {"name": path.name, "file": str(path), "first_line": 1, "lines": c_lines(path.read_text())}
-        return _on_cpu(name, {"flags": [*cpp.FLAGS, *flags]}, [source], files)
+        def intercept(function: cpp.CppFunction) -> None:
+            calls.setdefault((function.path, function.name, function.flags))
 
+        with replace_attribute(cpp, "interceptor", intercept):
+            pass_of(pass_name).compute(self.op, impl, meta_inputs(self.op, case), case)
+        return [self._read_assembly(impl, *call) for call in calls]
 
-def _on_cpu(name: str, config: dict[str, Any], sources: list[Entry], files: dict[str, str]) -> Entry:
-    nothing: Entry = {"facts": None, "occupancy": None, "parameters": [], "refusal": "", "tuned": None}
-    return {"kind": "cpp", "name": name, "config": config, "sources": sources, "files": files, **nothing}
+    def _read_assembly(self, impl: Impl, path: Path, name: str, flags: tuple[str, ...]) -> KernelJson:
+        text = path.read_text()
+        files = self._write_files(impl, name, {"s": cpp.assembly(path, flags), "cpp": text})
+        source: SourceJson = {"name": path.name, "file": str(path), "first_line": 1, "lines": c_lines(text)}
+        return _cpu_kernel(name, {"flags": [*cpp.FLAGS, *flags]}, [source], files)
 
 
-def _l1_share(launch: Launch, fits: Occupancy, sms: int) -> float:
-    """The bytes of L1 for each warp on an SM, with as many as fit and the grid has."""
-    blocks = max(1, min(fits.blocks_per_sm, -(-launch.blocks // sms)))
-    return fits.l1_bytes / (blocks * fits.warps_per_block)
+@dataclass(frozen=True)
+class _Outcome:
+    """The kernels of an implementation, or why there are none."""
+
+    status: str
+    reason: str
+    kernels: list[KernelJson] = field(default_factory=list)
 
 
-def _sectors(launch: Launch, l1_share_bytes: float) -> float | None:
-    """How far a warp's accesses are spread; None where the code does not tell."""
-    kernels = _entry(launch)
-    return spread(kernels[0], _arguments(launch), launch.block, l1_share_bytes) if kernels else None
+class _OutsideDomain(Exception):
+    """A case that the implementation's `supports=` refuses."""
 
 
-def _conflicts(launch: Launch) -> float | None:
-    """How often a warp's accesses to shared memory meet in a bank; None where the code does not tell."""
-    kernels = _entry(launch)
-    return conflicts(kernels[0], _arguments(launch), launch.block) if kernels else None
+def _cpu_kernel(name: str, config: JsonObject, sources: list[SourceJson], files: dict[str, str]) -> KernelJson:
+    return {
+        "kind": "cpp",
+        "name": name,
+        "config": config,
+        "sources": sources,
+        "files": files,
+        "facts": None,
+        "occupancy": None,
+        "parameters": [],
+        "refusal": "",
+        "tuned": None,
+    }
 
 
-def _arguments(launch: Launch) -> list[int | None]:
-    """As they are passed, None for a pointer."""
-    # Triton compiles an argument that is 1 in, and passes it no more.
-    passed = [p for p in launch.parameters if not p.special.startswith("equal to")]
-    return [None if p.bytes is not None else _integer(p.value) for p in passed]
+def _describe_present_gpu(device: torch.device) -> StandinGpu:
+    properties = torch.cuda.get_device_properties(device)
+    return StandinGpu(
+        properties.name,
+        chip(f"{properties.major}.{properties.minor}"),
+        properties.multi_processor_count,
+        properties.L2_cache_size,
+        properties.total_memory,
+    )
 
 
-def _entry(launch: Launch) -> list[PtxEntry]:
-    """The kernel in its PTX, where there is one."""
-    return [entry for entry in parse_ptx(str(launch.code.get("ptx", ""))).kernels if entry.name == launch.symbol]
+def _explain(error: Exception) -> str:
+    message = explain(error)
+    if "meta tensor" in str(error) and not isinstance(error, UserError):
+        return f"reads the values of a tensor, which are not available without a GPU: {message}"
+    return message
 
 
-def _integer(text: str) -> int:
-    return int(text) if text.lstrip("-").isdigit() else 0
-
-
-def _present(device: torch.device) -> StandinGpu:
-    """The GPU that is there, to answer for itself."""
-    told = torch.cuda.get_device_properties(device)
-    known = chip(f"{told.major}.{told.minor}")
-    return StandinGpu(told.name, known, told.multi_processor_count, told.L2_cache_size, told.total_memory)
-
-
-class _Outside(Exception):
-    """A case the way does not take."""
-
-
-def _meta(op: Op, name: str, case: Case) -> torch.Tensor | None:
-    arg = op.args[name]
-    if arg.optional and not case.options.get(name, False):
-        return None
-    dtype = torch.int64 if arg.is_index else getattr(torch, case.dtype)
-    return torch.empty(op.sizes(arg, case), dtype=dtype, device="meta")
-
-
-def _told(error: Exception) -> str:
-    said = explain(error)
-    if isinstance(error, UserError):
-        return said
-    if "meta tensor" in str(error):
-        return f"looks at values, which are not there without a GPU: {said}"
-    return said
-
-
-def _short(kernel: str) -> str:
+def _shorten(kernel: str) -> str:
     """`softmax_warp<float, 4, 8, 32>` as part of a file's name."""
     return "-".join(filter(None, "".join(c if c.isalnum() or c == "_" else " " for c in kernel).split()))[:80]

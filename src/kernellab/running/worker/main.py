@@ -99,7 +99,7 @@ class Worker:
     def _choose_device(self, command: commands.ChooseDevice) -> None:
         import torch
 
-        from kernellab.checking.accuracy import load_kernels
+        from kernellab.accuracy.errors import load_kernels
         from kernellab.machine.peaks import peaks
         from kernellab.machine.telemetry import telemetry_for
         from kernellab.running.worker.describe import choose_device
@@ -272,7 +272,7 @@ def main() -> None:
         file.write("1000")  # when memory runs out the kernel ends this process first
     sys.path.append(str(Path.cwd()))  # last, so that nothing beside the user's files hides an installed module
     if kind == "interpreter":
-        from kernellab.interpreter.emulation import prepare
+        from kernellab.interpreter.emulation import enable_interpreter
 
-        prepare()
+        enable_interpreter()
     Worker(Channel(fd)).serve()

@@ -12,7 +12,7 @@ import torch
 from kernellab.activity.call import Enclosing, ProfiledCall, profile_call, remarks_on
 from kernellab.activity.traffic import traffic, with_kernels
 from kernellab.base.user_code import explain
-from kernellab.checking import compiled_impls as compiled
+from kernellab.checking.compiled_impls import reset_compiled
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.passes import FORWARD, Pass, pass_of
 from kernellab.record.result_events import (
@@ -36,7 +36,7 @@ _LEAD_IN = 3  # the first calls a profiler sees are slow
 
 def profile_group(task: Task, impls: Sequence[str], series: Sequence[KernelSeriesRequest], rounds: int) -> None:
     """Send what each way does inside a call, then the series of those timers that need a profiler."""
-    compiled.forget(task.op)
+    reset_compiled(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     for name in impls:
         with task.channel.running(name, "profile"):

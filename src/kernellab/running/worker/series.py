@@ -10,11 +10,12 @@ from typing import Any, TypedDict, cast
 
 import torch
 
+from kernellab.accuracy.outputs import Wrong
+from kernellab.accuracy.spot_check import SpotCheck
 from kernellab.base.user_code import explain, user_frames
-from kernellab.checking.oracle import Wrong, gpu_is_dead, synchronise
-from kernellab.checking.spot_check import Spot
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import pass_of
+from kernellab.machine.gpu_state import gpu_is_dead, synchronise
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import ImplFailed, MemoryMeasured, RoundTimed, SamplesDiscarded, SeriesTimed
@@ -76,7 +77,7 @@ class SeriesWork:
         self,
         names: Sequence[str],
         sets: InputSets,
-        spots: Sequence[Spot],
+        spots: Sequence[SpotCheck],
         timing: TimingPlan,
     ) -> set[str]:
         """Time the ways in interleaved rounds; one that fails is named, the others start over without it."""
@@ -98,7 +99,7 @@ class SeriesWork:
                 self._report(fault)
         return failed
 
-    def _rounds(self, names: list[str], sets: InputSets, spots: Sequence[Spot], plan: Plan) -> None:
+    def _rounds(self, names: list[str], sets: InputSets, spots: Sequence[SpotCheck], plan: Plan) -> None:
         assert self.series["timer"] is not None
         assert self.series["cache"] is not None
         timer = burst_timer(self.device, self.series["timer"], self.series["cache"])

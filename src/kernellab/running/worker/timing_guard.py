@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from kernellab.accuracy.outputs import Outputs, Wrong, as_tensors
+from kernellab.accuracy.spot_check import SpotCheck
 from kernellab.activity.compilation import CompilationLog
-from kernellab.checking.examiner import not_an_input
-from kernellab.checking.oracle import Outputs, Wrong, tensors_of
-from kernellab.checking.spot_check import Spot
+from kernellab.checking.form import refuse_returned_inputs
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.worker.global_state import Functions, drew_random_numbers
@@ -34,7 +34,7 @@ class Witness:
     def __init__(
         self,
         op: Op,
-        spots: Sequence[Spot],
+        spots: Sequence[SpotCheck],
         telemetry: Telemetry,
         *,
         seed: int,
@@ -64,10 +64,10 @@ class Witness:
         def verify(result: Any, number: int) -> None:
             self._pending = None
             if self._spots:
-                outputs = tensors_of(_without_none(result, work, number))
+                outputs = as_tensors(_without_none(result, work, number))
                 spot = self._spots[work.sets.content_of(number)]
-                spot.form(outputs)
-                not_an_input(self._op[work.name], outputs, work.sets[number], spot.aliases)
+                spot.require_form(outputs)
+                refuse_returned_inputs(self._op[work.name], outputs, work.sets[number], spot.aliases)
                 self._pending = (outputs, number, spot.matches(outputs), self._intact(work, number))
             self._telemetry.sample()  # the device is at work now
 
@@ -128,16 +128,16 @@ class Witness:
         spot = self._spots[work.sets.content_of(number)]
         replaced = self._functions.put_back()  # a neighbour's doing, if this way is right without it
         self._tampered |= bool(replaced)
-        complaint = spot.complain(outputs)
+        complaint = spot.explain_mismatch(outputs)
         was_intact = not replaced and (work.restores_inputs or bool(work.sets.all_intact()))
         for one in range(len(work.sets)):
             work.sets.restore(one)
-        again = tensors_of(_without_none(work.prepare_calls([number])[0](), work, number))
+        again = as_tensors(_without_none(work.prepare_calls([number])[0](), work, number))
         right = bool(spot.matches(again))
         if not work.restores_inputs and not bool(work.sets.intact(number)):
             raise Wrong("changed its input while it was timed")
         if not right:
-            raise spot.complain(again)
+            raise spot.explain_mismatch(again)
         if was_intact:
             raise complaint
         self._spoiled |= (

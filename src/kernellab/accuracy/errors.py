@@ -1,0 +1,232 @@
+"""How far a result is from the oracle, and the rule that decides whether that is right.
+
+The error of an element is counted in roundings at the element's scale: e = |y − oracle| / (ε·max(|oracle|, s)), s the
+RMS of the oracle over the row or the tensor. A result passes when the largest e and its 99.9 % quantile are each at
+most twice the peer's plus 4. So a kernel is held to the accuracy of PyTorch's own op, and zeros never pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kernellab.record.schema import ErrorsJson
+
+FACTOR, SLACK = 2.0, 4.0
+TORCH_ALLOWANCE = 1e-5  # of the scale: PyTorch's own approximations (its CPU erf) may be this far off
+QUANTILE = 0.999
+# Elements processed at once: on a CPU the float64 temporaries stay in cache, on a GPU there are few launches.
+_CHUNK = {"cpu": 1 << 20, "cuda": 1 << 25}
+_SMALLEST = 2.0**-1022  # the smallest normal float64, to divide by
+_SAMPLE = 1 << 22  # elements that the quantile is taken over; the maximum is taken over all elements
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Distances of a result from the oracle. The rule uses `max` and `q999`, which are counted in roundings."""
+
+    max: float
+    q999: float
+    rel_l2: float
+    max_abs: float
+    at: tuple[int, ...]  # the indices of the largest error
+
+    def to_json(self) -> ErrorsJson:
+        return {
+            "max": _finite(self.max),
+            "q999": _finite(self.q999),
+            "rel_l2": _finite(self.rel_l2),
+            "max_abs": _finite(self.max_abs),
+            "at": list(self.at),
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+NO_ERROR = Errors(0.0, 0.0, 0.0, 0.0, ())
+
+
+def limit(peer_error: float) -> float:
+    """The largest error that passes, given the peer's."""
+    return FACTOR * peer_error + SLACK
+
+
+def passes(errors: Errors, peer: Errors) -> bool:
+    """The rule, for errors measured against the same oracle."""
+    return errors.max <= limit(peer.max) and errors.q999 <= limit(peer.q999)
+
+
+def torch_passes(errors: Errors, manual: Errors, dtype: torch.dtype) -> bool:
+    """The rule for PyTorch's own op. Its peer is `manual`, and its known approximations are allowed."""
+    return passes(errors, manual) or errors.max * torch.finfo(dtype).eps <= TORCH_ALLOWANCE
+
+
+def chunk_elements(device: torch.device) -> int:
+    """How many elements to process at once on a device."""
+    return _CHUNK.get(device.type, _CHUNK["cuda"])
+
+
+def measure(
+    y: torch.Tensor,
+    oracle: torch.Tensor,
+    *,
+    rowwise: bool,
+    least_scale: float = 0.0,
+    allowance: torch.Tensor | None = None,
+) -> Errors:
+    """The errors of the elements that are finite in both; `nonfinite_mismatch` compares the others.
+
+    `least_scale`: for an oracle that is 0 where terms of this size cancel. `allowance`: a distance for each element
+    that is not counted as an error.
+    """
+    if y.numel() == 0:
+        return NO_ERROR
+    width = y.shape[-1] if rowwise and y.dim() else 1
+    ys, oracles = y.reshape(-1, width), oracle.reshape(-1, width)
+    allowances = None if allowance is None else allowance.reshape(-1, width)
+    eps = torch.finfo(y.dtype).eps
+    least = max(torch.finfo(y.dtype).tiny, least_scale)
+    step = max(1, chunk_elements(y.device) // width)
+    starts = range(0, ys.shape[0], step)
+    largest = _largest(oracles, y.dtype, starts)
+    overall = None if rowwise else _overall_rms(oracles, y.dtype, starts)
+    stride = _stride(y.numel(), y.shape[-1] if y.dim() else 1)
+    worst, worst_abs, at = -1.0, 0.0, 0
+    difference_squared = oracle_squared = 0.0
+    sampled = []
+    for start in starts:
+        o = _in_range(oracles[start : start + step], y.dtype)
+        d = (ys[start : start + step].double() - o).abs()
+        if allowances is not None:
+            d = (d - allowances[start : start + step]).clamp_min(0.0)
+        finite = d.isfinite()
+        d = torch.where(finite, d, 0.0)
+        o = torch.where(finite, o, 0.0)
+        s = _rms(o).unsqueeze(-1) if overall is None else overall
+        e = (d / (torch.maximum(o.abs(), s).clamp_min(least) * eps)).flatten()
+        top = int(e.argmax())
+        if float(e[top]) > worst:
+            worst, at = float(e[top]), start * width + top
+        worst_abs = max(worst_abs, float(d.max()))
+        difference_squared += float(d.div(largest).square().sum())
+        oracle_squared += float(o.div(largest).square().sum())
+        sampled.append(e[-(start * width) % stride :: stride].float())
+    sample = torch.cat(sampled)
+    rank = max(1, math.ceil(QUANTILE * sample.numel()))
+    q999 = float(sample.kthvalue(rank).values)
+    rel_l2 = math.sqrt(difference_squared / (oracle_squared or 1.0))
+    return Errors(worst, q999, rel_l2, worst_abs, _unravel(at, y.shape))
+
+
+def _unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The indices of a flat index. torch.unravel_index imports half of torch's compiler at its first call."""
+    indices = []
+    for size in reversed(shape):
+        flat, index = divmod(flat, size)
+        indices.append(index)
+    return tuple(reversed(indices))
+
+
+def load_kernels(device: torch.device) -> None:
+    """Compare something small: a GPU loads each kernel at its first use, which takes seconds in all."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        y = torch.ones(8, 8, device=device, dtype=dtype)
+        for rowwise in (False, True):
+            measure(y, y.double(), rowwise=rowwise)
+        nonfinite_mismatch(y, y.double(), y)
+
+
+def bounds(
+    oracle: torch.Tensor, dtype: torch.dtype, places: torch.Tensor, max_error: float, *, rowwise: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The range, in float64, of results with at most this error at some places (flat indices)."""
+    if not places.numel():
+        return places.double(), places.double()
+    at = torch.take(oracle, places).double()
+    if not dtype.is_floating_point:
+        return at, at
+    width = oracle.shape[-1] if rowwise and oracle.dim() else 1
+    rows = oracle.reshape(-1, width)
+    if rowwise:
+        pieces = (places // width).split(max(1, chunk_elements(oracle.device) // width))
+        scale = torch.cat([_row_rms(rows[piece], dtype) for piece in pieces])
+    else:
+        scale = _overall_rms(rows, dtype, range(0, rows.shape[0], chunk_elements(oracle.device)))
+    distance = max_error * torch.finfo(dtype).eps * torch.maximum(at.abs(), scale).clamp_min(torch.finfo(dtype).tiny)
+    return at - distance, at + distance
+
+
+def _in_range(oracle: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The oracle in float64, inf where the dtype cannot hold the value: such values must not set the scale."""
+    oracle = oracle.double()
+    return torch.where(oracle.to(dtype).isfinite(), oracle, math.inf)
+
+
+def _row_rms(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    rows = _in_range(rows, dtype)
+    return _rms(torch.where(rows.isfinite(), rows, 0.0))
+
+
+def _rms(rows: torch.Tensor) -> torch.Tensor:
+    """Of each row, relative to the row's largest value: the square of a large float64 is inf."""
+    top = rows.abs().amax(dim=-1, keepdim=True).clamp_min(_SMALLEST)
+    return (rows / top).square().mean(dim=-1).sqrt() * top.squeeze(-1)
+
+
+def _largest(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> float:
+    """The largest magnitude that is finite in the dtype."""
+    largest = _SMALLEST
+    for start in starts:
+        part = _in_range(oracles[start : start + starts.step], dtype)
+        largest = max(largest, float(torch.where(part.isfinite(), part, 0.0).abs().max()))
+    return largest
+
+
+def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> torch.Tensor:
+    top = _largest(oracles, dtype, starts)
+    total = torch.zeros((), dtype=torch.float64, device=oracles.device)
+    for start in starts:
+        part = _in_range(oracles[start : start + starts.step], dtype)
+        total += torch.where(part.isfinite(), part, 0.0).div(top).square().sum()
+    return (total / oracles.numel()).sqrt() * top
+
+
+def _stride(numel: int, width: int) -> int:
+    """How far apart sampled elements are: coprime with the row's width, or columns would never be sampled."""
+    stride = max(1, numel // _SAMPLE)
+    while math.gcd(stride, width) > 1:
+        stride += 1
+    return stride
+
+
+def nonfinite_mismatch(y: torch.Tensor, oracle: torch.Tensor, peer: torch.Tensor | None) -> str | None:
+    """A difference in where NaN and inf occur, or None.
+
+    They must occur where the oracle rounded to the dtype has them, or where the peer's result has them.
+    """
+    rounded = oracle.to(y.dtype)
+    mismatch = _first_mismatch(y, rounded)
+    if mismatch is None or (peer is not None and _first_mismatch(y, peer) is None):
+        return None
+    at, count = mismatch
+    got, want = y.flatten()[at].item(), rounded.flatten()[at].item()
+    place = ", ".join(map(str, _unravel(at, y.shape)))
+    return f"{count} of {y.numel()} values differ in being NaN or inf: at [{place}] {got:g}, should be {want:g}"
+
+
+def _first_mismatch(y: torch.Tensor, want: torch.Tensor) -> tuple[int, int] | None:
+    """(first flat index, count) where one value is not finite and the other is not the same non-finite value."""
+    flat_y, flat_want = y.flatten(), want.flatten()
+    step = chunk_elements(y.device)
+    for start in range(0, flat_y.numel(), step):
+        a, b = flat_y[start : start + step], flat_want[start : start + step]
+        bad = ~(a.isfinite() & b.isfinite()) & ~((a == b) | (a.isnan() & b.isnan()))
+        count = int(bad.sum())
+        if count:
+            return start + int(bad.int().argmax()), count
+    return None

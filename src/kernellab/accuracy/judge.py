@@ -1,0 +1,131 @@
+"""Whether the values of an implementation's results are right: the rule of `errors`, applied to each result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kernellab.accuracy.errors import NO_ERROR, Errors, limit, measure, nonfinite_mismatch, passes, torch_passes
+from kernellab.accuracy.outputs import Outputs, Wrong
+from kernellab.accuracy.prepared_trial import PreparedTrial
+from kernellab.declaration.op import Impl, Op
+
+# `manual` is the definition and its own peer.
+_PEER_IS_MANUAL = ("torch", "manual")
+_WITHIN_ROUNDING = "beyond the limit, but within what a few roundings of the inputs do to the exact result"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The largest errors among a trial's results, the peer's errors there, and notes for the record."""
+
+    errors: Errors
+    peer_errors: Errors
+    notes: tuple[str, ...]
+
+
+def peer_of(impl: Impl, prepared: PreparedTrial) -> str:
+    """The name of the implementation whose errors set the tolerance for this one."""
+    return "manual" if impl.name in _PEER_IS_MANUAL else prepared.peer_name
+
+
+def judge_values(
+    op: Op, impl: Impl, outputs: Outputs, prepared: PreparedTrial, *, pass_name: str, check_nonfinite: bool
+) -> Judgement:
+    """Raises Wrong for wrong values. `check_nonfinite`: NaN and inf must occur where they should."""
+    worst, worst_peer, largest = NO_ERROR, NO_ERROR, -1.0
+    notes: tuple[str, ...] = ()
+    for number, (got, peer) in enumerate(zip(outputs, _peer_errors(impl, prepared, pass_name), strict=True)):
+        which = _which_result(prepared, number, pass_name)
+        if impl.name == "manual":  # its values are shown, not judged
+            errors = _measure(op, got, prepared, number) if got.is_floating_point() else NO_ERROR
+        elif not got.is_floating_point():
+            _judge_integers(got, prepared, number, which)
+            continue
+        else:
+            if check_nonfinite:
+                _judge_nonfinite(got, prepared, number)
+            errors = _measure(op, got, prepared, number)
+            if not _passes(impl, errors, peer, got.dtype):
+                beyond = _measure(op, got, prepared, number, allowance=prepared.perturbed.deviation(number))
+                if not _passes(impl, beyond, peer, got.dtype):
+                    described = _describe_error(errors, peer, got, prepared.oracle[number])
+                    raise Wrong(f"values: {which}{described}", _excess(beyond, peer))
+                errors, notes = beyond, (_WITHIN_ROUNDING,)
+        if errors.max > largest:
+            largest, worst, worst_peer = errors.max, errors, peer
+    return Judgement(worst, worst_peer, notes)
+
+
+def _judge_nonfinite(got: torch.Tensor, prepared: PreparedTrial, number: int) -> None:
+    mismatch = nonfinite_mismatch(got, prepared.oracle[number], prepared.peer[number])
+    if mismatch is not None:
+        raise Wrong(mismatch)
+
+
+def _measure(
+    op: Op, got: torch.Tensor, prepared: PreparedTrial, number: int, allowance: torch.Tensor | None = None
+) -> Errors:
+    scale = prepared.least_scales[number]
+    return measure(got, prepared.oracle[number], rowwise=bool(op.reduces), least_scale=scale, allowance=allowance)
+
+
+def _passes(impl: Impl, errors: Errors, peer: Errors, dtype: torch.dtype) -> bool:
+    return torch_passes(errors, peer, dtype) if impl.name == "torch" else passes(errors, peer)
+
+
+def _peer_errors(impl: Impl, prepared: PreparedTrial, pass_name: str) -> list[Errors]:
+    """The errors that set the tolerance. Gradients of the compiled reference round as the reference's own do."""
+    if impl.name in _PEER_IS_MANUAL:
+        return prepared.manual_errors
+    if impl.kind.name == "compile" and pass_name != "forward":
+        pairs = zip(prepared.peer_errors, prepared.manual_errors, strict=True)
+        return [max(pair, key=lambda errors: errors.max) for pair in pairs]
+    return prepared.peer_errors
+
+
+def _judge_integers(got: torch.Tensor, prepared: PreparedTrial, number: int, which: str) -> None:
+    """Each must equal the oracle's, the peer's or manual's; at a step of the function, an oracle on either side."""
+    right = _equal_to_any(got, prepared.integers[number])
+    if not bool(right.all()):
+        nearby = tuple(outputs[number].to(got.dtype) for outputs in prepared.perturbed.oracles())
+        right |= _equal_to_any(got, nearby)
+    if not bool(right.all()):
+        at = tuple((~right).nonzero()[0].tolist())
+        value, want = got[at].item(), prepared.integers[number][0][at].item()
+        count = int((~right).sum())
+        place = ", ".join(map(str, at))
+        raise Wrong(f"values: {which}{count} of {got.numel()} integers differ: at [{place}] {value}, should be {want}")
+
+
+def _equal_to_any(got: torch.Tensor, candidates: Outputs) -> torch.Tensor:
+    equal = torch.zeros_like(got, dtype=torch.bool)
+    for candidate in candidates:
+        equal |= got == candidate
+    return equal
+
+
+# Messages ----------------------------------------------------------------------------------------------
+
+
+def _which_result(prepared: PreparedTrial, number: int, pass_name: str) -> str:
+    """Names one of several results."""
+    results = prepared.result_count
+    if number < results:
+        return f"result {number}: " if results > 1 else "" if pass_name == "forward" else "the result: "
+    return f"the gradient of {prepared.gradient_inputs[number - results]}: "
+
+
+def _excess(errors: Errors, peer: Errors) -> float:
+    return max(errors.max / limit(peer.max), errors.q999 / limit(peer.q999))
+
+
+def _describe_error(errors: Errors, peer: Errors, got: torch.Tensor, oracle: torch.Tensor) -> str:
+    at = errors.at
+    value, want = (t[at].item() if at else t.item() for t in (got, oracle))
+    if errors.max > limit(peer.max):
+        error = f"error {errors.max:.3g}, limit {limit(peer.max):.3g}"
+    else:
+        error = f"99.9 % error {errors.q999:.3g}, limit {limit(peer.q999):.3g}"
+    return f"{error}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"

@@ -1,0 +1,218 @@
+"""What an implementation is given at a trial and what its results are compared with: inputs, oracle, peer.
+
+The peer is the implementation whose own error sets the tolerance: PyTorch's own op, once it has passed against the
+reference, otherwise the reference itself (`manual`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from kernellab.accuracy.errors import NO_ERROR, Errors, measure, torch_passes
+from kernellab.accuracy.oracle import Oracle, compute, gradient_inputs
+from kernellab.accuracy.outputs import Outputs, bitwise_equal, inputs_sharing_memory, require_same_shapes
+from kernellab.accuracy.perturbation import PerturbedOracles, gradient_scales, input_roundings
+from kernellab.base.user_code import explain
+from kernellab.declaration.inputs import Inputs, clone
+from kernellab.declaration.op import Op
+from kernellab.declaration.passes import NotDifferentiable
+from kernellab.machine.gpu_state import gpu_is_dead, synchronise
+from kernellab.machine.memory import is_memory_error, out_of_memory
+from kernellab.trials.guard_bands import GuardedMemory
+from kernellab.trials.trial import RANDOM_UPSTREAM, Trial
+from kernellab.trials.trial_inputs import NotApplicable, make_inputs, with_random_upstream
+
+MAX_PEER_ERROR = 0.25  # of the scale: a peer that is off by more sets no useful tolerance
+
+# Entered around code that is not the examined implementation's, with the implementation's name (None: the oracle) and
+# the phase, so that a crash there is not attributed to the implementation.
+Running = Callable[[str | None, str], AbstractContextManager[None]]
+
+
+class CannotCheck(Exception):
+    """The oracle or the peer could not be computed. Never the implementation's fault."""
+
+
+class PeerDied(Exception):
+    """PyTorch's own op made the GPU unusable while it was called as the peer."""
+
+
+@dataclass(frozen=True)
+class PreparedTrial:
+    """The inputs of a trial and what must come of them."""
+
+    inputs: Inputs
+    memory: GuardedMemory  # that the inputs lie in
+    pristine: Inputs  # copies of the inputs
+    oracle: Outputs
+    peer: Outputs
+    peer_name: str
+    peer_errors: list[Errors]
+    manual_errors: list[Errors]
+    least_scales: list[float]  # the least scale of each result's errors
+    aliases: frozenset[str]  # inputs whose memory the reference itself returns, as a view does
+    integers: list[Outputs]  # per integer result: the oracle's, the peer's and manual's values; empty for float results
+    perturbed: PerturbedOracles
+    gradient_inputs: list[str]  # their gradients come last, after the results
+
+    @property
+    def result_count(self) -> int:
+        """How many of the tensors are results; the gradients follow them."""
+        return len(self.oracle) - len(self.gradient_inputs)
+
+
+@dataclass(frozen=True)
+class _Results:
+    """The results of one implementation with their errors."""
+
+    name: str
+    outputs: Outputs
+    errors: list[Errors]
+
+
+class TrialPreparer:
+    """Prepares the trials of one op."""
+
+    def __init__(
+        self,
+        op: Op,
+        *,
+        seed: int,
+        device: torch.device,
+        running: Running,
+        distrusted: frozenset[str],
+        guarded: bool = False,
+    ) -> None:
+        """`distrusted`: implementations that have killed a process and are not used as the peer. `guarded`: the
+        inputs lie between guard bands."""
+        self.op, self.seed, self.device = op, seed, device
+        self._running, self._distrusted, self._guarded = running, distrusted, guarded
+        self._oracle = Oracle(op, seed=seed, device=device)
+
+    def prepare(self, trial: Trial) -> PreparedTrial:
+        """Raises CannotCheck, NotDifferentiable, NotApplicable or PeerDied."""
+        op, case = self.op, trial.case
+        try:
+            trial_inputs = make_inputs(op, trial, self.seed, self.device, guarded=self._guarded)
+            inputs = trial_inputs.tensors
+            pristine = clone(inputs)
+            oracle = self._oracle.compute(trial, inputs)
+            manual_outputs = compute(op, op.reference, inputs, trial)
+            if any(t.is_complex() for t in oracle):
+                raise CannotCheck("complex results are not compared yet")
+            scales = self._least_scales(trial, inputs, oracle)
+            manual = _Results("manual", manual_outputs, self._errors(manual_outputs, oracle, scales))
+            synchronise(self.device)
+            if not all(map(bitwise_equal, inputs.values(), pristine.values())):
+                raise CannotCheck("the reference changes its input")
+        except (CannotCheck, NotDifferentiable, NotApplicable):
+            raise
+        except BaseException as error:
+            if is_memory_error(error):
+                reason = out_of_memory(error, self.device)["reason"]
+                raise CannotCheck(f"the oracle does not fit in memory at {case.size_label}: {reason}") from None
+            raise CannotCheck(f"the reference failed: {explain(error)}") from None
+        peer = self._pytorchs_own(trial, inputs, oracle, manual, scales) or manual
+        reference64 = functools.partial(self._oracle.reference64, trial)
+        perturbed = PerturbedOracles(reference64, pristine, oracle, input_roundings(op, case, trial.pass_name))
+        peer_errors = self._errors_beyond_rounding(peer, oracle, scales, perturbed)
+        manual_errors = (
+            peer_errors if peer is manual else self._errors_beyond_rounding(manual, oracle, scales, perturbed)
+        )
+        for errors, output in zip(peer_errors, peer.outputs, strict=True):
+            if _is_useless(output, errors):
+                off = f"{errors.max:.2g} roundings off the float64 oracle"
+                raise CannotCheck(f"the peer, {peer.name}, is itself {off} in {case.dtype}")
+        return PreparedTrial(
+            inputs,
+            trial_inputs.memory,
+            pristine,
+            oracle,
+            peer.outputs,
+            peer.name,
+            peer_errors,
+            manual_errors,
+            scales,
+            aliases=frozenset(inputs_sharing_memory(manual.outputs, inputs)),
+            integers=[
+                () if mine.is_floating_point() else (exact.to(mine.dtype), theirs, mine)
+                for exact, theirs, mine in zip(oracle, peer.outputs, manual.outputs, strict=True)
+            ],
+            perturbed=perturbed,
+            gradient_inputs=gradient_inputs(op, trial, inputs),
+        )
+
+    def _pytorchs_own(
+        self, trial: Trial, inputs: Inputs, oracle: Outputs, manual: _Results, scales: list[float]
+    ) -> _Results | None:
+        """PyTorch's own op as the peer, if it passes against the reference itself."""
+        own = self.op.impls.get("torch")
+        if own is None or "torch" in self._distrusted:
+            return None
+        try:
+            with self._running("torch", "check"):
+                if own.refusal(trial.case_for_supports) is not None:
+                    return None
+                # It may change its inputs, so it gets copies; but copies are contiguous, which a layout is not.
+                contiguous = not trial.layouts and trial.upstream == RANDOM_UPSTREAM
+                outputs = compute(self.op, own, clone(inputs) if contiguous else inputs, trial)
+                synchronise(self.device)
+            require_same_shapes(outputs, manual.outputs)
+            if [t.dtype for t in outputs] != [t.dtype for t in manual.outputs]:
+                return None
+            errors = self._errors(outputs, oracle, scales)
+        except BaseException as error:
+            if gpu_is_dead(self.device):
+                raise PeerDied(explain(error)) from None
+            return None  # its own check reports what is wrong with it
+        passed = all(map(torch_passes, errors, manual.errors, (t.dtype for t in outputs)))
+        return _Results("torch", outputs, errors) if passed else None
+
+    def _least_scales(self, trial: Trial, inputs: Inputs, oracle: Outputs) -> list[float]:
+        """The least scale of each result's errors: above 0 for gradients whose terms cancel.
+
+        With a constant upstream gradient, a gradient may be 0 because its terms cancel, as in softmax. What is left is
+        rounding at the scale of the terms, which a random upstream gradient shows.
+        """
+        results = len(oracle) - len(gradient_inputs(self.op, trial, inputs))
+        if trial.upstream == "expanded":
+            usual = self._oracle.reference64(trial, with_random_upstream(inputs, self.seed))
+            return [0.0] * results + [float(t.square().mean().sqrt()) for t in usual[results:]]
+        # The values of an expanded input are equal, which may be a kink.
+        expanded = any("expanded" in layout for layout in trial.layouts.values())
+        if trial.pass_name != "forward" and (trial.values or expanded):
+            scales = gradient_scales(
+                lambda nearby: self._oracle.reference64(trial, nearby)[results:],
+                inputs,
+                oracle[results:],
+                rowwise=bool(self.op.reduces),
+            )
+            return [0.0] * results + scales
+        return [0.0] * len(oracle)
+
+    def _errors(self, outputs: Outputs, oracle: Outputs, scales: list[float]) -> list[Errors]:
+        return [
+            measure(y, o, rowwise=bool(self.op.reduces), least_scale=scale) if y.is_floating_point() else NO_ERROR
+            for y, o, scale in zip(outputs, oracle, scales, strict=True)
+        ]
+
+    def _errors_beyond_rounding(
+        self, results: _Results, oracle: Outputs, scales: list[float], perturbed: PerturbedOracles
+    ) -> list[Errors]:
+        """Where all terms cancel, what rounding leaves of them is no error, of the peer as of any implementation."""
+        return [
+            measure(y, o, rowwise=bool(self.op.reduces), least_scale=scale, allowance=perturbed.deviation(number))
+            if _is_useless(y, results.errors[number])
+            else results.errors[number]
+            for number, (y, o, scale) in enumerate(zip(results.outputs, oracle, scales, strict=True))
+        ]
+
+
+def _is_useless(output: torch.Tensor, errors: Errors) -> bool:
+    """Whether a peer's result is so far off that it sets no useful tolerance."""
+    return output.is_floating_point() and errors.max * torch.finfo(output.dtype).eps > MAX_PEER_ERROR

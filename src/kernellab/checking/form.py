@@ -1,0 +1,75 @@
+"""What can be wrong with a result besides its values: shape, dtype, device, strides, changed or returned inputs."""
+
+from __future__ import annotations
+
+import torch
+
+from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal, inputs_sharing_memory, require_same_shapes
+from kernellab.accuracy.prepared_trial import PreparedTrial
+from kernellab.base.user_code import PACKAGE
+from kernellab.checking import reasons
+from kernellab.declaration.inputs import Inputs
+from kernellab.declaration.op import Impl, Op
+
+_STRIDES_FROM_PYTORCH = ("manual", "compile")  # PyTorch decides the strides of their results
+
+
+def judge_form(op: Op, impl: Impl, outputs: Outputs, prepared: PreparedTrial, guards: frozenset[str]) -> list[str]:
+    """Raises Wrong for results of another form, changed inputs and returned inputs; returns notes."""
+    require_same_shapes(outputs, prepared.peer)
+    notes = _judge_tensors(op, impl, outputs, prepared) if "form" in guards else []
+    if "unchanged" in guards:
+        for name, before in prepared.pristine.items():
+            if name not in impl.mutates and not bitwise_equal(before, prepared.inputs[name]):
+                raise Wrong(f"{reasons.CHANGED_INPUT}{name} without declaring mutates=[{name!r}]")
+    if "alias" in guards:
+        refuse_returned_inputs(impl, outputs, prepared.inputs, prepared.aliases)
+    return notes
+
+
+def _judge_tensors(op: Op, impl: Impl, outputs: Outputs, prepared: PreparedTrial) -> list[str]:
+    notes = []
+    for got, want in zip(outputs, prepared.peer, strict=True):
+        if got.dtype != want.dtype:
+            raise Wrong(f"dtype {_name(got.dtype)}, should be {_name(want.dtype)}")
+        if got.device != want.device:
+            raise Wrong(f"device {got.device}, should be {want.device}")
+        if _relevant_strides(got) != _relevant_strides(want):
+            message = f"strides {tuple(got.stride())}, {prepared.peer_name}'s are {tuple(want.stride())}"
+            if _is_shipped(op) and impl.name not in _STRIDES_FROM_PYTORCH:
+                raise Wrong(message)
+            notes.append(message)
+    return notes
+
+
+def refuse_returned_inputs(impl: Impl, outputs: Outputs, inputs: Inputs, allowed: frozenset[str]) -> None:
+    """Raises Wrong for a result in an input's own memory: it changes when the input does."""
+    shared = [name for name in inputs_sharing_memory(outputs, inputs) if name not in impl.mutates | allowed]
+    if shared:
+        raise Wrong(f"{reasons.RETURNED_INPUT}{shared[0]} as its result")
+
+
+def inputs_unchanged(prepared: PreparedTrial) -> bool:
+    """Whether the inputs still hold their values."""
+    try:
+        return all(bitwise_equal(before, prepared.inputs[name]) for name, before in prepared.pristine.items())
+    except Exception:  # a dead GPU context: the worker is about to be replaced
+        return False
+
+
+def overlaps_itself(t: torch.Tensor | None) -> bool:
+    """Whether elements of the tensor share memory, as in an expanded one."""
+    return t is not None and any(n > 1 and s == 0 for n, s in zip(t.shape, t.stride(), strict=True))
+
+
+def _is_shipped(op: Op) -> bool:
+    return PACKAGE in op.file.resolve().parents
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _relevant_strides(t: torch.Tensor) -> tuple[int, ...]:
+    """The strides of dims with more than one element; none for an empty tensor."""
+    return tuple(t.stride(d) for d in range(t.dim()) if t.size(d) > 1) if t.numel() else ()

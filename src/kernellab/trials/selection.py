@@ -1,0 +1,35 @@
+"""Which trials of a battery each implementation gets: all of them, or ten where torch.compile is involved. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kernellab.declaration.op import Impl
+from kernellab.trials import calls
+from kernellab.trials.trial import Trial
+
+COMPILE_TRIALS = 10  # for implementations of kind compile: each trial compiles for a second or two
+
+
+def pair_with_impls(trials: Sequence[Trial], impls: Sequence[Impl]) -> Iterator[tuple[int, Trial, Impl]]:
+    """(number, trial, implementation), trial by trial: the implementations tried at one trial share its oracle."""
+    compile_keys = {trial.key for trial in select_for_compile(trials)}
+    for number, trial in enumerate(trials):
+        for impl in impls:
+            if impl.kind.name != "compile" or trial.key in compile_keys:
+                yield number, trial, impl
+
+
+def select_for_compile(trials: Sequence[Trial]) -> list[Trial]:
+    """Ten trials that differ as much as possible: one of each kind in turn."""
+    by_kind: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.call == calls.PLAIN and trial.loss_on is None and trial.kind not in ("large", "strides"):
+            by_kind.setdefault(trial.kind, []).append(trial)
+    chosen: list[Trial] = []
+    for turn in range(COMPILE_TRIALS):
+        for of_kind in by_kind.values():
+            at = (2 * turn + 1) * len(of_kind) // (2 * COMPILE_TRIALS)
+            if len(chosen) < COMPILE_TRIALS and of_kind[at] not in chosen:
+                chosen.append(of_kind[at])
+    return chosen

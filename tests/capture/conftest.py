@@ -1,0 +1,10 @@
+"""The op whose launches are captured."""
+
+import pytest
+
+from support.captured_op import captured_op
+
+
+@pytest.fixture(scope="session")
+def double():
+    return captured_op()

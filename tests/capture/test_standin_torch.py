@@ -1,0 +1,46 @@
+"""Torch with a stand-in GPU: meta tensors report that they are on it, and custom operators run for real."""
+
+import pytest
+import torch
+
+from kernellab.capture.recorder import capture, record_launches
+from kernellab.capture.standin_gpu import standin_gpu
+from kernellab.capture.standin_torch import replace_attribute, use_standin
+from support.meta import meta
+
+
+def test_torch_sees_the_stand_in_gpu():
+    with use_standin(standin_gpu("sm_90")):
+        assert torch.cuda.is_available()
+        assert torch.cuda.get_device_capability() == (9, 0)
+        assert torch.cuda.get_device_properties().multi_processor_count == standin_gpu("sm_90").sms
+        assert meta(1).device.type == "cuda"
+        assert meta(1).is_cuda
+        assert torch.empty(4, device="cuda").is_cuda
+        assert not torch.empty(4).is_cuda
+    assert not meta(1).is_cuda
+
+
+@pytest.mark.parametrize("impl", ["triton-custom", "triton-op"])
+def test_custom_operators_run_their_implementation_for_a_gpu(double, impl):
+    """On meta tensors they would run their fake function, which launches nothing."""
+    (launch,) = capture(double[impl], [meta(64, 256)], arch="sm_90")
+    assert launch.kernel == "twice"
+
+
+def test_the_gradient_of_a_custom_operator_is_captured(double):
+    x = meta(64, 256, requires_grad=True)
+    with record_launches("sm_90") as launches:
+        y = double["triton-custom"](x)
+        torch.autograd.grad(y, x, torch.empty_like(y))
+    assert sum(launch.times for launch in launches) == 2
+
+
+def test_a_replaced_attribute_is_restored_and_an_added_one_removed():
+    class Owner:
+        kept = staticmethod(lambda: "before")
+
+    with replace_attribute(Owner, "kept", None), replace_attribute(Owner, "added", 1):
+        assert (Owner.kept, Owner.added) == (None, 1)
+    assert Owner.kept() == "before"
+    assert not hasattr(Owner, "added")

@@ -1,0 +1,145 @@
+"""Examining an implementation at a trial: what it raises, what it is given, what it leaves behind."""
+
+import pytest
+import torch
+
+import kernellab as kl
+from kernellab.checking import examiner as examiner_module
+from kernellab.checking.declared_case import CaseChecker
+from kernellab.checking.examiner import Examiner
+from kernellab.checking.trial_memory import memory_needed
+from kernellab.declaration.case import Case
+from kernellab.trials.battery import battery
+from kernellab.trials.trial import Trial
+from support.trying import CPU, check, doubling, examine, op_of, plane
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RecursionError("deep"), ValueError("no")])
+def test_whatever_an_implementation_raises_becomes_its_status(error):
+    op = doubling()
+
+    def raising(x):
+        raise error
+
+    op.impl("raises")(raising)
+    assert check(op, "raises").status == "error"
+    op.impl("supports-raises", supports=raising)(lambda x: x * 2)
+    outcome = check(op, "supports-raises")
+    assert (outcome.status, "supports= failed" in outcome.reason) == ("error", True)
+
+
+class Hostile(Exception):
+    def __str__(self):
+        raise ValueError("not telling")
+
+
+def test_an_exception_without_a_readable_message_is_the_implementations_error():
+    op = doubling()
+
+    def raising(x):
+        raise Hostile
+
+    op.impl("hostile")(raising)
+    outcome = check(op, "hostile")
+    assert (outcome.status, outcome.reason.startswith("Hostile: its message cannot be read (")) == ("error", True)
+
+
+def test_long_messages_and_deep_tracebacks_are_cut():
+    op = doubling()
+
+    def deep(x, n=400):
+        if n:
+            return deep(x, n - 1) if n % 2 else deep(x, n - 1) + 0
+        raise RuntimeError("long " * 100_000 + "\n" + "more\n" * 1000)
+
+    op.impl("long")(deep)
+    outcome = check(op, "long")
+    assert len(outcome.reason) < 400
+    assert len(outcome.outcomes[0].traceback.splitlines()) < 60
+
+
+@pytest.mark.parametrize("elements", [1000, 16_384, 65_536, 1 << 20])
+def test_an_output_that_is_not_written_is_wrong_whatever_is_in_its_memory(elements):
+    """A right implementation has used that memory before."""
+    op = doubling()
+    op.impl("good")(lambda x: x * 2)
+    op.impl("lazy")(torch.empty_like)
+    checker = CaseChecker(op, Case({"...": (elements,)}, "float32"), seed=0, device=CPU)
+    for _ in range(3):
+        assert checker.check(op["good"]).status == "ok"
+        assert checker.check(op["lazy"]).status == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda x: x.resize_(2), "changed its input x"),
+        (lambda x: x.unsqueeze_(0), "changed its input x"),
+        (lambda x: x.set_(), "changed its input x"),
+    ],
+)
+def test_an_input_that_changed_its_form_is_made_anew_for_the_next_implementation(change, reason):
+    op = doubling()
+
+    def bad(x):
+        y = x * 2
+        change(x)
+        return y
+
+    op.impl("bad")(bad)
+    op.impl("good")(lambda x: x * 2)
+    checker = CaseChecker(op, Case({"...": (6,)}, "float32"), seed=0, device=CPU)
+    outcome = checker.check(op["bad"])
+    assert (outcome.status, reason in outcome.reason) == ("wrong", True)
+    assert checker.check(op["good"]).status == "ok"
+
+
+def test_a_declared_mutation_is_no_fault_and_the_next_implementation_gets_fresh_inputs():
+    op = doubling()
+    op.impl("in-place", mutates=["x"])(lambda x: x.mul_(2))
+    op.impl("good")(lambda x: x * 2)
+    checker = CaseChecker(op, Case({"...": (8,)}, "float32"), seed=0, device=CPU)
+    assert checker.check(op["in-place"]).status == "ok"
+    assert checker.check(op["good"]).status == "ok"
+
+
+def test_an_implementation_that_works_in_place_is_not_given_elements_that_share_memory():
+    op = op_of(lambda x: x * 2)
+    op.impl("in-place", mutates=["x"])(lambda x: x.mul_(2))
+    outcome = examine(op, "in-place", plane(), layouts={"x": "expanded rows"})
+    assert (outcome.status, "share memory" in outcome.reason) == ("outside", True)
+    assert examine(op, "in-place", plane(), layouts={"x": "transposed"}).status == "ok"
+
+
+def test_supports_can_require_contiguous_inputs():
+    def picky(x):
+        if not x.is_contiguous():
+            raise ValueError("x must be contiguous")
+        return x * 2
+
+    op = op_of(lambda x: x + x)
+    op.impl("picky", supports=lambda case: case.contiguous or "contiguous inputs only")(picky)
+    for layout in ("transposed", "sliced columns", "every second element", "expanded rows", "first half of a chunk"):
+        for pass_name in ("forward", "backward"):
+            outcome = examine(op, "picky", plane(), pass_name=pass_name, layouts={"x": layout})
+            assert (outcome.status, outcome.reason) == ("outside", "contiguous inputs only")
+    for layout in ("sliced rows", "misaligned"):
+        assert examine(op, "picky", plane(), layouts={"x": layout}).status == "ok"
+
+
+def test_memory_that_a_prepared_trial_holds_is_not_counted_twice(monkeypatch):
+    op = op_of(lambda x: x + x, one=lambda x: 2 * x, other=lambda x: 2 * x)
+    trial = Trial("large", Case(plane(), "float32"))
+    needed, oracle = memory_needed(op, trial), 32 * 16 * 8
+    free = iter([needed, needed - oracle, needed // 8])
+    monkeypatch.setattr(examiner_module, "_NO_MEMORY_QUESTION", 0)
+    monkeypatch.setattr(examiner_module, "free_bytes", lambda device: next(free))
+    examiner = Examiner(op, seed=0, device=CPU)
+    statuses = [examiner.examine(op[name], trial).status for name in ("one", "other", "one")]
+    assert statuses == ["ok", "ok", "outside"]
+
+
+def test_a_trial_that_does_not_fit_in_memory_is_not_begun():
+    (large,) = [trial for trial in battery(kl.ops.gelu, "cpu") if trial.kind == "large"]
+    outcome = Examiner(kl.ops.gelu, seed=0, device=CPU).examine(kl.ops.gelu["torch"], large)
+    assert outcome.status == "ok" or (outcome.status == "outside" and "GiB of memory" in outcome.reason)

@@ -1,0 +1,106 @@
+"""`klab check` as a user runs it: the battery, the search, and implementations that end their worker."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from kernellab import cli
+from kernellab.cli import measure
+from kernellab.reporting.terminal.results import show
+from support.klab import OPFILES
+from support.trying import run_without_kernellab
+
+
+def test_a_battery_is_recorded_shown_and_decides_the_exit_code(klab, tmp_path):
+    file = tmp_path / "ops.py"
+    file.write_text(
+        "import torch, kernellab as kl\n"
+        "@kl.op(cases=kl.cases(shape=[(8, 64)], dtype=['float32']))\n"
+        "def triple(x): return x * 3\n"
+        "@triple.impl('good')\n"
+        "def _(x): return 3 * x\n"
+        "@triple.impl('assumes-contiguous')\n"
+        "def _(x): return x.as_strided(x.shape, torch.empty(x.shape).stride()) * 3 if x.numel() else x * 3\n"
+    )
+    seen = klab("check", file, "--impl", "good,assumes*", "--quick", "--json")
+    assert seen.code == 1
+    good, bad = (next(b for b in seen.record["batteries"] if b["impl"] == n) for n in ("good", "assumes-contiguous"))
+    assert (good["status"], good["failures"]) == ("ok", [])
+    assert good["tried"] == good["passed"] > 40
+    assert bad["status"] in ("wrong", "error")
+    assert "layouts" in {f["kind"] for f in bad["failures"]} <= {"layouts", "gradients"}
+    assert bad["passed"] < bad["tried"]
+    out = Console(file=io.StringIO(), width=200)
+    show(seen.record, out)
+    assert "the battery" in out.file.getvalue()
+    assert "assumes-contiguous  wrong: layouts:" in out.file.getvalue()
+    assert klab("check", file, "--impl", "assumes*", "--shape", "8x64").code == 0, "a shape asks for that alone"
+
+
+@pytest.mark.parametrize(
+    ("args", "battery"), [((), True), (("--shape", "8x64"), False), (("--N", "9"), False), (("--declared",), False)]
+)
+def test_a_request_for_particular_cases_runs_no_battery(args, battery):
+    words = ["check", "softmax", *args]
+    known, rest = cli.parser(words).parse_known_args(words)
+    assert ("battery" in measure._settings(known, rest)["stages"]) is battery
+
+
+def test_an_implementation_that_kills_its_worker_in_the_battery_fails_alone(klab, tmp_path):
+    file = tmp_path / "ops.py"
+    file.write_text(
+        "import os, time, torch, kernellab as kl\n"
+        "@kl.op(cases=kl.cases(shape=[(8, 64)], dtype=['float32']))\n"
+        "def triple(x): return x * 3\n"
+        "@triple.impl('good')\n"
+        "def _(x): return 3 * x\n"
+        "@triple.impl('dies-of-nothing')\n"
+        "def _(x):\n"
+        "    if x.numel() == 0: os.abort()\n"
+        "    return x * 3\n"
+        "@triple.impl('hangs-on-one')\n"
+        "def _(x):\n"
+        "    while x.numel() == 1: time.sleep(1)\n"
+        "    return x * 3\n"
+    )
+    seen = klab("check", file, "--impl", "good,dies*,hangs*", "--quick", "--timeout", "4", "--json")
+    assert seen.code == 1
+    summaries = {b["impl"]: b for b in seen.record["batteries"]}
+    assert summaries["good"]["status"] == "ok"
+    assert summaries["dies-of-nothing"]["status"] == "crashed"
+    assert "SIGABRT" in summaries["dies-of-nothing"]["failures"][0]["reason"]
+    assert summaries["hangs-on-one"]["status"] == "timeout"
+
+
+@pytest.mark.clocked
+def test_a_failure_found_by_search_is_stored_and_tried_first_the_next_time(klab, tmp_path):
+    op = tmp_path / "searched.py"
+    op.write_text((OPFILES / "searched.py").read_text())
+    cache = {"KERNELLAB_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    ran = klab("check", op, "--impl", "honest,blocks,crashes", "--quick", "--budget", "7", "--out", "first", **cache)
+    assert ran.code == 1
+    assert re.search(r"honest  \d+ drawn by search in \d\.\d s, none failed", ran.out)
+    assert re.search(r"blocks  wrong: search: .*65 · float32 · mode=subtract · y ", ran.out)
+    assert re.search(r"crashes  crashed: search: .*segmentation fault", ran.out)
+    assert "reproduce-blend-blocks.py" in ran.out
+    done = run_without_kernellab((tmp_path / "first/artifacts/reproduce-blend-blocks.py").read_text(), tmp_path)
+    assert "worst difference: " in done.stdout
+    assert not (tmp_path / ".hypothesis").exists()
+
+    op.write_text((OPFILES / "searched.py").read_text().replace("n > BLOCK and n % 2", "n < 0"))
+    again = klab("check", op, "--impl", "blocks,crashes", "--quick", "--json", "--out", "second", **cache)
+    trials = {name: [t for t in again.record["trials"] if t["impl"] == name] for name in ("blocks", "crashes")}
+    assert (trials["blocks"][0]["trial"]["kind"], trials["blocks"][0]["status"]) == ("stored", "ok")
+    assert [(t["trial"]["kind"], t["status"]) for t in trials["crashes"]] == [("stored", "crashed")]
+    (mended,) = (b["mended"] for b in again.record["batteries"] if b["impl"] == "blocks")
+    assert len(mended) == 1
+    kept = [file.name for file in (tmp_path / "cache" / "failures").iterdir()]
+    assert [name.rsplit("-", 1)[0] for name in kept] == ["blend-crashes"]
+
+
+def test_a_budget_needs_a_battery(klab):
+    ran = klab("check", "square", "--declared", "--budget", "3")
+    assert ran.code == 2
+    assert "--budget searches beyond the battery" in ran.err

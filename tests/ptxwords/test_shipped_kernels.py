@@ -1,0 +1,42 @@
+"""Every line and instruction of the shipped kernels is understood. `tests/support/shipped_code.py` checks them all."""
+
+import pytest
+
+from kernellab.codeanalysis.facts import facts_from_cubin
+from kernellab.machinecode.instruction_classes import CLASSES
+from kernellab.machinecode.ptx import parse_ptx
+from kernellab.ptxwords.explain import explain_ptx
+from kernellab.ptxwords.stages import STAGES
+from support import shipped_code
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return dict(shipped_code.sample_kernels())
+
+
+def test_every_line_of_ptx_is_explained_and_pointers_are_distinguished_from_integers(compiled):
+    for name, code in compiled.items():
+        module = parse_ptx(code.ptx)
+        assert module.problems == [], name
+        lines = explain_ptx(module)
+        assert [line.text for line in lines if not line.known] == [], name
+        stages = {line.stage for line in lines}
+        assert stages | {"library"} == set(STAGES), name  # only a kernel that includes headers has their constants
+        parameters = [line.words for line in lines if line.words.startswith("parameter")]
+        x, y, size, *_ = parameters
+        assert "a pointer" in x, name
+        assert "a pointer" in y, name
+        assert "an integer" in size, name
+
+
+def test_every_instruction_of_the_binary_has_a_known_class(compiled):
+    for name, code in compiled.items():
+        kernels = facts_from_cubin(code.cubin)
+        assert kernels, name
+        for facts in kernels:
+            assert set(facts.instructions) <= set(CLASSES) - {"unknown"}, name
+            assert facts.arch.rstrip("a") == name.rpartition(" ")[2]
+            assert facts.registers > 0
+            assert facts.widest_global_bytes > 0, name
+            assert not any("fp64" in remark for remark in facts.remarks), name

@@ -1,0 +1,34 @@
+"""Where an op is defined, and what an implementation refuses."""
+
+import pytest
+
+import kernellab as kl
+from kernellab.declaration.case import Case
+from kernellab.trials.domain import is_defined, refusal
+from kernellab.trials.trial import Trial
+from support.trying import op_of, plane
+
+
+def test_where_decides_and_one_that_raises_means_no():
+    op = kl.op(args=dict(x=kl.tensor("N")), where=lambda case: 12 % case.N == 0)(lambda x: x)
+    assert [is_defined(op, Case({"N": n}, "float32")) for n in (3, 5, 0)] == [True, False, False]
+
+
+def test_supports_is_asked_about_the_layout_and_may_raise():
+    op = op_of(lambda x: x * 2)
+    op.impl("picky", supports=lambda case: case.contiguous or "contiguous inputs only")(lambda x: x * 2)
+    case = Case(plane(), "float32")
+    assert refusal(op["picky"], Trial("layouts", case, layouts={"x": "transposed"})) == "contiguous inputs only"
+    for layout in ("contiguous", "sliced rows", "misaligned"):
+        assert refusal(op["picky"], Trial("layouts", case, layouts={"x": layout})) is None
+    op.impl("raising", supports=lambda case: 1 / 0)(lambda x: x * 2)
+    with pytest.raises(ZeroDivisionError):
+        refusal(op["raising"], Trial("sizes", case))
+
+
+def test_an_implementation_that_changes_its_inputs_takes_no_gradient_trial():
+    op = op_of(lambda x: x * 2)
+    op.impl("in-place", mutates=["x"])(lambda x: x.mul_(2))
+    case = Case(plane(), "float32")
+    assert refusal(op["in-place"], Trial("sizes", case)) is None
+    assert "not differentiable" in refusal(op["in-place"], Trial("gradients", case, pass_name="backward"))

@@ -1,0 +1,97 @@
+"""Which mistakes in the forward pass the kinds of trials find; each beside a correct implementation."""
+
+import torch
+
+import kernellab as kl
+from support.trying import as_if_stride_one, failures, gather_rows
+
+
+def op_with_optional_bias():
+    @kl.op(
+        args=dict(x=kl.tensor("M N"), b=kl.optional(kl.tensor("N"))),
+        cases=kl.cases(M=[8], N=[16], dtype=["float32"]),
+    )
+    def bias(x, b=None):
+        return x * 1 if b is None else x + b
+
+    return bias
+
+
+def test_an_optional_input_is_varied_like_any_other():
+    bias = op_with_optional_bias()
+    bias.impl("right")(lambda x, b=None: torch.clone(x) if b is None else b + x)
+    bias.impl("stride")(lambda x, b=None: bias.reference(x, as_if_stride_one(b)))
+    bias.impl("nan")(lambda x, b=None: bias.reference(x, None if b is None else b.nan_to_num(0.0)))
+
+    @bias.impl("block")
+    def _(x, b=None):
+        return bias.reference(x, None if b is None else b * (torch.arange(b.numel()) < 1024))
+
+    failed = failures(bias)
+    assert set(failed) == {"stride", "nan", "block"}
+    assert {t.kind for t in failed["stride"]} >= {"layouts"}
+    assert {t.kind for t in failed["nan"]} == {"values"}
+    assert {t.kind for t in failed["block"]} == {"sizes", "gradients"}
+
+
+def test_sizes_are_also_tried_without_the_optional_input():
+    bias = op_with_optional_bias()
+
+    @bias.impl("narrow")
+    def _(x, b=None):
+        y = bias.reference(x, b)
+        return y if b is not None or y.shape[1] <= 1024 else y * 2
+
+    assert {t.kind for t in failures(bias, "sizes", "layouts", "values")["narrow"]} == {"sizes"}
+
+
+def test_optional_inputs_that_exclude_each_other_are_tried_separately():
+    @kl.op(
+        args=dict(x=kl.tensor("N"), a=kl.optional(kl.tensor("N")), b=kl.optional(kl.tensor("N"))),
+        where=lambda c: not (c.a and c.b),
+        cases=kl.cases(N=[16], dtype=["float32"]),
+    )
+    def either(x, a=None, b=None):
+        return x * 1 if a is None and b is None else x + (a if b is None else b)
+
+    either.impl("a")(lambda x, a=None, b=None: either.reference(x, as_if_stride_one(a), b))
+    either.impl("b")(lambda x, a=None, b=None: either.reference(x, a, as_if_stride_one(b)))
+    assert set(failures(either, "layouts")) == {"a", "b"}
+
+
+def test_index_inputs_are_tried_in_other_layouts():
+    rows = gather_rows()
+    rows.impl("right")(lambda w, i: torch.index_select(w, 0, i))
+    rows.impl("stride")(lambda w, i: w[as_if_stride_one(i)])
+    failed = failures(rows)
+    assert {t.kind for t in failed.pop("stride")} == {"layouts"}
+    assert not failed
+
+
+def test_an_optional_mask_is_tried_with_nothing_selected():
+    @kl.op(
+        args=dict(x=kl.tensor("M"), keep=kl.optional(kl.index("M", below=2))),
+        where=lambda c: c.M > 0,
+        cases=kl.cases(M=[32], dtype=["float32"]),
+    )
+    def average(x, keep=None):
+        return x.mean() if keep is None else torch.where(keep == 1, x, 0).sum() / keep.sum()
+
+    @average.impl("clamped")
+    def _(x, keep=None):
+        return x.mean() if keep is None else torch.where(keep == 1, x, 0).sum() / keep.sum().clamp_min(1)
+
+    assert any("keep" in t.values for t in failures(average, "indices")["clamped"])
+
+
+def test_channels_last_is_tried_wherever_an_input_has_four_dims():
+    @kl.op(args=dict(x=kl.tensor("B C H W")), cases=kl.cases(B=[2], C=[4], H=[5], W=[6], dtype=["float32"]))
+    def double(x):
+        return 2 * x
+
+    @double.impl("nchw")
+    def _(x):
+        last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+        return 2 * (torch.as_strided(x, x.shape, torch.empty(x.shape).stride()) if last else x)
+
+    assert {t.layouts["x"] for t in failures(double, "layouts")["nchw"]} == {"channels last"}

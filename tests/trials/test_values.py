@@ -1,0 +1,20 @@
+"""Special values of inputs."""
+
+import pytest
+import torch
+
+from kernellab.trials import values
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(), (1,), (64, 256), (2, 16, 16, 16), (0, 3)])
+def test_large_values_overflow_when_squared_but_not_in_sums(dtype, shape):
+    generator = torch.Generator().manual_seed(1)
+    x = values.fill(torch.randn(shape, generator=generator, dtype=dtype), "large to overflow", generator)
+    top = torch.finfo(dtype).max
+    assert not x.numel() or bool((x.abs().double() / top).sum() <= 0.1251)
+    assert not x.numel() or bool(x.square().isinf().any())
+    if x.dim() == 4:  # never two that cancel in a sum over one dim
+        forwards, backwards = x.float().sum(1), x.float().flip(1).sum(1)
+        if dtype != torch.float64:
+            assert torch.allclose(forwards, backwards, rtol=1e-4, atol=0)
