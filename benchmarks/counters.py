@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from kernellab.analysis.counters import COLUMNS, csv_rows
+from kernellab.counters.tables import COLUMNS, csv_rows
 
 LIMIT_S = 230.0
 GRIDS, BLOCKS = (1, 8, 64, 512), (128, 256)

@@ -25,8 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from kernellab.counters.ncu_pages import launches
 from kernellab.machine.tools import toolkit_program
-from kernellab.traces.ncu import launches
 
 STRIDED = str(Path(__file__).with_name("strided_ops.py"))
 BOTH = ("triton", "cuda")

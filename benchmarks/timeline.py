@@ -28,7 +28,7 @@ from kernellab.reporting.pages.timeline import page
 from kernellab.traces import kineto
 from kernellab.traces.builder import TraceBuilder
 from kernellab.traces.trace import Kind, Lane, Trace
-from support.browser import opened
+from support.browser import launch_chromium
 
 ENOUGH_MS = 200
 
@@ -100,7 +100,7 @@ def main() -> int:
 def measured(file: Path, rounds: int) -> tuple[dict[str, list[float]], float, str]:
     chance = random.Random(0)
     took: dict[str, list[float]] = {}
-    with opened() as browser:
+    with launch_chromium() as browser:
         tab = browser.new_page(viewport={"width": 1400, "height": 900})
         began = time.perf_counter()
         tab.goto(file.resolve().as_uri())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kernellab.declaration.arguments import tensor as tensor
     from kernellab.declaration.case_table import cases as cases
     from kernellab.declaration.declare import op as op
-    from kernellab.profiler.ranges import auto_ranges as auto_ranges
+    from kernellab.profiler.module_ranges import auto_ranges as auto_ranges
     from kernellab.profiler.ranges import range as range
     from kernellab.profiler.ranges import range_pop as range_pop
     from kernellab.profiler.ranges import range_push as range_push
@@ -56,7 +56,7 @@ _FUNCTIONS = {
     "run_operation1": "kernellab.api.helpers",
     "run_operation2": "kernellab.api.helpers",
     # names for the profiler
-    "auto_ranges": "kernellab.profiler.ranges",
+    "auto_ranges": "kernellab.profiler.module_ranges",
     "range": "kernellab.profiler.ranges",
     "range_pop": "kernellab.profiler.ranges",
     "range_push": "kernellab.profiler.ranges",

@@ -71,7 +71,8 @@ def test_python_time_counts_beside_operators():
     assert printed[0] == "CPU only: 97% of its time is Python's in slow() (own.py:2); operators have 3%."
     assert document["findings"][0]["line"] == 2
     assert "2.79 ms in all" in printed[1]
-    assert printed[2] == "Operators have 3 % of the CPU's time, Python 97 %; most of theirs: aten::addmm, 100 %."
+    shares = "Operators take 3 % of the CPU's time, Python 97 %"
+    assert printed[2] == f"{shares}; most of it aten::addmm, 100 % of the operators' time."
 
 
 def test_calls_into_other_code_count_for_the_users_line(tmp_path):
@@ -156,9 +157,7 @@ def test_compilation_is_known_without_python_calls():
         pass
     printed = lines(analyse(run.trace()))
     assert printed[0] == "CPU only: 90% of its time is compiling; operators have 10%."
-    assert printed[3].startswith(
-        "Operators have 10 % of the CPU's time, compiling 90 %; most of theirs: Torch-Compiled"
-    )
+    assert printed[3].startswith("Operators take 10 % of the CPU's time, compiling 90 %; most of it Torch-Compiled")
 
 
 def _loading(heavy_us, **known):

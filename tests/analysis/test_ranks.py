@@ -1,7 +1,7 @@
 """Several ranks side by side: who waits for whom, and what each computes."""
 
 from kernellab.analysis.ranks import compare_ranks
-from kernellab.reporting.profiles.recording import together
+from kernellab.reporting.profiles.ranks import lines
 from kernellab.traces.builder import TraceBuilder
 from kernellab.traces.trace import Kind, Lane
 
@@ -39,7 +39,7 @@ def test_the_rank_that_comes_first_waits_for_the_one_that_comes_last():
     assert (first["wait_us"], second["wait_us"]) == (40, 10)
     assert (first["came_last"], second["came_last"]) == (1, 1)
     assert (first["all_reduce_us"], second["all_reduce_us"]) == (110, 80)
-    assert "Rank 0 waited longest for the others, 40 µs of its 110 µs in 2 collectives" in together(document)[0]
+    assert "Rank 0 waited longest for the others, 40 µs of its 110 µs in 2 collectives" in lines(document)[0]
 
 
 def test_compute_is_listed_by_layer_forward_and_backward():
@@ -56,7 +56,7 @@ def test_compute_is_listed_by_layer_forward_and_backward():
         (row["layer"], row["count"], row["forward_us"], row["backward_us"]) for row in document["ranks"][0]["layers"]
     ]
     assert layers == [("layer_0", 2, 30, 50), ("layer_1", 2, 20, 70)]
-    assert any("30 µs + 50 µs" in line for line in together(document))
+    assert any("30 µs + 50 µs" in line for line in lines(document))
 
 
 def test_with_a_gpu_the_time_of_kernels_counts():
@@ -75,4 +75,4 @@ def test_ranks_with_different_numbers_of_collectives_are_compared_up_to_the_fewe
     assert document["uneven"]
     assert document["matched"] == 1
     assert document["ranks"][0]["wait_us"] == 3
-    assert "left out" in together(document)[0]
+    assert "left out" in lines(document)[0]

@@ -5,7 +5,7 @@ import torch
 
 import kernellab as kl
 from kernellab.workloads.mlp import train
-from kernellab.workloads.mlp_setup import Setup
+from kernellab.workloads.mlp_setup import MlpSetup
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +34,7 @@ def test_nvidias_tools_are_told_once_what_to_capture(monkeypatch):
             return getattr(cudart, name)
 
     monkeypatch.setattr(torch.cuda, "cudart", Told)
-    train(Setup(8, 1, 4, 14))
+    train(MlpSetup(8, 1, 4, 14))
     assert calls == ["cudaProfilerStart", "cudaProfilerStop"]
 
 

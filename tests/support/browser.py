@@ -21,49 +21,50 @@ def chromium() -> str | None:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Browser]:
-    """Chromium's own sandbox cannot be used by root, as whom tests often run; all it opens here are our own pages."""
-    # Here, so that tests of other things are found where this is not installed.
+def launch_chromium() -> Iterator[Browser]:
+    """Without Chromium's own sandbox if tests run as root, who cannot use it: only our own pages are opened here."""
+    # Imported here, so that other tests can be collected where it is not installed.
     from playwright.sync_api import sync_playwright
 
-    found = chromium()
-    if found is None:
+    executable = chromium()
+    if executable is None:
         raise FileNotFoundError(MISSING)
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=flags)
+        browser = driver.chromium.launch(executable_path=executable, args=flags)
         try:
             yield browser
         finally:
             browser.close()
 
 
-class Looked:
-    """A timeline, or another page, as a person sees it."""
+class OpenPage:
+    """A timeline, or another page, in the browser."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.errors: list[str] = []
-        self.asked: list[str] = []
-        self.heard = {
+        self.requests: list[str] = []
+        self._listeners = {
             "pageerror": lambda error: self.errors.append(str(error)),
-            "console": lambda said: self.errors.append(said.text) if said.type in ("error", "warning") else None,
-            "request": lambda request: self.asked.append(request.url),
+            "console": lambda line: self.errors.append(line.text) if line.type in ("error", "warning") else None,
+            "request": lambda request: self.requests.append(request.url),
         }
-        for event, hear in self.heard.items():
-            page.on(event, hear)
+        for event, listener in self._listeners.items():
+            page.on(event, listener)
 
-    def leave(self, usual: Page) -> None:
-        for event, hear in self.heard.items():
-            self.page.remove_listener(event, hear)
-        if self.page is not usual:
+    def leave(self, shared: Page) -> None:
+        """Close the page, unless it is the one that tests share."""
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
+        if self.page is not shared:
             self.page.close()
 
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 
     def settle(self) -> None:
-        """Until what was asked for is drawn: the page asked for a frame before this does."""
+        """Wait until the last change is drawn: the page requested its frame before this does."""
         self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def press(self, *keys: str) -> None:
@@ -74,12 +75,12 @@ class Looked:
     def shown_ms(self) -> tuple[float, float]:
         self.settle()
         units = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
-        found = re.match(r"(\S+) (\w+|µs) – (\S+) (\w+|µs) of", self.text("#shown"))
-        assert found is not None, self.text("#shown")
-        return float(found[1]) * units[found[2]], float(found[3]) * units[found[4]]
+        span = re.match(r"(\S+) (\w+|µs) – (\S+) (\w+|µs) of", self.text("#shown"))
+        assert span is not None, self.text("#shown")
+        return float(span[1]) * units[span[2]], float(span[3]) * units[span[4]]
 
     def x(self, ms: float) -> float:
-        """Where a time lies on the canvas. What is shown is told in four digits, which is near enough."""
+        """Where a time lies on the canvas. The page shows four digits of the visible span, which is precise enough."""
         low, high = self.shown_ms()
         width = self.page.evaluate("document.getElementById('canvas').clientWidth")
         margin = 0.02 * self.span_ms if (low, high) == (0, self.span_ms) else 0
@@ -95,7 +96,7 @@ class Looked:
         self.settle()
 
     def colours(self, y: float, x: float | None = None, canvas: str = "canvas") -> set[tuple[int, ...]]:
-        """Those of a line across a canvas, or of a point of it. Read from a copy, so as not to change the canvas."""
+        """The colours of a line across a canvas, or of a point on it. They are read from a copy of the canvas."""
         read = """([id, x, y]) => {
           const canvas = document.getElementById(id), width = x === null ? canvas.width : 1;
           const context = new OffscreenCanvas(width, 1).getContext("2d");
@@ -103,7 +104,7 @@ class Looked:
           const data = context.getImageData(0, 0, width, 1).data;
           return [...new Set(Array.from({ length: width }, (_, i) => data.slice(4 * i, 4 * i + 3).join()))];
         }"""
-        return {tuple(map(int, one.split(","))) for one in self.page.evaluate(read, [canvas, x, y])}
+        return {tuple(map(int, colour.split(","))) for colour in self.page.evaluate(read, [canvas, x, y])}
 
     def pixel(self, ms: float, y: float) -> tuple[int, ...]:
         (colour,) = self.colours(y, self.x(ms))
@@ -111,6 +112,6 @@ class Looked:
 
     @property
     def span_ms(self) -> float:
-        found = re.search(r"of (\S+) (ms|s),", self.text("#shown"))
-        assert found is not None
-        return float(found[1]) * (1000 if found[2] == "s" else 1)
+        span = re.search(r"of (\S+) (ms|s),", self.text("#shown"))
+        assert span is not None
+        return float(span[1]) * (1000 if span[2] == "s" else 1)

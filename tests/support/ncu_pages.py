@@ -1,15 +1,23 @@
-"""Pages of Nsight Compute, written as ncu writes them."""
+"""Pages of Nsight Compute, written by hand, and a genuine one."""
+
+from __future__ import annotations
 
 import csv
 import io
 
+from support.klab import HERE
+
+SOFTMAX_PAGE = HERE / "samples" / "ncu-raw-softmax.csv"  # by ncu itself
+ELEMENTWISE = (
+    "void at::native::<unnamed>::vectorized_elementwise_kernel<4, at::native::GeluFunctor<float>, "
+    "std::array<char *, 2>>(int, T2, T3)"
+)
 MB = 10**6
-
-
 COST = {"bytes_read": 1000 * MB, "bytes_written": 1000 * MB, "flops": {}}
 
 
 def launch(**more):
+    """One launch for `raw`; `more` replaces its counters."""
     return {
         "time": 500.0, "read": 1000.0, "written": 980.0, "compute": 20.0, "memory": 90.0, "dram": 90.0,
         "registers": 18, "blocks": 4096, "threads": 128, "occupancy": 88.0, "id": 0, "name": "map_flat",
@@ -17,7 +25,7 @@ def launch(**more):
 
 
 def raw(*kernels):
-    """A raw page in the layout of a genuine one: times in µs and bytes in megabytes, as ncu prints them by default."""
+    """A page `raw` in the layout of the genuine one; times in µs, bytes in megabytes, as ncu prints them by default."""
     columns = {
         "ID": ("id", ""),
         "Process ID": (7, ""),
@@ -58,14 +66,15 @@ HEADER = [
 
 
 def details(*rules):
-    """(id, section, rule, kind, words, scope, percent), and before them a row of a metric that ends early."""
+    """A page `details`: a metric, whose row ends early, then rules (id, section, rule, kind, words, scope, percent)."""
     first = ["7", "python", "host", "map_flat", "1", "7", "(128, 1, 1)", "(4096, 1, 1)", "0", "9.0"]
     rows = [HEADER, ["0", *first, "GPU Speed Of Light Throughput", "Duration", "ns", "500,000"]]
     rows += [[str(i), *first, section, "", "", "", *rest] for i, section, *rest in rules]
     return table(rows)
 
 
-def grid_launches():
+def grids():
+    """Launches of square with four grids, for `raw`."""
     memory = {1: 0.4, 8: 3.1, 64: 24.0, 512: 71.5}
     return [
         launch(id=i, name="square_strided", blocks=n, time=80_000.0 / n, memory=share, compute=share / 4, dram=share)

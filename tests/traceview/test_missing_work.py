@@ -28,8 +28,8 @@ def test_a_trace_truncated_before_the_gpus_rows_says_so_first_and_claims_nothing
     printed = lines(document)
     assert printed[0].startswith("The GPU's rows are missing")
     assert reason in printed[0]
-    assert "3 steps of 5.901 ms; rows of the GPU NVIDIA H200 are missing." in printed
-    assert not any("no GPU was seen" in line or "Most GPU time" in line or "busy" in line for line in printed)
+    assert "3 steps of 5.901 ms; the rows of the GPU NVIDIA H200 are missing from the trace." in printed
+    assert not any("no GPU was used" in line or "Most GPU time" in line or "busy" in line for line in printed)
     assert document["summary"]["replayed_step_us"] is None
     assert document["idle"]["busy_fraction"] is None
     assert document["idle"]["gaps"] == []
@@ -42,7 +42,7 @@ def test_a_program_that_does_not_use_its_gpu_is_not_taken_for_one_without():
         pass
     document = analyse(run.trace())
     assert document["findings"][0]["title"].startswith("CPU only")
-    assert any("nothing was recorded of the GPU NVIDIA H200" in line for line in lines(document))
+    assert any("no activity of the GPU NVIDIA H200 was recorded" in line for line in lines(document))
 
 
 def _launch(run: Program, times: int) -> None:

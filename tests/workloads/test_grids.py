@@ -1,4 +1,4 @@
-"""The kernel whose grid is swept computes the same for any grid."""
+"""A kernel that takes a grid of any size, in Triton's interpreter."""
 
 import subprocess
 import sys

@@ -16,6 +16,7 @@ from kernellab.activity.compilation import CompilationLog
 from kernellab.activity.documents import TunedJson
 from kernellab.base.errors import UserError
 from kernellab.base.functions import AnyFunction
+from kernellab.base.import_hook import call_after_import
 from kernellab.base.json import JsonObject, JsonValue
 
 Key = tuple[object, ...]
@@ -62,12 +63,10 @@ def record_choices() -> Iterator[list[TunedJson]]:
         if not any(_identity_of(choice) == _identity_of(earlier) for earlier in recorded):
             recorded.append(choice)
 
-    log = CompilationLog.installed()
     with contextlib.ExitStack() as stack:
         # Where the body imports a tuner, its choices are recorded from then on: importing it here would take seconds.
         for module, recording in _RECORDING.items():
-            log.when_imported(module, functools.partial(_enter, stack, recording, record))
-            stack.callback(log.forget, module)
+            stack.callback(call_after_import(module, functools.partial(_enter, stack, recording, record)))
         yield recorded
 
 

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.machinery
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from importlib.abc import MetaPathFinder
 from time import perf_counter
 from types import CodeType, ModuleType
 from typing import ClassVar, Protocol
 
 from kernellab.activity.documents import CompileJson
+from kernellab.base.import_hook import call_after_import
 from kernellab.build import sources
 
 
@@ -63,7 +61,6 @@ class CompilationLog:
     def __init__(self) -> None:
         self._events: list[CompilationEvent] = []
         self._depth = threading.local()
-        self._wanted: dict[str, Callable[[ModuleType], None]] = {}
         self.unhooked: list[str] = []  # modules that could not be hooked: an unknown version of torch or Triton
 
     @classmethod
@@ -71,10 +68,8 @@ class CompilationLog:
         if cls._installed is None:
             cls._installed = log = cls()
             sources.observers.append(functools.partial(log.during, "build"))
-            sys.meta_path.insert(0, _WhenImported(log))
             for name in _HOOKS:
-                if name in sys.modules:
-                    log._hook(sys.modules[name])
+                call_after_import(name, log._hook)
         return cls._installed
 
     def mark(self) -> int:
@@ -107,25 +102,9 @@ class CompilationLog:
             "graph_breaks": sum(event.graph_breaks for event in compiled),
         }
 
-    def when_imported(self, name: str, action: Callable[[ModuleType], None]) -> None:
-        """Call `action` with a module: now if it is imported, otherwise when it is."""
-        self._wanted[name] = action
-        if name in sys.modules:
-            action(sys.modules[name])
-
-    def forget(self, name: str) -> None:
-        """Withdraw the action of `when_imported`."""
-        self._wanted.pop(name, None)
-
     # How events are recorded ---------------------------------------------------------------------------
 
     def _hook(self, module: ModuleType) -> None:
-        if module.__name__ in _HOOKS:
-            self._hook_compiler(module)
-        if module.__name__ in self._wanted:
-            self._wanted[module.__name__](module)
-
-    def _hook_compiler(self, module: ModuleType) -> None:
         try:
             _HOOKS[module.__name__](self, module)
         except AttributeError as error:  # the compiler must keep working; a test asserts that this list is empty
@@ -146,30 +125,6 @@ class CompilationLog:
         finally:
             self._depth.value = depth
             self.add(CompilationEvent(kind, name, perf_counter() - start, **vars(details)))
-
-
-class _WhenImported(MetaPathFinder):
-    """Finds modules as the finders after it do, and has the ones to be hooked say when they are loaded."""
-
-    def __init__(self, log: CompilationLog) -> None:
-        self._log = log
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _HOOKS and fullname not in self._log._wanted:
-            return None
-        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((spec for spec in others if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_hook(module: ModuleType) -> None:
-                execute(module)
-                self._log._hook(module)
-
-            spec.loader.exec_module = execute_and_hook  # type: ignore[method-assign]
-        return spec
 
 
 # One hook per compiler ---------------------------------------------------------------------------------

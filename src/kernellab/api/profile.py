@@ -1,22 +1,22 @@
-"""`kl.profile`: where the time of any callable goes, in one call."""
+"""`kl.profile`: where the time of a callable goes, in one call."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 
 if TYPE_CHECKING:
     from kernellab.analysis.document import ProfileDocument
 
-_LONGEST_NAME = 200  # bytes; file systems take 255, with what stands before and after it
+_NAME_BYTES = 200  # of a file: file systems take 255, with the parts before and after it
 
 
 class Profile(str):
-    """The table, reading as a string; `.document` holds all that was found, `.files` what was written."""
+    """The tables as a string; `.document` holds everything that was found, `.files` the files written."""
 
     description: str
     document: ProfileDocument
@@ -27,20 +27,21 @@ class Profile(str):
 
 
 def profile(
-    description: str, run: Callable[[], Any], num_warmups: int = 1, with_stack: bool = False, *, folder: str = "."
+    description: str, run: Callable[[], object], num_warmups: int = 1, with_stack: bool = False, *, folder: str = "."
 ) -> Profile:
-    """Profile one call of `run()` after warming up: operators and kernels by GPU time, or CPU time without a GPU.
+    """Profile one call of `run()` after warm-up calls: operators and kernels by GPU time, or by CPU time without a GPU.
 
     Writes `trace_<description>.json`, and self time by call stack as `stacks_<description>.txt` and `.svg`, a flame
-    graph. `with_stack` records Python's calls too: stacks, modules and lines of code, at a price.
+    graph. `with_stack` also records Python's calls: stacks, modules and source lines, at the price of more overhead.
     """
     if num_warmups < 0:
         raise UserError("num_warmups must be at least 0")
     import torch
 
     from kernellab.analysis.document import analyse
-    from kernellab.profiler.session import How, Session
-    from kernellab.reporting.pages.trace import draw_stacks
+    from kernellab.profiler.recording import RecordingOptions
+    from kernellab.profiler.session import Session
+    from kernellab.reporting.pages.pictures import draw_stacks
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read
 
@@ -48,8 +49,8 @@ def profile(
     for _ in range(num_warmups):
         run()
     synchronise()
-    name, where = _file_name(description), Path(folder)
-    session = Session(where, f"trace_{name}", how=How(stacks=with_stack), numbered=False)
+    name, target = _file_name(description), Path(folder)
+    session = Session(target, f"trace_{name}", options=RecordingOptions(stacks=with_stack), numbered=False)
     session.start()
     try:
         run()
@@ -58,19 +59,19 @@ def profile(
         session.stop()
     if not session.traces:
         raise UserError(f"kl.profile: {'; '.join(session.notes)}")
-    path = where / session.traces[0]
+    path = target / session.traces[0]
     trace = read(path)
     document = analyse(trace)
-    made = Profile("\n".join(lines(document, sort=None, rows=10, name_width=80)))
-    made.description, made.document, made.files = description, document, [path]
-    made.files += draw_stacks(trace, where / f"stacks_{name}", description)
-    return made
+    result = Profile("\n".join(lines(document, sort=None, rows=10, name_width=80)))
+    result.description, result.document = description, document
+    result.files = [path, *draw_stacks(trace, target / f"stacks_{name}", description)]
+    return result
 
 
 def _file_name(description: str) -> str:
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in description) or "run"
-    whole = name.encode()
-    if len(whole) <= _LONGEST_NAME:
+    encoded = name.encode()
+    if len(encoded) <= _NAME_BYTES:
         return name
-    start = whole[:_LONGEST_NAME].decode(errors="ignore")
-    return f"{start}-{hashlib.sha256(whole).hexdigest()[:8]}"  # two that begin alike stay two
+    start = encoded[:_NAME_BYTES].decode(errors="ignore")
+    return f"{start}-{hashlib.sha256(encoded).hexdigest()[:8]}"  # names that begin alike stay different

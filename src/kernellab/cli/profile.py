@@ -1,4 +1,4 @@
-"""`klab profile`: where the time of an op, of the MLP, of any script or of a trace goes."""
+"""`klab profile`: where the time of an op, of the MLP, of a script or of a recorded trace goes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.cli import profile_counters as counters
@@ -17,29 +18,31 @@ from kernellab.cli.options import positive
 
 if TYPE_CHECKING:
     from kernellab.analysis.ranks import RanksDocument
+    from kernellab.reporting.profiles.recording import TraceProfile
     from kernellab.running.parent.profiling import Collected
+    from kernellab.traces.trace import Trace
 
 TOOLS = ("nsys", "ncu")
-_ENDING = re.compile(r"(\.pt)?(\.trace)?\.(json|sqlite)(\.gz)?$")  # of a trace's name
+_TRACE_SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.(json|sqlite)(\.gz)?$")
 
 
 def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
-    sub.usage = "klab profile OP | mlp | SCRIPT.py | -m MODULE [options] [-- the script's own arguments]"
+    sub.usage = "klab profile OP | mlp | SCRIPT.py | -m MODULE [options] [-- arguments of the script]"
     sub.add_argument("target", nargs="*", help="an op, as for other verbs; mlp, the workload; or a Python script")
     sub.add_argument("-m", dest="module", metavar="MODULE", help="a module to run, as python -m does")
-    sub.add_argument("--open", action="store_true", help="the targets are traces: read them, run nothing")
-    sub.add_argument("--compare", action="store_true", help="the targets are two traces: what got slower")
-    sub.add_argument("--schedule", metavar="W,U,A,R", help="steps of wait, warm-up and active, and how often")
-    sub.add_argument("--seconds", type=float, metavar="S", help="record a script for at most so long (default 20)")
-    sub.add_argument("--memory", type=float, metavar="GIB", help="that recording a script may take (default 2)")
-    sub.add_argument("--no-stacks", action="store_true", help="without Python's calls: less overhead, no source lines")
-    sub.add_argument("--ranks", type=int, metavar="N", help="so many processes of the MLP or a script, by torchrun")
+    sub.add_argument("--open", action="store_true", help="the targets are traces: read them and run nothing")
+    sub.add_argument("--compare", action="store_true", help="the targets are two traces: show what got slower")
+    sub.add_argument("--schedule", metavar="W,U,A,R", help="steps of wait, warm-up and active; number of cycles")
+    sub.add_argument("--seconds", type=float, metavar="S", help="the longest recording of a script (default 20)")
+    sub.add_argument("--memory", type=float, metavar="GIB", help="the most memory for recording a script (default 2)")
+    sub.add_argument("--no-stacks", action="store_true", help="no Python calls: less overhead, no source lines")
+    sub.add_argument("--ranks", type=int, metavar="N", help="run the MLP or a script in N processes, by torchrun")
     sub.add_argument(
-        "--with", dest="tool", metavar="TOOL", help="nsys: record by Nsight Systems; ncu: count by Nsight Compute"
+        "--with", dest="tool", metavar="TOOL", help="nsys: record with Nsight Systems; ncu: count with Nsight Compute"
     )
     sub.add_argument("--device", metavar="DEV", help="cpu, cuda or cuda:1 (default: the GPU if there is one)")
     sub.add_argument(
-        "--sort", metavar="BY", help="gpu, gpu_total, cpu, cpu_total, count (default gpu, without one cpu)"
+        "--sort", metavar="BY", help="gpu, gpu_total, cpu, cpu_total, count (default gpu, without a GPU cpu)"
     )
     sub.add_argument("--rows", type=int, default=10, metavar="N", help="rows of each table (10)")
     sub.add_argument("--name-width", type=int, default=80, metavar="N", help="characters of a name (80)")
@@ -51,153 +54,149 @@ def arguments(sub: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    _refuse(args)
-    if counters.opens(args):
+    _validate(args)
+    if counters.opens_reports(args):
         return counters.read(args, rest)
     if args.tool == "ncu" and not (args.open or args.compare):
         return counters.run(args, rest)
     if args.open or args.compare:
         return _read(args, rest)
-    made = programs.made(args, rest)
-    if isinstance(made, programs.Study):
-        return _study(args, made)
-    return _collect(args, made)
+    plan = programs.plan(args, rest)
+    if isinstance(plan, programs.SizeStudy):
+        return _time_sizes(args, plan)
+    return _profile(args, plan)
 
 
-def _refuse(args: argparse.Namespace) -> None:
+def _validate(args: argparse.Namespace) -> None:
     from kernellab.reporting.profiles.summary import SORTS
 
     if args.sort is not None and args.sort not in SORTS:
         raise UserError(f"--sort {args.sort}: {nearest(args.sort, SORTS)}")
     if args.tool is not None and args.tool not in TOOLS:
         raise UserError(f"--with {args.tool}: {nearest(args.tool, TOOLS)}")
-    counters.refuse(args)
+    counters.validate(args)
     positive("--rows", args.rows)
     positive("--name-width", args.name_width)
     if args.open and args.compare:
-        raise UserError("--open reads traces, --compare two of them: one or the other")
+        raise UserError("--open reads traces and --compare compares two: give one of them")
 
 
 # Running -----------------------------------------------------------------------------------------------
 
 
-def _collect(args: argparse.Namespace, made: programs.Made) -> int:
+def _profile(args: argparse.Namespace, plan: programs.ProgramPlan) -> int:
     from kernellab.record.run_events import ProgramProfiled, RunCompleted
-    from kernellab.running.parent import profiling
+    from kernellab.running.parent import nsight_systems, profiling
 
-    folder = Path(args.out) if args.out else profiling.shared_folder(made.name)
-    if folder is not None and profiling.rank():  # of several processes that torchrun has started: the first one tells
-        (folder / "artifacts").mkdir(parents=True, exist_ok=True)
-        return profiling.run(made.program(folder), folder / "artifacts", quiet_stdout=args.json, alone=False).code
-    journal = begun(str(folder) if folder else None, made.settings, "profile-")
+    folder = Path(args.out) if args.out else profiling.shared_folder(plan.name)
+    if folder is not None and profiling.own_rank():  # one of torchrun's processes: the first one reports for all
+        traces = folder / "artifacts"
+        traces.mkdir(parents=True, exist_ok=True)
+        return profiling.run(plan.program(folder), traces, quiet_stdout=args.json, reads_reports=False).exit_code
+    journal = begun(str(folder) if folder else None, plan.settings, "profile-")
     traces = journal.folder / "artifacts"
     try:
-        program = made.program(journal.folder)
+        program = plan.program(journal.folder)
         if args.tool == "nsys":
-            collected = profiling.run_nsys(program, traces / "report.sqlite", quiet_stdout=args.json)
+            collected = nsight_systems.run(program, traces / "report.sqlite", quiet_stdout=args.json)
         else:
             collected = profiling.run(program, traces, quiet_stdout=args.json)
     except UserError:
         journal.remove()
         raise
-    if collected.code == 2 and not collected.traces and not program.as_script:
-        journal.remove()  # the request was wrong, as only its process could tell: it has said so
+    if collected.exit_code == 2 and not collected.traces and not program.as_script:
+        journal.remove()  # the request was wrong, which only the process could see: it has printed why
         return 2
-    journal.write(ProgramProfiled(code=collected.code, sessions=collected.sessions))
+    journal.write(ProgramProfiled(code=collected.exit_code, sessions=collected.sessions))
     journal.write(RunCompleted())
     journal.save()
     journal.close()
-    return _tell(args, collected, traces, script=program.as_script)
+    return _report(args, collected, traces, script=program.as_script)
 
 
-def _tell(args: argparse.Namespace, collected: Collected, folder: Path, *, script: bool) -> int:
-    """What there is to show, and the exit code: a script's own, whether or not it could be recorded."""
-    from kernellab.reporting.profiles import recording as words
+def _report(args: argparse.Namespace, collected: Collected, folder: Path, *, script: bool) -> int:
+    """Print the profiles. Returns the exit code: a script's own, whether or not it could be recorded."""
+    from kernellab.reporting.profiles import recording
 
     if not collected.traces:
         if args.json:
-            _print_json({"profiles": [], "collected": collected.sessions, "code": collected.code})
-        notes = [note for one in collected.sessions for note in (*one["notes"], *words.ended(one))]
+            _print_json({"profiles": [], "collected": collected.sessions, "code": collected.exit_code})
+        notes = [note for one in collected.sessions for note in (*one["notes"], *recording.early_end_lines(one))]
         if script and not collected.sessions:
-            notes = [
-                f"the program left with exit code {collected.code} and no word, as os._exit does: nothing was kept"
-            ]
-        for line in notes or words.nothing(collected.sessions, collected.code):
+            notes = [f"the program exited with code {collected.exit_code}, as os._exit does: nothing was kept"]
+        for line in notes or recording.nothing_recorded_lines(collected.sessions, collected.exit_code):
             print(f"klab: {line}", file=sys.stderr)
-        return collected.code or int(not script)
-    profiles = _profiles(args, collected, folder)
+        return collected.exit_code or int(not script)
+    profiles = _analyse(collected, folder)
     _show(args, profiles, collected, folder.parent)
     failed = any(session.get("status") == "error" for session in collected.sessions)
-    return collected.code or int(failed)
+    return collected.exit_code or int(failed)
 
 
-def _profiles(args: argparse.Namespace, collected: Collected, folder: Path) -> list[dict[str, Any]]:
-    """Each trace with what was asked of it; pictures beside it."""
+def _analyse(collected: Collected, folder: Path) -> list[TraceProfile]:
+    """Each trace with its analysis; pictures are drawn beside it."""
     from kernellab.analysis.document import analyse
-    from kernellab.reporting.pages import trace as pictures
-    from kernellab.reporting.profiles import recording as words
+    from kernellab.reporting.pages import pictures
+    from kernellab.reporting.profiles.recording import TraceProfile, early_end_lines
     from kernellab.traces.files import read
 
-    found = []
+    profiles = []
     for session in collected.sessions:
-        for number, name in enumerate(session["traces"], 1):
-            trace = read(folder / name)
-            drawn = [path.name for path in pictures.draw(trace, folder / name, session["name"])]
-            about = {"name": session["name"], "cycle": number, "trace": name, "pictures": drawn}
+        for cycle, file in enumerate(session["traces"], 1):
+            trace = read(folder / file)
+            drawn = [path.name for path in pictures.draw(trace, folder / file, session["name"])]
             document = analyse(trace, plain_step_us=session.get("plain_step_us"))
-            document["notes"] = [*words.ended(session), *document["notes"]]
-            found.append({**about, "trace_read": trace, "document": document, "session": session})
-    return found
+            document["notes"] = [*early_end_lines(session), *document["notes"]]
+            profiles.append(TraceProfile(session, cycle, file, drawn, trace, document))
+    return profiles
 
 
-def _show(args: argparse.Namespace, profiles: list[dict[str, Any]], collected: Collected, folder: Path) -> None:
+def _show(args: argparse.Namespace, profiles: list[TraceProfile], collected: Collected, folder: Path) -> None:
     from kernellab.analysis.ranks import compare_ranks
-    from kernellab.reporting.profiles import recording as words
+    from kernellab.reporting.profiles import ranks as rank_lines
+    from kernellab.reporting.profiles import recording
     from kernellab.reporting.profiles.summary import lines
 
-    by_rank = [one for one in profiles if one["cycle"] == 1] if "rank" in profiles[0]["session"] else []
-    together = compare_ranks([one["trace_read"] for one in by_rank]) if len(by_rank) > 1 else None
-    document = _document(profiles, collected, folder, together)
+    by_rank = [one for one in profiles if one.cycle == 1] if "rank" in profiles[0].session else []
+    rank_document = compare_ranks([one.trace for one in by_rank]) if len(by_rank) > 1 else None
+    document = _document(profiles, collected, folder, rank_document)
     (folder / "profile.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     if args.json:
         _print_json(document)
         return
-    for line in words.ways(collected.sessions):
-        print(line)
-    for one in words.chosen(profiles):
-        for line in [*words.heading(one, len(profiles)), *lines(one["document"], **_table(args))]:
-            print(line)
-        for line in words.about(one["session"], folder):
-            print(line)
+    _print_lines(recording.impl_time_lines(collected.sessions))
+    for profile in recording.select_profiles(profiles):
+        _print_lines(recording.heading_lines(profile, len(profiles)))
+        _print_lines(lines(profile.document, sort=args.sort, rows=args.rows, name_width=args.name_width))
+        _print_lines(recording.recording_lines(profile.session, folder))
         print()
-    for line in words.together(together) if together else []:
-        print(line)
-    for line in words.skipped(collected.sessions):
-        print(line)
+    if rank_document:
+        _print_lines(rank_lines.lines(rank_document))
+    _print_lines(recording.skipped_lines(collected.sessions))
     print(f"record: {shown(folder)}")
 
 
-def _table(args: argparse.Namespace) -> dict[str, Any]:
-    return {"sort": args.sort, "rows": args.rows, "name_width": args.name_width}
-
-
 def _document(
-    profiles: list[dict[str, Any]], collected: Collected, folder: Path, together: RanksDocument | None
-) -> dict[str, Any]:
-    """The first profile's own document; where there are more, all of them."""
-    every = [{k: v for k, v in one.items() if k not in ("trace_read", "session")} for one in profiles]
-    document: dict[str, Any] = {**profiles[0]["document"], "folder": shown(folder), "collected": collected.sessions}
-    document["code"] = collected.code
-    if len(every) > 1:
-        document["profiles"] = every
-    if together:
-        document["ranks"] = together
+    profiles: list[TraceProfile], collected: Collected, folder: Path, rank_document: RanksDocument | None
+) -> dict[str, object]:
+    """The first profile's own document; if there are more, all of them."""
+    document: dict[str, object] = {**profiles[0].document, "folder": shown(folder), "collected": collected.sessions}
+    document["code"] = collected.exit_code
+    if len(profiles) > 1:
+        document["profiles"] = [one.to_json() for one in profiles]
+    if rank_document:
+        document["ranks"] = rank_document
     return document
 
 
-def _print_json(document: Any) -> None:
+def _print_json(document: object) -> None:
     json.dump(document, sys.stdout, indent=1, allow_nan=False)
     print()
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(line)
 
 
 # Reading -----------------------------------------------------------------------------------------------
@@ -205,49 +204,45 @@ def _print_json(document: Any) -> None:
 
 def _read(args: argparse.Namespace, rest: list[str]) -> int:
     from kernellab.analysis.document import analyse
-    from kernellab.reporting.profiles import recording as words
+    from kernellab.analysis.ranks import compare_ranks
+    from kernellab.reporting.profiles import ranks as rank_lines
     from kernellab.reporting.profiles.summary import lines
     from kernellab.traces.files import read_all
 
     if rest or args.words or args.module:
-        raise UserError("a trace is read as it is: give --open and --compare files only, and how to show them")
+        raise UserError("--open and --compare take only trace files and options for showing them")
     if not args.target or (args.compare and len(args.target) != 2):
         raise UserError("klab profile --compare A B takes two traces" if args.compare else "--open: name a trace")
     if args.compare:
         return _compare(args)
     traces = read_all([Path(name) for name in args.target])
     documents = [analyse(trace) for trace in traces]
-    together = None
-    if len(traces) > 1:
-        from kernellab.analysis.ranks import compare_ranks
-
-        together = compare_ranks(traces)
+    rank_document = compare_ranks(traces) if len(traces) > 1 else None
     drawn = _draw(args, traces)
     if args.json:
-        more = {"profiles": [{"document": one} for one in documents], "ranks": together} if together else {}
-        _print_json({**documents[0], **more, "pictures": drawn})
+        every = {"profiles": [{"document": one} for one in documents], "ranks": rank_document}
+        _print_json({**documents[0], **(every if rank_document else {}), "pictures": drawn})
         return 0
     for number, document in enumerate(documents):
-        if together:
-            print(f"rank {together['ranks'][number]['rank']}")
-        for line in lines(document, **_table(args)):
-            print(line)
+        if rank_document:
+            print(f"rank {rank_document['ranks'][number]['rank']}")
+        _print_lines(lines(document, sort=args.sort, rows=args.rows, name_width=args.name_width))
         print()
-    for line in words.together(together) if together else []:
-        print(line)
+    if rank_document:
+        _print_lines(rank_lines.lines(rank_document))
     if drawn:
         print(f"pictures: {', '.join(drawn)}")
     return 0
 
 
-def _draw(args: argparse.Namespace, traces: list[Any]) -> list[str]:
-    """Pictures of traces that are somebody else's only where somebody says where to."""
+def _draw(args: argparse.Namespace, traces: Sequence[Trace]) -> list[str]:
+    """Pictures of opened traces are drawn only into a folder that the user names."""
     if not args.out:
         return []
-    from kernellab.reporting.pages import trace as pictures
+    from kernellab.reporting.pages import pictures
 
     folder = folder_for(args.out)
-    names = [_ENDING.sub("", Path(name).name) for name in args.target]
+    names = [_TRACE_SUFFIXES.sub("", Path(name).name) for name in args.target]
     unique = [name if names.count(name) == 1 else f"{name}-{at}" for at, name in enumerate(names)]
     return [
         str(path)
@@ -266,16 +261,16 @@ def _compare(args: argparse.Namespace) -> int:
     if args.json:
         _print_json(document)
         return 0
-    for line in lines(document, rows=args.rows, name_width=args.name_width):
-        print(line)
+    _print_lines(lines(document, rows=args.rows, name_width=args.name_width))
     return 0
 
 
-# Scaling -----------------------------------------------------------------------------------------------
+# Timing over sizes -------------------------------------------------------------------------------------
 
 
-def _study(args: argparse.Namespace, study: programs.Study) -> int:
-    from kernellab.reporting.profiles import scaling as scaled
+def _time_sizes(args: argparse.Namespace, study: programs.SizeStudy) -> int:
+    from kernellab.record.run_events import RunCompleted, ScalingMeasured
+    from kernellab.reporting.profiles import scaling
     from kernellab.running.parent import profiling
 
     journal = begun(args.out, study.settings, "profile-")
@@ -283,21 +278,18 @@ def _study(args: argparse.Namespace, study: programs.Study) -> int:
     try:
         for by, program in study.programs(journal.folder):
             print(f"timing the MLP over {by}", file=sys.stderr)
-            curves.append(profiling.timed(program, journal.folder / "artifacts", by, quiet_stdout=args.json))
+            curves.append(profiling.time_sizes(program, journal.folder / "artifacts", by, quiet_stdout=args.json))
     except UserError:
         journal.remove()
         raise
-    from kernellab.record.run_events import RunCompleted, ScalingMeasured
-
-    journal.write(ScalingMeasured(setup=study.setup, curves=curves))
+    journal.write(ScalingMeasured(setup=study.setup.to_json(), curves=curves))
     journal.write(RunCompleted())
     journal.save()
     journal.close()
-    document = scaled.document(study.setup, curves)
+    fitted = scaling.fit_curves(study.setup, curves)
     if args.json:
-        _print_json({**document, "folder": shown(journal.folder)})
+        _print_json({**fitted.to_json(), "folder": shown(journal.folder)})
         return 0
-    for line in scaled.lines(document):
-        print(line)
+    _print_lines(scaling.lines(fitted))
     print(f"record: {shown(journal.folder)}")
     return 0

@@ -1,1 +1,7 @@
-"""Inside a profiled process: ranges, steps, and the one profiler that records them."""
+"""Records what a program does, inside the program's own process: ranges, steps, recordings and their traces.
+
+In: a request (`protocol`) and the program's own calls of `kl.range` and `kl.step`. Out: Chrome traces and a session
+report for the parent. Imports base, and declaration.documents for the types of requests. `protocol`, `schedule`,
+`signals` and `recording_limits` do without torch, so that the parent can use the first two and a profiled script can
+import torch itself.
+"""

@@ -1,4 +1,4 @@
-"""Watches a recording from a thread of its own: how long it is, how much memory it takes, who else works meanwhile."""
+"""Limits of a recording, observed from a thread of its own: its duration, its memory, and work in other threads."""
 
 from __future__ import annotations
 
@@ -9,55 +9,66 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 
 import psutil
 
-LONG, BIG = "long", "big"
 _LOOK_S = 0.05
-# Bytes a second: what a program records at most. One that does nothing but call functions records 60 MB, training of a
-# transformer with many small operators 150 MB.
-_FASTEST = 250e6
-_MOST_BYTES, _SHARE = 2 << 30, 8  # of memory, once a recording is taken apart: so much, or a part of all there is
-# How much more memory a recording takes when it is taken apart: Python's calls are recorded in 24 bytes each and become
-# objects of 1.5 kB, operators in 530 bytes and grow eightfold. Which of both a program has more of, its first recording
-# tells; should the next be all calls, it still fits into what is free.
-_WORST, _LEAST, _OF_OPERATORS = 64, 8, 12
+# Bytes per second: an upper bound on what a program records. One that only calls Python functions records 60 MB/s,
+# training a transformer with many small operators 150 MB/s.
+_FASTEST_BYTES_PER_S = 250e6
+_DEFAULT_BYTES, _DEFAULT_SHARE = 2 << 30, 8  # of memory for the processed recording: this much, or 1/8 of the machine's
+# How many times more memory a recording takes while torch processes it. A Python call is recorded in 24 bytes and
+# becomes an object of 1.5 kB; an operator is recorded in 530 bytes and grows eightfold. The first recording shows which
+# of both a program has more of; should the next one be all calls, it still fits into the free memory.
+_CALLS_GROWTH, _LEAST_GROWTH, _OPERATORS_GROWTH = 64, 8, 12
 _FREE_SHARE = 0.75
-_TELLING_BYTES = 1 << 20  # of a recording, from which on it tells how it grows
-_BUSY_SHARE = 0.2  # of a recording's time: from there on a thread is worth a word
-# A signal interrupts waiting for a lock, a thread or a file, as nothing else does. This one has next to no other use,
-# and does nothing where nobody listens.
-_NUDGE, _AGAIN_S = signal.SIGURG, 0.5
+_TELLING_BYTES = 1 << 20  # a smaller recording does not show how it grows
+_BUSY_SHARE = 0.2  # of a recording's time: a thread that works longer is reported
+# A signal interrupts waiting for a lock, a thread or a file; nothing else does. SIGURG has next to no other use, and is
+# ignored where no handler is set.
+_WAKE_UP, _WAKE_UP_AGAIN_S = signal.SIGURG, 0.5
 
 
-def allowed(most_bytes: int | None) -> int:
-    """The memory that a recording may take in the end, where nobody has said how much."""
-    return most_bytes or min(_MOST_BYTES, int(psutil.virtual_memory().total) // _SHARE)
+class Limit(Enum):
+    """Which limit a recording has reached."""
+
+    TIME = "time"
+    MEMORY = "memory"
 
 
-def room(most_bytes: int | None, *, stacks: bool, growth: float | None = None) -> int:
-    """How many bytes may be recorded, so that they take no more in the end than they may."""
-    worst = _WORST if stacks else _OF_OPERATORS
+def memory_budget(requested_bytes: int | None) -> int:
+    """The memory that a recording may take once it is processed: as requested, or the default."""
+    return requested_bytes or min(_DEFAULT_BYTES, int(psutil.virtual_memory().total) // _DEFAULT_SHARE)
+
+
+def recordable_bytes(requested_bytes: int | None, *, stacks: bool, growth: float | None = None) -> int:
+    """How many bytes may be recorded, so that they stay within the budget once processed.
+
+    `growth` is the factor that an earlier recording of this program showed.
+    """
+    worst = _CALLS_GROWTH if stacks else _OPERATORS_GROWTH
     free = _FREE_SHARE * psutil.virtual_memory().available
-    return int(min(allowed(most_bytes) / min(growth or worst, worst), free / worst))
+    return int(min(memory_budget(requested_bytes) / min(growth or worst, worst), free / worst))
 
 
-class Watch:
-    """Begins at once, on the main thread. `call` is called there, once, when the recording has become LONG or BIG.
+class RecordingLimits:
+    """Observes a recording from now on. Calls `on_limit` once, on the main thread, when a limit is reached.
 
-    The main thread may be where nothing interrupts it, in a call of C's: `seconds` says how long it really was.
+    Create it on the main thread. A C call that does not return may keep that thread from being interrupted: `seconds`
+    is the real duration.
     """
 
-    def __init__(self, limit_s: float, most_bytes: int, call: Callable[[Watch, str], None]) -> None:
-        self._busy: dict[str, float] = {}  # seconds of other threads of the program's
-        self._limit_s, self._most_bytes, self._call = limit_s, most_bytes, call
-        self._recorded, self._seen = 0, time.perf_counter()
-        self._began, self._began_bytes = time.perf_counter(), _allocated()
-        self._ended = threading.Event()
-        self._why = ""
-        self._before = signal.signal(_NUDGE, self._nudged)
-        self._thread = threading.Thread(target=self._look, name="kernellab", daemon=True)
+    def __init__(self, limit_s: float, limit_bytes: int, on_limit: Callable[[RecordingLimits, Limit], None]) -> None:
+        self._busy_s: dict[str, float] = {}  # of the program's other threads, by name
+        self._limit_s, self._limit_bytes, self._on_limit = limit_s, limit_bytes, on_limit
+        self._recorded_bytes, self._measured = 0, time.perf_counter()
+        self._began, self._began_bytes = time.perf_counter(), _small_blocks_bytes()
+        self._stopped = threading.Event()
+        self._reached: Limit | None = None
+        self._previous_handler = signal.signal(_WAKE_UP, self._wake_up)
+        self._thread = threading.Thread(target=self._observe, name="kernellab", daemon=True)
         self._thread.start()
 
     @property
@@ -65,98 +76,101 @@ class Watch:
         return time.perf_counter() - self._began
 
     @property
-    def share(self) -> float:
-        """Of the time and the memory there is, what has been used up by now."""
-        return max(self.seconds / self._limit_s, self._recorded / self._most_bytes)
+    def used_share(self) -> float:
+        """The share of the time or of the memory that is used up, whichever is larger."""
+        return max(self.seconds / self._limit_s, self._recorded_bytes / self._limit_bytes)
 
     @property
     def growth(self) -> float | None:
-        """How many times the memory of its recording is taken now that it is taken apart, where that tells."""
-        if self._recorded < _TELLING_BYTES:
+        """After `stop` and processing: memory taken now per byte recorded. None for a recording too small to tell."""
+        if self._recorded_bytes < _TELLING_BYTES:
             return None
-        return max(_LEAST, (_allocated() - self._began_bytes) / self._recorded)
+        return max(_LEAST_GROWTH, (_small_blocks_bytes() - self._began_bytes) / self._recorded_bytes)
 
-    def see(self) -> None:
-        """How much is recorded by now. At the end of a step its tensors are gone, and little else has grown.
+    def measure(self) -> None:
+        """Update how much is recorded. Best at the end of a step: its tensors are freed, and little else has grown.
 
-        In between, some of a program's tensors may lie among the small pieces: no more is taken for recorded than
-        there was time for.
+        At other times some of the program's tensors may lie among the small blocks. So no more is counted as recorded
+        than a program can record in the time since the last measurement.
         """
         now = time.perf_counter()
-        most = self._recorded + int(_FASTEST * (now - self._seen))
-        self._recorded, self._seen = max(0, min(_allocated() - self._began_bytes, most)), now
+        most = self._recorded_bytes + int(_FASTEST_BYTES_PER_S * (now - self._measured))
+        self._recorded_bytes = max(0, min(_small_blocks_bytes() - self._began_bytes, most))
+        self._measured = now
 
     def stop(self) -> None:
-        self._ended.set()
-        self._recorded = _allocated() - self._began_bytes
-        if signal.getsignal(_NUDGE) == self._nudged:
-            signal.signal(_NUDGE, self._before or signal.SIG_DFL)
+        self._stopped.set()
+        self._recorded_bytes = _small_blocks_bytes() - self._began_bytes
+        if signal.getsignal(_WAKE_UP) == self._wake_up:
+            signal.signal(_WAKE_UP, self._previous_handler or signal.SIG_DFL)
 
-    def busiest(self) -> str | None:
-        """The thread of the program's, besides its main one, that had most to do meanwhile, if it was much."""
-        busy = self._busy.copy()  # the other thread adds to it
-        name = max(busy, key=busy.__getitem__, default=None)
-        return name if name is not None and busy[name] > _BUSY_SHARE * self.seconds else None
+    def busiest_thread(self) -> str | None:
+        """The program's busiest thread besides the main one, if it worked for a fifth of the recording or more."""
+        busy_s = self._busy_s.copy()  # the observing thread adds to it
+        name = max(busy_s, key=busy_s.__getitem__, default=None)
+        return name if name is not None and busy_s[name] > _BUSY_SHARE * self.seconds else None
 
-    def _look(self) -> None:
-        before: dict[int, float] = {}
-        while not self._why and not self._ended.wait(max(0, min(_LOOK_S, self._limit_s - self.seconds))):
-            self._see_threads(before)
+    def _observe(self) -> None:
+        """The observing thread: until a limit is reached, then until the main thread has stopped the recording."""
+        first_seen_s: dict[int, float] = {}
+        while not self._reached and not self._stopped.wait(max(0, min(_LOOK_S, self._limit_s - self.seconds))):
+            self._measure_threads(first_seen_s)
             if self.seconds >= self._limit_s:
-                self._why = LONG
+                self._reached = Limit.TIME
             else:
-                self.see()
-                self._why = BIG if self._recorded > self._most_bytes else ""
-        while not self._ended.is_set():
-            # Once may not do: a signal that comes right before the waiting begins interrupts nothing.
-            if signal.getsignal(_NUDGE) == self._nudged:
-                signal.pthread_kill(threading.main_thread().ident or 0, _NUDGE)
-            self._ended.wait(_AGAIN_S)
-            self._see_threads(before)
+                self.measure()
+                self._reached = Limit.MEMORY if self._recorded_bytes > self._limit_bytes else None
+        while not self._stopped.is_set():
+            # Once may not be enough: a signal that arrives right before a wait begins interrupts nothing.
+            if signal.getsignal(_WAKE_UP) == self._wake_up:
+                signal.pthread_kill(threading.main_thread().ident or 0, _WAKE_UP)
+            self._stopped.wait(_WAKE_UP_AGAIN_S)
+            self._measure_threads(first_seen_s)
 
-    def _see_threads(self, before: dict[int, float]) -> None:
+    def _measure_threads(self, first_seen_s: dict[int, float]) -> None:
         for thread in threading.enumerate():
             if thread is threading.main_thread() or thread is self._thread or not thread.native_id:
                 continue
-            now = _cpu_seconds(thread.native_id)
-            since = now - before.setdefault(thread.native_id, now)
-            self._busy[thread.name] = max(since, self._busy.get(thread.name, 0.0))
+            now_s = _cpu_seconds(thread.native_id)
+            busy_s = now_s - first_seen_s.setdefault(thread.native_id, now_s)
+            self._busy_s[thread.name] = max(busy_s, self._busy_s.get(thread.name, 0.0))
 
-    def _nudged(self, *_: object) -> None:
-        if self._why and not self._ended.is_set():
-            self._call(self, self._why)
+    def _wake_up(self, *_: object) -> None:
+        """The signal's handler, on the main thread."""
+        if self._reached and not self._stopped.is_set():
+            self._on_limit(self, self._reached)
 
 
-def _cpu_seconds(thread: int) -> float:
-    """That a thread has used, where the system tells."""
+def _cpu_seconds(native_id: int) -> float:
+    """The CPU time of a thread of this process; 0 where the system does not show it."""
     try:
-        fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/self/task/{native_id}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return 0.0
 
 
-# What is recorded lies in small pieces, which the C library counts apart from large ones. Python's own objects are not
-# among them; a program's tensors are, up to the size of the largest one that was freed before.
+# A recording lies in small blocks, which the C library counts apart from large ones. Python's own objects are not among
+# them. A program's tensors are, up to the size of the largest one freed before.
 
 
-class _Counts(ctypes.Structure):
+class _Mallinfo2(ctypes.Structure):
     _fields_ = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
 
 
-_SMALL_PIECES_IN_USE = "field_7"
+_UORDBLKS = "field_7"  # bytes in use in small blocks
 
 
 @functools.cache
-def _counter() -> Callable[[], _Counts] | None:
+def _mallinfo2() -> Callable[[], _Mallinfo2] | None:
     try:
-        found = ctypes.CDLL(None).mallinfo2
+        function = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError, TypeError):  # not glibc
         return None
-    found.restype = _Counts
-    return found
+    function.restype = _Mallinfo2
+    return function
 
 
-def _allocated() -> int:
-    count = _counter()
-    return getattr(count(), _SMALL_PIECES_IN_USE) if count else 0
+def _small_blocks_bytes() -> int:
+    mallinfo2 = _mallinfo2()
+    return getattr(mallinfo2(), _UORDBLKS) if mallinfo2 else 0

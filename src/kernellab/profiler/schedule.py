@@ -1,19 +1,26 @@
-"""Which steps of a program are recorded: wait, warm-up, active, over and over."""
+"""Which steps of a program are recorded: wait, warm-up, active, in one or more cycles."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
 
 from kernellab.base.errors import UserError
+from kernellab.profiler.protocol import ScheduleJson
 
-COLLECTED = ".collected"  # how the name of a file ends that says what a process has recorded; no trace's does
-WAIT, WARMUP, ACTIVE, OVER = "wait", "warm-up", "active", "over"
+
+class Phase(StrEnum):
+    """What a schedule does with a step. The values are those of the session report and of traces."""
+
+    WAIT = "wait"
+    WARMUP = "warm-up"
+    ACTIVE = "active"
+    OVER = "over"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """So many steps of each phase, `repeat` times over; 0 means until the program ends."""
+    """Numbers of steps in each phase of a cycle, and of cycles; `repeat` 0 means until the program ends."""
 
     wait: int
     warmup: int
@@ -21,30 +28,32 @@ class Schedule:
     repeat: int = 1
 
     @property
-    def cycle(self) -> int:
+    def cycle_steps(self) -> int:
         return self.wait + self.warmup + self.active
 
     @property
     def steps(self) -> int:
-        """How many steps it takes to carry it out; with no end, one cycle."""
-        return self.cycle * (self.repeat or 1)
+        """The steps of all cycles; of one cycle if they repeat without end."""
+        return self.cycle_steps * (self.repeat or 1)
 
-    def phase(self, step: int) -> str:
+    def phase(self, step: int) -> Phase:
         if self.repeat and step >= self.steps:
-            return OVER
-        within = step % self.cycle
-        return WAIT if within < self.wait else WARMUP if within < self.wait + self.warmup else ACTIVE
+            return Phase.OVER
+        within = step % self.cycle_steps
+        if within < self.wait:
+            return Phase.WAIT
+        return Phase.WARMUP if within < self.wait + self.warmup else Phase.ACTIVE
 
-    def number(self, step: int) -> int:
-        """Of the cycle a step is in, from 1; what comes after the last one counts with it."""
-        number = step // self.cycle + 1
+    def cycle(self, step: int) -> int:
+        """The number of a step's cycle, from 1; steps after the last cycle count as part of it."""
+        number = step // self.cycle_steps + 1
         return min(number, self.repeat) if self.repeat else number
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_json(self) -> ScheduleJson:
+        return {"wait": self.wait, "warmup": self.warmup, "active": self.active, "repeat": self.repeat}
 
 
-def parse(text: str) -> Schedule:
+def parse_schedule(text: str) -> Schedule:
     """`wait,warmup,active,repeat`; the last may be left out."""
     try:
         numbers = [int(part) for part in text.split(",")]
@@ -52,8 +61,9 @@ def parse(text: str) -> Schedule:
         numbers = []
     if len(numbers) not in (3, 4) or min(numbers) < 0:
         raise UserError(
-            f"--schedule {text}: steps of wait, warm-up and active, and how often, as in --schedule 5,2,10,1"
+            f"--schedule {text}: expected the steps of wait, warm-up and active, and the number of cycles, "
+            "as in --schedule 5,2,10,1"
         )
     if not numbers[2]:
-        raise UserError(f"--schedule {text}: its third number, the steps recorded, must be at least 1")
+        raise UserError(f"--schedule {text}: the third number, the steps recorded, must be at least 1")
     return Schedule(*numbers)

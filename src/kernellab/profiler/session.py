@@ -1,44 +1,82 @@
-"""The one profiler of a process: what it records, from which step to which, and the traces it leaves.
+"""A profiling session: which steps of a program are recorded, and the traces and the report it leaves.
 
-A session follows a schedule of steps, or has none and records until it is told to stop. Each cycle is a Chrome trace of
-its own. Steps that only `kl.step` knows are written into it afterwards, as they begin and end in the middle of calls.
+The states of a session, the phase that its report gives a step in each, and what PyTorch's profiler does meanwhile:
+
+    state        phase     the profiler
+    WAITING      wait      does not exist; steps are timed without it
+    WARMING_UP   warm-up   is prepared, records nothing
+    EVERYTHING   active    records, while no schedule is known
+    SCHEDULED    active    records the steps of a cycle, which become a trace of their own
+    OVER         over      does not exist; steps are timed without it
+
+A session with a schedule follows it from step to step. One without records everything. If it has `once_stepping`, the
+schedule for a program that turns out to have steps, the recording of everything is a fallback: it is kept only if
+nothing better follows.
+
+    schedule given:  WAITING → WARMING_UP → SCHEDULED → WAITING → … → OVER
+
+    none given:      EVERYTHING ── steps have come ──► SCHEDULED → … → OVER
+                      │      ▲                             ▲
+                limit │      │ first call of a model       │ steps have come
+                      ▼      │                             │
+                      WAITING ─────────────────────────────┘
+
+From any state to OVER: `stop`, the program's own profiler, and a limit that leaves nothing to wait for.
 """
 
 from __future__ import annotations
 
-import functools
-import json
 import os
-import re
 import threading
 import time
-import warnings
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Any
-
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler announces itself on standard error
-
-import torch
-from torch.autograd import profiler as torch_profiler
 
 from kernellab.base.errors import UserError
-from kernellab.profiler.pace import Pace, unburden
-from kernellab.profiler.recording_limits import LONG, Watch, allowed, room
-from kernellab.profiler.schedule import ACTIVE, OVER, WAIT, WARMUP, Schedule
-from kernellab.profiler.signals import held
+from kernellab.profiler.cupti import request_teardown
+from kernellab.profiler.protocol import PhaseSteps, SessionReport
+from kernellab.profiler.recording import Recording, RecordingOptions, before_other_profilers, profiler_is_running
+from kernellab.profiler.recording_limits import Limit, RecordingLimits, memory_budget, recordable_bytes
+from kernellab.profiler.schedule import Phase, Schedule
+from kernellab.profiler.signals import defer_signals
+from kernellab.profiler.step_times import StepTimes
+from kernellab.profiler.trace_steps import StepSpan, add_steps
 
-_HEAD, _TAIL = 1 << 20, 4096  # bytes of a trace before its events, and after them
-_END_OF_EVENTS = re.compile(rb'\]\s*,\s*"traceName"')
-_LITTLE = 0.1  # of the time and memory there is: what a program may do before it calls its model
-_ANEW = "recorded from a model's first call on: what came before took much of the room there is"
-_LATE_S = 0.5  # beyond its limit, a recording's length is said
+_SMALL_SHARE = 0.1  # of the time and memory: a program that has used less when it calls its model is not recorded again
+_FROM_MODEL = (
+    "recording began again at the first call of a model: preparing had used much of the time or memory allowed"
+)
+_LATE_S = 0.5  # a recording that exceeds its limit by more says so
 
-Span = tuple[int, int, int]  # a recorded step's number, begin and end
 
-# Profilers that recorded Python's calls, kept for good: when one is freed after another has begun, torch drops
-# references to Python's objects that it does not own, and the process dies at its end.
-_kept: list[torch.profiler.profile] = []
+class State(Enum):
+    """What a session does at present: see the module's documentation."""
+
+    WAITING = "waiting"
+    WARMING_UP = "warming up"
+    EVERYTHING = "everything"
+    SCHEDULED = "scheduled"
+    OVER = "over"
+
+    @property
+    def phase(self) -> Phase:
+        return _PHASES[self]
+
+    @property
+    def records(self) -> bool:
+        return self.phase is Phase.ACTIVE
+
+
+_PHASES = {
+    State.WAITING: Phase.WAIT,
+    State.WARMING_UP: Phase.WARMUP,
+    State.EVERYTHING: Phase.ACTIVE,
+    State.SCHEDULED: Phase.ACTIVE,
+    State.OVER: Phase.OVER,
+}
+_SCHEDULED_STATES = {phase: state for state, phase in _PHASES.items() if state is not State.EVERYTHING}
+
 _current: Session | None = None
 
 
@@ -47,47 +85,24 @@ def current() -> Session | None:
     return _current if _current is not None and _current.process == os.getpid() else None
 
 
-@dataclass(frozen=True)
-class How:
-    """What is recorded besides operators and kernels."""
-
-    shapes: bool = True
-    memory: bool = True
-    stacks: bool = True
-
-    def profiler(self) -> torch.profiler.profile:
-        """Of the thread that starts it. Torch can record all threads (`profile_all_threads`), but then knows nothing of
-        memory, mixes up shapes, and breaks where a thread is at work while recording ends: seen with torch 2.13."""
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        return torch.profiler.profile(
-            activities=activities,
-            record_shapes=self.shapes,
-            profile_memory=self.memory,
-            with_stack=self.stacks,
-            with_modules=self.stacks,
-        )
-
-
 @dataclass
-class _PutBy:
-    """A recording of everything, ended: it is shown if nothing better comes. `steps` is its last entry of the steps."""
+class _Fallback:
+    """A finished recording of everything, shown only if nothing better follows."""
 
     path: Path
-    steps: dict[str, Any]
+    steps: PhaseSteps | None  # the last entry of the report's steps
     notes: list[str]
 
 
 @dataclass
 class Session:
-    """`schedule` None: everything is recorded. If then the program turns out to have steps, `once_stepping` is followed
-    from the end of its waiting on; what was recorded before is kept only where nothing comes after.
+    """`schedule`: None records everything. `once_stepping`: the schedule for a program without one that turns out to
+    have steps, followed from the end of its waiting on.
 
-    `numbered`: whether a trace's name ends in the number of its cycle. `yields`: whether it ends for `kl.profile`.
-    `marked`: whether the trace shows steps by itself, by ranges of the program or of its optimizer. `limit_s`: of a
-    recording; where there is one, its memory has a limit too, `memory_bytes`. `script`: the program's file, to find
-    its lines again.
+    `limit_s`: the longest recording; if it is given, `memory_bytes` limits the memory too. `steps_in_trace`: whether
+    ranges of the program or of its optimizer show the steps in the trace. `numbered`: whether the name of a trace ends
+    in the number of its cycle. `interruptible`: whether another session of this process, by `kl.profile`, may end it.
+    `script`: the program's file, for its source lines.
     """
 
     folder: Path
@@ -96,313 +111,282 @@ class Session:
     once_stepping: Schedule | None = None
     limit_s: float | None = None
     memory_bytes: int | None = None
-    how: How = field(default_factory=How)
-    marked: bool = False
+    options: RecordingOptions = field(default_factory=RecordingOptions)
+    steps_in_trace: bool = False
     numbered: bool = True
-    yields: bool = False
+    interruptible: bool = False
     script: str | None = None
     traces: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    profiled: Pace = field(default_factory=Pace)
-    plain: Pace = field(default_factory=Pace)
+    recorded_times: StepTimes = field(default_factory=StepTimes)
+    plain_times: StepTimes = field(default_factory=StepTimes)
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
         self.step_number = 0
         self.cycle = 1
-        self.phase = OVER
-        self.steps: list[dict[str, Any]] = []
-        self._profiler: torch.profiler.profile | None = None
-        self._recording = self._limited = self._making = False
+        self.state = State.OVER
+        self.steps: list[PhaseSteps] = []
         self._thread = threading.get_ident()
-        self._watch: Watch | None = None
-        self._growth: float | None = None  # of a recording's memory once it is taken apart, as seen so far
-        self._began_step = 0
-        self._spans: list[Span] = []
-        self._first: _PutBy | None = None
-        self._anew = False  # whether what is recorded without a schedule is more to the point than what was put by
-        self._outer: Session | None = None  # which has given way to this one
-        self._timed_before = False  # steps, before the recording
-        self._over = 0  # from which step on nothing is recorded
+        self._recording: Recording | None = None
+        self._limits: RecordingLimits | None = None
+        self._growth: float | None = None  # of a recording's memory when it is processed, as seen so far
+        self._ended_early = False
+        self._step_begin_ns = 0
+        self._recorded_steps: list[StepSpan] = []
+        self._fallback: _Fallback | None = None
+        self._from_model = False  # whether EVERYTHING began again at a model's first call: better than the fallback
+        self._interrupted: Session | None = None  # the session that has given way to this one
+        self._timed_before = False  # whether steps were timed before the recording
+        self._over_since = 0  # the step from which on nothing is recorded
+
+    # What the program does ---------------------------------------------------------------------------------
 
     def start(self) -> None:
         global _current
         outer = current()
-        if outer is not None and outer.yields:
+        if outer is not None and outer.interruptible:
             outer.give_way()
-            self._outer, outer = outer, None
-        if outer is not None or torch_profiler._is_profiler_enabled:
-            raise UserError("a profiler is running in this process already: one at a time")
-        _watch_for_others()
+            self._interrupted, outer = outer, None
+        if outer is not None or profiler_is_running():
+            raise UserError("a profiler is already running in this process: there can be only one at a time")
+        before_other_profilers(_give_way)
         _current = self
-        self._enter(self.schedule.phase(0) if self.schedule else ACTIVE)
-        self._began_step = time.time_ns()
+        self._enter(_SCHEDULED_STATES[self.schedule.phase(0)] if self.schedule else State.EVERYTHING)
+        self._step_begin_ns = time.time_ns()
 
     def step(self) -> None:
         """A step of the program has ended."""
-        if threading.get_ident() != self._thread:  # recording ends on the thread it began on
-            self._note_once("steps that end in other threads than the main one are not followed")
+        if threading.get_ident() != self._thread:  # a recording ends on the thread it began on
+            self._note_once("steps that end outside the main thread are not counted")
             return
-        now = time.time_ns()
-        self._label()
-        if self.phase == ACTIVE:
-            self._spans.append((self.step_number, self._began_step, now))
+        now_ns = time.time_ns()
+        self._label_step()
+        if self.state.records:
+            self._recorded_steps.append(StepSpan(self.step_number, self._step_begin_ns, now_ns))
         self.step_number += 1
-        if self._watch is not None:
-            self._watch.see()
+        if self._limits is not None:
+            self._limits.measure()
         if self.schedule is not None:
             self._follow(self.schedule)
-        elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._limited:
-            with held():
-                if self._recording:  # since the beginning, or since a model's first call
-                    self._put_by()
-                if self._first is not None:
-                    self._first.steps["phase"] = WARMUP
-                self.schedule = self.once_stepping
-                self._enter(self.schedule.phase(self.step_number))
-        self._began_step = time.time_ns()
+        elif self.once_stepping and self.step_number == self.once_stepping.wait and not self._ended_early:
+            self._begin_schedule(self.once_stepping)
+        self._step_begin_ns = time.time_ns()
 
     def model_called(self) -> None:
-        """A model is called for the first time. Where getting there took much of the room, recording begins anew."""
+        """A model is called for the first time. If preparing took much time or memory, recording begins again."""
         if self.schedule is not None or self.once_stepping is None or threading.get_ident() != self._thread:
             return
-        waiting = self.phase == WAIT and self._first is not None
-        if waiting or (self._watch is not None and self._watch.share > _LITTLE):
-            with held():
+        waiting = self.state is State.WAITING and self._fallback is not None
+        if waiting or (self._limits is not None and self._limits.used_share > _SMALL_SHARE):
+            with defer_signals():
                 if not waiting:
-                    self._put_by()
-                self._anew = True
-                self._enter(ACTIVE)
-
-    def _label(self) -> None:
-        """Steps of one phase, from the first to the last, are one entry."""
-        last = self.steps[-1] if self.steps else {}
-        if (last.get("phase"), last.get("cycle")) == (self.phase, self.cycle):
-            last["last"] = self.step_number
-        else:
-            number = self.step_number
-            self.steps.append({"phase": self.phase, "cycle": self.cycle, "first": number, "last": number})
-
-    def _follow(self, schedule: Schedule) -> None:
-        phase, cycle = schedule.phase(self.step_number), schedule.number(self.step_number)
-        if (phase, cycle) != (self.phase, self.cycle) and not self._limited:
-            with held():
-                if phase == OVER:
-                    unburden()
-                self._leave(phase)
-                self.cycle = cycle
-                self._enter(phase)
-        elif phase == WAIT and not self.plain.steps and not self.plain.begun:
-            self.plain.begin(self.step_number)  # the first step after a pause is like no other: it is not timed
-        elif self.phase == OVER and not self._timed_before:
-            self.plain.follow(self.step_number, self._over)
-
-    def stop(self) -> None:
-        """End here, in whatever phase; what was recorded is kept."""
-        global _current
-        first, self._first = self._first, None
-        if first is not None and not self.traces and not self._spans and not (self._anew and self._recording):
-            self._drop()
-            first.steps["phase"] = ACTIVE
-            self.notes += first.notes
-            self.traces.append(first.path.rename(self._path()).name)
-        else:
-            self.notes += [_ANEW] if self._anew else []
-            self._leave(OVER)
-            if first is not None:
-                first.path.unlink()
-        self.phase = OVER
-        _current, self._outer = self._outer, None
+                    self._keep_as_fallback()
+                self._from_model = True
+                self._enter(State.EVERYTHING)
 
     def give_way(self) -> None:
-        """To a profiler of the program's own: there is one at a time."""
-        if not self._making:
-            self._end("the program has a profiler of its own: recording ended where that began")
+        """End for a profiler of the program's own."""
+        self._end_early("the program started a profiler of its own: recording ended there")
 
-    def to_json(self) -> dict[str, Any]:
+    def stop(self) -> None:
+        """End in any state; what was recorded is kept."""
+        global _current
+        fallback, self._fallback = self._fallback, None
+        better = self.traces or self._recorded_steps or (self._from_model and self._recording is not None)
+        if fallback is not None and not better:
+            self._drop()
+            if fallback.steps is not None:
+                fallback.steps["phase"] = Phase.ACTIVE
+            self.notes += fallback.notes
+            self.traces.append(fallback.path.rename(self._next_path()).name)
+        else:
+            self.notes += [_FROM_MODEL] if self._from_model else []
+            self._leave(State.OVER)
+            if fallback is not None:
+                fallback.path.unlink()
+        self.state = State.OVER
+        _current, self._interrupted = self._interrupted, None
+
+    def report(self) -> SessionReport:
         return {
             "name": self.name,
             "traces": self.traces,
             "schedule": self.schedule.to_json() if self.schedule else None,
             "steps": self.steps,
-            "step_us": self.profiled.us,
-            "plain_step_us": self.plain.us,
+            "step_us": self.recorded_times.step_us,
+            "plain_step_us": self.plain_times.step_us,
             "notes": self.notes,
         }
 
-    # Phases ------------------------------------------------------------------------------------------------
+    # From state to state -----------------------------------------------------------------------------------
 
-    def _enter(self, phase: str) -> None:
-        """The beginning of a phase."""
-        self.phase = phase
-        if phase in (WARMUP, ACTIVE) and self._profiler is None:
-            self._profiler, self._making = self.how.profiler(), True
-            with warnings.catch_warnings():  # PyTorch 2.11 warns that cycles would be lost, of which there is one here
-                warnings.filterwarnings("ignore", "Warning: Profiler clears events")
-                self._profiler.prepare_trace()
-            self._making = False
-        if phase == ACTIVE:
-            assert self._profiler is not None
-            self._profiler.start_trace()
-            self._recording = True
-            self.profiled.begin(self.step_number)
+    def _follow(self, schedule: Schedule) -> None:
+        phase, cycle = schedule.phase(self.step_number), schedule.cycle(self.step_number)
+        if (phase, cycle) != (self.state.phase, self.cycle) and not self._ended_early:
+            with defer_signals():
+                if phase is Phase.OVER:
+                    request_teardown()
+                state = _SCHEDULED_STATES[phase]
+                self._leave(state)
+                self.cycle = cycle
+                self._enter(state)
+        elif phase is Phase.WAIT and not self.plain_times.steps and not self.plain_times.timing:
+            self.plain_times.begin(
+                self.step_number
+            )  # from the second step of the wait on: the first one is not typical
+        elif self.state is State.OVER and not self._timed_before:
+            self.plain_times.continue_after(self._over_since, self.step_number)
+
+    def _begin_schedule(self, schedule: Schedule) -> None:
+        """The program has turned out to have steps."""
+        with defer_signals():
+            if self._recording is not None:  # since the beginning, or since a model's first call
+                self._keep_as_fallback()
+            if self._fallback is not None and self._fallback.steps is not None:
+                self._fallback.steps["phase"] = Phase.WARMUP
+            self.schedule = schedule
+            self._enter(_SCHEDULED_STATES[schedule.phase(self.step_number)])
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        if (state is State.WARMING_UP or state.records) and self._recording is None:
+            self._recording = Recording(self.options)
+        if state.records:
+            assert self._recording is not None
+            self._recording.start()
+            self.recorded_times.begin(self.step_number)
             if self.limit_s is not None:
-                most = room(self.memory_bytes, stacks=self.how.stacks, growth=self._growth)
-                self._watch = Watch(self.limit_s, most, self._limit)
-        elif phase == OVER:
-            self._over, self._timed_before = self.step_number, bool(self.plain.steps)
+                limit_bytes = recordable_bytes(self.memory_bytes, stacks=self.options.stacks, growth=self._growth)
+                self._limits = RecordingLimits(self.limit_s, limit_bytes, self._reach_limit)
+        elif state is State.OVER:
+            self._over_since, self._timed_before = self.step_number, bool(self.plain_times.steps)
 
-    def _leave(self, phase: str) -> None:
-        """The end of a phase, another one being next."""
-        if self.phase == ACTIVE and not self._spans and (self.traces or self._first) and not self._anew:
-            self._drop()  # a cycle without a whole step, where there is something better to show
-        elif self.phase == ACTIVE and self._profiler is not None:
-            self.profiled.end(self.step_number)
-            path = self._export(self._path())
+    def _leave(self, next_state: State) -> None:
+        """Finish what the present state began."""
+        if self.state.records and not self._recorded_steps and self._has_better() and not self._from_model:
+            self._drop()  # a cycle without a whole step
+        elif self.state.records and self._recording is not None:
+            self.recorded_times.end(self.step_number)
+            path = self._write(self._next_path())
             self.traces += [path.name] if path else []
-        elif self.phase == WAIT:
-            self.plain.end(self.step_number)
-        elif self.phase == WARMUP and phase != ACTIVE:
+        elif self.state is State.WAITING:
+            self.plain_times.end(self.step_number)
+        elif self.state is State.WARMING_UP and not next_state.records:
             self._drop()
 
-    def _limit(self, watch: Watch, why: str) -> None:
-        """A recording has become long or big enough. The program goes on without."""
-        if self.phase != ACTIVE or current() is not self or watch is not self._watch:
+    def _has_better(self) -> bool:
+        return bool(self.traces) or self._fallback is not None
+
+    def _reach_limit(self, limits: RecordingLimits, limit: Limit) -> None:
+        """A recording has become too long or too large. The program goes on without it."""
+        if not self.state.records or current() is not self or limits is not self._limits:
             return
-        said = self._too_long(watch.seconds) if why == LONG else self._too_big(watch.seconds)
-        with held():
-            if self.schedule is None and self.once_stepping is not None:  # there may be steps yet, which say more
-                self._put_by(said)
-                self.phase = WAIT
+        note = self._time_note(limits.seconds) if limit is Limit.TIME else self._memory_note(limits.seconds)
+        with defer_signals():
+            if self.state is State.EVERYTHING and self.once_stepping is not None:  # steps may still come
+                self._keep_as_fallback(note)
+                self.state = State.WAITING
             else:
-                unburden()
-                self._end(said)
+                request_teardown()
+                self._end_early(note)
 
-    def _too_long(self, seconds: float) -> str:
+    def _time_note(self, seconds: float) -> str:
         limit_s = self.limit_s or 0.0
-        late = f" instead of {limit_s:g} s, as nothing interrupted the main thread"
-        taken = f"{seconds:.2g} s{late}" if seconds > limit_s + _LATE_S else f"{limit_s:g} s"
-        return f"recorded for {taken}, then no more: --seconds changes that"
+        late = f" instead of {limit_s:g} s, because the main thread could not be interrupted"
+        duration = f"{seconds:.2g} s{late}" if seconds > limit_s + _LATE_S else f"{limit_s:g} s"
+        return f"recording stopped after {duration}: --seconds changes the limit"
 
-    def _too_big(self, seconds: float) -> str:
-        gib = allowed(self.memory_bytes) / (1 << 30)
-        less = ", --no-stacks needs less" if self.how.stacks else ""
+    def _memory_note(self, seconds: float) -> str:
+        gib = memory_budget(self.memory_bytes) / (1 << 30)
+        less = ", --no-stacks needs less memory" if self.options.stacks else ""
         return (
-            f"recorded for {seconds:.2g} s: more takes more memory than the {gib:.3g} GiB a recording may. "
-            f"--memory {2 * gib:.3g} allows for twice as much{less}"
+            f"recording stopped after {seconds:.2g} s: processing it takes the {gib:.3g} GiB of memory allowed. "
+            f"--memory {2 * gib:.3g} allows twice as much{less}"
         )
 
-    def _put_by(self, *notes: str) -> None:
-        """End the recording of everything.
+    def _end_early(self, note: str) -> None:
+        """Record no more, whatever the schedule says; steps are still counted."""
+        if not self._ended_early and self.state is not State.OVER:
+            self._ended_early = True
+            self.notes.append(note)
+            self._leave(State.OVER)
+            self._enter(State.OVER)
 
-        It is written now: of what a GPU did nothing is left once another recording has begun.
-        """
-        self.profiled.forget()
-        notes = (_ANEW, *notes) if self._anew else notes
-        self._anew = False
-        path = self._export(self.folder / f".{self.name}.json")
-        self._first = _PutBy(path, self.steps[-1] if self.steps else {}, [*notes]) if path else None
+    # The recording -----------------------------------------------------------------------------------------
+
+    def _keep_as_fallback(self, *notes: str) -> None:
+        """End the recording of everything and write it: what a GPU did is lost once another recording begins."""
+        self.recorded_times.discard()
+        notes = (_FROM_MODEL, *notes) if self._from_model else notes
+        self._from_model = False
+        path = self._write(self.folder / f".{self.name}.json")
+        self._fallback = _Fallback(path, self.steps[-1] if self.steps else None, [*notes]) if path else None
+
+    def _write(self, path: Path) -> Path | None:
+        """End the recording and write it; None, and a note, if that fails."""
+        recording, steps, self._recorded_steps = self._stop_recording(), self._recorded_steps, []
+        try:
+            recording.write(path)
+            if steps and not self.steps_in_trace:
+                add_steps(path, steps, self.cycle)
+        except (OSError, RuntimeError) as error:  # a full disk must not break the program in the middle of a step
+            self._note_once(f"{path} could not be written: {error}")
+            return None
+        return path
+
+    def _drop(self) -> None:
+        """End the recording without keeping it."""
+        if self._recording is not None:
+            self._stop_recording()
+        self.recorded_times.discard()
+        self.plain_times.discard()
+        self._recorded_steps = []
+
+    def _stop_recording(self) -> Recording:
+        recording, self._recording = self._recording, None
+        limits, self._limits = self._limits, None
+        assert recording is not None
+        if limits is not None:
+            limits.stop()
+            thread = limits.busiest_thread()
+            if thread is not None:
+                self._note_once(
+                    f"thread {thread} was busy meanwhile, but only operators of the main thread are recorded. "
+                    "To see its work, run it in the main thread"
+                )
+        recording.stop(
+            {"name": self.name, "script": self.script, "steps": self.steps, "plain_step_us": self.plain_times.step_us}
+        )
+        if limits is not None:
+            self._growth = limits.growth or self._growth
+        return recording
+
+    def _label_step(self) -> None:
+        """Extend the report's last entry if it is of this phase and cycle, or add one."""
+        last = self.steps[-1] if self.steps else None
+        if last is not None and (last["phase"], last["cycle"]) == (self.state.phase, self.cycle):
+            last["last"] = self.step_number
+        else:
+            entry: PhaseSteps = {
+                "phase": self.state.phase,
+                "cycle": self.cycle,
+                "first": self.step_number,
+                "last": self.step_number,
+            }
+            self.steps.append(entry)
+
+    def _next_path(self) -> Path:
+        number = f"-{len(self.traces) + 1}" if self.numbered else ""
+        return self.folder / f"{self.name}{number}.json"
 
     def _note_once(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
 
-    def _end(self, why: str) -> None:
-        """No more is recorded, whatever the schedule says; steps are counted on."""
-        if not self._limited and self.phase != OVER:
-            self._limited = True
-            self.notes.append(why)
-            self._leave(OVER)
-            self._enter(OVER)
 
-    def _stopped(self) -> torch.profiler.profile:
-        profiler, self._profiler, self._recording = self._profiler, None, False
-        assert profiler is not None
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.stop()
-            busiest = watch.busiest()
-            if busiest is not None:
-                self._note_once(
-                    f"thread {busiest} worked meanwhile: only the main one's operators are recorded. "
-                    "To see its own, have the main thread do its work"
-                )
-        about = {"name": self.name, "script": self.script, "steps": self.steps, "plain_step_us": self.plain.us}
-        profiler.add_metadata_json("kernellab", json.dumps(about))
-        profiler.stop_trace()
-        if watch is not None:
-            self._growth = watch.growth or self._growth
-        _kept.append(profiler)
-        return profiler
-
-    def _drop(self) -> None:
-        """End a recording without keeping it."""
-        if self._profiler is not None:
-            if not self._recording:  # only what is recording can be ended
-                self._profiler.start_trace()
-            self._stopped()
-        self.profiled.forget()
-        self.plain.forget()
-        self._spans = []
-
-    def _path(self) -> Path:
-        number = f"-{len(self.traces) + 1}" if self.numbered else ""
-        return self.folder / f"{self.name}{number}.json"
-
-    def _export(self, path: Path) -> Path | None:
-        """End the recording and write it, if that can be done."""
-        profiler, spans, self._spans = self._stopped(), self._spans, []
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            profiler.export_chrome_trace(str(path))
-            if spans and not self.marked:
-                _add_steps(path, spans, self.cycle)
-        except (OSError, RuntimeError) as error:  # a full disk: the program in the middle of a step cannot help it
-            self._note_once(f"{path} could not be written: {error}")
-            return None
-        return path
-
-
-@functools.cache
-def _watch_for_others() -> None:
-    """Have a session told when somebody else makes a profiler ready: torch would crash with two."""
-    ready = torch_profiler.profile._prepare_trace
-
-    @functools.wraps(ready)
-    def told(profiler: Any) -> None:
-        now = current()
-        if now is not None:
-            now.give_way()
-        ready(profiler)
-
-    torch_profiler.profile._prepare_trace = told  # type: ignore[method-assign]
-
-
-def _add_steps(path: Path, spans: list[Span], cycle: int) -> None:
-    """Steps as ranges of the thread that made them, put at the end of the trace's list of events."""
-    with path.open("r+b") as file:
-        head = file.read(_HEAD)
-        zero = re.search(rb'"baseTimeNanoseconds":\s*(\d+)', head)
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        tail = file.read()
-        ends = list(_END_OF_EVENTS.finditer(tail))
-        if zero is None or not ends:
-            return
-        end = ends[-1]
-        events = [
-            {
-                "ph": "X",
-                "cat": "user_annotation",
-                "name": f"ProfilerStep#{number}",
-                "pid": os.getpid(),
-                "tid": threading.get_native_id(),
-                "ts": (begin - int(zero[1])) / 1000,
-                "dur": (finish - begin) / 1000,
-                "args": {"phase": ACTIVE, "cycle": cycle},
-            }
-            for number, begin, finish in spans
-        ]
-        file.seek(max(0, size - _TAIL) + end.start())
-        file.truncate()
-        file.write(b"".join(b",\n  " + json.dumps(event).encode() for event in events) + b"\n  " + tail[end.start() :])
+def _give_way() -> None:
+    """Other code in this process prepares a profiler."""
+    session = current()
+    if session is not None:
+        session.give_way()

@@ -1,4 +1,4 @@
-"""Signals that would end a recorded program: what was recorded is written before they do."""
+"""Signals that end a profiled program: the recording is written before they take effect."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def held(*, again: bool = True) -> Iterator[None]:
-    """Signals that come meanwhile are dealt with afterwards; not `again`, they have come to nothing."""
+def defer_signals(*, deliver: bool = True) -> Iterator[None]:
+    """Hold back SIGINT and SIGTERM during the body; then deliver them, or drop them if not `deliver`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = {one: signal.getsignal(one) for one in _ENDING}
-    ours = {one: handler for one, handler in before.items() if handler is not None}  # None: set by no Python
-    for one in ours:
-        signal.signal(one, lambda number, _: came.append(number))
+    arrived: list[int] = []
+    # A handler that Python did not set reads as None and cannot be restored: those signals are left alone.
+    handlers = {number: handler for number in _ENDING if (handler := signal.getsignal(number)) is not None}
+    for number in handlers:
+        signal.signal(number, lambda number, _: arrived.append(number))
     try:
         yield
     finally:
-        for one, handler in ours.items():
-            signal.signal(one, handler)
-        for number in dict.fromkeys(came if again else ()):
-            signal.raise_signal(number)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for arrived_number in dict.fromkeys(arrived if deliver else ()):
+            signal.raise_signal(arrived_number)
 
 
-class Terminated:
-    """Calls `write` when SIGTERM comes, and lets the process end of it all the same.
+class SigtermHandler:
+    """Calls `write` when SIGTERM arrives, then lets the signal end the process.
 
-    A program that has a handler of its own keeps it; the processes it forks have none of ours.
+    A program that sets a handler of its own replaces this one. Forked processes do not inherit it.
     """
 
     def __init__(self, write: Callable[[], None]) -> None:
         self._write = write
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._came)
-            # What is sent to a fork while it is being made waits until it has Python's own way with it.
+            signal.signal(signal.SIGTERM, self._handle)
+            # A SIGTERM sent to a child while it is being forked stays pending until the child has the default handler.
             self._mask: set[int] = set()
-            os.register_at_fork(before=self._wait, after_in_parent=self._go_on, after_in_child=self._forked)
+            os.register_at_fork(before=self._block, after_in_parent=self._unblock, after_in_child=self._remove_in_child)
 
     def remove(self) -> None:
-        if signal.getsignal(signal.SIGTERM) == self._came:
+        if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def _wait(self) -> None:
+    def _block(self) -> None:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
-    def _go_on(self) -> None:
+    def _unblock(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def _forked(self) -> None:
+    def _remove_in_child(self) -> None:
         self.remove()
-        self._go_on()
+        self._unblock()
 
-    def _came(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         try:
             self._write()
         finally:

@@ -1,123 +1,120 @@
-"""Where a program's steps end: `kl.step()`, or its optimizer's own step where it never says; where its model begins."""
+"""Where a program's steps end: at `kl.step()`, or at its optimizer's step if it never calls that."""
 
 from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from kernellab.profiler import session
 
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
 
-class _Told:
+
+class _StepSource:
     """How the steps of one session have become known so far."""
 
     def __init__(self, of: session.Session) -> None:
-        self.of = of
-        self.explicit = False
-        self.by_optimizer = 0
-        self.leader: weakref.ref[Any] | None = None
+        self.session = of
+        self.explicit = False  # kl.step was called
+        self.optimizer_steps = 0
+        self.leader: weakref.ref[Optimizer] | None = None  # the optimizer whose steps count
 
 
-_told: _Told | None = None
+_source: _StepSource | None = None
 
 
-def _of(now: session.Session) -> _Told:
-    global _told
-    if _told is None or _told.of is not now:
-        _told = _Told(now)
-    return _told
+def _source_of(current: session.Session) -> _StepSource:
+    global _source
+    if _source is None or _source.session is not current:
+        _source = _StepSource(current)
+    return _source
 
 
-def known(of: session.Session) -> bool:
-    """Whether a step of it has ended, in whichever thread."""
-    return _told is not None and _told.of is of
+def has_steps(current: session.Session) -> bool:
+    """Whether a step of this session has ended, in any thread."""
+    return _source is not None and _source.session is current
 
 
 def step() -> None:
-    """The end of a step of the program, for `klab profile`; does nothing where nobody profiles."""
-    now = session.current()
-    if now is None:
+    """The end of a step of the program, for `klab profile`; does nothing where nothing is profiled."""
+    current = session.current()
+    if current is None:
         return
-    told = _of(now)
-    first, told.explicit = not told.explicit, True
-    now.marked = now.marked and not told.by_optimizer
-    if not (first and told.by_optimizer == 1):  # or the optimizer has ended this very step a moment ago
-        now.step()
+    source = _source_of(current)
+    first_call, source.explicit = not source.explicit, True
+    current.steps_in_trace = current.steps_in_trace and not source.optimizer_steps
+    if not (first_call and source.optimizer_steps == 1):  # or the optimizer has just ended this very step
+        current.step()
 
 
-class Following:
-    """Takes an optimizer's step for the program's, until `kl.step` is called; `remove` ends it.
+class StepDetector:
+    """Takes an optimizer's step for the program's until `kl.step` is called, and notices the first call of a model.
 
-    Of several optimizers the first to step counts: the others belong to the same step. The step ends once torch's own
-    range around it has, or the last one of a trace would be cut in two.
+    If there are several optimizers, the first one to step counts: the others belong to the same step. A step ends after
+    torch's own range around the optimizer's step has ended, or that range would be cut off in the last step of a trace.
     """
 
     def __init__(self) -> None:
-        self._hook = register_optimizer_step_post_hook(self._stepped)
-        self._calling = torch.nn.Module._call_impl
-        _put_calls(lambda module, *args, **kwargs: self._called(module, *args, **kwargs))
-        self._inside = 0
-        self._ended: session.Session | None = None
-        self._wrapping = torch.optim.Optimizer.profile_hook_step
-        _put(self._wrap)
+        self._hook = register_optimizer_step_post_hook(self._after_optimizer)
+        self._call_module = torch.nn.Module._call_impl
+        torch.nn.Module._call_impl = (  # type: ignore[method-assign]
+            lambda module, *args, **kwargs: self._first_module_call(module, *args, **kwargs)
+        )
+        self._depth = 0  # of optimizer steps within each other
+        self._ending: session.Session | None = None
+        self._wrap_step = Optimizer.profile_hook_step
+        Optimizer.profile_hook_step = staticmethod(self._wrap)  # type: ignore[method-assign, assignment]
 
     def remove(self) -> None:
         self._hook.remove()
-        _put_calls(self._calling)
-        _put(self._wrapping)
+        torch.nn.Module._call_impl = self._call_module  # type: ignore[method-assign]
+        Optimizer.profile_hook_step = staticmethod(self._wrap_step)  # type: ignore[method-assign]
 
-    def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Torch puts this around the `step` of a class of optimizers when the first one is made."""
-        wrapped = self._wrapping(function)
+    def _wrap(self, function: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+        """Torch wraps the `step` of an optimizer class in this when the first instance is created."""
+        wrapped = self._wrap_step(function)
 
         @functools.wraps(function)
-        def step(*args: Any, **kwargs: Any) -> Any:
+        def step(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
             if torch.compiler.is_dynamo_compiling():
                 return wrapped(*args, **kwargs)
-            self._inside += 1
+            self._depth += 1
             try:
                 return wrapped(*args, **kwargs)
             finally:
-                self._inside -= 1
-                self._end()
+                self._depth -= 1
+                self._end_step()
 
         return step
 
-    def _called(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """In place of a module's call, for the first one. No hook: with one, torch warns whoever compiles a module."""
-        _put_calls(self._calling)
-        now = session.current()
-        if now is not None:
-            now.model_called()
-        return self._calling(module, *args, **kwargs)
+    def _first_module_call(self, module: torch.nn.Module, *args: object, **kwargs: object) -> object:
+        """Replaces the call of modules, for the first call. With a hook, torch would warn when a module is compiled."""
+        torch.nn.Module._call_impl = self._call_module  # type: ignore[method-assign]
+        current = session.current()
+        if current is not None:
+            current.model_called()
+        return self._call_module(module, *args, **kwargs)
 
-    def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        now = None if torch.compiler.is_dynamo_compiling() else session.current()
-        if now is None:
+    def _after_optimizer(self, optimizer: Optimizer, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        current = None if torch.compiler.is_dynamo_compiling() else session.current()
+        if current is None:
             return
-        told = _of(now)
-        if told.leader is None or told.leader() is None:
-            told.leader = weakref.ref(optimizer)
-        if not told.explicit and told.leader() is optimizer:
-            told.by_optimizer += 1
-            now.marked = True  # torch has a range for it
-            self._ended = now
-            self._end()
+        source = _source_of(current)
+        if source.leader is None or source.leader() is None:
+            source.leader = weakref.ref(optimizer)
+        if not source.explicit and source.leader() is optimizer:
+            source.optimizer_steps += 1
+            current.steps_in_trace = True  # torch has a range for it
+            self._ending = current
+            self._end_step()
 
-    def _end(self) -> None:
-        if self._ended is not None and not self._inside:
-            ended, self._ended = self._ended, None
-            ended.step()
-
-
-def _put(wrapping: Callable[..., Any]) -> None:
-    torch.optim.Optimizer.profile_hook_step = staticmethod(wrapping)  # type: ignore[method-assign]
-
-
-def _put_calls(calling: Callable[..., Any]) -> None:
-    torch.nn.Module._call_impl = calling  # type: ignore[method-assign]
+    def _end_step(self) -> None:
+        if self._ending is not None and not self._depth:
+            ending, self._ending = self._ending, None
+            ending.step()

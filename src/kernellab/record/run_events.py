@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from kernellab.base.json import JsonObject, JsonValue
+from kernellab.base.json import JsonObject
 from kernellab.declaration.documents import CaseJson
 from kernellab.machine.description import EnvironmentJson
+from kernellab.profiler.protocol import MlpSetupJson, SessionReport, SizeCurve, SkippedImpl
 from kernellab.record.event import Event, result_of
 from kernellab.record.schema import MachineJson, MergedRun, Record
 
@@ -93,20 +94,20 @@ class ProgramProfiled(Event, name="profiled"):
     """`klab profile` recorded a program; the analysis is in profile.json."""
 
     code: int
-    sessions: list[JsonObject]
+    sessions: list[SessionReport]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingMeasured(Event, name="scaled"):
     """`klab profile mlp` timed the MLP over a range of sizes."""
 
-    setup: JsonObject
-    curves: list[JsonObject]
+    setup: MlpSetupJson
+    curves: list[SizeCurve]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchesCounted(Event, name="counted"):
     """`klab profile --with ncu` counted launches; the counters are in counters.json."""
 
-    op: JsonValue = None
-    skipped: JsonValue = None
+    op: str | None = None
+    skipped: list[SkippedImpl] | None = None

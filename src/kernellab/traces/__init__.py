@@ -1,9 +1,8 @@
 """Recordings of programs, read from the files that profilers write.
 
-In: a file of PyTorch's profiler (Chrome JSON), of Nsight Systems (SQLite export) or of Nsight Compute (CSV pages).
-Out: a `Trace`, one table with the same columns whichever profiler recorded it; for Nsight Compute, launches with their
-counters. Damaged files are read as far as possible, and the trace's notes say what is missing. This package does not
-interpret what it reads. Imports base; no torch.
+In: a file of PyTorch's profiler (Chrome JSON) or of Nsight Systems (SQLite export). Out: a `Trace`, one table with the
+same columns whichever profiler recorded it. Damaged files are read as far as possible, and the trace's notes say what
+is missing. This package does not interpret what it reads. Imports base; no torch.
 """
 
 from kernellab.traces.files import read, read_all

@@ -1,27 +1,27 @@
-"""Square by a grid of any size: what a launch's grid and blocks do to what the GPU's counters say.
+"""Squares a tensor with a grid of any size, to show what grid and block do to the GPU's counters.
 
-Not a way of the op: the work stays the same however few threads share it.
+Not an implementation of the op `square`: the work stays the same however few threads share it.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-SHARE = 4  # elements a thread takes at a time
+ELEMENTS_PER_THREAD = 4  # at a time
 
 
 def square_by_grid(x: torch.Tensor, blocks: int, threads: int) -> torch.Tensor:
-    """x·x of a contiguous tensor, by so many blocks of so many threads: a power of two from 32 on."""
+    """x·x of a contiguous tensor, computed by `blocks` blocks of `threads` threads (a power of two, at least 32)."""
     y = torch.empty_like(x)
     if x.numel():
         with torch.cuda.device_of(x):
-            square_strided[(blocks,)](x, y, x.numel(), SHARE * threads, num_warps=threads // 32)
+            square_strided[(blocks,)](x, y, x.numel(), ELEMENTS_PER_THREAD * threads, num_warps=threads // 32)
     return y
 
 
 @triton.jit
 def square_strided(x_ptr, y_ptr, n, width: tl.constexpr):
-    """y = x·x: x and y are [n], stride 1. A program takes `width` elements, then those a whole grid further."""
+    """y = x·x: x and y are [n], stride 1. A program takes `width` elements, then those one whole grid further on."""
     first, step = tl.program_id(0).to(tl.int64) * width, tl.num_programs(0).to(tl.int64) * width
     for start in range(first, n, step):
         at = start + tl.arange(0, width)

@@ -1,4 +1,4 @@
-"""The MLP: Linear(dim, dim) and GeLU, over and over; its loss is the mean of what comes out.
+"""The MLP: Linear(dim, dim) and GeLU in each layer; its loss is the mean of its output.
 
 Its ranges are `define_model`, `define_input`, and for every step `step_<i>` with `forward` (`layer_<i>` inside),
 `backward` and `optimizer_step`. Capturing begins at `step_11`: the steps before it compile, tune and allocate.
@@ -6,25 +6,27 @@ Its ranges are `define_model`, `define_input`, and for every step `step_<i>` wit
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
+from torch.utils.data import DataLoader, TensorDataset
 
 from kernellab.base.errors import UserError
 from kernellab.profiler import session
-from kernellab.profiler.ranges import captures
-from kernellab.profiler.ranges import range as named
-from kernellab.profiler.steps import step as step_ended
-from kernellab.workloads.mlp_setup import FIRST_CAPTURED, Setup
+from kernellab.profiler.protocol import TrainingJson
+from kernellab.profiler.ranges import nvidia_tool_attached
+from kernellab.profiler.ranges import range as named_range
+from kernellab.profiler.steps import step as end_step
+from kernellab.profiler.tool_capture import ToolCapture
+from kernellab.workloads.mlp_setup import FIRST_CAPTURED_STEP, MlpSetup
 
-_BATCHES = 8  # of the generated data set
+_DATASET_BATCHES = 8
 
 
 class MLP(torch.nn.Module):
@@ -36,14 +38,14 @@ class MLP(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for number, layer in enumerate(self.layers):
-            with named(f"layer_{number}"):
+            with named_range(f"layer_{number}"):
                 x = functional.gelu(layer(x))
         return x
 
 
 @dataclass(frozen=True)
-class Trained:
-    """How a run of the MLP went. Peak memory is what torch held on a GPU; on the CPU what the process held."""
+class TrainingResult:
+    """How a run of the MLP went. `peak_bytes`: memory allocated by torch on a GPU; on the CPU, of the process."""
 
     loss: float
     seconds: float
@@ -55,70 +57,85 @@ class Trained:
     def step_us(self) -> float:
         return 1e6 * self.seconds / self.num_steps
 
+    def to_json(self) -> TrainingJson:
+        return {
+            "loss": self.loss,
+            "seconds": self.seconds,
+            "num_steps": self.num_steps,
+            "peak_bytes": self.peak_bytes,
+            "device": self.device,
+        }
 
-def run_mlp(dim: int, num_layers: int, batch_size: int, num_steps: int, use_optimizer: bool = False) -> Trained:
-    """Train the MLP for some steps on one random batch, on the GPU if there is one; Adam or no optimizer."""
-    return train(Setup(dim, num_layers, batch_size, num_steps, "adam" if use_optimizer else "none"))
+
+def run_mlp(dim: int, num_layers: int, batch_size: int, num_steps: int, use_optimizer: bool = False) -> TrainingResult:
+    """Train the MLP for some steps on one random batch, on the GPU if there is one; with Adam or without optimizer."""
+    return train(MlpSetup(dim, num_layers, batch_size, num_steps, "adam" if use_optimizer else "none"))
 
 
-def train(setup: Setup) -> Trained:
-    setup.refuse(capturing=session.current() is None and captures())
+def train(setup: MlpSetup) -> TrainingResult:
+    setup.validate(capturing=session.current() is None and nvidia_tool_attached())
     device = _device(setup.device)
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
-    with named("define_model"):
-        model: torch.nn.Module = _distributed(MLP(setup.dim, setup.layers).to(device), device)
+    with named_range("define_model"):
+        model = _replicate(MLP(setup.dim, setup.layers).to(device), device)
         optimizer = _optimizer(setup.optimizer, model)
-        rate = _rate(setup, optimizer)
-    with named("define_input"):
+        scheduler = _scheduler(setup, optimizer)
+    with named_range("define_input"):
         batches = _batches(setup, device)
     loss = torch.zeros(())
     began = time.perf_counter()
-    with _capture(device) as begin_capture:
+    # A profiling session has a schedule; NVIDIA's tools are told when to begin.
+    with ToolCapture(enabled=on_gpu and session.current() is None) as capture:
         for number in range(setup.steps):
-            if number == FIRST_CAPTURED:
-                begin_capture()
-            with named(f"step_{number}"):
-                loss = _step(model, optimizer, rate, batches)
-            step_ended()
-    if on_gpu:
-        torch.cuda.synchronize(device)
+            if number == FIRST_CAPTURED_STEP:
+                capture.begin()
+            with named_range(f"step_{number}"):
+                loss = _train_step(model, optimizer, scheduler, batches)
+            end_step()
+        if on_gpu:
+            torch.cuda.synchronize(device)
     seconds = time.perf_counter() - began
-    peak = torch.cuda.max_memory_allocated(device) if on_gpu else _process_peak()
-    return Trained(float(loss), seconds, setup.steps, peak, str(device))
+    peak_bytes = torch.cuda.max_memory_allocated(device) if on_gpu else _process_peak_bytes()
+    return TrainingResult(float(loss), seconds, setup.steps, peak_bytes, str(device))
 
 
-def _step(model: torch.nn.Module, optimizer: Any, rate: Any, batches: Iterator[torch.Tensor]) -> torch.Tensor:
+def _train_step(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    scheduler: LRScheduler | None,
+    batches: Iterator[torch.Tensor],
+) -> torch.Tensor:
     if optimizer is not None:
         optimizer.zero_grad()
     else:
         model.zero_grad(set_to_none=True)
     x = next(batches)
-    with named("forward"):
+    with named_range("forward"):
         loss: torch.Tensor = model(x).mean()
-    with named("backward"):
+    with named_range("backward"):
         loss.backward()
     if optimizer is not None:
-        with named("optimizer_step"):
+        with named_range("optimizer_step"):
             optimizer.step()
-            if rate is not None:
-                rate.step()
+            if scheduler is not None:
+                scheduler.step()
     return loss.detach()
 
 
-def _device(asked: str) -> torch.device:
-    if asked.startswith("cuda") and (torch.device(asked).index or 0) >= torch.cuda.device_count():
-        raise UserError(f"--device {asked}: torch sees {torch.cuda.device_count()} NVIDIA GPUs here")
-    if asked != "auto":
-        return torch.device(asked)
+def _device(requested: str) -> torch.device:
+    if requested.startswith("cuda") and (torch.device(requested).index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {requested}: torch finds {torch.cuda.device_count()} NVIDIA GPUs here")
+    if requested != "auto":
+        return torch.device(requested)
     local = int(os.environ.get("LOCAL_RANK", 0))
     return torch.device("cuda", local) if torch.cuda.device_count() > local else torch.device("cpu")
 
 
-def _distributed(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """Under torchrun, one of several replicas whose gradients are averaged."""
+def _replicate(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
+    """Under torchrun, one of several replicas whose gradients are averaged; elsewhere the model itself."""
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         return model
     if not torch.distributed.is_initialized():
@@ -133,38 +150,38 @@ def _optimizer(name: str, model: torch.nn.Module) -> torch.optim.Optimizer | Non
     return kinds[name](model.parameters(), lr=1e-3) if name != "none" else None
 
 
-def _rate(setup: Setup, optimizer: torch.optim.Optimizer | None) -> Any:
-    """The learning rate over the steps: as it is, falling by a cosine, or rising over the first tenth."""
+def _scheduler(setup: MlpSetup, optimizer: torch.optim.Optimizer | None) -> LRScheduler | None:
+    """The learning rate over the steps: constant, falling by a cosine, or rising over the first tenth."""
     if optimizer is None or setup.rate == "constant":
         return None
     if setup.rate == "cosine":
-        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, setup.steps)
-    rise = max(1, setup.steps // 10)
-    return torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1.0, rise)
+        return CosineAnnealingLR(optimizer, setup.steps)
+    return LinearLR(optimizer, 0.1, 1.0, max(1, setup.steps // 10))
 
 
-def _batches(setup: Setup, device: torch.device) -> Iterator[torch.Tensor]:
+def _batches(setup: MlpSetup, device: torch.device) -> Iterator[torch.Tensor]:
+    """One batch again and again, or batches of a data loader, without end."""
     if not setup.data:
         x = torch.randn(setup.batch, setup.dim, device=device)
         return iter(lambda: x, None)
-    rows = torch.randn(_BATCHES * setup.batch, setup.dim)
-    loader = torch.utils.data.DataLoader(
-        torch.utils.data.TensorDataset(rows),
+    rows = torch.randn(_DATASET_BATCHES * setup.batch, setup.dim)
+    loader = DataLoader(
+        TensorDataset(rows),
         batch_size=setup.batch,
         shuffle=True,
         num_workers=setup.workers,
         persistent_workers=setup.workers > 0,
         pin_memory=device.type == "cuda",
     )
-    return _loaded(loader, device)
+    return _load(loader, device)
 
 
-def _loaded(loader: Any, device: torch.device) -> Iterator[torch.Tensor]:
-    """Batches of one epoch after the other, on the device."""
+def _load(loader: DataLoader[tuple[torch.Tensor, ...]], device: torch.device) -> Iterator[torch.Tensor]:
+    """The batches of one epoch after the other, on the device."""
     while True:
         batches = iter(loader)
         while True:
-            with named("load_batch"):
+            with named_range("load_batch"):
                 batch = next(batches, None)
                 if batch is None:
                     break
@@ -172,25 +189,5 @@ def _loaded(loader: Any, device: torch.device) -> Iterator[torch.Tensor]:
             yield x
 
 
-@contextlib.contextmanager
-def _capture(device: torch.device) -> Iterator[Any]:
-    """Tells NVIDIA's tools which steps to record: from the call of what it yields to the end. The profiler of a
-    session has its schedule instead."""
-    begun = False
-
-    def begin() -> None:
-        nonlocal begun
-        begun = device.type == "cuda" and session.current() is None
-        if begun:
-            torch.cuda.cudart().cudaProfilerStart()
-
-    try:
-        yield begin
-    finally:
-        if begun:
-            torch.cuda.synchronize(device)
-            torch.cuda.cudart().cudaProfilerStop()
-
-
-def _process_peak() -> int:
+def _process_peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,20 +1,21 @@
-"""What the MLP is asked to be, and what cannot be asked. No torch."""
+"""The settings of the MLP, and which of them are refused. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from kernellab.base.errors import UserError
+from kernellab.profiler.protocol import MlpSetupJson
 
-FIRST_CAPTURED = 11  # the steps before it compile, tune and allocate
-SIZES = {"dim": 1024, "layers": 8, "batch": 128, "steps": 100}
-_LARGEST = 2**31 - 1  # two of them still make a number of elements
+FIRST_CAPTURED_STEP = 11  # the steps before it compile, tune and allocate
+DEFAULT_SIZES = {"dim": 1024, "layers": 8, "batch": 128, "steps": 100}
 OPTIMIZERS = ("none", "adam", "adamw", "sgd")
 RATES = ("constant", "cosine", "warmup")
+_LARGEST_SIZE = 2**31 - 1  # the product of two still counts elements in 64 bits
 
 
 @dataclass(frozen=True)
-class Setup:
+class MlpSetup:
     """`data`: batches come from a data loader over a small generated data set, with `workers` processes."""
 
     dim: int
@@ -27,17 +28,34 @@ class Setup:
     workers: int = 0
     device: str = "auto"
 
-    def refuse(self, *, capturing: bool) -> None:
-        """Say what is wrong before anything is made. `capturing`: somebody waits for the first captured step."""
-        for name in SIZES:
-            if getattr(self, name) < 1:
-                raise UserError(f"the MLP's {name} must be at least 1, not {getattr(self, name)}")
-            if getattr(self, name) > _LARGEST:
-                raise UserError(f"the MLP's {name} can be no more than {_LARGEST}, not {getattr(self, name)}")
+    def size(self, name: str) -> int:
+        """One of `DEFAULT_SIZES`, by name."""
+        return {"dim": self.dim, "layers": self.layers, "batch": self.batch, "steps": self.steps}[name]
+
+    def validate(self, *, capturing: bool) -> None:
+        """Refuse what cannot be run. `capturing`: something is to be recorded from the first captured step on."""
+        for name in DEFAULT_SIZES:
+            if self.size(name) < 1:
+                raise UserError(f"the MLP's {name} must be at least 1, not {self.size(name)}")
+            if self.size(name) > _LARGEST_SIZE:
+                raise UserError(f"the MLP's {name} must be at most {_LARGEST_SIZE}, not {self.size(name)}")
         if self.workers < 0:
             raise UserError(f"the data loader cannot have {self.workers} workers")
-        if capturing and self.steps <= FIRST_CAPTURED:
+        if capturing and self.steps <= FIRST_CAPTURED_STEP:
             raise UserError(
-                f"{self.steps} steps are too few: recording begins at step_{FIRST_CAPTURED}, once everything is warm, "
-                f"so that at least {FIRST_CAPTURED + 1} are needed"
+                f"{self.steps} steps are too few: recording begins at step_{FIRST_CAPTURED_STEP}, after the warm-up, "
+                f"so at least {FIRST_CAPTURED_STEP + 1} are needed"
             )
+
+    def to_json(self) -> MlpSetupJson:
+        return {
+            "dim": self.dim,
+            "layers": self.layers,
+            "batch": self.batch,
+            "steps": self.steps,
+            "optimizer": self.optimizer,
+            "rate": self.rate,
+            "data": self.data,
+            "workers": self.workers,
+            "device": self.device,
+        }

@@ -49,7 +49,7 @@ def test_of_many_ranges_the_longest_are_shown_in_their_order():
             with run.range(f"part {number}"):
                 run.host(100 if number in (20, 30) else 1)
     printed = lines(analyse(run.trace()), rows=3)
-    printed = printed[printed.index("Ranges, all together") :]
+    printed = printed[printed.index("Ranges, in total") :]
     assert [line.split("  1")[0].rstrip() for line in printed[2:5]] == ["whole", "  part 20", "  part 30"]
     assert printed[5:] == ["… and 48 more"]
 
@@ -83,7 +83,7 @@ def matmuls():
 
 def test_operators_are_listed_by_shape_with_the_library_of_each_kernel(matmuls):
     printed = lines(matmuls, rows=12)
-    became = printed[printed.index("What operators became") + 2 :][:12]
+    became = printed[printed.index("Kernels of the operators") + 2 :][:12]
     products = [line.split("  ") for line in became if line.startswith("aten::matmul → aten::mm")]
     assert [row[-1].strip() for row in products] == ["21.44 ms", "343.4 µs", "56.64 µs", "4.768 µs"]
     libraries = [next(word.strip() for word in row if word.strip() in ("cuBLAS", "CUTLASS")) for row in products]

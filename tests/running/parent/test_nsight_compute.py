@@ -1,17 +1,17 @@
-"""The parent starts a process under ncu and reads its answer and its pages."""
+"""Nsight Compute as the parent runs it. Scripts stand in for ncu."""
 
 import sys
 
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.running.parent import nsight_compute
+from kernellab.running.parent import nsight_compute as ncu
 from support.ncu_pages import launch, raw
-from support.profile_requests import profile_request
+from support.op_requests import op_request
 
 
-def test_the_process_is_run_under_ncu_and_answers(tmp_path):
-    """A tool that does nothing but run what it is given, and leave a report."""
+def test_the_process_runs_under_ncu_and_answers(tmp_path):
+    """The tool here only runs its command and leaves a report."""
     tool = tmp_path / "ncu"
     tool.write_text(
         f"#!{sys.executable}\nimport pathlib, subprocess, sys\nwords = sys.argv[1:]\n"
@@ -20,12 +20,12 @@ def test_the_process_is_run_under_ncu_and_answers(tmp_path):
         "sys.exit(subprocess.call(words[at + 1 :]))"
     )
     tool.chmod(0o755)
-    counted = nsight_compute.count(profile_request("gelu", do="count"), tmp_path / "gelu.ncu-rep", str(tool))
-    assert [(answer["impl"], answer["status"]) for answer in counted.answer] == [("manual", "ok")]
-    assert counted.answer[0]["cost"]["bytes_read"] == 128
-    assert [launch.name for launch in counted.launches] == ["map_flat"]
+    counted = ncu.count(op_request("gelu", do="count"), tmp_path / "gelu.ncu-rep", str(tool))
+    assert [(answer["impl"], answer["status"]) for answer in counted.answers] == [("manual", "ok")]
+    assert counted.answers[0]["cost"]["bytes_read"] == 128
+    assert [read.name for read in counted.launches] == ["map_flat"]
 
 
-def test_the_refusal_of_the_listing_process_is_passed_on(tmp_path):
-    with pytest.raises(UserError, match="there is none here"):
-        nsight_compute.ways(profile_request("gelu"), tmp_path / "ways.json")
+def test_an_error_of_the_listing_process_is_passed_on(tmp_path):
+    with pytest.raises(UserError, match="this machine has no GPU"):
+        ncu.list_impls(op_request("gelu"), tmp_path / "impls.json")

@@ -1,4 +1,4 @@
-"""The process that ncu counts: it lets ncu listen to one call and nothing else."""
+"""The process whose launches Nsight Compute counts."""
 
 import pytest
 import torch
@@ -6,30 +6,37 @@ import torch
 import kernellab as kl
 from kernellab.base.errors import UserError
 from kernellab.running.programs import counted_op
-from support.profile_requests import profile_request
+from kernellab.running.programs.op_calls import ImplCalls
+from support.op_requests import op_request
 
 
-def test_ncu_counts_one_call_and_not_its_preparation(monkeypatch):
-    calls = []
-    original = counted_op.Way.prepared
+def test_ncu_counts_one_call_and_nothing_that_prepares_it(monkeypatch):
+    events = []
+    prepare = ImplCalls.prepare
 
-    def prepared(way):
-        ready = original(way)
-        calls.append("prepared")
-        return lambda: (calls.append("called"), ready())
+    def prepare_and_note(calls):
+        prepared = prepare(calls)
+        events.append("prepared")
+        return lambda: (events.append("called"), prepared())
 
-    class Heard:
+    class Capture:
+        def __init__(self, **_):
+            pass
+
+        def begin(self):
+            events.append("begin")
+
         def __enter__(self):
-            calls.append("listens")
+            return self
 
         def __exit__(self, *_):
-            calls.append("done")
+            events.append("end")
 
-    monkeypatch.setattr(counted_op.Way, "prepared", prepared)
-    monkeypatch.setattr(counted_op, "heard", lambda device: Heard())
-    (answer,) = counted_op.counted(profile_request("gelu"))
-    assert calls[-4:] == ["prepared", "listens", "called", "done"]
-    assert calls.count("listens") == 1
+    monkeypatch.setattr(ImplCalls, "prepare", prepare_and_note)
+    monkeypatch.setattr(counted_op, "ToolCapture", Capture)
+    (answer,) = counted_op.count_calls(op_request("gelu"))
+    assert events[-4:] == ["prepared", "begin", "called", "end"]
+    assert events.count("begin") == 1
     assert answer["status"] == "ok"
     assert answer["cost"] == {
         "bytes_read": 128,
@@ -38,7 +45,7 @@ def test_ncu_counts_one_call_and_not_its_preparation(monkeypatch):
     }
 
 
-def test_without_a_gpu_the_request_is_refused():
-    for do in (counted_op.listed, counted_op.swept):
-        with pytest.raises(UserError, match="there is none here"):
-            do(profile_request("square", grids=[1], blocks=[128]))
+@pytest.mark.parametrize("action", [counted_op.list_impls, counted_op.sweep_grids])
+def test_without_a_gpu_nothing_is_counted(action):
+    with pytest.raises(UserError, match="this machine has no GPU"):
+        action(op_request("square", grids=[1], blocks=[128]))

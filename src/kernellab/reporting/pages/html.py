@@ -1,27 +1,26 @@
-"""What pages are made of: labels, data in scripts, and the parts that lie in the folder `page`."""
+"""Parts of pages: labels, data inside scripts, and the files of the folder `assets`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.text import shown
 
-LONGEST = 4000  # characters of a name or a detail
-_PAGE = Path(__file__).with_name("assets")
+MOST_CHARACTERS = 4000  # of a name or a detail
+_ASSETS = Path(__file__).with_name("assets")
 
 
-def printable(name: str, most: int = LONGEST) -> str:
-    """A name as a label: never blank."""
+def label(name: str, most: int = MOST_CHARACTERS) -> str:
+    """A name as one printable line, cut to `most` characters and never empty."""
     return shown(name.strip(), most) or "(no name)"
 
 
-def in_script(value: Any) -> str:
+def json_in_script(value: object) -> str:
     """JSON that cannot end the script element it stands in."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
-def part(name: str) -> str:
-    """A file of the folder `page`."""
-    return (_PAGE / name).read_text(encoding="utf-8")
+def asset(name: str) -> str:
+    """The text of a file in the folder `assets`."""
+    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,51 +1,50 @@
-"""Two profiles compared, in words and tables: what a step takes now, and what made the difference."""
+"""Two profiles compared: how long a step takes now, and which operators and kernels made the difference."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from kernellab.analysis.comparison import ComparisonDocument, Difference, StepChange
 from kernellab.base.text import shown
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
 
 
-def lines(document: Mapping[str, Any], *, rows: int = 10, name_width: int = 80) -> list[str]:
-    step, fit = document["step_us"], Fit(name_width)
-    answer = f"{_answer(step)}{_mover(document, fit)}"
-    found = fit.sentences([answer, *(f"Note: {shown(note)}" for note in document["notes"])])
-    for what in ("operators", "kernels"):
-        changed = [one for one in document[what] if one["change_us"]]
+def lines(document: ComparisonDocument, *, rows: int = 10, name_width: int = 80) -> list[str]:
+    fit = Fit(name_width)
+    answer = f"{_step_sentence(document['step_us'])}{_largest_change(document, fit)}"
+    text = fit.sentences([answer, *(f"Note: {shown(note)}" for note in document["notes"])])
+    for kind, differences in (("operators", document["operators"]), ("kernels", document["kernels"])):
+        changed = [row for row in differences if row["change_us"]]
         if changed:
-            found += ["", *_table(what, changed, rows, fit)]
-    return found
+            text += ["", *_table(kind, changed, rows, fit)]
+    return text
 
 
-def _answer(step: Mapping[str, Any]) -> str:
-    before, after = step["a"], step["b"]
-    times = f"a step takes {words.duration(after)}, it took {words.duration(before)}"
-    if not before or not after:
+def _step_sentence(step: StepChange) -> str:
+    before_us, after_us = step["a"], step["b"]
+    times = f"a step takes {words.duration(after_us)}, it took {words.duration(before_us)}"
+    if not before_us or not after_us:
         return f"One of the traces has no steps to compare: {times}."
-    ratio = after / before
-    how = "both as profiled" if step["as_profiled"] else "without the profiler"
-    return f"{words.times(ratio)} the time: {times}, {how}."
+    condition = "both as profiled" if step["as_profiled"] else "without the profiler"
+    return f"{words.times(after_us / before_us)} the time: {times}, {condition}."
 
 
-def _mover(document: Mapping[str, Any], fit: Fit) -> str:
-    most = max(document["operators"], key=lambda row: abs(row["change_us"]), default=None)
-    if most is None or not most["change_us"]:
+def _largest_change(document: ComparisonDocument, fit: Fit) -> str:
+    largest = max(document["operators"], key=lambda row: abs(row["change_us"]), default=None)
+    if largest is None or not largest["change_us"]:
         return " No operator's time changed."
-    return f" Most of the change: {shown(most['name'], fit.name)}, {_signed(most['change_us'])}."
+    return f" Largest change: {shown(largest['name'], fit.name)}, {_signed(largest['change_us'])}."
 
 
 def _signed(change_us: float) -> str:
     return f"{'+' if change_us > 0 else '−'}{words.duration(abs(change_us))}"
 
 
-def _table(what: str, changed: Sequence[Mapping[str, Any]], rows: int, fit: Fit) -> list[str]:
-    """In microseconds of a step, what changed most first."""
+def _table(kind: str, changed: Sequence[Difference], rows: int, fit: Fit) -> list[str]:
+    """Times per step; what changed most comes first."""
     body = [
-        [one["name"], words.duration(one["a_us"]), words.duration(one["b_us"]), _signed(one["change_us"])]
-        for one in changed[:rows]
+        [row["name"], words.duration(row["a_us"]), words.duration(row["b_us"]), _signed(row["change_us"])]
+        for row in changed[:rows]
     ]
-    return fit.table([what, "before", "after", "change"], body, of=len(changed), spare=[1, 2])
+    return fit.table([kind, "before", "after", "change"], body, of=len(changed), spare=[1, 2])

@@ -1,177 +1,176 @@
-"""What Nsight Compute counted, told: what holds each way, the bytes beside the declared ones, then a row per launch."""
+"""What Nsight Compute counted, for the terminal: what limits each implementation, its bytes beside the declared ones,
+then a row for each launch."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from kernellab.analysis.counters import BUSY
 from kernellab.base.text import shown
+from kernellab.counters.tables import BUSY_PERCENT, CountersDocument, ImplRow, KernelRow, RuleRow
+from kernellab.reporting.text.fitting import Fit
 from kernellab.reporting.text.numbers import count, duration, memory, percent, ratio
 
 _KINDS = {"OPT": "could gain", "WRN": "warns", "INF": "says"}
-_SAME = 0.10  # counted bytes this near the declared ones are those
-_ADVICE = 4  # findings shown of a launch
+_SAME = 0.10  # counted bytes this close to the declared ones are called equal
+_MOST_RULES = 4  # shown for a launch
 
 
-def lines(document: Mapping[str, Any], *, name_width: int) -> list[str]:
-    """Of ways, or of a sweep."""
+def lines(document: CountersDocument, *, name_width: int) -> list[str]:
     if "sweep" in document:
-        return [*_sweep_words(document["sweep"]), "", *_sweep_table(document["sweep"])]
-    found: list[str] = []
-    for way in document["ways"]:
-        found += [*_way(way), ""]
-    kernels = [row for way in document["ways"] for row in way["kernels"]]
-    found += _table(kernels, name_width)
+        return [*_sweep_sentences(document["sweep"]), "", *_sweep_table(document["sweep"])]
+    text: list[str] = []
+    for impl in document["ways"]:
+        text += [*_impl_sentences(impl), ""]
+    kernels = [row for impl in document["ways"] for row in impl["kernels"]]
+    text += _kernel_table(kernels, Fit(name_width))
     for row in kernels:
-        found += _findings(row, name_width)
-    for one in document.get("skipped", []):
-        found.append(f"{one['impl']} was not counted: {one['reason']}")
-    return found
+        text += _rules(row, name_width)
+    for skipped in document.get("skipped", []):
+        text.append(f"{skipped['impl']} was not counted: {skipped['reason']}")
+    return text
 
 
-# A way -------------------------------------------------------------------------------------------------
+# An implementation -------------------------------------------------------------------------------------
 
 
-def _way(way: Mapping[str, Any]) -> list[str]:
-    kernels = way["kernels"]
-    time_us = way["time_us"]
+def _impl_sentences(impl: ImplRow) -> list[str]:
+    kernels, time_us = impl["kernels"], impl["time_us"]
     took = f" in {duration(time_us)}" if time_us is not None else ""
     longest = max(kernels, key=lambda row: row["duration_us"] or 0.0)
-    name = f"{way['way']}: " if way["way"] else ""
-    found = [f"{name}{count(len(kernels), 'kernel')}{took}; {_holds(longest)}"]
-    found += [f"  {line}" for line in (_bytes(way), _roof(way)) if line]
-    return found
+    name = f"{impl['way']}: " if impl["way"] else ""
+    text = [f"{name}{count(len(kernels), 'kernel')}{took}; {_limit_sentence(longest)}"]
+    text += [f"  {line}" for line in (_bytes(impl), _roofline(impl)) if line]
+    return text
 
 
-def _holds(row: Mapping[str, Any]) -> str:
-    what = f"{row['function']}, " if row["function"] else ""
-    memory_percent, compute_percent = row["memory_percent"], row["compute_percent"]
-    if row["limit"] is None:
-        return f"{what}throughput was not counted"
-    both = f"memory {memory_percent:.0f} %, compute {compute_percent:.0f} % of what they can"
-    return f"{what}held by {_limit(row)} ({both})"
+def _limit_sentence(row: KernelRow) -> str:
+    function = f"{row['function']}, " if row["function"] else ""
+    if row["limit"] is None or row["memory_percent"] is None or row["compute_percent"] is None:
+        return f"{function}throughput was not counted"
+    both = f"memory {row['memory_percent']:.0f} %, compute {row['compute_percent']:.0f} % of peak throughput"
+    return f"{function}limited by {_limit(row)} ({both})"
 
 
-def _limit(row: Mapping[str, Any]) -> str:
-    if row["limit"] == "blocks":
-        return f"its grid: {row['sms'] - row['blocks']} of {row['sms']} multiprocessors have nothing to do"
+def _limit(row: KernelRow) -> str:
+    if row["limit"] == "blocks" and row["sms"] is not None:
+        return f"its grid: {row['sms'] - row['blocks']} of {row['sms']} multiprocessors have no block"
     if row["limit"] == "latency":
-        occupied = row["achieved_occupancy_percent"]
-        full = f", occupancy {occupied:.0f} %" if occupied is not None else ""
-        return f"waiting: neither memory nor arithmetic is at {BUSY:.0f} %{full}"
-    if row["limit"] == "memory" and row["dram_percent"] is not None and 2 * row["dram_percent"] < row["memory_percent"]:
-        return f"its caches and shared memory, DRAM being at {row['dram_percent']:.0f} %"
-    return {"memory": "memory", "compute": "arithmetic", "both": "memory and arithmetic alike"}[row["limit"]]
+        occupancy = row["achieved_occupancy_percent"]
+        occupied = f", occupancy {occupancy:.0f} %" if occupancy is not None else ""
+        return f"latency: neither memory nor compute reaches {BUSY_PERCENT:.0f} %{occupied}"
+    dram, memory_system = row["dram_percent"], row["memory_percent"]
+    if row["limit"] == "memory" and dram is not None and memory_system is not None and 2 * dram < memory_system:
+        return f"caches and shared memory, while DRAM is at {dram:.0f} %"
+    return {"memory": "memory", "compute": "compute", "both": "memory and compute alike"}[row["limit"] or ""]
 
 
-def _bytes(way: Mapping[str, Any]) -> str:
-    counted, fewest = way["counted_bytes"], way["fewest_bytes"]
+def _bytes(impl: ImplRow) -> str:
+    counted, fewest, share = impl["counted_bytes"], impl["fewest_bytes"], impl["counted_to_fewest"]
     if counted is None:
-        return "bytes of DRAM were not counted"
-    if not fewest:
-        return f"DRAM moved {memory(counted)}; the op declares no bytes to hold that against"
-    share = way["counted_to_fewest"]
+        return "DRAM traffic was not counted"
+    if not fewest or share is None:
+        return f"DRAM moved {memory(counted)}; the op declares no bytes to compare with"
     if abs(share - 1) <= _SAME:
-        judged = "as many as it must"
+        judgement = "as many as necessary"
     elif share > 1:
-        judged = f"{ratio(share)} times as many as it must"
+        judgement = f"{ratio(share)} times as many as necessary"
     else:
-        judged = "fewer than that: caches held the rest, or what was written still lay in them"
-    return f"DRAM moved {memory(counted)}, declared are {memory(fewest)}: {judged}"
+        judgement = "fewer: the caches served the rest, or still hold what was written"
+    return f"DRAM moved {memory(counted)}, declared are {memory(fewest)}: {judgement}"
 
 
-def _roof(way: Mapping[str, Any]) -> str:
+def _roofline(impl: ImplRow) -> str:
     parts = []
-    for which in ("counted", "declared"):
-        roof = way["roofline"].get(which)
-        if roof and roof["fraction"] is not None:
-            parts.append(f"from {which} bytes {percent(roof['fraction'])} ({roof['gbps']:.0f} GB/s)")
-    if not parts:
+    for source, roof in (("counted", impl["roofline"].get("counted")), ("declared", impl["roofline"].get("declared"))):
+        if roof and roof["fraction"] is not None and roof["gbps"] is not None:
+            parts.append(f"from {source} bytes {percent(roof['fraction'])} ({roof['gbps']:.0f} GB/s)")
+    if not parts or impl["peak_gbps"] is None:
         return ""
-    return f"of the roof, memory at {way['peak_gbps']:.0f} GB/s: {', '.join(parts)}"
+    return f"share of the roofline, memory at {impl['peak_gbps']:.0f} GB/s: {', '.join(parts)}"
 
 
-def _findings(row: Mapping[str, Any], width: int) -> list[str]:
-    """ncu's own words, those with the most to gain of the launch's time first."""
-    said = sorted(row["rules"], key=lambda rule: (rule["kind"] != "OPT", not _whole(rule), -(rule["percent"] or 0.0)))
-    if not said:
+def _rules(row: KernelRow, width: int) -> list[str]:
+    """ncu's own sentences; those that gain most of the launch's time come first."""
+    rules = sorted(
+        row["rules"], key=lambda rule: (rule["kind"] != "OPT", not _is_global(rule), -(rule["percent"] or 0.0))
+    )
+    if not rules:
         return []
-    found = ["", f"ncu on {shown(row['function'], width)}{' of ' + row['way'] if row['way'] else ''}:"]
-    for rule in said[:_ADVICE]:
+    impl = f" of {row['way']}" if row.get("way") else ""
+    text = ["", f"ncu on {shown(row['function'], width)}{impl}:"]
+    for rule in rules[:_MOST_RULES]:
         gain = ""
         if rule["percent"] is not None:
-            of = "of its time" if _whole(rule) else "of what one unit does"
-            gain = f", {rule['percent']:.3g} % {of}"
-        found.append(f"  {rule['name']} {_KINDS.get(rule['kind'], rule['kind'])}{gain}: {rule['words']}")
-    if len(said) > _ADVICE:
-        found.append(f"  and {len(said) - _ADVICE} more in counters.json")
-    return found
+            gain = f", {rule['percent']:.3g} % of {'its time' if _is_global(rule) else 'one unit’s work'}"
+        text.append(f"  {rule['name']} {_KINDS.get(rule['kind'], rule['kind'])}{gain}: {rule['words']}")
+    if len(rules) > _MOST_RULES:
+        text.append(f"  and {len(rules) - _MOST_RULES} more in counters.json")
+    return text
 
 
-def _whole(rule: Mapping[str, Any]) -> bool:
+def _is_global(rule: RuleRow) -> bool:
     return rule["percent"] is not None and rule["scope"].lower() == "global"
 
 
-def _table(kernels: Sequence[Mapping[str, Any]], width: int) -> list[str]:
-    heads = ["est. gain", "saves", "time", "compute", "memory", "registers", "grid", "block", "occupancy", "kernel"]
-    rows = [heads]
-    for row in kernels:
-        rows.append(
-            [
-                _percent(row["estimated_speedup_percent"]),
-                _time(row["possible_improvement_us"]),
-                _time(row["duration_us"]),
-                _percent(row["compute_percent"]),
-                _percent(row["memory_percent"]),
-                "–" if row["registers"] is None else str(row["registers"]),
-                _size(row["grid"]),
-                _size(row["block"]),
-                f"{_percent(row['achieved_occupancy_percent'])} of {_percent(row['theoretical_occupancy_percent'])}",
-                shown(row["name"], width),
-            ]
-        )
-    return _columns(rows)
+def _kernel_table(kernels: Sequence[KernelRow], fit: Fit) -> list[str]:
+    heads = ["kernel", "est. gain", "saves", "time", "compute", "memory", "registers", "grid", "block", "occupancy"]
+    body = [
+        [
+            row["name"],
+            _percent(row["estimated_speedup_percent"]),
+            _time(row["possible_improvement_us"]),
+            _time(row["duration_us"]),
+            _percent(row["compute_percent"]),
+            _percent(row["memory_percent"]),
+            "–" if row["registers"] is None else str(row["registers"]),
+            _size(row["grid"]),
+            _size(row["block"]),
+            _occupancy(row),
+        ]
+        for row in kernels
+    ]
+    return fit.table(heads, body)
 
 
 # A sweep -----------------------------------------------------------------------------------------------
 
 
-def _sweep_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = []
+def _sweep_sentences(rows: Sequence[KernelRow]) -> list[str]:
+    text = []
     for threads in dict.fromkeys(row["threads"] for row in rows):
-        of = [row for row in rows if row["threads"] == threads]
-        first, last = of[0], of[-1]
-        if len(of) < 2 or any(row["limit"] is None for row in (first, last)):
+        same_block = [row for row in rows if row["threads"] == threads]
+        first, last = same_block[0], same_block[-1]
+        if len(same_block) < 2 or first["limit"] is None or last["limit"] is None:
             continue
-        found.append(
+        memory_change = _change(same_block, lambda row: row["memory_percent"])
+        compute_change = _change(same_block, lambda row: row["compute_percent"])
+        text.append(
             f"Blocks of {threads}: from {count(first['blocks'], 'block')} to {last['blocks']} "
-            f"memory throughput {_moves(of, 'memory_percent')}, compute {_moves(of, 'compute_percent')}"
+            f"memory throughput {memory_change}, compute {compute_change}"
         )
-        for limit, rows_held in itertools.groupby(of, key=lambda row: row["limit"]):
+        for limit, limited in itertools.groupby(same_block, key=lambda row: row["limit"]):
             if limit is not None:
-                row = next(rows_held)
-                found.append(f"  from {count(row['blocks'], 'block')} on, held by {_limit(row)}")
-    timed = [row for row in rows if row["duration_us"]]
+                row = next(limited)
+                text.append(f"  from {count(row['blocks'], 'block')} on, limited by {_limit(row)}")
+    timed = [(row["duration_us"], row) for row in rows if row["duration_us"]]
     if len(timed) > 1:
-        best = min(timed, key=lambda row: row["duration_us"])
-        worst = max(timed, key=lambda row: row["duration_us"])
-        found.append(
-            f"Fastest: {count(best['blocks'], 'block')} of {best['threads']}, {duration(best['duration_us'])}, "
-            f"{ratio(worst['duration_us'] / best['duration_us'])} times as fast as "
-            f"{count(worst['blocks'], 'block')} of {worst['threads']}"
+        best_us, best = min(timed, key=lambda pair: pair[0])
+        worst_us, worst = max(timed, key=lambda pair: pair[0])
+        text.append(
+            f"Fastest: {count(best['blocks'], 'block')} of {best['threads']}, {duration(best_us)}, "
+            f"{ratio(worst_us / best_us)} times as fast as {count(worst['blocks'], 'block')} of {worst['threads']}"
         )
-    return found or ["too little was counted to tell what the grid does"]
+    return text or ["too little was counted to show the effect of the grid"]
 
 
-def _moves(rows: Sequence[Mapping[str, Any]], key: str) -> str:
-    values = [row[key] for row in rows]
-    first, last = values[0], values[-1]
-    ends = f"from {first:.3g} % to {last:.3g} %"
-    if any(value is None for value in values):
+def _change(rows: Sequence[KernelRow], counter: Callable[[KernelRow], float | None]) -> str:
+    """How a counter changes over the rows, of which the first and the last have it."""
+    values = [value for row in rows if (value := counter(row)) is not None]
+    ends = f"from {values[0]:.3g} % to {values[-1]:.3g} %"
+    if len(values) < len(rows):
         return ends
-    steps = [b - a for a, b in itertools.pairwise(values)]
+    steps = [after - before for before, after in itertools.pairwise(values)]
     if all(step > 0 for step in steps):
         return f"rises {ends}"
     if all(step < 0 for step in steps):
@@ -179,36 +178,27 @@ def _moves(rows: Sequence[Mapping[str, Any]], key: str) -> str:
     return f"goes {ends}, at most {max(values):.3g} %"
 
 
-def _sweep_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = [["grid", "block", "time", "memory", "compute", "DRAM", "occupancy", "est. gain", "saves"]]
-    for row in rows:
-        found.append(
-            [
-                str(row["blocks"]),
-                str(row["threads"]),
-                _time(row["duration_us"]),
-                _percent(row["memory_percent"]),
-                _percent(row["compute_percent"]),
-                _percent(row["dram_percent"]),
-                f"{_percent(row['achieved_occupancy_percent'])} of {_percent(row['theoretical_occupancy_percent'])}",
-                _percent(row["estimated_speedup_percent"]),
-                _time(row["possible_improvement_us"]),
-            ]
-        )
-    return _columns(found)
+def _sweep_table(rows: Sequence[KernelRow]) -> list[str]:
+    heads = ["grid", "block", "time", "memory", "compute", "DRAM", "occupancy", "est. gain", "saves"]
+    body = [
+        [
+            str(row["blocks"]),
+            str(row["threads"]),
+            _time(row["duration_us"]),
+            _percent(row["memory_percent"]),
+            _percent(row["compute_percent"]),
+            _percent(row["dram_percent"]),
+            _occupancy(row),
+            _percent(row["estimated_speedup_percent"]),
+            _time(row["possible_improvement_us"]),
+        ]
+        for row in rows
+    ]
+    return Fit().table(heads, body)
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Numbers to the right; the last column to the left where it holds names."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    left = rows[0][-1] == "kernel"
-    found = []
-    for row in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)]
-        if left:
-            cells[-1] = row[-1]
-        found.append("  ".join(cells))
-    return found
+def _occupancy(row: KernelRow) -> str:
+    return f"{_percent(row['achieved_occupancy_percent'])} of {_percent(row['theoretical_occupancy_percent'])}"
 
 
 def _percent(value: float | None) -> str:
@@ -220,6 +210,6 @@ def _time(us: float | None) -> str:
 
 
 def _size(dims: Sequence[int]) -> str:
-    """`128`, `16×16`: without the ones at its end."""
+    """`128`, `16×16`: without trailing ones."""
     x, y, z = dims
     return "×".join(map(str, (x, y, z) if z != 1 else (x, y) if y != 1 else (x,)))

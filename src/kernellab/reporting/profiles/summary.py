@@ -1,43 +1,47 @@
-"""A profile in the terminal: what to do about it in the first ten lines, tables after."""
+"""A profile for the terminal: what to do about it in the first ten lines, then tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from kernellab.analysis.cpu_time import CpuDocument
+from kernellab.analysis.document import ProfileDocument, SummaryDocument
+from kernellab.analysis.idle import IdleDocument
+from kernellab.analysis.range_tree import RangeDocument
+from kernellab.analysis.tables import KernelDocument, ModuleDocument, OperatorDocument
+from kernellab.analysis.waits import WaitDocument
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.text import shown
+from kernellab.findings.document import ProfileFinding
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
 
-Document = Mapping[str, Any]
-Row = Mapping[str, Any]
-
-# What `--sort` may say, and the column it means.
-SORTS = {
-    "gpu": "self_gpu_us",
-    "gpu_total": "total_gpu_us",
-    "cpu": "self_cpu_us",
-    "cpu_total": "total_cpu_us",
-    "count": "count",
+# The values of `--sort`, each with what it sorts operators by.
+SORTS: dict[str, Callable[[OperatorDocument], float]] = {
+    "gpu": lambda row: row["self_gpu_us"],
+    "gpu_total": lambda row: row["total_gpu_us"],
+    "cpu": lambda row: row["self_cpu_us"],
+    "cpu_total": lambda row: row["total_cpu_us"],
+    "count": lambda row: row["count"],
 }
-_OTHERS = 3
-_BUSY = 0.9
-_WAITS = 5
+_FIRST_LINES = 10
+_MORE_FINDINGS = 3
+_BUSY = 0.9  # a GPU this busy needs no reason for being idle
+_MOST_GAPS = 5
 
 
-def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_width: int = 80) -> list[str]:
-    """`sort` is one of SORTS; GPU time, or CPU time where no GPU was seen, unless it says otherwise."""
+def lines(document: ProfileDocument, *, sort: str | None = None, rows: int = 10, name_width: int = 80) -> list[str]:
+    """`sort` is one of SORTS; the default is GPU time, or CPU time if no GPU was used."""
     on_gpu = document["summary"]["on_gpu"]
-    chosen = sort or ("gpu" if on_gpu else "cpu")
-    if chosen not in SORTS:
-        raise UserError(f"a profile is not sorted by {chosen}: {nearest(chosen, SORTS)}")
+    order = sort or ("gpu" if on_gpu else "cpu")
+    if order not in SORTS:
+        raise UserError(f"a profile is not sorted by {order}: {nearest(order, SORTS)}")
     fit = Fit(name_width)
-    told = fit.sentences(_answer(document, fit))
-    parts = [
-        _operators(document, SORTS[chosen], rows, fit),
+    text = fit.sentences(_answer(document, fit))
+    tables = [
+        _operators(document, SORTS[order], rows, fit),
         _kernels(document, rows, fit),
-        _became(document, rows, fit),
+        _kernels_of_operators(document, rows, fit),
         _modules(document, rows, fit),
         _ranges(document, rows, fit),
         _waits(document, rows, fit),
@@ -45,211 +49,231 @@ def lines(document: Document, *, sort: str | None = None, rows: int = 10, name_w
         _fusion(document, rows, fit),
         _memory(document, fit),
     ]
-    for part in parts:
-        if part:
-            told += ["", *part]
-    return told
+    for table in tables:
+        if table:
+            text += ["", *table]
+    return text
 
 
-def _answer(document: Document, fit: Fit) -> list[str]:
+# The answer --------------------------------------------------------------------------------------------
+
+
+def _answer(document: ProfileDocument, fit: Fit) -> list[str]:
     first, *others = document["findings"]
-    # Beside a GPU rows are charged the usual, and a note says so.
+    # With a GPU, a typical profiler overhead is subtracted, and a note says so.
     scale = "" if document["summary"]["on_gpu"] or document["summary"]["plain_step_us"] else " as profiled"
-    told = [_finding(first, scale)]
+    sentences = [_finding(first, scale)]
     if first["do"]:
-        told.append(f"  {first['do']}")
-    told += [f"Then: {_finding(one, scale)}" for one in others[:_OTHERS]]
-    told.append(_steps(document["summary"], document["idle"]))
-    told += _most(document, fit)
-    told += [f"Note: {shown(note)}" for note in document["notes"][: max(10 - len(told), 1)]]
-    return told
+        sentences.append(f"  {first['do']}")
+    sentences += [f"Then: {_finding(finding, scale)}" for finding in others[:_MORE_FINDINGS]]
+    sentences.append(_steps(document["summary"], document["idle"]))
+    sentences += _largest_operator(document, fit)
+    notes = document["notes"][: max(_FIRST_LINES - len(sentences), 1)]
+    return [*sentences, *(f"Note: {shown(note)}" for note in notes)]
 
 
-def _finding(one: Row, scale: str) -> str:
-    said = shown(one["title"])
-    if one["gain_us"]:
-        took, left = words.duration(one["step_us"]), words.duration(max(one["step_without_us"], 0.0))
-        what = "a step" if one["evidence"].get("stepping", True) else "it all"
-        less = words.percent(one["gain_share"])
-        said += f". Without it {what} takes about {left} instead of {took}{scale} ({less} less)"
-    return said + "."
+def _finding(finding: ProfileFinding, scale: str) -> str:
+    sentence = shown(finding["title"])
+    if finding["gain_us"]:
+        before = words.duration(finding["step_us"])
+        after = words.duration(max(finding["step_without_us"], 0.0))
+        whole = "a step" if finding["evidence"].get("stepping", True) else "it all"
+        share = words.percent(finding["gain_share"])
+        sentence += f". Without it {whole} takes about {after} instead of {before}{scale} ({share} less)"
+    return sentence + "."
 
 
-def _steps(summary: Row, idle: Row) -> str:
-    many = f"{summary['steps']} steps of {words.duration(summary['step_us'])}"
+def _steps(summary: SummaryDocument, idle: IdleDocument) -> str:
+    steps = f"{summary['steps']} steps of {words.duration(summary['step_us'])}"
     if not summary["steps_marked"]:
-        many = f"{words.duration(summary['step_us'])} in all" if summary["step_us"] else "Nothing took any time"
+        steps = f"{words.duration(summary['step_us'])} in all" if summary["step_us"] else "Nothing took any time"
     if summary["plain_step_us"]:
-        many += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
-    on = f" {summary['devices'][0]}" if summary["devices"] else ""
+        steps += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
+    device = f" {summary['devices'][0]}" if summary["devices"] else ""
     if summary["gpu_rows_missing"]:
-        return f"{many}; rows of the GPU{shown(on)} are missing."
+        return f"{steps}; the rows of the GPU{shown(device)} are missing from the trace."
     if not summary["on_gpu"]:
-        return f"{many}; nothing was recorded of the GPU{shown(on)}." if on else f"{many}; no GPU was seen."
+        return (
+            f"{steps}; no activity of the GPU{shown(device)} was recorded." if device else f"{steps}; no GPU was used."
+        )
     if idle["busy_fraction"] is None:
-        return f"{many}."
+        return f"{steps}."
     busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
-    causes = [one for one in idle["causes"] if one["cause"] != "gpu"][:1]
-    why = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
-    return f"{many}; the GPU{shown(on)} is busy {words.percent(busy)} of that{why}."
+    causes = [cause for cause in idle["causes"] if cause["cause"] != "gpu"][:1]
+    reason = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
+    return f"{steps}; the GPU{shown(device)} is busy {words.percent(busy)} of that{reason}."
 
 
-def _most(document: Document, fit: Fit) -> list[str]:
-    """The operator with most time of its own, and what it became."""
+def _largest_operator(document: ProfileDocument, fit: Fit) -> list[str]:
+    """The operator with the most time of its own, and the kernel it ran."""
     if not document["operators"]:
         return []
     if not document["summary"]["on_gpu"]:
-        return _of_the_cpu(document["cpu"], fit)
+        return _cpu_shares(document["cpu"], fit)
     if document["summary"]["gpu_rows_missing"]:
         return []
-    whole = sum(row["self_gpu_us"] for row in document["operators"])
-    first = max(document["operators"], key=lambda row: float(row["self_gpu_us"]))
+    whole_us = sum(row["self_gpu_us"] for row in document["operators"])
+    first = max(document["operators"], key=SORTS["gpu"])
     if not first["self_gpu_us"]:
         return []
-    said = f"Most GPU time: {shown(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole)}"
+    sentence = f"Most GPU time: {shown(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole_us)}"
     own = [kernel for kernel in first["kernels"] if not kernel["through"]]
     if own:
-        said += f", as {shown(own[0]['name'], fit.name)} ({own[0]['family']})"
-    return [said + "."]
+        sentence += f", as {shown(own[0]['name'], fit.name)} ({own[0]['family']})"
+    return [sentence + "."]
 
 
-def _of_the_cpu(cpu: Row, fit: Fit) -> list[str]:
-    """What operators have of the CPU's time, and which of them most."""
-    if not cpu["operators_us"]:
+def _cpu_shares(cpu: CpuDocument | None, fit: Fit) -> list[str]:
+    """The operators' share of the CPU's time, and the operator that takes most of it."""
+    if cpu is None or not cpu["operators_us"]:
         return []
-    dearest, whole = cpu["dearest"], max(cpu["whole_us"], 1e-3)
-    share = cpu["operators_us"] / whole
-    said = f"Operators have {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
+    dearest, whole_us = cpu["dearest"], max(cpu["whole_us"], 1e-3)
+    share = cpu["operators_us"] / whole_us
+    sentence = f"Operators take {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
     if cpu["python_us"]:
-        said += f", Python {words.percent(cpu['python_us'] / whole)}"
+        sentence += f", Python {words.percent(cpu['python_us'] / whole_us)}"
     if cpu["compiling_us"]:
-        said += f", compiling {words.percent(cpu['compiling_us'] / whole)}"
-    if not cpu["python_us"] and share + cpu["compiling_us"] / whole < _BUSY:
-        said += ", the rest was not recorded"
+        sentence += f", compiling {words.percent(cpu['compiling_us'] / whole_us)}"
+    if not cpu["python_us"] and share + cpu["compiling_us"] / whole_us < _BUSY:
+        sentence += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
-    return [f"{said}; most of theirs: {shown(dearest['operator'], fit.name)}, {part}."]
+    return [f"{sentence}; most of it {shown(dearest['operator'], fit.name)}, {part} of the operators' time."]
 
 
-def _operators(document: Document, key: str, rows: int, fit: Fit) -> list[str]:
+# Tables ------------------------------------------------------------------------------------------------
+
+
+def _operators(document: ProfileDocument, order: Callable[[OperatorDocument], float], rows: int, fit: Fit) -> list[str]:
+    operators = sorted(document["operators"], key=order, reverse=True)
     on_gpu = document["summary"]["on_gpu"]
-    found = sorted(document["operators"], key=lambda row: -float(row[key]))
-    columns = [("self CPU", "self_cpu_us"), ("CPU", "total_cpu_us")]
-    if on_gpu:
-        columns = [("self GPU", "self_gpu_us"), ("GPU", "total_gpu_us"), *columns]
-    head = ["operator", "calls", *(title for title, _ in columns)]
-    body = [[r["name"], str(r["count"]), *(words.duration(r[k]) for _, k in columns)] for r in found[:rows]]
-    return _table("Operators", head, body, fit, len(found))
+    head = ["operator", "calls", *(["self GPU", "GPU"] if on_gpu else []), "self CPU", "CPU"]
+    body = []
+    for row in operators[:rows]:
+        gpu_us = [row["self_gpu_us"], row["total_gpu_us"]] if on_gpu else []
+        times_us = [*gpu_us, row["self_cpu_us"], row["total_cpu_us"]]
+        body.append([row["name"], str(row["count"]), *map(words.duration, times_us)])
+    return _table("Operators", head, body, fit, len(operators))
 
 
-def _kernels(document: Document, rows: int, fit: Fit) -> list[str]:
-    found = document["kernels"]
+def _kernels(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+    kernels = document["kernels"]
     body = [
-        [r["name"], str(r["count"]), words.duration(r["gpu_us"]), words.duration(r["mean_us"]),
-         words.percent(r["share"]), r["family"], _started(r)]
-        for r in found[:rows]
+        [row["name"], str(row["count"]), words.duration(row["gpu_us"]), words.duration(row["mean_us"]),
+         words.percent(row["share"]), row["family"], _launching_operators(row)]
+        for row in kernels[:rows]
     ]  # fmt: skip
-    return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, fit, len(found))
+    return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, fit, len(kernels))
 
 
-def _became(document: Document, rows: int, fit: Fit) -> list[str]:
-    """Operators by the shapes they were given, each with the kernel it led to, and through which operators."""
-    around = {
-        kernel["through"].split(" → ")[-1]: f"{one['name']} → {kernel['through']}"
-        for one in document["operators"]
-        for kernel in one["kernels"]
-        if kernel["through"]
-    }
-    known = {one["name"]: one for one in document["kernels"]}
-    found = []
-    for operator in sorted(document["operators"], key=lambda row: -float(row["self_gpu_us"])):
-        path = around.get(operator["name"], operator["name"])
-        for given in operator["shapes"]:
-            if given["kernels"]:
-                times = {name: runs * known[name]["mean_us"] for name, runs in given["kernels"].items()}
-                name = max(times, key=times.__getitem__)
-                shapes = ", ".join(_shape(one) for one in given["shapes"] if one and isinstance(one, list))
-                each = words.duration(given["time_us"] / given["count"])
-                found.append([path, shapes, name, known[name]["family"], each])
-    return _table(
-        "What operators became", ["operator", "on", "kernel", "family", "each"], found[:rows], fit, len(found)
-    )
-
-
-def _shape(of: Sequence[Any]) -> str:
-    """`8192×8192`; of a list of tensors, how many."""
-    return "×".join(map(str, of)) if all(isinstance(size, int) for size in of) else f"{len(of)} tensors"
-
-
-def _started(row: Row) -> str:
-    first, *more = row["operators"]
+def _launching_operators(kernel: KernelDocument) -> str:
+    first, *more = kernel["operators"]
     return f"{first['name']} and {len(more)} more" if more else str(first["name"])
 
 
-def _modules(document: Document, rows: int, fit: Fit) -> list[str]:
-    found = document["modules"]
-    keys = ("total_gpu_us", "self_gpu_us", "backward_gpu_us")
-    if not document["summary"]["on_gpu"]:
-        keys = ("total_cpu_us", "self_cpu_us", "backward_cpu_us")
-    body = [[" / ".join(r["path"]), str(r["count"]), *(words.duration(r[key]) for key in keys)] for r in found[:rows]]
-    return _table("Modules", ["module", "calls", "total", "self", "backward"], body, fit, len(found))
+def _kernels_of_operators(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+    """Operators by the shapes of their inputs, each with the kernel it ran, and through which operators."""
+    paths = {
+        kernel["through"].split(" → ")[-1]: f"{operator['name']} → {kernel['through']}"
+        for operator in document["operators"]
+        for kernel in operator["kernels"]
+        if kernel["through"]
+    }
+    kernels = {kernel["name"]: kernel for kernel in document["kernels"]}
+    body = []
+    for operator in sorted(document["operators"], key=SORTS["gpu"], reverse=True):
+        path = paths.get(operator["name"], operator["name"])
+        for inputs in operator["shapes"]:
+            if inputs["kernels"]:
+                times_us = {name: runs * kernels[name]["mean_us"] for name, runs in inputs["kernels"].items()}
+                name = max(times_us, key=times_us.__getitem__)
+                shapes = ", ".join(_shape(shape) for shape in inputs["shapes"] if shape and isinstance(shape, list))
+                each = words.duration(inputs["time_us"] / inputs["count"])
+                body.append([path, shapes, name, kernels[name]["family"], each])
+    head = ["operator", "on", "kernel", "family", "each"]
+    return _table("Kernels of the operators", head, body[:rows], fit, len(body))
 
 
-def _ranges(document: Document, rows: int, fit: Fit) -> list[str]:
-    """The dearest, in the tree's order: what is around a range is no cheaper, so that none lacks its own."""
-    every, by = document["ranges"], "gpu_us" if document["summary"]["on_gpu"] else "cpu_us"
-    if len(every) <= 2 * rows:  # a tree that lacks a branch or two is hard to read
-        rows = len(every)
-    dearest = sorted(sorted(range(len(every)), key=lambda at: -float(every[at][by]))[:rows])
-    columns = [("CPU", "cpu_us"), *([("GPU", "gpu_us")] if document["summary"]["on_gpu"] else [])]
+def _shape(shape: Sequence[object]) -> str:
+    """`8192×8192`; for a list of tensors, how many."""
+    return "×".join(map(str, shape)) if all(isinstance(size, int) for size in shape) else f"{len(shape)} tensors"
+
+
+def _modules(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+    modules, on_gpu = document["modules"], document["summary"]["on_gpu"]
     body = [
-        ["  " * r["depth"] + r["name"], f"{r['count']:g}", *(words.duration(r[key]) for _, key in columns)]
-        for r in (every[at] for at in dearest)
+        [" / ".join(row["path"]), str(row["count"]), *map(words.duration, _module_times_us(row, on_gpu=on_gpu))]
+        for row in modules[:rows]
     ]
-    head = ["range", "times", *(title for title, _ in columns)]
-    averaged = any(r["steps"] > 1 for r in every)
-    return _table("Ranges, a step on average" if averaged else "Ranges, all together", head, body, fit, len(every))
+    return _table("Modules", ["module", "calls", "total", "self", "backward"], body, fit, len(modules))
 
 
-def _waits(document: Document, rows: int, fit: Fit) -> list[str]:
-    found = document["sync_points"]
+def _module_times_us(row: ModuleDocument, *, on_gpu: bool) -> tuple[float, float, float]:
+    if on_gpu:
+        return row["total_gpu_us"], row["self_gpu_us"], row["backward_gpu_us"]
+    return row["total_cpu_us"], row["self_cpu_us"], row["backward_cpu_us"]
+
+
+def _ranges(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+    """The longest ranges, in the order of the tree. A range is never longer than its parent, so each has its parent."""
+    ranges, on_gpu = document["ranges"], document["summary"]["on_gpu"]
+    if len(ranges) <= 2 * rows:  # a tree that lacks a branch or two is hard to read
+        rows = len(ranges)
+
+    def time_us(row: RangeDocument) -> float:
+        return row["gpu_us"] if on_gpu else row["cpu_us"]
+
+    longest = sorted(range(len(ranges)), key=lambda at: time_us(ranges[at]), reverse=True)[:rows]
+    body = []
+    for at in sorted(longest):
+        row = ranges[at]
+        times_us = [row["cpu_us"], *([row["gpu_us"]] if on_gpu else [])]
+        body.append(["  " * row["depth"] + row["name"], f"{row['count']:g}", *map(words.duration, times_us)])
+    head = ["range", "times", "CPU", *(["GPU"] if on_gpu else [])]
+    averaged = any(row["steps"] > 1 for row in ranges)
+    return _table("Ranges, average of a step" if averaged else "Ranges, in total", head, body, fit, len(ranges))
+
+
+def _waits(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+    waits = document["sync_points"]
     body = [
-        [_where(r), str(r["count"]), words.duration(r["wait_us"]), words.duration(r["idle_us"])] for r in found[:rows]
+        [_call_place(row), str(row["count"]), words.duration(row["wait_us"]), words.duration(row["idle_us"])]
+        for row in waits[:rows]
     ]
-    return _table(
-        "Where the CPU waits for the GPU", ["call", "times", "waits", "GPU idle after"], body, fit, len(found)
-    )
+    head = ["call", "times", "waits", "GPU idle after"]
+    return _table("Where the CPU waits for the GPU", head, body, fit, len(waits))
 
 
-def _where(row: Row) -> str:
+def _call_place(row: WaitDocument) -> str:
     call = row["code"] or row["call"]
     return f"{row['file']}:{row['line']} {call}" if row["file"] else str(call)
 
 
-def _gaps(document: Document, rows: int, fit: Fit) -> list[str]:
-    found = document["idle"]["gaps"][: min(rows, _WAITS)]
-    body = [[r["cpu"], r["cause"], words.duration(r["idle_us"]), words.duration(r["begin_us"])] for r in found]
-    return _table("The GPU's longest idle gaps", ["the CPU was at", "cause", "idle", "from"], body, fit, len(body))
+def _gaps(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+    gaps = document["idle"]["gaps"][: min(rows, _MOST_GAPS)]
+    body = [[row["cpu"], row["cause"], words.duration(row["idle_us"]), words.duration(row["begin_us"])] for row in gaps]
+    return _table("The GPU's longest idle gaps", ["CPU activity", "cause", "idle", "from"], body, fit, len(body))
 
 
-def _fusion(document: Document, rows: int, fit: Fit) -> list[str]:
+def _fusion(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
     body = [
-        [" → ".join(n.removeprefix("aten::") for n in r["operators"]), f"{r['per_step']:g}",
-         words.memory(r["moved_bytes"]), words.memory(r["fewest_bytes"]), words.duration(r["gain_us"])]
-        for r in document["fusion"][:rows]
+        [" → ".join(name.removeprefix("aten::") for name in row["operators"]), f"{row['per_step']:g}",
+         words.memory(row["moved_bytes"]), words.memory(row["fewest_bytes"]), words.duration(row["gain_us"])]
+        for row in document["fusion"][:rows]
     ]  # fmt: skip
-    head = ["chain", "a step", "moves", "fewest", "GPU time saved"]
+    head = ["chain", "per step", "moves", "fewest", "GPU time saved"]
     return _table("What could be fused", head, body, fit, len(document["fusion"]))
 
 
-def _memory(document: Document, fit: Fit) -> list[str]:
+def _memory(document: ProfileDocument, fit: Fit) -> list[str]:
     memory = document["memory"]
     if not memory:
         return []
     where = f"GPU {memory['device']}" if memory["device"] >= 0 else "the host"
-    body = [[one["name"], words.memory(one["bytes"])] for one in memory["categories"]]
+    body = [[category["name"], words.memory(category["bytes"])] for category in memory["categories"]]
     title = f"Memory: {words.memory(memory['peak_bytes'])} at its peak on {where}"
-    return _table(title, ["held by", "bytes"], body, fit, len(body))
+    return _table(title, ["used by", "bytes"], body, fit, len(body))
 
 
-def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: Fit, of: int) -> list[str]:
-    return [*fit.sentences([title]), *fit.table(head, body, of=of)] if body else []
+def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: Fit, rows: int) -> list[str]:
+    """`rows`: how many there are, of which `body` shows the first."""
+    return [*fit.sentences([title]), *fit.table(head, body, of=rows)] if body else []

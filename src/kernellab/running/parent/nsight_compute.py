@@ -8,23 +8,23 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from kernellab.analysis.counters import METRICS
 from kernellab.base.errors import UserError
+from kernellab.counters import ncu_pages as pages
+from kernellab.counters.tables import METRICS
 from kernellab.machine import tools
+from kernellab.profiler.protocol import CountAnswer, ImplListing, OpRequest
 from kernellab.running.parent.profiling import Program
 from kernellab.running.processes.child import Child
 from kernellab.running.processes.worker_process import environment
-from kernellab.traces import ncu as pages
 
 SUFFIX = ".ncu-rep"
 _MAIN = "kernellab.running.programs.counted_op"
 _PATIENCE_S, _LOOK_S = 600.0, 0.1
-# What rules with estimates need; the full set would read what no table here shows.
+# The sections whose rules estimate gains; the full set would count what no table here shows.
 _SECTIONS = (
     "SpeedOfLight",
     "LaunchStats",
@@ -36,175 +36,187 @@ _SECTIONS = (
     "WarpStateStats",
     "SourceCounters",
 )
-# Not ncu's default, which slows the GPU to its base clock: what is counted should be what `klab bench` times, and a
-# clock changed on a shared machine is others' too.
+# ncu's default lowers the GPU to its base clock. Counted is what `klab bench` times, and a clock changed on a shared
+# machine changes it for everyone.
 _CLOCKS = ("--clock-control", "none")
-_THE_PROGRAMS = "The application returned an error code"  # not an error of ncu's
+_PROGRAM_FAILED = "The application returned an error code"  # the program's failure, not ncu's
 _NOT_PERMITTED = (
     "  To allow it: run as root; or put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file in\n"
-    "  /etc/modprobe.d and restart; a container needs --cap-add=SYS_ADMIN too. Rented machines may not allow it.\n"
-    "  What works without counters: klab profile OP (times and gaps), klab explain OP (the roofline from declared\n"
-    "  bytes), klab inspect OP (registers, occupancy, how addresses lie), klab bench OP."
+    "  /etc/modprobe.d and restart; a container also needs --cap-add=SYS_ADMIN. Rented machines may not allow it.\n"
+    "  Without counters these work: klab profile OP (times and gaps), klab explain OP (the roofline from declared\n"
+    "  bytes), klab inspect OP (registers, occupancy, memory access patterns), klab bench OP."
 )
 
 
-class WayFailed(UserError):
-    """Nothing was counted of one way; others may do better."""
+class NothingCounted(UserError):
+    """Nothing was counted of one implementation; others may succeed."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What ncu saw of a process, and what the process said of itself."""
+    """Launches and rules of a report. `answers`: what the counted process said about itself; `report`: its file."""
 
     launches: list[pages.Launch]
     rules: list[pages.Rule]
-    answer: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[CountAnswer] = field(default_factory=list)
     report: str = ""
 
 
-def tool() -> str | None:
-    """ncu's path: the toolkit's, or the newest of those installed apart from it."""
-    apart = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), key=lambda path: _version(path.parent.name))
+def tool_path() -> str | None:
+    """The path of ncu: the CUDA toolkit's, or the newest that is installed apart from it."""
+    installed = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), key=lambda path: _version(path.parent.name))
     return tools.toolkit_program("ncu") or next(
-        (str(path) for path in reversed(apart) if os.access(path, os.X_OK)), None
+        (str(path) for path in reversed(installed) if os.access(path, os.X_OK)), None
     )
 
 
 def command(program: Program, report: Path, ncu: str | None = None) -> list[str]:
-    """What counts exactly the launches a program marks; without a path, for another machine."""
+    """The command that counts exactly the launches a program marks; without the path of ncu, for another machine."""
     sections = [word for name in _SECTIONS for word in ("--section", name)]
     words = [ncu or "ncu", "--profile-from-start", "off", *_CLOCKS, *sections, "--metrics", ",".join(METRICS)]
     words += ["--force-overwrite", "--export", str(report.with_suffix(""))]
-    return [*words, *(program.command() if ncu else program.command("python", anywhere=True))]
+    return [*words, *(program.command() if ncu else program.command("python", elsewhere=True))]
 
 
-def needed(asked: Mapping[str, Any], name: str) -> str:
-    """ncu's path, or the command to run where it is."""
-    path = tool()
+def require_tool(request: OpRequest, name: str) -> str:
+    """The path of ncu; without ncu, an error with the command to run elsewhere."""
+    path = tool_path()
     if path is None:
-        program = Program(_MAIN, {**asked, "answer": ""})
+        program = Program(_MAIN, {**request, "answer": ""})
         raise UserError(
-            "--with ncu: Nsight Compute was not found on the PATH, in the CUDA toolkit or in /opt/nvidia. Where it is, "
-            f"with kernellab, run this, then klab profile --open {name}{SUFFIX}:",
+            "--with ncu: Nsight Compute was not found on the PATH, in the CUDA toolkit or in /opt/nvidia. On a machine "
+            f"that has it and kernellab, run this; then klab profile --open {name}{SUFFIX}:",
             f"  {shlex.join(command(program, Path(name + SUFFIX)))}",
         )
     return path
 
 
-def ways(asked: Mapping[str, Any], answer: Path) -> list[dict[str, Any]]:
-    """The ways a request means, from a process without ncu: only it may execute an op's code."""
-    program = Program(_MAIN, {**asked, "do": "list", "answer": str(answer)})
+def list_impls(request: OpRequest, answer: Path) -> list[ImplListing]:
+    """The implementations that a request names, from a process without ncu: only a process may execute an op's code."""
+    program = Program(_MAIN, {**request, "do": "list", "answer": str(answer)})
     done = subprocess.run(program.command(), env=environment(), capture_output=True, text=True)
     if done.returncode or not answer.exists():
         message, _, detail = done.stderr.strip().partition("\n")
-        raise UserError(
-            message.removeprefix("klab: ") or f"listing ways ended with exit code {done.returncode}", detail
-        )
-    return _answer(answer)
+        reason = f"listing implementations failed with exit code {done.returncode}"
+        raise UserError(message.removeprefix("klab: ") or reason, detail)
+    listing: list[ImplListing] = json.loads(answer.read_text())
+    answer.unlink()
+    return listing
 
 
-def count(asked: Mapping[str, Any], report: Path, ncu: str) -> Counted:
-    """Run what is asked under ncu, in a process of its own; its report, pages and log are kept."""
+def count(request: OpRequest, report: Path, ncu: str) -> Counted:
+    """Run a request under ncu, in a process of its own; its report, pages and log are kept."""
     answer, log = report.with_suffix(".json"), report.with_suffix(".log")
-    program = Program(_MAIN, {**asked, "answer": str(answer)})
+    program = Program(_MAIN, {**request, "answer": str(answer)})
     child = Child(command(program, report, ncu), environment(), output=log)
     deadline = time.monotonic() + _PATIENCE_S
     try:
-        while (code := child.poll()) is None and time.monotonic() < deadline:
+        while (exit_code := child.poll()) is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
     finally:
         child.end()
-    said = log.read_text(errors="replace")
-    known = _answer(answer)
-    wrong = next((one["reason"] for one in known if one.get("status") == "error"), "")
-    if wrong:
-        raise WayFailed(f"it failed under ncu: {wrong}")
-    if code is None:
-        raise UserError(f"ncu did not end within {_PATIENCE_S:g} s: a smaller --shape takes less. Its log: {log}")
+    output = log.read_text(errors="replace")
+    answers = _read_answers(answer)
+    failure = next((entry["reason"] for entry in answers if entry["status"] == "error"), "")
+    if failure:
+        raise NothingCounted(f"it failed under ncu: {failure}")
+    if exit_code is None:
+        raise UserError(f"ncu did not finish within {_PATIENCE_S:g} s: a smaller --shape takes less. Its log: {log}")
     if not report.exists():
-        raise diagnosis(said, code)
-    launches, rules = read(report, ncu, keep=True)
+        raise diagnose(output, exit_code)
+    launches, rules = read_report(report, ncu, keep_pages=True)
     if not launches:
-        raise diagnosis(said, code)
-    return Counted(launches, rules, known, report.name)
+        raise diagnose(output, exit_code)
+    return Counted(launches, rules, answers, report.name)
 
 
-def read(report: Path, ncu: str, *, keep: bool = False) -> tuple[list[pages.Launch], list[pages.Rule]]:
-    """A report's launches and rules; `keep`: its pages too, for machines without ncu."""
+def read_report(report: Path, ncu: str, *, keep_pages: bool = False) -> tuple[list[pages.Launch], list[pages.Rule]]:
+    """A report's launches and rules. `keep_pages`: write its pages beside it, for machines without ncu."""
     texts = {page: _page(report, ncu, page) for page in ("raw", "details")}
-    for page, text in texts.items() if keep else ():
-        report.with_suffix(f".{page}.csv").write_text(text)
+    if keep_pages:
+        for page, text in texts.items():
+            report.with_suffix(f".{page}.csv").write_text(text)
     return pages.launches(texts["raw"]), pages.rules(texts["details"])
 
 
-def opened(files: Sequence[Path]) -> Counted:
-    """Reports, and pages of them as CSV, that somebody brings."""
+def read_files(files: Sequence[Path]) -> Counted:
+    """Reports of ncu, and pages of them as CSV, made elsewhere."""
     launches: list[pages.Launch] = []
     rules: list[pages.Rule] = []
     for number, file in enumerate(files):
-        if not file.is_file():
-            raise UserError(f"no file {file}")
-        if file.suffix == SUFFIX:
-            path = tool()
-            if path is None:
-                raise UserError(
-                    f"{file} is read by ncu itself, which is not here. Where it is, export two pages and open both:",
-                    "\n".join(
-                        f"  {shlex.join(_export(file, 'ncu', page))} > {page}.csv" for page in ("raw", "details")
-                    ),
-                )
-            new, said = read(file, path)
-        else:
-            text = file.read_text(errors="replace")
-            new, said = ([], pages.rules(text)) if pages.is_details(text) else (pages.launches(text), [])
-            if not new and not said and not pages.is_details(text):
-                raise UserError(
-                    f"{file}: no launch in it. A page of ncu's is expected: ncu --import R --csv --page raw"
-                )
-        # Launches are numbered from nought in each report; two pages of one report belong together.
-        mark = f"{number}:" if file.suffix == SUFFIX and len(files) > 1 else ""
-        launches += [pages.prefix_id(one, mark) for one in new]
-        rules += [pages.prefix_id(one, mark) for one in said]
+        file_launches, file_rules = _read_file(file)
+        # Launches are numbered from zero in each report; two pages of one report belong together.
+        prefix = f"{number}:" if file.suffix == SUFFIX and len(files) > 1 else ""
+        launches += [pages.prefix_id(launch, prefix) for launch in file_launches]
+        rules += [pages.prefix_id(rule, prefix) for rule in file_rules]
     if not launches:
-        raise UserError("no launch in what was opened: rules alone are no table. Open the page --page raw too")
+        raise UserError("these files hold rules but no launches: open the page --page raw too")
     return Counted(launches, rules)
 
 
-def diagnosis(said: str, code: int | None) -> UserError:
-    """Why there is no report, in words that say what to do."""
-    if "ERR_NVGPUCTRPERM" in said:
+def _read_file(file: Path) -> tuple[list[pages.Launch], list[pages.Rule]]:
+    if not file.is_file():
+        raise UserError(f"no file {file}")
+    if file.suffix == SUFFIX:
+        ncu = tool_path()
+        if ncu is None:
+            exports = [
+                f"  {shlex.join(_export_command(file, 'ncu', page))} > {page}.csv" for page in ("raw", "details")
+            ]
+            raise UserError(
+                f"only ncu can read {file}, and it is not installed here. Where it is, export two pages and open both:",
+                "\n".join(exports),
+            )
+        return read_report(file, ncu)
+    text = file.read_text(errors="replace")
+    if pages.is_details(text):
+        return [], pages.rules(text)
+    launches = pages.launches(text)
+    if not launches:
+        raise UserError(f"{file} holds no launch. Expected is a page of ncu's: ncu --import R --csv --page raw")
+    return launches, []
+
+
+def diagnose(output: str, exit_code: int | None) -> UserError:
+    """Why ncu left no report, from what it printed."""
+    if "ERR_NVGPUCTRPERM" in output:
         return UserError(
-            "ncu may not read the GPU's counters: its driver lets administrators alone (ERR_NVGPUCTRPERM)",
+            "ncu may not read the GPU's counters: the driver allows only administrators (ERR_NVGPUCTRPERM)",
             _NOT_PERMITTED,
         )
-    errors = re.findall(r"^==ERROR== (.+)$", said, re.MULTILINE)
-    errors = [line for line in errors if not line.startswith(_THE_PROGRAMS)]
+    errors = re.findall(r"^==ERROR== (.+)$", output, re.MULTILINE)
+    errors = [line for line in errors if not line.startswith(_PROGRAM_FAILED)]
     if errors:
         return UserError(f"ncu failed: {errors[0].strip()}", "\n".join(f"  {line.strip()}" for line in errors[1:4]))
-    if not code:
-        return WayFailed("ncu saw no kernel: the call launches none on this GPU, or does so from another process")
-    last = [line for line in said.splitlines() if line.strip() and not line.startswith("==")]
-    return UserError(f"the process under ncu ended with exit code {code}", "\n".join(f"  {line}" for line in last[-5:]))
+    if not exit_code:
+        return NothingCounted(
+            "ncu saw no kernel: the call launches none on this GPU, or launches it in another process"
+        )
+    printed = [line for line in output.splitlines() if line.strip() and not line.startswith("==")]
+    detail = "\n".join(f"  {line}" for line in printed[-5:])
+    return UserError(f"the process under ncu ended with exit code {exit_code}", detail)
 
 
 def _page(report: Path, ncu: str, page: str) -> str:
-    done = subprocess.run(_export(report, ncu, page), capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    env = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(_export_command(report, ncu, page), capture_output=True, text=True, env=env)
     if done.returncode:
         raise UserError(f"ncu cannot read {report}: {(done.stderr or done.stdout).strip()[-300:]}")
     return done.stdout
 
 
-def _export(report: Path, ncu: str, page: str) -> list[str]:
+def _export_command(report: Path, ncu: str, page: str) -> list[str]:
     return [ncu, "--import", str(report), "--csv", "--page", page, "--print-units", "base"]
 
 
-def _answer(path: Path) -> list[dict[str, Any]]:
+def _read_answers(path: Path) -> list[CountAnswer]:
+    """What the counted process wrote, if it came so far."""
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text())
+        answers: list[CountAnswer] = json.loads(path.read_text())
     except (OSError, ValueError):
         return []
     path.unlink()
-    return found
+    return answers
 
 
 def _version(name: str) -> list[int]:

@@ -1,94 +1,105 @@
-"""The process whose launches Nsight Compute counts: exactly those of one call of a way, or of square by several grids.
+"""Runs what Nsight Compute counts: one call of each implementation of an op, or square with several grids.
 
-Everything is compiled, tuned and warmed before; inputs are ready. ncu listens between the profiler's start and stop.
-Run without ncu it tells which ways there are.
+Everything is compiled, tuned and warmed up before, and the inputs are ready: ncu counts only between the start and the
+stop of the profiler. Run without ncu, this program lists the implementations. Requests are `protocol.OpRequest`.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from kernellab.base.errors import UserError
 from kernellab.declaration.documents import CostJson
 from kernellab.machine.gpu_state import synchronise
-from kernellab.running.programs.profiled_op import Way, opened, outcome
+from kernellab.profiler.protocol import CountAnswer, ImplListing, OpRequest
+from kernellab.profiler.tool_capture import ToolCapture
+from kernellab.running.programs.op_calls import ImplCalls, load_request, run_impl
 
-_NO_GPU = "--with ncu counts what a GPU does: there is none here, or --device cpu was asked for"
+_NO_GPU = "--with ncu counts what a GPU does: this machine has no GPU, or --device cpu was given"
 
 
 def main() -> None:
     sys.path.append(str(Path.cwd()))
-    asked: dict[str, Any] = json.loads(sys.argv[1])
+    request: OpRequest = json.loads(sys.argv[1])
     try:
-        found = {"list": listed, "count": counted, "grids": swept}[asked["do"]](asked)
+        answer = _ACTIONS[request["do"]](request)
     except UserError as error:
         error.report()
         sys.exit(2)
-    if asked["answer"]:
-        Path(asked["answer"]).write_text(json.dumps(found))
+    if request["answer"]:
+        Path(request["answer"]).write_text(json.dumps(answer))
 
 
-def listed(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """The ways asked for, with why one cannot be run."""
-    device, op, case = opened(asked)
+def list_impls(request: OpRequest) -> list[ImplListing]:
+    """The implementations requested, each with the reason why it cannot be run."""
+    device, op, case, impls = load_request(request)
     if device.type != "cuda":
         raise UserError(_NO_GPU)
-    ways = [Way(op, impl, case, device, asked) for impl in op.select_impls(asked["impls"])]
-    return [{"impl": w.impl.name, "op": op.name, "case": case.to_json(), "reason": w.refusal() or ""} for w in ways]
+    calls = [ImplCalls(impl, case, device, request["pass"]) for impl in impls]
+    return [
+        {"impl": one.impl.name, "op": op.name, "case": case.to_json(), "reason": one.obstacle() or ""} for one in calls
+    ]
 
 
-def counted(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """One call of each way."""
-    device, op, case = opened(asked)
-    found = []
-    for impl in op.select_impls(asked["impls"]):
-        way = Way(op, impl, case, device, asked)
-        cost: list[CostJson | None] = []
-
-        def once(way: Way = way, cost: list[CostJson | None] = cost) -> None:
-            cost.append(way.cost())
-            ready = way.prepared()
-            with heard(way.device):
-                ready()
-
-        ended = outcome(way, once)
-        found.append({"impl": impl.name, **ended, "cost": cost[0] if cost else None, "dtype": case.dtype})
-    return found
+def count_calls(request: OpRequest) -> list[CountAnswer]:
+    """One call of each implementation."""
+    device, _, case, impls = load_request(request)
+    return [_count_call(ImplCalls(impl, case, device, request["pass"])) for impl in impls]
 
 
-def swept(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """Square of one and the same tensor, by every grid and block asked for."""
-    device, _, case = opened(asked)
+def _count_call(calls: ImplCalls) -> CountAnswer:
+    cost: CostJson | None = None
+
+    def call_once() -> None:
+        nonlocal cost
+        cost = calls.declared_cost()
+        prepared = calls.prepare()
+        _run_captured(calls.device, [prepared])
+
+    outcome = run_impl(calls, call_once)
+    return {
+        "impl": calls.impl.name,
+        "status": outcome["status"],
+        "reason": outcome["reason"],
+        "cost": cost,
+        "dtype": calls.case.dtype,
+    }
+
+
+def sweep_grids(request: OpRequest) -> list[CountAnswer]:
+    """Square of one tensor, with every grid and block requested."""
+    device, _, case, _ = load_request(request)
     if device.type != "cuda":
         raise UserError(_NO_GPU)
-    from kernellab.workloads.grids import square_by_grid  # Triton is imported by those who need it
+    from kernellab.workloads.grids import square_by_grid  # imports Triton, which the other actions may do without
 
     x = torch.randn(case.shape, device=device).to(getattr(torch, case.dtype))
-    sizes = [(blocks, threads) for threads in asked["blocks"] for blocks in asked["grids"]]
+    sizes = [(blocks, threads) for threads in request["blocks"] for blocks in request["grids"]]
     for blocks, threads in sizes:
         if not torch.equal(square_by_grid(x, blocks, threads), x * x):
-            raise UserError(f"square by {blocks} blocks of {threads} threads came out wrong: nothing is counted")
-    with heard(device):
-        for blocks, threads in sizes:
-            square_by_grid(x, blocks, threads)
-    return [{"case": case.to_json()}]
+            raise UserError(f"square with {blocks} blocks of {threads} threads is wrong: nothing was counted")
+    _run_captured(device, [functools.partial(square_by_grid, x, blocks, threads) for blocks, threads in sizes])
+    return [{"status": "ok", "reason": "", "case": case.to_json()}]
 
 
-@contextlib.contextmanager
-def heard(device: torch.device) -> Iterator[None]:
+def _run_captured(device: torch.device, calls: Sequence[Callable[[], object]]) -> None:
+    """Have ncu count exactly the launches of these calls."""
     synchronise(device)
-    if device.type == "cuda":
-        torch.cuda.cudart().cudaProfilerStart()
-    try:
-        yield
+    with ToolCapture(enabled=device.type == "cuda") as capture:
+        capture.begin()
+        for call in calls:
+            call()
         synchronise(device)
-    finally:
-        if device.type == "cuda":
-            torch.cuda.cudart().cudaProfilerStop()
+
+
+_ACTIONS: dict[str, Callable[[OpRequest], object]] = {
+    "list": list_impls,
+    "count": count_calls,
+    "grids": sweep_grids,
+}

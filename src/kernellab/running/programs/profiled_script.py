@@ -1,8 +1,8 @@
-"""A program under the profiler, unchanged: it sees what it would see if Python ran it.
+"""Runs a script or module under the profiler, unchanged: it sees what it would see if Python ran it.
 
-Recording begins when the program first works with tensors, imports aside: importing a library calls millions of
-functions, and nobody's time goes there twice. Nothing of ours imports torch before the program does: what it sets
-before is for torch to find. A process the program forks or starts is not recorded.
+Recording begins when the program first works with tensors outside of imports: importing a library calls millions of
+functions, and that time is spent once. Nothing of ours imports torch before the program does, so that settings the
+program makes before it still take effect. Processes that the program forks or starts are not recorded.
 """
 
 from __future__ import annotations
@@ -14,68 +14,71 @@ import json
 import os
 import sys
 import threading
-import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
 
-import kernellab.profiler.recording_limits  # noqa: F401  here, so that it costs the program no time once it runs
+import kernellab.profiler.recording_limits  # noqa: F401  here, so that importing it costs the running program no time
 from kernellab.base.errors import UserError
-from kernellab.profiler.import_hook import once_imported
-from kernellab.profiler.schedule import COLLECTED, Schedule
-from kernellab.profiler.signals import Terminated, held
+from kernellab.base.import_hook import call_after_import
+from kernellab.profiler.protocol import ScriptRequest, SessionReport, write_reports
+from kernellab.profiler.schedule import Schedule
+from kernellab.profiler.signals import SigtermHandler, defer_signals
 
 if TYPE_CHECKING:
-    from kernellab.profiler.first_tensor import FirstWork
+    from kernellab.profiler.first_tensor import FirstTensorWork
 
-_WARM, _RECORDED = 3, 20  # steps, of a program that has them
+ExitCode = str | int | None  # as sys.exit takes it
+
+_WARMUP_STEPS, _RECORDED_STEPS = 3, 20  # of a program that has steps
 _NO_STEPS = (
-    "--schedule counts steps, and the program has none: no kl.step(), no optimizer. Nothing was recorded. End the "
-    "loop's body with kl.step(), or leave --schedule out"
+    "--schedule counts steps, and the program has none: it calls neither kl.step() nor an optimizer. Nothing was "
+    "recorded. Call kl.step() at the end of the loop's body, or leave --schedule out"
 )
-_LONG_S = 2.0  # before recording begins: from there on it is said
+_LONG_S = 2.0  # before recording begins: from there on a note says so
 
 
 def main() -> None:
-    """The program's process: `sys.argv` holds what is asked, then the program's own command line."""
-    asked: dict[str, Any] = json.loads(sys.argv[1])
+    """`sys.argv` holds the request, then the program's own command line."""
+    request: ScriptRequest = json.loads(sys.argv[1])
     words = sys.argv[2:]
     try:
-        module, code = (_module if asked["module"] else _script)(words[0])
-    except SystemExit:  # it is not there, or not Python's, and has said so
-        _leave(asked, {**_no_trace(asked), "notes": ["nothing was recorded"]})
+        module, code = (_load_module if request["module"] else _load_script)(words[0])
+    except SystemExit:  # not found, or not Python: the reason has been printed
+        _write_report(request, {**_empty_report(request), "notes": ["nothing was recorded"]})
         raise
-    sys.argv = [module.__file__ or words[0], *words[1:]] if asked["module"] else words
+    sys.argv = [module.__file__ or words[0], *words[1:]] if request["module"] else words
     sys.modules["__main__"] = module
     process = os.getpid()
-    code_left = _run(asked, module, code)
+    exit_code = _run(request, module, code)
     if os.getpid() != process:
-        _leave_fork(code_left)
-    sys.exit(code_left)
+        _exit_fork(exit_code)
+    sys.exit(exit_code)
 
 
-def _leave_fork(code: Any) -> None:
-    """The end of a process the program has forked: what the profiler left in it must not be taken down."""
+def _exit_fork(exit_code: ExitCode) -> None:
+    """End a process that the program has forked, without taking down what the profiler left in it."""
     atexit._run_exitfuncs()
-    if code is not None and not isinstance(code, int):
-        print(code, file=sys.stderr)
+    if exit_code is not None and not isinstance(exit_code, int):
+        print(exit_code, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
+    os._exit(exit_code if isinstance(exit_code, int) else int(exit_code is not None))
 
 
-def _script(path: str) -> tuple[types.ModuleType, types.CodeType]:
-    """As `python FILE` does: the file's folder comes first on the path, links followed."""
-    module = types.ModuleType("__main__")
-    module.__file__ = full = os.path.abspath(path)  # noqa: PTH100  links are kept
+def _load_script(path: str) -> tuple[ModuleType, CodeType]:
+    """As `python FILE` does: the file's folder comes first on the path, symbolic links resolved."""
+    module = ModuleType("__main__")
+    module.__file__ = full = os.path.abspath(path)  # noqa: PTH100  symbolic links are kept
     module.__loader__ = importlib.machinery.SourceFileLoader("__main__", full)
     module.__dict__["__cached__"] = None
     if not sys.flags.safe_path:
         sys.path.insert(0, str(Path(path).resolve().parent))
-    return module, _compiled(Path(path).read_bytes(), full)
+    return module, _compile(Path(path).read_bytes(), full)
 
 
-def _module(name: str) -> tuple[types.ModuleType, types.CodeType]:
+def _load_module(name: str) -> tuple[ModuleType, CodeType]:
     """As `python -m NAME` does: the working directory comes first on the path, a package means its `__main__`."""
     if not sys.flags.safe_path:
         sys.path.insert(0, str(Path.cwd()))
@@ -84,13 +87,13 @@ def _module(name: str) -> tuple[types.ModuleType, types.CodeType]:
         spec = importlib.util.find_spec(f"{name}.__main__")
     if spec is None or spec.origin is None:
         sys.exit(f"{sys.executable}: No module named {name}")
-    module = types.ModuleType("__main__")
+    module = ModuleType("__main__")
     module.__file__, module.__spec__, module.__package__ = spec.origin, spec, spec.parent
     module.__loader__ = spec.loader
-    return module, _compiled(Path(spec.origin).read_bytes(), spec.origin)
+    return module, _compile(Path(spec.origin).read_bytes(), spec.origin)
 
 
-def _compiled(source: bytes, path: str) -> types.CodeType:
+def _compile(source: bytes, path: str) -> CodeType:
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -98,12 +101,12 @@ def _compiled(source: bytes, path: str) -> types.CodeType:
         sys.exit(1)
 
 
-def _run(asked: dict[str, Any], module: types.ModuleType, code: types.CodeType) -> Any:
-    """What the program leaves for an exit code."""
+def _run(request: ScriptRequest, module: ModuleType, code: CodeType) -> ExitCode:
+    """Execute the program; its exit code is returned."""
     process = os.getpid()
-    recording = _Recording(asked)
-    terminated = Terminated(lambda: recording.end("SIGTERM"))
-    ended = None
+    recording = _ScriptRecording(request)
+    sigterm = SigtermHandler(lambda: recording.end("SIGTERM"))
+    ended_by = None
     try:
         exec(code, module.__dict__)
     except SystemExit as leaving:
@@ -114,111 +117,113 @@ def _run(asked: dict[str, Any], module: types.ModuleType, code: types.CodeType) 
             own = own.tb_next
         sys.excepthook(type(error), error.with_traceback(own), own)
         interrupted = isinstance(error, KeyboardInterrupt)
-        ended = "Ctrl-C" if interrupted else type(error).__name__
+        ended_by = "Ctrl-C" if interrupted else type(error).__name__
         return 130 if interrupted else 1
     finally:
-        if os.getpid() == process:  # not in a process the program has forked
-            recording.end(ended)
-            terminated.remove()
+        if os.getpid() == process:  # not in a process that the program has forked
+            recording.end(ended_by)
+            sigterm.remove()
     return 0
 
 
-class _Recording:
-    """Of a program, from the moment on that it works with tensors."""
+class _ScriptRecording:
+    """The recording of a program, from the moment on that it works with tensors."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
-        self._asked = asked
+    def __init__(self, request: ScriptRequest) -> None:
+        self._request = request
         self._process = os.getpid()
         self._stop: Callable[[str | None], None] | None = None
-        self._first: FirstWork | None = None
-        self._thread = threading.main_thread()
-        self._give_up = once_imported("torch", self._imported)
+        self._first_work: FirstTensorWork | None = None
+        self._importing_thread = threading.main_thread()
+        self._cancel_import_hook = call_after_import("torch", self._torch_imported)
 
-    def _imported(self) -> None:
-        self._thread = threading.current_thread()
-        if os.getpid() != self._process or self._thread is not threading.main_thread():
+    def end(self, ended_by: str | None) -> None:
+        """`ended_by`: what ended the program early, if anything did."""
+        self._cancel_import_hook()
+        if self._first_work is not None:
+            self._first_work.cancel()
+        with defer_signals(deliver=False):  # a second Ctrl-C here would lose the whole recording
+            if self._stop is not None:
+                self._stop(ended_by)
+            else:
+                notes = [f"{self._why_nothing()}. Nothing was recorded"]
+                _write_report(self._request, {**_empty_report(self._request), "ended": ended_by, "notes": notes})
+
+    def _torch_imported(self, _: ModuleType) -> None:
+        self._importing_thread = threading.current_thread()
+        if os.getpid() != self._process or self._importing_thread is not threading.main_thread():
             return
-        import kernellab.profiler.steps  # noqa: F401  here, so that it costs the program no time once it works
-        from kernellab.profiler.first_tensor import FirstWork
+        import kernellab.profiler.steps  # noqa: F401  here, so that importing it costs the program no time later
+        from kernellab.profiler.first_tensor import FirstTensorWork
 
-        self._first = FirstWork(self._begin)
+        self._first_work = FirstTensorWork(self._begin)
 
     def _begin(self) -> None:
-        assert self._first is not None
-        self._stop = _started(self._asked, self._first.seconds or 0.0)
+        assert self._first_work is not None
+        self._stop = start_recording(self._request, self._first_work.seconds or 0.0)
 
-    def _nothing(self) -> str:
-        """Why nothing was recorded."""
-        if self._thread is not threading.main_thread():
-            return "the program imported torch in another thread than its main one"
-        if self._first is None:
+    def _why_nothing(self) -> str:
+        if self._importing_thread is not threading.main_thread():
+            return "the program imported torch outside its main thread"
+        if self._first_work is None:
             return "the program never imported torch"
-        if self._first.among_imports:
+        if self._first_work.seen_in_imports:
             return "the program worked with tensors only in modules it imports: profile those"
         return "the program never worked with tensors in its main thread"
 
-    def end(self, why: str | None) -> None:
-        """`why` the program ended before its own end, where it did."""
-        self._give_up()
-        if self._first is not None:
-            self._first.give_up()
-        with held(again=False):  # who is impatient now would lose it all
-            if self._stop is not None:
-                self._stop(why)
-            else:
-                notes = [f"{self._nothing()}. Nothing was recorded"]
-                _leave(self._asked, {**_no_trace(self._asked), "ended": why, "notes": notes})
 
+def start_recording(request: ScriptRequest, seconds_since_import: float) -> Callable[[str | None], None]:
+    """Begin recording. Returns the function that ends it, with what ended the program early, and writes the report."""
+    from kernellab.profiler.recording import RecordingOptions
+    from kernellab.profiler.session import Session
+    from kernellab.profiler.steps import StepDetector, has_steps
 
-def _started(asked: dict[str, Any], after_s: float) -> Callable[[str | None], None]:
-    """Begin recording, so long after torch was imported; returns what ends it and says what there is."""
-    from kernellab.profiler import steps
-    from kernellab.profiler.session import How, Session
-
-    folder, rank = Path(asked["folder"]), os.environ.get("RANK")
-    own = getattr(sys.modules["__main__"], "__file__", None)
+    rank = os.environ.get("RANK")
+    script = getattr(sys.modules["__main__"], "__file__", None)
     session = Session(
-        folder,
-        asked["name"] + (f"-rank{rank}" if rank else ""),
-        schedule=Schedule(**asked["schedule"]) if asked["schedule"] else None,
-        once_stepping=Schedule(_WARM, 0, _RECORDED),
-        limit_s=asked["seconds"],
-        memory_bytes=asked["memory_bytes"],
-        how=How(**asked["how"]),
-        yields=True,
-        script=own,
+        Path(request["folder"]),
+        request["name"] + (f"-rank{rank}" if rank else ""),
+        schedule=Schedule(**request["schedule"]) if request["schedule"] else None,
+        once_stepping=Schedule(_WARMUP_STEPS, 0, _RECORDED_STEPS),
+        limit_s=request["seconds"],
+        memory_bytes=request["memory_bytes"],
+        options=RecordingOptions(**request["how"]),
+        interruptible=True,
+        script=script,
     )
-    followed, begun = steps.Following(), True
+    detector, started = StepDetector(), True
     try:
         session.start()
     except UserError:  # the program goes on all the same
-        begun = False
-        session.notes.append("the program has a profiler of its own, begun before it works: nothing was recorded")
-    name = Path(own or "").name
+        started = False
+        session.notes.append(
+            "the program started a profiler of its own before it worked with tensors: nothing was recorded"
+        )
+    name = Path(script or "").name
     if not name.isascii():
-        session.notes.append(f"PyTorch records no Python of files whose names are not ASCII: of {name} nothing is said")
-    if after_s > _LONG_S:
-        session.notes.append(f"recording began with the first tensor, {after_s:.2g} s after torch was imported")
+        session.notes.append(f"PyTorch records no Python calls of files whose names are not ASCII, such as {name}")
+    if seconds_since_import > _LONG_S:
+        session.notes.append(
+            f"recording began with the first tensor, {seconds_since_import:.2g} s after torch was imported"
+        )
 
-    def stop(why: str | None) -> None:
-        followed.remove()
+    def stop(ended_by: str | None) -> None:
+        detector.remove()
         session.stop()
-        if begun and session.schedule and not session.traces and not steps.known(session):
+        if started and session.schedule and not session.traces and not has_steps(session):
             session.notes.append(_NO_STEPS)
-        _leave(asked, {**session.to_json(), "ended": why})
+        _write_report(request, {**session.report(), "ended": ended_by})
 
     return stop
 
 
-def _no_trace(asked: dict[str, Any]) -> dict[str, Any]:
-    return {"name": asked["name"], "traces": [], "steps": []}
+def _empty_report(request: ScriptRequest) -> SessionReport:
+    return {"name": request["name"], "traces": [], "steps": [], "notes": []}
 
 
-def _leave(asked: dict[str, Any], session: dict[str, Any]) -> None:
-    """For whoever has started this process."""
-    folder, rank = Path(asked["folder"]), int(os.environ.get("RANK", "0"))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{rank}{COLLECTED}").write_text(json.dumps([{**session, "rank": rank}]))
+def _write_report(request: ScriptRequest, report: SessionReport) -> None:
+    report["rank"] = rank = int(os.environ.get("RANK", "0"))
+    write_reports(Path(request["folder"]), rank, [report])
 
 
 if __name__ == "__main__":

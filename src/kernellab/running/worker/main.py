@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kernellab.base.errors import UserError
+from kernellab.base.import_hook import call_after_import
 from kernellab.base.json import JsonValue
 from kernellab.base.user_code import explain
 from kernellab.declaration.case_request import CaseRequest
@@ -193,13 +194,12 @@ class Worker:
     def _load(self, command: commands.LoadTarget) -> None:
         """Execute the target and describe its ops: what the parent needs to plan."""
         from kernellab.activity.autotuning import pin
-        from kernellab.activity.compilation import CompilationLog
         from kernellab.declaration.targets import load
         from kernellab.running.worker.describe import describe
         from kernellab.running.worker.group import limit_recompiling
 
         # Dynamo takes as long to import as torch itself, and many runs do without.
-        CompilationLog.installed().when_imported("torch._dynamo.config", limit_recompiling)
+        call_after_import("torch._dynamo.config", limit_recompiling)
         with self.channel.running(None, "load"):  # the file's own code, its where= too
             self.ops = load(Target(**command.target))
             pin(command.pins)

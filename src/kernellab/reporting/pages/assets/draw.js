@@ -1,4 +1,4 @@
-// Draws the visible part. Events narrower than a pixel are drawn a pixel at a time, as dark as the pixel is busy.
+// Draws the visible part. Events narrower than a pixel are drawn pixel by pixel, each as dark as it is busy.
 
 const SHADES = 3;
 const MOST_ARROWS = 200;
@@ -15,18 +15,18 @@ class Painter {
   theme() {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-    for (const name of ["paper", "band", "ink", "faint", "rule", "hit", "wait", "chosen", "onbox", "onhit"])
+    for (const name of ["paper", "band", "ink", "faint", "rule", "hit", "wait", "selected", "onbox", "onhit"])
       this[name] = colour(name);
     this.fills = [];
     for (let kind = 0; kind < this.events.kinds.length; kind++)
       for (let shade = 0; shade < SHADES; shade++)
-        this.fills.push(mixed(colour(`kind-${kind}`), this.paper, 0.14 * shade));
+        this.fills.push(mix(colour(`kind-${kind}`), this.paper, 0.14 * shade));
     this.font = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
     this.context.font = this.font;
     this.glyph = this.context.measureText("MMMMMMMMMM").width / 10;
   }
 
-  // The canvas has the screen's own pixels; everything is said in the page's.
+  // The canvas has device pixels; all coordinates here are CSS pixels.
   resize(width, height) {
     const ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
@@ -36,7 +36,7 @@ class Painter {
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
   }
 
-  draw(view, tracks, search, chosen, arrows, stretch) {
+  draw(view, tracks, search, selected, arrows, selection) {
     const context = this.context;
     context.globalAlpha = 1;
     context.fillStyle = this.paper;
@@ -54,12 +54,12 @@ class Painter {
       this.head(view, box, top);
     }
     for (const [from, to] of arrows.slice(0, MOST_ARROWS)) this.arrow(view, from, to);
-    if (chosen >= 0) this.outline(view, chosen);
+    if (selected >= 0) this.outline(view, selected);
     this.ruler(view, search);
-    if (stretch) {
+    if (selection) {
       context.globalAlpha = 0.25;
-      context.fillStyle = this.chosen;
-      context.fillRect(Math.min(...stretch), 0, Math.abs(stretch[1] - stretch[0]), view.height);
+      context.fillStyle = this.selected;
+      context.fillRect(Math.min(...selection), 0, Math.abs(selection[1] - selection[0]), view.height);
       context.globalAlpha = 1;
     }
   }
@@ -70,7 +70,7 @@ class Painter {
     const stop = tracks.start[track + 1];
     const marks = [];
     const pixel = 1 / scale;
-    // Pixels side by side that look the same are one box.
+    // Adjacent pixels that look the same are one box.
     let left = 0, right = 0, fill = "", alpha = 1;
     const flush = () => {
       if (right === left) return;
@@ -79,7 +79,7 @@ class Painter {
       context.fillRect(left, y, right - left, ROW - 1);
       left = right;
     };
-    let at = tracks.ending(track, from);
+    let at = tracks.firstEndingAfter(track, from);
     while (at < stop && tracks.begin[at] < to) {
       const x = (tracks.begin[at] - from) * scale;
       const width = (tracks.end[at] - tracks.begin[at]) * scale;
@@ -90,9 +90,9 @@ class Painter {
         at += 1;
         continue;
       }
-      // All that begin in this pixel, but for a last one that is wide.
+      // All events that begin in this pixel, except a wide last one.
       const here = Math.floor(x);
-      let next = tracks.from(track, from + (here + 1) * pixel, at + 1);
+      let next = tracks.firstFrom(track, from + (here + 1) * pixel, at + 1);
       if (next - 1 > at && (tracks.end[next - 1] - tracks.begin[next - 1]) * scale >= 1.5) next -= 1;
       const busy = (tracks.busy[next] - tracks.busy[at]) * scale;
       const waits = tracks.waits[next] > tracks.waits[at];
@@ -146,7 +146,7 @@ class Painter {
     for (const [x] of ticks(view)) this.context.fillRect(Math.round(x), RULER, 1, view.height);
   }
 
-  // Over everything else: the times, and where the CPU waits for the GPU.
+  // On top of everything: the times, and marks where the CPU waits for the GPU.
   ruler(view, search) {
     const { context, events } = this;
     context.fillStyle = this.paper;
@@ -158,56 +158,56 @@ class Painter {
       context.fillRect(Math.round(x), RULER - 8, 1, 8);
       context.fillText(label, x + 4, 9);
     }
-    this.points(view, this.waitTimes(), this.wait);
-    if (search.active) this.points(view, null, this.hit, search);
+    this.markWaits(view);
+    if (search.active) this.markHits(view, search);
   }
 
   waitTimes() {
     if (!this.waitsAt) {
-      const found = [];
-      for (let row = 0; row < this.events.length; row++) if (this.events.waits[row]) found.push(this.events.begin[row]);
-      this.waitsAt = Float64Array.from(found).sort();
+      const times = [];
+      for (let row = 0; row < this.events.length; row++) if (this.events.waits[row]) times.push(this.events.begin[row]);
+      this.waitsAt = Float64Array.from(times).sort();
     }
     return this.waitsAt;
   }
 
-  // Marks along the ruler, as many as can be told apart.
-  points(view, times, colour, search) {
-    this.context.fillStyle = colour;
-    const mark = (x) => {
+  // Marks along the ruler, as many as can be distinguished.
+  markWaits(view) {
+    const times = this.waitTimes();
+    this.context.fillStyle = this.wait;
+    for (let at = firstFrom(times, view.from); at < times.length && times[at] < view.to; ) {
+      const x = view.x(times[at]);
       this.context.beginPath();
       this.context.moveTo(x - 4, RULER - 9);
       this.context.lineTo(x + 4, RULER - 9);
       this.context.lineTo(x, RULER - 1);
       this.context.fill();
-    };
-    if (times) {
-      for (let at = firstFrom(times, view.from); at < times.length && times[at] < view.to; ) {
-        const x = view.x(times[at]);
-        mark(x);
-        at = firstFrom(times, view.time(Math.floor(x) + 12), at + 1);
-      }
-      return;
+      at = firstFrom(times, view.time(Math.floor(x) + 12), at + 1);
     }
+  }
+
+  markHits(view, search) {
+    this.context.fillStyle = this.hit;
     for (let lane = 0; lane < this.events.lanes.length; lane++) {
-      let at = search.in(lane, view.from, 0);
+      let at = search.firstHit(lane, view.from, 0);
       while (at < search.laneStart[lane + 1] && this.events.begin[search.hits[at]] < view.to) {
         const x = view.x(this.events.begin[search.hits[at]]);
         this.context.fillRect(x, RULER - 4, 2, 4);
-        at = Math.max(search.in(lane, view.time(Math.floor(x) + 2), 0), at + 1);
+        at = Math.max(search.firstHit(lane, view.time(Math.floor(x) + 2), 0), at + 1);
       }
     }
   }
 
-  // From the end of the call to the begin of what it started.
-  arrow(view, call, started) {
+  // From the middle of a call to the begin of what it launched.
+  arrow(view, call, launched) {
     const { context, events } = this;
-    const y0 = view.y(call), y1 = view.y(started);
+    const y0 = view.y(call), y1 = view.y(launched);
     if (y0 === null || y1 === null) return;
-    const keep = (x) => Math.min(Math.max(x, -5000), view.width + 5000);
-    const x0 = keep(view.x((events.begin[call] + events.end[call]) / 2)), x1 = keep(view.x(events.begin[started]));
+    const clamp = (x) => Math.min(Math.max(x, -5000), view.width + 5000);
+    const x0 = clamp(view.x((events.begin[call] + events.end[call]) / 2));
+    const x1 = clamp(view.x(events.begin[launched]));
     const bend = Math.max(Math.min(Math.abs(x1 - x0) / 2, 120), 12), side = y1 < y0 ? 1 : -1;
-    context.strokeStyle = context.fillStyle = this.chosen;
+    context.strokeStyle = context.fillStyle = this.selected;
     context.lineWidth = 1.5;
     context.beginPath();
     context.moveTo(x0, y0 - (side * ROW) / 2);
@@ -225,14 +225,14 @@ class Painter {
     if (y === null || y < RULER) return;
     const left = Math.max(view.x(this.events.begin[row]), -4);
     const right = Math.min(view.x(this.events.end[row]), view.width + 4);
-    this.context.strokeStyle = this.chosen;
+    this.context.strokeStyle = this.selected;
     this.context.lineWidth = 2;
     this.context.strokeRect(left - 0.5, y - ROW / 2, Math.max(right - left, 3), ROW - 1);
   }
 }
 
-// The whole trace in a strip: for each pixel how busy the busiest stream is, or thread where nothing ran on a GPU.
-function strip(events, width) {
+// How busy the busiest stream is in each pixel of the overview; the busiest thread if nothing ran on a GPU.
+function busyByPixel(events, width) {
   const gpu = Uint8Array.from(events.kinds, (kind) => (kind.gpu ? 1 : 0));
   const onGpu = events.kind.some((kind) => gpu[kind]);
   const scale = width / events.span;
@@ -240,7 +240,7 @@ function strip(events, width) {
   for (let lane = 0; lane < events.lanes.length; lane++) {
     if (events.lanes[lane].gpu !== onGpu) continue;
     const busy = new Float64Array(width + 1);
-    let done = 0; // what overlaps or lies inside another counts once
+    let done = 0; // overlapping and nested events count once
     for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++) {
       if (onGpu && !gpu[events.kind[row]]) continue;
       const from = Math.max(events.begin[row], done), to = events.end[row];
@@ -257,19 +257,19 @@ function strip(events, width) {
   return busiest;
 }
 
-// Round times about 110 pixels apart, with where they are and how they read.
+// Round times about 110 pixels apart: their positions and labels.
 function ticks(view) {
   const about = (110 / view.width) * (view.to - view.from);
   const power = 10 ** Math.floor(Math.log10(about));
   const step = Math.max([1, 2, 5, 10].find((by) => by * power >= about) * power, 1);
-  const found = [];
+  const marks = [];
   for (let time = Math.max(Math.ceil(view.from / step), 0) * step; time <= view.to; time += step)
-    found.push([view.x(time), exact(time, step)]);
-  return found;
+    marks.push([view.x(time), exactTime(time, step)]);
+  return marks;
 }
 
 // A time with as many digits as the step between times needs.
-function exact(time, step) {
+function exactTime(time, step) {
   const [by, unit] = time < 1e3 ? [1, "ns"] : time < 1e6 ? [1e3, "µs"] : time < 1e9 ? [1e6, "ms"] : [1e9, "s"];
   return `${(time / by).toFixed(Math.max(0, Math.ceil(Math.log10(by / step) - 1e-9)))} ${unit}`;
 }
@@ -284,8 +284,8 @@ function firstFrom(times, time, low = 0) {
   return low;
 }
 
-function mixed(one, other, share) {
-  const parts = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  const [a, b] = [parts(one), parts(other)];
+function mix(colour, other, share) {
+  const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  const [a, b] = [parts(colour), parts(other)];
   return `rgb(${a.map((value, i) => Math.round(value * (1 - share) + b[i] * share)).join(",")})`;
 }

@@ -1,5 +1,5 @@
 "use strict";
-// The table of events: unpacked from the page, one typed array for each column, rows by lane and then by time.
+// The table of events: unpacked from the page, one typed array for each column. Rows are ordered by lane, then by time.
 
 class Events {
   constructor(about, columns) {
@@ -9,7 +9,7 @@ class Events {
     this.kinds = about.kinds;
     this.kind = columns.kind;
     this.name = columns.name;
-    this.starter = columns.starter; // row of the call that started it, plus one; 0 where none is known
+    this.starter = columns.starter; // the row of the call that launched it, plus one; 0 if unknown
     this.waits = columns.waits;
     this.names = JSON.parse(new TextDecoder().decode(columns.names));
     this.lower = this.names.map((name) => name.toLowerCase());
@@ -29,20 +29,22 @@ class Events {
     this.detail = columns.detail;
     this.detailText = columns.details;
     this.detailLines = null;
-    this.chain();
+    this.linkLaunches();
   }
 
   text(row) {
     return this.names[this.name[row]];
   }
 
-  // The name as it stands on a box: of a Python function what it is called comes first, for the rest may be cut.
+  // The name on a box. For a Python function its own name comes first, as the rest may be cut off.
   label(row) {
     const name = this.text(row);
     if (this.kinds[this.kind[row]].one === "kernel") return name.replace(/^void /, "");
     if (this.kinds[this.kind[row]].one !== "Python function") return name;
-    const [, file, line, called] = name.match(/([^/]*)\((\d+)\): (.*)$/) ?? [];
-    return called ? `${called} ${file}:${line}` : name.replace(/^<built-in (method|function) (\w+).*/, "$2 (built-in)");
+    const [, file, line, functionName] = name.match(/([^/]*)\((\d+)\): (.*)$/) ?? [];
+    return functionName
+      ? `${functionName} ${file}:${line}`
+      : name.replace(/^<built-in (method|function) (\w+).*/, "$2 (built-in)");
   }
 
   laneOf(row) {
@@ -55,7 +57,7 @@ class Events {
     return low;
   }
 
-  // Pairs of a name and a value. Lines are found when first asked for: most pages are looked at without.
+  // Pairs of a name and a value. The lines are found when first needed: most visits do not need them.
   details(row) {
     if (!this.detailLines) {
       this.detailLines = [0];
@@ -68,7 +70,7 @@ class Events {
     return bytes.length ? JSON.parse(new TextDecoder().decode(bytes)) : [];
   }
 
-  // The row after the last one inside a row: those inside follow it.
+  // The row after the last one inside a row: the rows inside follow it.
   after(row) {
     const stop = this.laneStart[this.laneOf(row) + 1];
     let low = row + 1, high = stop;
@@ -80,22 +82,22 @@ class Events {
     return low;
   }
 
-  // For each call the first row it started, for that row the next one.
-  chain() {
-    this.startedFirst = new Int32Array(this.length).fill(-1);
-    this.startedNext = new Int32Array(this.length).fill(-1);
+  // For each call the first row it launched, and for each such row the next one.
+  linkLaunches() {
+    this.firstLaunched = new Int32Array(this.length).fill(-1);
+    this.nextLaunched = new Int32Array(this.length).fill(-1);
     for (let row = this.length - 1; row >= 0; row--) {
-      const by = this.starter[row] - 1;
-      if (by < 0) continue;
-      this.startedNext[row] = this.startedFirst[by];
-      this.startedFirst[by] = row;
+      const call = this.starter[row] - 1;
+      if (call < 0) continue;
+      this.nextLaunched[row] = this.firstLaunched[call];
+      this.firstLaunched[call] = row;
     }
   }
 
-  started(call) {
-    const found = [];
-    for (let row = this.startedFirst[call]; row >= 0; row = this.startedNext[row]) found.push(row);
-    return found;
+  launchedBy(call) {
+    const rows = [];
+    for (let row = this.firstLaunched[call]; row >= 0; row = this.nextLaunched[row]) rows.push(row);
+    return rows;
   }
 }
 
@@ -110,14 +112,14 @@ async function unpack(about, packed) {
   let at = 0;
   for (const [name, width, length] of about.columns) {
     const part = all.subarray(at, at + length);
-    columns[name] = width === 4 ? joined(part) : part;
+    columns[name] = width === 4 ? joinPlanes(part) : part;
     at += length;
   }
   return new Events(about, columns);
 }
 
-// Values whose lowest bytes come first, then the next ones of all values, and so on.
-function joined(bytes) {
+// 32-bit values from byte planes: the lowest byte of every value, then the next byte of every value, and so on.
+function joinPlanes(bytes) {
   const values = new Uint32Array(bytes.length / 4);
   const [a, b, c] = [values.length, 2 * values.length, 3 * values.length];
   for (let i = 0; i < values.length; i++)

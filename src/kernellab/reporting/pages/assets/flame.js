@@ -1,15 +1,15 @@
 "use strict";
-// Zoom, search and keys for a flame graph. Names are only ever read as text and set as text.
+// Zooming, searching and keys of a flame graph. Names are only ever read as text and set as text.
 (() => {
   const holder = document.getElementById("frames");
-  const said = document.querySelector(".said");
-  const atFirst = said.textContent;
-  const GLYPH = 7.3; // pixels of a monospaced letter at 12 px, rounded up
+  const status = document.querySelector(".status");
+  const summary = status.textContent;
+  const GLYPH = 7.3; // width of a monospaced letter at 12 px, in pixels, rounded up
   const frames = [...holder.children].map((element) => ({
     element,
     text: element.querySelector("text"),
     label: element.querySelector("text").textContent,
-    about: element.querySelector("title").textContent,
+    tooltip: element.querySelector("title").textContent,
     name: element.querySelector("title").textContent.split("\n")[0].toLowerCase(),
     left: parseFloat(element.getAttribute("x")),
     width: parseFloat(element.getAttribute("width")),
@@ -17,13 +17,13 @@
   }));
   if (!frames.length) return;
   let zoomed = frames[0];
-  let at = frames[0];
-  const slack = 1e-3; // of what the shares were rounded to
+  let selected = frames[0];
+  const slack = 1e-3; // percent: the shares are rounded
   const within = (a, b) => a.left >= b.left - slack && a.left + a.width <= b.left + b.width + slack;
 
-  function tell(frame) {
-    const [name, time] = frame.about.split("\n");
-    said.textContent = `${time}: ${name}`;
+  function describe(frame) {
+    const [name, time] = frame.tooltip.split("\n");
+    status.textContent = `${time}: ${name}`;
   }
 
   function show() {
@@ -44,44 +44,45 @@
   }
 
   function zoom(frame) {
-    zoomed = at = frame;
+    zoomed = selected = frame;
     mark();
     show();
   }
 
   function mark() {
-    for (const frame of frames) frame.element.classList.toggle("at", frame === at && frame !== frames[0]);
-    if (at === frames[0]) said.textContent = atFirst;
-    else tell(at);
+    for (const frame of frames) frame.element.classList.toggle("selected", frame === selected && frame !== frames[0]);
+    if (selected === frames[0]) status.textContent = summary;
+    else describe(selected);
   }
 
-  function search(words) {
-    const wanted = words.trim().toLowerCase();
-    let share = 0, found = 0, past = -1;
+  function search(text) {
+    const wanted = text.trim().toLowerCase();
+    let share = 0, hits = 0, countedTo = -1;
     for (const frame of frames) {
       const hit = wanted !== "" && frame.name.includes(wanted);
       frame.element.classList.toggle("hit", hit);
       if (!hit) continue;
-      found += 1;
-      // A frame inside one that was counted adds nothing: frames come outer ones first.
-      if (frame.left >= past - slack) {
+      hits += 1;
+      // A frame inside a counted one adds nothing: outer frames come first.
+      if (frame.left >= countedTo - slack) {
         share += frame.width;
-        past = frame.left + frame.width;
+        countedTo = frame.left + frame.width;
       }
     }
-    said.textContent = wanted === "" ? atFirst : `${found} frames with “${words.trim()}”, ${share.toFixed(1)} % of the time`;
+    status.textContent =
+      wanted === "" ? summary : `${hits} frames contain “${text.trim()}”, ${share.toFixed(1)} % of the time`;
   }
 
-  // Frames come in the order of a walk: the one around another is the last before it that is less deep.
-  function around(frame) {
+  // Frames are in depth-first order: the parent is the last frame before it that is one level up.
+  function parent(frame) {
     for (let i = frames.indexOf(frame) - 1; i >= 0; i--) if (frames[i].depth === frame.depth - 1) return frames[i];
     return frame;
   }
-  function inside(frame) {
+  function firstChild(frame) {
     const next = frames[frames.indexOf(frame) + 1];
     return next && next.depth === frame.depth + 1 ? next : frame;
   }
-  function beside(frame, step) {
+  function sibling(frame, step) {
     for (let i = frames.indexOf(frame) + step; i >= 0 && i < frames.length; i += step) {
       if (frames[i].depth < frame.depth) break;
       if (frames[i].depth === frame.depth) return frames[i];
@@ -90,8 +91,8 @@
   }
 
   const html = (tag) => document.createElementNS("http://www.w3.org/1999/xhtml", tag);
-  const tools = document.createElementNS("http://www.w3.org/2000/svg", "foreignObject");
-  for (const [name, value] of [["x", 0], ["y", 50], ["width", "100%"], ["height", 30]]) tools.setAttribute(name, value);
+  const toolbar = document.createElementNS("http://www.w3.org/2000/svg", "foreignObject");
+  for (const [name, value] of [["x", 0], ["y", 50], ["width", "100%"], ["height", 30]]) toolbar.setAttribute(name, value);
   const bar = html("div"), field = html("input"), reset = html("button");
   bar.className = "tools";
   field.type = "search";
@@ -102,12 +103,12 @@
   reset.setAttribute("aria-label", "show the whole graph");
   reset.addEventListener("click", () => zoom(frames[0]));
   bar.append(field, reset);
-  tools.append(bar);
-  document.documentElement.insertBefore(tools, holder);
+  toolbar.append(bar);
+  document.documentElement.insertBefore(toolbar, holder);
 
   for (const frame of frames) {
     frame.element.addEventListener("click", () => zoom(frame));
-    frame.element.addEventListener("mouseenter", () => tell(frame));
+    frame.element.addEventListener("mouseenter", () => describe(frame));
   }
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -121,11 +122,11 @@
     } else if (event.key === "/") {
       field.focus();
     } else if (event.key === "Enter") {
-      zoom(at);
+      zoom(selected);
     } else if (event.key.startsWith("Arrow")) {
-      const way = event.key.slice(5);
-      at = way === "Up" ? around(at) : way === "Down" ? inside(at) : beside(at, way === "Left" ? -1 : 1);
-      if (at.element.style.display === "none") zoom(at);
+      const moves = { Up: parent, Down: firstChild, Left: (frame) => sibling(frame, -1), Right: (frame) => sibling(frame, 1) };
+      selected = moves[event.key.slice("Arrow".length)](selected);
+      if (selected.element.style.display === "none") zoom(selected);
       mark();
     } else {
       return;

@@ -1,8 +1,8 @@
-// Where events lie on the page: each lane has a track for each depth. In a track events do not overlap and are sorted,
-// so that the visible ones are found by halving, and many in one pixel are one step.
+// Where events lie on the page: each lane has a track for each depth. The events of a track do not overlap and are
+// sorted, so that the visible ones are found by binary search, and many in one pixel cost one step.
 
 const HIDDEN = 0xffff;
-const DEEPEST = 400; // tracks of a lane; what lies deeper is not drawn
+const DEEPEST = 400; // tracks of a lane; deeper events are not drawn
 
 class Tracks {
   constructor(events, shown) {
@@ -19,7 +19,7 @@ class Tracks {
       for (let row = events.laneStart[lane]; row < events.laneStart[lane + 1]; row++) {
         if (!shown[events.kind[row]]) continue;
         while (top && ends[top - 1] <= events.begin[row]) top--;
-        // A range begins within the call that opens it and outlasts that: the call is drawn up to there, not around it.
+        // A range begins inside the call that opens it and outlasts that call: the call is drawn up to there.
         while (events.kind[row] === range && top && ends[top - 1] < events.end[row] && events.kind[open[top - 1]] !== range)
           this.drawnTo[open[--top]] = events.begin[row];
         if (top === DEEPEST) {
@@ -39,7 +39,7 @@ class Tracks {
     this.sort(events);
   }
 
-  // Rows by track: they are counted, then put where they belong, which keeps them sorted by time.
+  // Rows by track: a counting sort, which keeps the order of time.
   sort(events) {
     const { depth, first, drawnTo } = this;
     const rows = events.length, lanes = events.lanes.length, tracks = first[lanes];
@@ -49,28 +49,28 @@ class Tracks {
         if (depth[row] !== HIDDEN) start[first[lane] + depth[row] + 1]++;
     for (let track = 0; track < tracks; track++) start[track + 1] += start[track];
     const next = start.slice(), placed = start[tracks];
-    const rowAt = new Uint32Array(placed), place = new Int32Array(rows).fill(-1);
+    const rowOf = new Uint32Array(placed), place = new Int32Array(rows).fill(-1);
     const begin = new Float64Array(placed), end = new Float64Array(placed);
     for (let lane = 0; lane < lanes; lane++)
       for (let row = events.laneStart[lane], stop = events.laneStart[lane + 1]; row < stop; row++) {
         if (depth[row] === HIDDEN) continue;
         const at = next[first[lane] + depth[row]]++;
-        rowAt[at] = row;
+        rowOf[at] = row;
         place[row] = at;
         begin[at] = events.begin[row];
         end[at] = drawnTo[row];
       }
-    // Sums up to each place: how busy a pixel is, and whether it holds a wait, are one subtraction.
+    // Prefix sums: how busy a pixel is, and whether it holds a blocking call, are one subtraction.
     const busy = new Float64Array(placed + 1), waits = new Uint32Array(placed + 1);
     for (let at = 0; at < placed; at++) {
       busy[at + 1] = busy[at] + end[at] - begin[at];
-      waits[at + 1] = waits[at] + events.waits[rowAt[at]];
+      waits[at + 1] = waits[at] + events.waits[rowOf[at]];
     }
-    Object.assign(this, { start, row: rowAt, place, begin, end, busy, waits });
+    Object.assign(this, { start, row: rowOf, place, begin, end, busy, waits });
   }
 
-  // The first place of a track, from `low` on, whose event begins at a time or later.
-  from(track, time, low = this.start[track]) {
+  // The first place of a track, from `low` on, whose event begins at `time` or later.
+  firstFrom(track, time, low = this.start[track]) {
     const stop = this.start[track + 1];
     let step = 1, high = low;
     while (high < stop && this.begin[high] < time) {
@@ -87,16 +87,16 @@ class Tracks {
     return low;
   }
 
-  // The first place of a track whose event ends after a time.
-  ending(track, time) {
-    const at = this.from(track, time);
+  // The first place of a track whose event ends after `time`.
+  firstEndingAfter(track, time) {
+    const at = this.firstFrom(track, time);
     return at > this.start[track] && this.end[at - 1] > time ? at - 1 : at;
   }
 
-  // The row of a track at a time, or the nearest within some nanoseconds; -1 where there is none.
-  at(track, time, near) {
-    const next = this.from(track, time);
-    let best = -1, distance = near;
+  // The row of a track at `time`, or the nearest within `tolerance` nanoseconds; -1 if there is none.
+  rowAt(track, time, tolerance) {
+    const next = this.firstFrom(track, time);
+    let best = -1, distance = tolerance;
     for (const place of [next - 1, next]) {
       if (place < this.start[track] || place >= this.start[track + 1]) continue;
       const away = Math.max(this.begin[place] - time, time - this.end[place], 0);
@@ -105,8 +105,8 @@ class Tracks {
     return best < 0 ? -1 : this.row[best];
   }
 
-  // The row around another in its lane: of those a depth above, the last that comes before it. -1 where there is none.
-  around(events, row) {
+  // The row that encloses another in its lane: the last one before it that is a depth above; -1 if there is none.
+  enclosing(events, row) {
     if (this.depth[row] === 0 || this.depth[row] === HIDDEN) return -1;
     const track = this.first[events.laneOf(row)] + this.depth[row] - 1;
     let low = this.start[track], high = this.start[track + 1];
@@ -118,14 +118,14 @@ class Tracks {
     return low > this.start[track] ? this.row[low - 1] : -1;
   }
 
-  inside(events, row) {
+  firstInside(events, row) {
     const stop = events.after(row);
-    for (let one = row + 1; one < stop; one++) if (this.depth[one] === this.depth[row] + 1) return one;
+    for (let inner = row + 1; inner < stop; inner++) if (this.depth[inner] === this.depth[row] + 1) return inner;
     return -1;
   }
 
-  // The one before or after another in its track.
-  beside(events, row, step) {
+  // The row before or after another in its track.
+  neighbour(events, row, step) {
     const track = this.first[events.laneOf(row)] + this.depth[row];
     const place = this.place[row] + step;
     return place < this.start[track] || place >= this.start[track + 1] ? -1 : this.row[place];

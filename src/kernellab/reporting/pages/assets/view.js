@@ -1,7 +1,7 @@
-// What part of the trace is shown, and where each lane lies: times to pixels and back. Draws nothing.
+// Which part of the trace is visible, and where each lane lies: converts times to pixels and back. Draws nothing.
 
 const RULER = 24, HEAD = 20, ROW = 18, GAP = 8;
-const NARROWEST = 20; // nanoseconds
+const SHORTEST = 20; // visible span, in nanoseconds
 
 class View {
   constructor(events) {
@@ -11,18 +11,18 @@ class View {
     this.scroll = 0;
     this.boxes = [];
     this.total = 0;
-    this.whole();
+    this.showAll();
   }
 
   get margin() {
     return 0.02 * this.events.span;
   }
 
-  whole() {
+  showAll() {
     [this.from, this.to] = [-this.margin, this.events.span + this.margin];
   }
 
-  // Streams come first: they are few rows deep, threads many.
+  // Streams come first: they have few tracks, threads have many.
   layOut(tracks) {
     this.tracks = tracks;
     const order = this.events.lanes.map((_, lane) => lane).filter((lane) => tracks.depths[lane] > 0);
@@ -39,7 +39,7 @@ class View {
   }
 
   get scale() {
-    return this.width / (this.to - this.from); // pixels of a nanosecond
+    return this.width / (this.to - this.from); // pixels per nanosecond
   }
   x(time) {
     return (time - this.from) * this.scale;
@@ -49,7 +49,7 @@ class View {
   }
 
   show(from, to) {
-    const span = Math.min(Math.max(to - from, NARROWEST), this.events.span + 2 * this.margin);
+    const span = Math.min(Math.max(to - from, SHORTEST), this.events.span + 2 * this.margin);
     const middle = (from + to) / 2;
     const least = -this.margin, most = this.events.span + this.margin - span;
     this.from = Math.min(Math.max(middle - span / 2, least), Math.max(most, least));
@@ -58,7 +58,7 @@ class View {
 
   zoom(factor, x = this.width / 2) {
     const at = this.time(x);
-    const span = Math.min(Math.max((this.to - this.from) * factor, NARROWEST), this.events.span + 2 * this.margin);
+    const span = Math.min(Math.max((this.to - this.from) * factor, SHORTEST), this.events.span + 2 * this.margin);
     const from = at - (x / this.width) * span;
     this.show(from, from + span);
   }
@@ -72,7 +72,7 @@ class View {
     return this.boxes.find((box) => box.lane === lane);
   }
 
-  // The middle of an event's row, from the top of the canvas; of its lane's name where the lane is folded.
+  // The middle of an event's row, from the top of the canvas; if its lane is folded, of the lane's name.
   y(row) {
     const box = this.boxOf(this.events.laneOf(row));
     if (!box || this.tracks.depth[row] === HIDDEN) return null;
@@ -81,21 +81,21 @@ class View {
   }
 
   // What lies under a point: a lane's name, an event, or nothing.
-  under(x, y) {
+  hitTest(x, y) {
     if (y < RULER) return {};
     const down = y - RULER + this.scroll;
-    const box = this.boxes.find((one) => down >= one.y && down < one.bottom);
+    const box = this.boxes.find(({ y: top, bottom }) => down >= top && down < bottom);
     if (!box) return {};
     if (down < box.y + HEAD) return { lane: box.lane };
     const track = this.tracks.first[box.lane] + Math.floor((down - box.y - HEAD) / ROW);
-    return { row: this.tracks.at(track, this.time(x), 3 / this.scale) };
+    return { row: this.tracks.rowAt(track, this.time(x), 3 / this.scale) };
   }
 
-  // Bring an event into sight; the time shown changes only where it must.
+  // Make an event visible; the visible span changes only if it must.
   reveal(row) {
     const begin = this.events.begin[row], length = this.events.end[row] - begin, span = this.to - this.from;
     if (begin < this.from || begin + Math.min(length, span / 2) > this.to || length * this.scale < 2) {
-      const wide = length * this.scale < 2 ? Math.max(length * 40, NARROWEST) : Math.max(span, length * 1.5);
+      const wide = length * this.scale < 2 ? Math.max(length * 40, SHORTEST) : Math.max(span, length * 1.5);
       this.show(begin + length / 2 - wide / 2, begin + length / 2 + wide / 2);
     }
     const y = this.y(row);

@@ -1,4 +1,4 @@
-"""Flame graphs as files: the text, speedscope's JSON, the SVG."""
+"""Flame graphs: as text, as a file for speedscope, and as SVG, also in a real browser."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from kernellab.reporting.pages import flame
-from kernellab.reporting.pages.html import LONGEST, in_script, printable
+from kernellab.reporting.pages.html import MOST_CHARACTERS
+from support.hostile_names import HOSTILE_NAMES
 
 SVG = "{http://www.w3.org/2000/svg}"
 STACKS = {
@@ -38,7 +39,7 @@ def frames(svg):
     ]
 
 
-def test_collapsed_text_has_a_line_for_each_stack_heaviest_first():
+def test_the_text_has_a_line_for_each_stack_heaviest_first():
     assert flame.text(STACKS).splitlines() == [
         "train.py(3): step;aten::mm;gemm 600",
         "train.py(3): step;aten::gelu;gelu_kernel 300",
@@ -53,14 +54,14 @@ def test_names_cannot_break_the_text():
         stack, _, spent = line.rpartition(" ")
         assert (stack.count(";"), spent) == (1, "5")
         line.encode()
-    assert max(map(len, lines)) < LONGEST + 20
+    assert max(map(len, lines)) < MOST_CHARACTERS + 20
 
 
 def test_stacks_whose_names_read_the_same_are_added():
     assert flame.text({("a;b",): 1, ("a:b",): 2}) == "a:b 3\n"
 
 
-def test_speedscopes_file_is_as_its_schema_says():
+def test_the_speedscope_file_follows_its_schema():
     """The rules of www.speedscope.app/file-format-schema.json for a file of sampled profiles."""
     document = json.loads(flame.speedscope("mlp", {"GPU time": STACKS, "CPU time": {("f",): 2, (): 1}}))
     assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
@@ -82,7 +83,7 @@ def test_speedscopes_file_is_as_its_schema_says():
         assert all(frame in range(len(listed)) for sample in profile["samples"] for frame in sample)
 
 
-def test_speedscope_is_told_where_python_functions_stand():
+def test_the_speedscope_file_has_the_lines_of_python_functions():
     document = json.loads(flame.speedscope("mlp", {"GPU time": STACKS}))
     assert {"name": "step", "file": "train.py", "line": 3} in document["shared"]["frames"]
     gemm = document["profiles"][0]["samples"][0]
@@ -100,7 +101,7 @@ def test_the_pictures_widths_are_shares_and_the_heaviest_comes_first():
     ]
 
 
-def test_what_a_person_looks_for_comes_first_in_a_frame_and_frames_are_coloured_by_kind():
+def test_the_functions_name_comes_first_in_a_frame_and_frames_are_coloured_by_kind():
     names = {
         "torch/nn/linear.py(130): forward": ("forward linear.py:130", "python"),
         "<built-in method run_backward of torch>": ("run_backward (built-in)", "python"),
@@ -130,26 +131,71 @@ def test_names_cannot_break_the_picture():
     assert len(frames(picture)) == 2 * len(HOSTILE) + 1
 
 
-def test_too_many_frames_are_cut_to_the_widest_and_that_is_said(monkeypatch):
+def test_only_the_widest_of_too_many_frames_are_drawn(monkeypatch):
     monkeypatch.setattr(flame, "MOST_FRAMES", 4)
     picture = flame.svg("mlp", STACKS, "GPU time")
     assert [name for name, *_ in frames(picture)] == ["all GPU time", "train.py(3): step", "aten::mm", "gemm"]
     assert "2 thinnest frames not drawn" in picture
 
 
-def test_nothing_recorded_is_said():
+def test_a_picture_of_nothing_says_so():
     assert "no GPU time was recorded" in flame.svg("mlp", {}, "GPU time")
     assert flame.text({}) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "read"),
-    [(" a\tb ", "a b"), ("\x07", "\ufffd"), ("\u200e", "\ufffd"), ("", "(no name)"), ("abcd", "ab…")],
-)
-def test_printable(name, read):
-    assert printable(name, 3) == read
+# In a browser ------------------------------------------------------------------------------------------
+
+BROWSER_STACKS = {
+    ("train.py(3): step", "aten::mm", "gemm"): 600,
+    ("train.py(3): step", "aten::gelu", "gelu_kernel"): 300,
+    ("train.py(3): step", "aten::mm", HOSTILE_NAMES[1]): 100,
+}
 
 
-def test_json_in_a_page_cannot_end_its_script():
-    assert "<" not in in_script(["</script>", "<!--"])
-    assert json.loads(in_script(["</script>"])) == ["</script>"]
+def frame(page, name):
+    return page.page.locator("#frames > svg").filter(has=page.page.locator("title", has_text=name)).first
+
+
+def width(page, name):
+    box = frame(page, name).locator("rect").bounding_box()
+    return box["width"] if box else 0.0
+
+
+def test_a_click_zooms_and_search_counts(open_page):
+    page = open_page(flame.svg("mlp", BROWSER_STACKS, "GPU time"), "flame.svg")
+    assert width(page, "aten::gelu") == pytest.approx(300, abs=1)
+    frame(page, "aten::gelu").click()
+    assert width(page, "aten::gelu") == pytest.approx(1000, abs=3)  # with its outline
+    assert width(page, "gelu_kernel") == pytest.approx(1000, abs=1)
+    assert not frame(page, "aten::mm").is_visible()
+    assert "30.00 %: aten::gelu" in page.page.text_content(".status")
+    page.press("Escape")
+    assert width(page, "aten::mm") == pytest.approx(700, abs=1)
+    page.press("/")
+    page.page.keyboard.type("GELU")
+    assert page.page.text_content(".status") == "2 frames contain “GELU”, 30.0 % of the time"
+    assert page.page.locator("#frames .hit").count() == 2
+    page.press("Escape", "ArrowDown", "ArrowDown", "ArrowRight", "Enter")
+    assert width(page, "aten::gelu") == pytest.approx(1000, abs=3)  # with its outline
+
+
+def test_names_are_only_text_in_the_browser(open_page):
+    page = open_page(flame.svg(HOSTILE_NAMES[0], {(name, HOSTILE_NAMES[0]): 1 for name in HOSTILE_NAMES}), "flame.svg")
+    frame(page, "<img").click()
+    assert page.page.evaluate("window.hacked") is None
+    assert "<img" in page.page.text_content(".status")
+
+
+def test_the_picture_fits_a_narrow_screen_and_cuts_its_text(open_page):
+    page = open_page(flame.svg("mlp", BROWSER_STACKS, "GPU time"), "flame.svg", viewport={"width": 200, "height": 400})
+    assert width(page, "aten::gelu") == pytest.approx(60, abs=1)
+    assert frame(page, "gelu_kernel").locator("text").text_content() == "gelu_k…"
+    assert frame(page, "aten::mm").locator("text").text_content() == "aten::mm"
+
+
+def test_without_its_script_the_picture_is_the_same(open_page):
+    page = open_page(flame.svg("mlp", BROWSER_STACKS, "GPU time"), "flame.svg", java_script_enabled=False)
+    assert frame(page, "gelu_kernel").locator("text").text_content() == "gelu_kernel"
+    box = frame(page, "gelu_kernel").locator("rect").bounding_box()
+    assert box is not None
+    assert (box["x"], box["width"]) == pytest.approx((700, 300), abs=1)

@@ -1,7 +1,7 @@
 """Reads the CSV pages of Nsight Compute: the counters of each launch (page raw), and ncu's advice (page details).
 
 A page may have log lines before it, numbers with thousands separators, and rows that end early. Values are converted to
-base units: nanoseconds and bytes. What the counters mean is computed in analysis/counters.py.
+base units: nanoseconds and bytes. What the counters mean is computed in `tables`.
 """
 
 from __future__ import annotations

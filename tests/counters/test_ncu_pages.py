@@ -6,7 +6,7 @@ import io
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.traces import ncu
+from kernellab.counters import ncu_pages as ncu
 from support.klab import HERE
 from support.ncu_pages import HEADER, details, launch, raw, table
 

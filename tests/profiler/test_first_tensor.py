@@ -1,0 +1,73 @@
+"""Where a program's work with tensors begins."""
+
+import importlib
+import os
+import sys
+
+import pytest
+import torch
+from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
+
+from kernellab.profiler import first_tensor
+from kernellab.profiler.first_tensor import FirstTensorWork
+
+
+def in_inference_mode():
+    with torch.inference_mode():
+        torch.ones(3).sin()
+
+
+def on_another_device():
+    with torch.device("meta"):
+        assert torch.ones(3).sin().device.type == "meta"
+
+
+def our_modes():
+    return sum(type(mode).__module__ == first_tensor.__name__ for mode in _get_current_function_mode_stack())
+
+
+@pytest.mark.parametrize("work", [lambda: torch.ones(3).sin(), in_inference_mode, on_another_device])
+def test_a_programs_work_begins_with_its_first_tensor(work):
+    modes_at_begin = []
+    first = FirstTensorWork(lambda: modes_at_begin.append(our_modes()))
+    torch.cuda.is_available()
+    assert modes_at_begin == []
+    work()
+    work()
+    assert modes_at_begin == [0]
+    assert our_modes() == 0
+    assert torch.ones(3).device.type == "cpu"
+    assert 0 < first.seconds < 60
+
+
+def test_tensors_made_by_imports_are_not_a_programs_work(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    (tmp_path / "with_a_constant.py").write_text("import torch\nMEAN = torch.ones(3)\n")
+    began = []
+    first = FirstTensorWork(lambda: began.append(1))
+    imported = importlib.import_module("with_a_constant")
+    assert (began, first.seen_in_imports) == ([], True)
+    imported.MEAN.sin()
+    assert began == [1]
+
+
+def test_a_fork_of_a_program_that_has_not_begun_is_left_alone():
+    first = FirstTensorWork(lambda: None)
+    child = os.fork()
+    if not child:
+        os._exit(our_modes())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert our_modes() == 1
+    first.cancel()
+    assert our_modes() == 0
+
+
+def test_a_mode_of_the_programs_own_stays_in_place():
+    began = []
+    FirstTensorWork(lambda: began.append(1))
+    with BaseTorchFunctionMode() as own:
+        torch.ones(3)
+        assert _get_current_function_mode_stack() == [own]
+    assert _get_current_function_mode_stack() == []
+    assert began == [1]
