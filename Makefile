@@ -1,7 +1,7 @@
-# make run    set up and run the main job on GeLU, softmax and square
-# make test   set up and run every check there is
-# make venv   set up alone
-# make chromium   a browser for the tests of pages, where there is none
+# make run        set up, then check and time GeLU, softmax and square
+# make test       set up, then run all tests and linters
+# make venv       set up only
+# make chromium   install a browser for the tests of pages, if there is none
 
 PYTHON ?= python3
 VENV   := .venv
@@ -13,7 +13,7 @@ READY  := $(VENV)/.ready
 
 venv: $(READY)
 
-# Rebuilt when the pins or the package's own description change, otherwise skipped.
+# Rebuilt when the pinned versions or pyproject.toml change.
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "kernellab needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
@@ -35,7 +35,7 @@ test: lint chromium
 	$(BIN)/pytest -m "clocked and not gpu"
 	$(MAKE) --no-print-directory bare
 
-# Pages and pictures are tested in a real browser. Only the system's package brings the libraries one needs.
+# Pages and pictures are tested in a real browser. Only the system's package installs the libraries it needs.
 chromium:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
 	  command -v $$name >/dev/null && exit 0; done; \
@@ -43,6 +43,6 @@ chromium:
 	    apt-get update -qq && apt-get install -y -qq chromium >/dev/null; \
 	  else echo "the tests of pages need Chromium: install your system's package of it"; exit 1; fi
 
-# Users have no CUDA toolkit: the tests marked `bare` pass again with every trace of one hidden.
+# Users may have no CUDA toolkit: the tests marked `bare` run again with every trace of one hidden.
 bare: $(READY)
 	OMP_NUM_THREADS=1 tests/without_cuda_toolkit.sh $(BIN)/pytest -m "bare and not gpu" -n 2

@@ -106,9 +106,9 @@ def drawing() -> str:
     """The layers as text, the highest first."""
     lines = []
     for layer in reversed(layers()):
-        lines += textwrap.wrap("   ".join(layer), _WIDTH, break_on_hyphens=False, break_long_words=False)
-        lines.append("        ↓")
-    return "\n".join(["```", *lines[:-1], "```"])
+        words = textwrap.wrap("  ".join(layer), _WIDTH, break_on_hyphens=False, break_long_words=False)
+        lines += [f"{'↓' if place == 0 else ' '} {line}" for place, line in enumerate(words)]
+    return "\n".join(["```", *lines, "```"])
 
 
 def package_list() -> str:

@@ -1,4 +1,4 @@
-"""`klab bench`: passes told apart, the panel of all timers, and what it refuses, however busy the machine is."""
+"""`klab bench`: passes, the panel of all timers, and what it refuses."""
 
 PASSES = """
 import torch, kernellab as kl
@@ -35,7 +35,7 @@ def _(x):
 """
 
 
-def test_passes_are_checked_timed_and_told_apart(klab, tmp_path):
+def test_passes_are_checked_and_timed_apart(klab, tmp_path):
     (tmp_path / "cube.py").write_text(PASSES)
     args = ("--pass", "forward,backward,both", "--seconds", "0.1", "--device", "cpu", "--json")
     seen = klab("bench", "cube.py", "--impl", "manual,python*", *args)

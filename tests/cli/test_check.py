@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from kernellab import cli
-from kernellab.cli import measure
+from kernellab.cli.verbs import check as check_verb
 from kernellab.reporting.terminal.results import show
 from support.klab import OPFILES
 from support.trying import run_without_kernellab
@@ -43,9 +43,8 @@ def test_a_battery_is_recorded_shown_and_decides_the_exit_code(klab, tmp_path):
     ("args", "battery"), [((), True), (("--shape", "8x64"), False), (("--N", "9"), False), (("--declared",), False)]
 )
 def test_a_request_for_particular_cases_runs_no_battery(args, battery):
-    words = ["check", "softmax", *args]
-    known, rest = cli.parser(words).parse_known_args(words)
-    assert ("battery" in measure._settings(known, rest)["stages"]) is battery
+    _, parsed = cli.parse(["check", "softmax", *args])
+    assert ("battery" in check_verb.read_settings(parsed).stages) is battery
 
 
 def test_an_implementation_that_kills_its_worker_in_the_battery_fails_alone(klab, tmp_path):
@@ -104,3 +103,42 @@ def test_a_budget_needs_a_battery(klab):
     ran = klab("check", "square", "--declared", "--budget", "3")
     assert ran.code == 2
     assert "--budget searches beyond the battery" in ran.err
+
+
+def test_json_is_one_document_and_nothing_else(klab):
+    seen = klab("check", "square", "--impl", "manual,torch", "--shape", "32x32", "--json")
+    assert seen.code == 0, seen.err
+    record = seen.record
+    assert record["schema"] == 3
+    assert record["environment"]["packages"]["torch"]
+    for result in record["results"]:
+        assert result["derived"]["status"] == "ok"
+        assert result["derived"]["rules"] == 4
+
+
+def test_dims_sweep_and_the_record_is_written_where_out_names(klab, tmp_path):
+    seen = klab("check", "softmax", "--impl", "torch", "--N", "8:32:x2", "--out", "here", "--json", "--device", "cpu")
+    assert [r["case"]["dims"]["N"] for r in seen.record["results"]] == [8, 16, 32]
+    assert (tmp_path / "here" / "run.json").exists()
+    again = klab("check", "softmax", "--out", "here")
+    assert (again.code, "already holds a run" in again.err) == (2, True)
+
+
+def test_files_may_hold_several_ops_and_one_can_be_named(klab):
+    path = OPFILES / "sketches.py"
+    both = klab("check", path, "--declared", "--impl", "torch", "--device", "cpu", "--json")
+    assert {r["op"] for r in both.record["results"]} == {"cross_entropy", "attention"}
+    one = klab("check", f"{path}:attention", "--declared", "--impl", "torch", "--device", "cpu", "--json")
+    assert {r["op"] for r in one.record["results"]} == {"attention"}
+
+
+def test_a_dim_may_stand_before_the_op(klab):
+    seen = klab("check", "--N", "8,9", "softmax", "--impl", "torch", "--device", "cpu", "--json")
+    assert [r["case"]["dims"]["N"] for r in seen.record["results"]] == [8, 9]
+
+
+def test_a_dtype_without_a_kernel_is_skipped_not_failed(klab):
+    seen = klab(
+        "check", "square", "--dtype", "float64", "--shape", "8", "--device", "cpu", "--impl", "torch,triton,cpp"
+    )
+    assert (seen.code, "triton  skipped: has no float64 kernel" in seen.out) == (0, True)

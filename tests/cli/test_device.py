@@ -72,7 +72,7 @@ def test_bandwidths_and_rates_are_measured_on_the_cpu(klab):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("--gpu", "voodoo"), "no GPU 'voodoo' in the database"),
         (("--gpu", "a100", "--measure"), "ask one at a time"),
@@ -80,7 +80,7 @@ def test_bandwidths_and_rates_are_measured_on_the_cpu(klab):
         (("--measure", "--device", "tpu"), "no device 'tpu'"),
     ],
 )
-def test_a_bad_request_is_one_sentence(klab, args, said):
+def test_a_bad_request_is_one_sentence(klab, args, message):
     seen = klab("device", *args)
     assert (seen.code, seen.out) == (2, "")
-    assert said in seen.err
+    assert message in seen.err

@@ -229,8 +229,8 @@ def test_a_run_of_machine_code_alone_says_which_command_makes_one_to_explain(kla
     assert "unbound doubles on sm_90 cannot launch: the kernel is compiled for blocks of at most 128" in seen.out
     done = klab("explain", "read")
     assert (done.code, done.out) == (2, "")
-    said = "read has machine code and nothing else: klab explain f.py --static makes a run that can be explained"
-    assert done.err.strip() == f"klab: {said}"
+    message = "read has machine code and nothing else: klab explain f.py --static makes a run that can be explained"
+    assert done.err.strip() == f"klab: {message}"
 
 
 CASE = {"dims": {"...": [16384, 16384]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}
@@ -306,18 +306,18 @@ def test_an_impl_that_was_wrong_is_named_with_its_reason(klab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["gelu", "--gpu", "h100", "--arch", "sm_90"], "leave --arch out"),
-        (["gelu", "--plot", "roof.txt"], "draws to a file .png or .svg"),
+        (["gelu", "--gpu", "h100", "--arch", "sm_90"], "leave out --arch"),
+        (["gelu", "--plot", "roof.txt"], "must end in .png or .svg"),
         (["gelu", "--gpu", "voodoo2"], "no GPU 'voodoo2'"),
         (["no-such-op"], "no-such-op"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(klab, arguments, said):
+def test_what_cannot_be_done_is_said_in_a_sentence(klab, arguments, message):
     done = klab("explain", *arguments)
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
 
 

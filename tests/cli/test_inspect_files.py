@@ -127,8 +127,8 @@ def test_two_files_are_compared(klab, tmp_path):
         "PTX, aligned",
     ):
         assert part in seen.out
-    told = json.loads(klab("inspect", TINY, "other.ptx", "--diff", "--show", "sass", "--json").out)
-    assert {row["kind"] for row in told[0]["rows"]} > {"same"}
+    diffs = json.loads(klab("inspect", TINY, "other.ptx", "--diff", "--show", "sass", "--json").out)
+    assert {row["kind"] for row in diffs[0]["rows"]} > {"same"}
 
 
 def test_a_target_the_assembler_does_not_know_leaves_the_ptx(klab, tmp_path):
@@ -148,28 +148,28 @@ def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ([], "nothing to inspect"),
         (["nowhere.ptx"], "No such file"),
         (["empty.ptx"], "contains no kernel"),
         (["text.cubin"], "text.cubin: this is not a cubin: it does not begin like an ELF file"),
-        (["words.txt"], "words.txt holds nothing to inspect: an op file ends in .py"),
-        (["kernel.cu"], "is CUDA C++: an op file that calls kl.cuda.kernel"),
-        (["tiny.txt"], "looks like a .ptx: its name has to end so"),
-        (["tiny.ptx", "--arch", "sm_80"], "--arch is for an op's ways, and tiny.ptx is compiled already"),
-        (["tiny.ptx", "--impl", "triton"], "--impl is for an op's ways"),
-        (["tiny.ptx", "--pass", "both"], "--pass is for an op's ways"),
+        (["words.txt"], "words.txt holds nothing to inspect: the names of op files end in .py"),
+        (["kernel.cu"], "is CUDA C++: klab inspect reads an op file that calls kl.cuda.kernel"),
+        (["tiny.txt"], "looks like a .ptx file: rename it to tiny.txt.ptx"),
+        (["tiny.ptx", "--arch", "sm_80"], "--arch belongs to an op, and tiny.ptx is compiled already"),
+        (["tiny.ptx", "--impl", "triton"], "--impl belongs to an op"),
+        (["tiny.ptx", "--pass", "both"], "--pass belongs to an op"),
         (["empty.sass"], "contains no SASS"),
         (["library.so"], "cuobjdump -xelf"),
-        (["gelu", "tiny.ptx"], "no file of machine code"),
+        (["gelu", "tiny.ptx"], "not a file of machine code"),
         (["tiny.ptx", "--show", "exlain"], "did you mean explain"),
         (["tiny.ptx", "--kernel", "tinny"], "did you mean tiny"),
         (["tiny.ptx", "--diff"], "two files"),
-        (["tiny.sass", "--show", "explain"], "no PTX to explain"),
+        (["tiny.sass", "--show", "explain"], "only PTX can be explained"),
     ],
 )
-def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
+def test_bad_requests_are_one_sentence(klab, tmp_path, args, message):
     (tmp_path / "tiny.txt").write_text(TINY.read_text())
     (tmp_path / "words.txt").write_text("nobody:x:65534\n")
     (tmp_path / "kernel.cu").write_text("__global__ void k() {}\n")
@@ -179,7 +179,7 @@ def test_bad_requests_are_one_sentence(klab, tmp_path, args, said):
     (tmp_path / "tiny.sass").write_text("Function : k\n/*0000*/ EXIT ;\n")
     seen = klab("inspect", *args)
     assert (seen.code, seen.out) == (2, "")
-    assert said in seen.err
+    assert message in seen.err
     assert "Traceback" not in seen.err
 
 

@@ -1,4 +1,4 @@
-"""`klab inspect OP`: what comes of an op's ways, in the terminal, as JSON, in files; one bad way costs only itself."""
+"""`klab inspect OP`: an op's kernels in the terminal, as JSON and in files."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ FACTS = (
 
 
 @pytest.mark.bare
-def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
+def test_all_facts_of_two_implementations_on_two_architectures(klab, tmp_path):
     """As JSON; then the same run read again: shown, and its kernels compared with each other."""
     seen = klab("inspect", "softmax", "--impl", "triton,cuda", "--arch", "sm_80,sm_100", "--json", "--out", "run")
     assert seen.code == 0, seen.err
@@ -62,29 +62,29 @@ def test_all_facts_of_two_ways_on_two_architectures(klab, tmp_path):
     assert "both are the same kernel" in twice.err
 
 
-def test_a_way_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
+def test_an_implementation_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
     impls = "triton-autograd,triton-looks,triton-dies,triton-too-much,triton-tuned,manual"
     args = ("--impl", impls, "--arch", "sm_86", "--pass", "forward,backward", "--out", "run")
     seen = klab("inspect", OPFILES / "captured.py", *args)
     assert seen.code == 1
-    told = {(e["impl"], e["pass"]): e for e in load(tmp_path / "run")["code"]}
-    assert told["triton-dies", "forward, backward"]["status"] == "crashed"
-    assert "aborted (SIGABRT)" in told["triton-dies", "forward, backward"]["reason"]
-    looks = told["triton-looks", "forward"]
+    entries = {(e["impl"], e["pass"]): e for e in load(tmp_path / "run")["code"]}
+    assert entries["triton-dies", "forward, backward"]["status"] == "crashed"
+    assert "aborted (SIGABRT)" in entries["triton-dies", "forward, backward"]["reason"]
+    looks = entries["triton-looks", "forward"]
     assert looks["status"] == "error"
     assert looks["reason"].startswith(
         "reads the values of a tensor, which are not available without a GPU: RuntimeError: Tensor.item()"
     )
     line = next(n for n, text in enumerate(SOURCE.splitlines(), 1) if ".item()" in text)
     assert looks["reason"].endswith(f"(captured.py:{line})")
-    assert "shared memory, Required: 131072, Hardware limit: 101376" in told["triton-too-much", "forward"]["reason"]
-    assert told["manual", "forward"]["status"] == "none"
-    assert told["triton-tuned", "backward"]["status"] == "skipped"
+    assert "shared memory, Required: 131072, Hardware limit: 101376" in entries["triton-too-much", "forward"]["reason"]
+    assert entries["manual", "forward"]["status"] == "none"
+    assert entries["triton-tuned", "backward"]["status"] == "skipped"
     # The backward pass is its own launch alone, not the forward's before it.
-    for of, block in (("forward", 256), ("backward", 512)):
-        (kernel,) = told["triton-autograd", of]["kernels"]
+    for pass_name, block in (("forward", 256), ("backward", 512)):
+        (kernel,) = entries["triton-autograd", pass_name]["kernels"]
         assert kernel["config"]["constexprs"] == {"BLOCK": block}
-    assert len(told["triton-tuned", "forward"]["kernels"]) == 3
+    assert len(entries["triton-tuned", "forward"]["kernels"]) == 3
     assert "BLOCK=128 num_warps=2" in seen.out
     assert "too wide" in seen.out
     assert "manual  none: calls PyTorch's own kernels" in seen.out
@@ -95,15 +95,16 @@ def test_architectures_know_nothing_of_each_other(klab, tmp_path):
     args = ("--impl", "triton-persistent", "--arch", "sm_80,sm_86,sm_90", "--out", "run")
     seen = klab("inspect", OPFILES / "captured.py", *args)
     assert seen.code == 0, seen.err
-    told = {entry["arch"]: entry["kernels"][0]["grid"][0] for entry in load(tmp_path / "run")["code"]}
-    assert told == {"sm_80": 108, "sm_86": 84, "sm_90": 132}
+    entries = {entry["arch"]: entry["kernels"][0]["grid"][0] for entry in load(tmp_path / "run")["code"]}
+    assert entries == {"sm_80": 108, "sm_86": 84, "sm_90": 132}
 
 
 LENT = """
 import os, socket, sys
+from kernellab.record.run_events import RunCompleted
 from kernellab.running.worker.channel import Channel
 channel = Channel(int(sys.argv[1]))
-channel.lend(lambda: channel.send("first"))
+channel.lend(lambda: channel.send(RunCompleted()))
 with channel.running("culprit", "inspect"):
     channel.lend(os.abort)
 """
@@ -117,20 +118,20 @@ def test_a_death_in_a_fork_is_the_workers_own():
     theirs.close()
     with ours, ours.makefile() as lines:
         events = [json.loads(line) for line in lines]
-    assert [event["event"] for event in events] == ["first", "begin"]  # and no end
+    assert [event["event"] for event in events] == ["complete", "begin"]  # and no end
     assert events[-1]["impl"] == "culprit"
     assert process.wait() == -signal.SIGABRT
 
 
-def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
+def test_a_difference_is_shown_with_the_times_of_a_run(tmp_path):
     case = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}
     timed = record(result("triton", [100.0] * 20), result("cuda", [90.0] * 20))
-    (tmp_path / "run.json").write_text(json.dumps({"schema": 3, "trials": [], **timed}))
+    (tmp_path / "run.json").write_text(json.dumps(timed))
     left, right = ({"op": "f", "impl": impl, "case": case} for impl in ("triton", "cuda"))
-    told = inspect_diff.times(tmp_path, ((left, tmp_path), (right, tmp_path)))
-    assert told == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"
+    line = inspect_diff.time_line(tmp_path, ((left, tmp_path), (right, tmp_path)))
+    assert line == f"time: triton 100 µs, cuda 90 µs (-10.0 %), in {tmp_path}"
     unknown = {**right, "impl": "cuda-v2"}
-    assert inspect_diff.times(tmp_path, ((left, tmp_path), (unknown, tmp_path))) is None
+    assert inspect_diff.time_line(tmp_path, ((left, tmp_path), (unknown, tmp_path))) is None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_a_difference_is_told_with_the_times_of_a_run(tmp_path):
 def test_how_a_side_of_a_difference_is_written(text, parts, tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
-    side = inspect_diff.side(text)
+    side = inspect_diff.parse_side(text)
     assert (side.run and str(side.run), side.impl, side.arch, side.number) == parts
 
 
@@ -183,17 +184,17 @@ def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
 
 def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
     with pytest.raises(UserError, match="numbered from 1"):
-        inspect_diff.side("triton#0")
+        inspect_diff.parse_side("triton#0")
     kernel = {"impl": "triton", "arch": "sm_90", "files": {"cubin": "a"}, "tuned": None}
     known = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
-    for text, said in (
-        ("tritn", "no such way: there are triton and cuda"),
+    for text, message in (
+        ("tritn", "no such implementation: there are triton and cuda"),
         ("triton@sm_80", "no such architecture: there is sm_90"),
         ("triton#3", "no such configuration: there are 1 and 2"),
     ):
-        with pytest.raises(UserError, match=said):
-            inspect_diff._explain_missing(inspect_diff.side(text), known)
-    inspect_diff._explain_missing(inspect_diff.side("triton#2"), known)
+        with pytest.raises(UserError, match=message):
+            inspect_diff.refuse_missing(inspect_diff.parse_side(text), known)
+    inspect_diff.refuse_missing(inspect_diff.parse_side("triton#2"), known)
 
 
 def test_levels_and_code_for_the_cpu(klab, tmp_path):
@@ -203,18 +204,18 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
     assert "// triton map_flat sm_90\n@triton.jit\ndef map_flat" in seen.out  # the GPU's where there is one
     assert "def square_of" in seen.out  # what the kernel is given is part of it
     assert "// cpp square sm_90\n" in seen.out
-    told = {entry["impl"]: entry for entry in load(tmp_path / "run")["code"]}
-    assembly = (tmp_path / "run" / told["cpp"]["kernels"][0]["files"]["s"]).read_text()
+    entries = {entry["impl"]: entry for entry in load(tmp_path / "run")["code"]}
+    assembly = (tmp_path / "run" / entries["cpp"]["kernels"][0]["files"]["s"]).read_text()
     assert "square:" in assembly
     assert "ret" in assembly
-    assert told["cuda-inline"]["status"] == "skipped"
-    assert "nvcc" in told["cuda-inline"]["reason"]
+    assert entries["cuda-inline"]["status"] == "skipped"
+    assert "nvcc" in entries["cuda-inline"]["reason"]
     files = [file for kernel in list_kernels(load(tmp_path / "run")) for file in kernel["files"].values()]
     assert len(files) == len(set(files)) == 2 * (7 + 2)  # no case overwrites another's
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("softmax", "--arch", "sm_42"), "no architecture 'sm_42'"),
         (("softmax", "--arch", "sm_70"), "sm_75 and later"),
@@ -226,10 +227,10 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
         ((), "nothing to inspect"),
     ],
 )
-def test_requests_that_cannot_be_carried_out(klab, args, said, tmp_path):
+def test_requests_that_cannot_be_carried_out(klab, args, message, tmp_path):
     seen = klab("inspect", *args)
     assert seen.code == 2
-    assert said in seen.err
+    assert message in seen.err
     assert not list((tmp_path / "runs").glob("*")) if (tmp_path / "runs").exists() else True
 
 
@@ -238,5 +239,5 @@ def test_requests_that_cannot_be_carried_out(klab, args, said, tmp_path):
 )
 def test_compiling_for_an_export_is_given_more_time(args, seconds):
     parser = argparse.ArgumentParser()
-    inspect_op.arguments(parser)
-    assert inspect_op._patience(parser.parse_args(args)) == seconds
+    inspect_op.add_options(parser)
+    assert inspect_op.timeout_s(parser.parse_args(args)) == seconds

@@ -132,7 +132,7 @@ def test_pages_of_one_report_are_opened_together(tmp_path, monkeypatch, capsys):
     assert Path("here/counters.csv").exists()
     Path("c.csv").write_text("a,b\n1,2\n")
     assert cli.run(["profile", "--open", "b.csv", "--out", "c.csv"]) == 2
-    assert "cannot be made" in capsys.readouterr().err
+    assert "cannot be created" in capsys.readouterr().err
     for files in (["a.csv"], ["c.csv"]):
         assert cli.run(["profile", "--open", *files]) == 2
         assert "--page raw" in capsys.readouterr().err
@@ -142,7 +142,7 @@ def test_pages_of_one_report_are_opened_together(tmp_path, monkeypatch, capsys):
     ("words", "sentence"),
     [
         (["--with", "ncu", "mlp"], "launches of an op"),
-        (["--with", "ncu", "gelu", "--grids", "1"], "--grids works with square"),
+        (["--with", "ncu", "gelu", "--grids", "1"], "--grids is for square"),
         (["--with", "ncu", "square", "--grids", "0"], "--grids 0"),
         (["--with", "ncu", "square", "--grids", "1", "--blocks", "100"], "--blocks 100"),
         (["square", "--grids", "1"], "add --with ncu"),

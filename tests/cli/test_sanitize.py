@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.cli import parser, sanitize
+from kernellab.cli import parse, sanitize_option
 from kernellab.machine import tools
 from kernellab.record.reading import load
 from support.klab import OPFILES, klab_env
@@ -19,24 +19,24 @@ def test_without_a_gpu_one_sentence_says_so(klab):
         pytest.skip("there is a GPU")
     seen = klab("check", "gelu", "--sanitize")
     assert seen.code == 2
-    assert seen.err == "klab: --sanitize needs an NVIDIA GPU: there is none here. klab doctor says what was found\n"
+    assert seen.err == "klab: --sanitize needs an NVIDIA GPU: there is none here. klab doctor lists what was found\n"
     seen = klab("check", "--sanitize", "gelu")
     assert seen.code == 2
     assert "the op is named before it" in seen.err
 
 
 def test_without_the_tool_one_sentence_says_so(monkeypatch, tmp_path):
-    args = parser().parse_args(["check", "gelu", "--sanitize", "racecheck,memcheck"])
+    _, args = parse(["check", "gelu", "--sanitize", "racecheck,memcheck"])
     monkeypatch.setattr(tools, "has_gpu", lambda: True)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     with pytest.raises(UserError, match=r"not found on the PATH, in \$CUDA_HOME/bin .* install the CUDA toolkit"):
-        sanitize.asked_for(args, "auto")
+        sanitize_option.read_sanitizers(args, "auto")
     with pytest.raises(UserError, match="needs an NVIDIA GPU"):
-        sanitize.asked_for(args, "cpu")
+        sanitize_option.read_sanitizers(args, "cpu")
     (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\n")
     (tmp_path / "compute-sanitizer").chmod(0o755)
-    assert sanitize.asked_for(args, "auto") == ["memcheck", "racecheck"]
+    assert sanitize_option.read_sanitizers(args, "auto") == ["memcheck", "racecheck"]
 
 
 def test_doctor_has_a_line_for_the_tool(klab):

@@ -6,6 +6,7 @@ import pytest
 
 from kernellab.cli import run
 from kernellab.gpumodel.waves import BOUNDS
+from kernellab.running.protocol.events import GridsTimed
 from support.klab import SRC
 
 
@@ -82,7 +83,7 @@ def gpu_present(monkeypatch):
         times = [
             {"blocks": blocks, "ms": float(-(-blocks // 108)) * (1.25 if blocks == 218 else 1)} for blocks in grids
         ]
-        return {"block_ms": 1.0, "grids": times, "doubts": ["clock-moved: it did"]}
+        return GridsTimed(block_ms=1.0, grids=times, doubts=["clock-moved: it did"])
 
     here = {"name": "NVIDIA Stand-in", "arch": "sm_80", "sms": 108}
     monkeypatch.setattr("kernellab.running.parent.device.present", lambda: here)
@@ -108,7 +109,7 @@ def test_measured_efficiencies_are_compared_with_the_predicted_ones(gpu_present,
         (("--blocks", "many"), "cannot read --blocks"),
         (("--matmul", "4096x4096"), "--matmul needs the tile"),
         (("--matmul", "4096x4096", "--tile", "128"), "cannot read --tile"),
-        (("--blocks", "8", "--tile", "128x128"), "--tile is of a product"),
+        (("--blocks", "8", "--tile", "128x128"), "--tile belongs to a matmul"),
         (("--blocks", "8", "--threads", "0"), "at least 1"),
         (("--blocks", "8", "--threads", "2048"), "at most 1024 threads"),
         (("--blocks", "8", "--regs", "300"), "up to 255"),

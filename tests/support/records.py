@@ -1,6 +1,7 @@
 """Records, results and events made by hand."""
 
 from kernellab.record.event import Event
+from kernellab.record.journal import empty_record
 
 ENVIRONMENT = {"python": "3.11.2", "packages": {"torch": "2.13"}, "gpus": [], "cpu": {"name": "C"}, "commit": "c0"}
 
@@ -32,14 +33,20 @@ def result(impl, samples=(), *, status="ok", reason=None, rounds=None, **more):
         "check": {"status": status, "reason": reason, "checked_at": {"interpreter": False}, **more.pop("check", {})},
         "times": times,
         "cost": {"forward": more.pop("cost")} if "cost" in more else {},
+        "gradients": None,
+        "memory": {},
+        "built": None,
         "kernels": None,
+        "inside": None,
+        "traffic": None,
         "guards": [],
         **more,
     }
 
 
 def record(*results, ceilings=None):
-    return {"results": list(results), "machine": {"ceilings": ceilings}, "complete": True}
+    machine = {"device": "cpu", "name": "a machine", "ceilings": ceilings}
+    return {**empty_record(), "results": list(results), "machine": machine, "complete": True}
 
 
 def timed(impl, us, **more):

@@ -20,6 +20,7 @@ import torch
 
 from kernellab.activity.documents import CallActivity, Counted, KernelLaunch
 from kernellab.base.json import JsonValue
+from kernellab.base.text import share_text
 from kernellab.traces import kineto
 from kernellab.traces.blocking_calls import find_blocking_calls
 from kernellab.traces.trace import ON_GPU, Kind, Rows, Trace
@@ -105,7 +106,7 @@ def remarks_on(activity: CallActivity) -> list[str]:
     for action, counted, unit in counts:
         if counted and counted["count"]:
             whose = "" if activity["device"] == "cpu" else f"{counted['of']}'s "
-            share = f"{_percent(counted['share'])} of the {whose}time"
+            share = f"{share_text(counted['share'])} of the {whose}time"
             remarks.append(f"{action}: {_number(counted['count'], unit)}, {share}")
     return remarks
 
@@ -246,7 +247,3 @@ def _during(at: int, event: _Event) -> bool:
 def _number(count: int, unit: str) -> str:
     plural = unit[:-1] + "ies" if unit.endswith("y") else unit + "s"
     return f"{count} {unit if count == 1 else plural}"
-
-
-def _percent(share: float) -> str:
-    return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"

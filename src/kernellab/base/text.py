@@ -1,4 +1,4 @@
-"""Text from untrusted files, made safe to store, print and write into pages."""
+"""Text that every package may print: from untrusted files, made safe; counts and shares in sentences."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ def shown(text: str, longest: int | None = None) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+
+
+def share_text(fraction: float) -> str:
+    """A share in a sentence: `12 %`, or `less than 1 %`."""
+    return "less than 1 %" if fraction < 0.01 else f"{100 * fraction:.0f} %"
 
 
 def plural(number: int, noun: str) -> str:

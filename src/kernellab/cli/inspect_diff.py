@@ -1,38 +1,42 @@
-"""`klab inspect OP --diff A B`: two of an op's kernels side by side, by way, architecture, configuration or run."""
+"""`klab inspect OP --diff A B`: two of an op's kernels compared, by implementation, architecture, configuration or
+run."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
-from kernellab.cli import inspect_files
-from kernellab.cli.inspect_op import listing_of
+from kernellab.cli import inspect_files, inspect_op
+from kernellab.cli.options import choose
 from kernellab.machine.chips import chip
 
 if TYPE_CHECKING:
     from kernellab.codeanalysis.code_files import Listing
     from kernellab.record.schema import Record
-    from kernellab.reporting.terminal.inspection import InspectedKernel as Kernel
+    from kernellab.reporting.terminal.inspection import InspectedKernel
 
-Inspect = Callable[[list[str], list[str]], tuple["Record", Path]]
+Located = tuple["InspectedKernel", Path]  # a kernel, and the folder that its files are in
 
 
 @dataclass(frozen=True)
 class Side:
-    """`triton`, `triton@sm_90`, `triton@sm_90#2`, or `RUN` and `RUN:triton@sm_90` of an earlier inspection."""
+    """`triton`, `triton@sm_90`, `triton@sm_90#2`, or `RUN` and `RUN:triton@sm_90` of an earlier inspection.
+
+    An empty `impl` or `arch`, and a `number` that is None, match any.
+    """
 
     text: str
     run: Path | None
     impl: str
     arch: str
-    number: int | None
+    number: int | None  # of a tuner's configurations, from 1
 
-    def fits(self, kernel: Kernel) -> bool:
+    def matches(self, kernel: InspectedKernel) -> bool:
         return (
             self.impl in ("", kernel["impl"])
             and self.arch in ("", kernel["arch"])
@@ -41,135 +45,146 @@ class Side:
         )
 
 
-def side(text: str) -> Side:
+def parse_side(text: str) -> Side:
     path, _, rest = text.rpartition(":")
     run = next((Path(p) for p in (text, path) if p and Path(p).is_dir()), None)
     spec = "" if run is not None and str(run) == text.rstrip("/") else rest if run is not None else text
-    found = re.fullmatch(r"([^@#]*)(?:@([^@#]+))?(?:#(\d+))?", spec)
-    if not found or (run is None and not found[1]):
-        raise UserError(f"cannot read --diff {text!r}: write a way, triton@sm_90, triton#2, or a run's folder")
-    if found[3] and int(found[3]) < 1:
+    parts = re.fullmatch(r"([^@#]*)(?:@([^@#]+))?(?:#(\d+))?", spec)
+    if not parts or (run is None and not parts[1]):
+        raise UserError(
+            f"cannot read --diff {text!r}: write an implementation, triton@sm_90, triton#2, or a run's folder"
+        )
+    if parts[3] and int(parts[3]) < 1:
         raise UserError(f"--diff {text!r}: configurations are numbered from 1")
-    return Side(text, run, found[1], chip(found[2]).arch if found[2] else "", int(found[3]) if found[3] else None)
+    return Side(text, run, parts[1], chip(parts[2]).arch if parts[2] else "", int(parts[3]) if parts[3] else None)
 
 
-def run(args: argparse.Namespace, inspect: Inspect) -> int:
+def run(args: argparse.Namespace) -> int:
     if len(args.diff) != 2:
         raise UserError("--diff compares two: klab inspect gelu --diff triton@sm_90 cuda@sm_90")
-    sides = [side(text) for text in args.diff]
-    now = [one for one in sides if one.run is None]
-    fresh = None
-    if now:
-        archs = list(dict.fromkeys(one.arch for one in now if one.arch))
-        fresh = inspect(list(dict.fromkeys(one.impl for one in now)), archs)
-    found = [_found(one, fresh) for one in sides]
-    pairs = [(left, right) for left, right in _paired(sides, found) if not _same(left, right)]
+    choose("--show", args.show or "facts", inspect_op.SHOWN)
+    sides = [parse_side(text) for text in args.diff]
+    located = _locate(args, sides)
+    pairs = [(left, right) for left, right in _pair(sides, located) if not _is_same(left, right)]
     if not pairs:
         raise UserError(f"--diff {sides[0].text} {sides[1].text}: both are the same kernel: nothing can differ")
     for pair in pairs:
-        inspect_files.compare(args, [_listing(one, *kernel) for one, kernel in zip(sides, pair, strict=True)])
-    timings = [args.timings, *(one.run for one in sides)]
+        inspect_files.compare(args, [_listing(side, *kernel) for side, kernel in zip(sides, pair, strict=True)])
     if not args.json:
-        for line in dict.fromkeys(filter(None, (times(Path(t), pairs[0]) for t in timings if t))):
+        runs = [Path(run) for run in (args.timings, *(side.run for side in sides)) if run]
+        for line in dict.fromkeys(filter(None, (time_line(run, pairs[0]) for run in runs))):
             print(line)
     return 0
 
 
-Found = tuple["Kernel", Path]
-
-
-def _listing(one: Side, kernel: Kernel, folder: Path) -> Listing:
-    """Called after its run too: a kernel before and after an edit has one name."""
-    found = listing_of(kernel, folder)
-    if one.run is not None:
-        found.name = f"{one.run}:{found.name}"
-    return found
-
-
-def _same(left: Found, right: Found) -> bool:
-    return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
-
-
-def _found(one: Side, fresh: tuple[Record, Path] | None) -> list[Found]:
+def _locate(args: argparse.Namespace, sides: Sequence[Side]) -> list[list[Located]]:
+    """The kernels of each side, from its run or from an inspection now."""
     from kernellab.record.reading import load
+
+    to_inspect = [side for side in sides if side.run is None]
+    inspected = None
+    if to_inspect:
+        archs = list(dict.fromkeys(side.arch for side in to_inspect if side.arch))
+        inspected = inspect_op.inspect(args, list(dict.fromkeys(side.impl for side in to_inspect)), archs)
+    located = []
+    for side in sides:
+        if side.run is not None:
+            located.append(_matching(side, load(side.run), side.run))
+        else:
+            assert inspected is not None
+            located.append(_matching(side, *inspected))
+    return located
+
+
+def _matching(side: Side, record: Record, folder: Path) -> list[Located]:
     from kernellab.reporting.terminal.inspection import list_kernels
 
-    if one.run is not None:
-        record, folder = load(one.run), one.run
-    else:
-        assert fresh is not None
-        record, folder = fresh
-    found = [(kernel, folder) for kernel in list_kernels(record) if one.fits(kernel)]
-    if not found:
-        _explain_missing(one, list_kernels(record))
-        reasons = dict.fromkeys(entry["reason"] for entry in record["code"] if one.impl in ("", entry["impl"]))
-        why = "; ".join(filter(None, reasons)) or "nothing was captured for it"
-        raise UserError(f"--diff {one.text}: no machine code: {why}")
-    return found
+    matching = [(kernel, folder) for kernel in list_kernels(record) if side.matches(kernel)]
+    if not matching:
+        refuse_missing(side, list_kernels(record))
+        reasons = dict.fromkeys(entry["reason"] for entry in record["code"] if side.impl in ("", entry["impl"]))
+        reason = "; ".join(filter(None, reasons)) or "nothing was captured for it"
+        raise UserError(f"--diff {side.text}: no machine code: {reason}")
+    return matching
 
 
-def _explain_missing(one: Side, known: list[Kernel]) -> None:
-    """Where there is machine code, but none of that way, architecture or configuration."""
-    known = [kernel for kernel in known if "cubin" in kernel["files"]]
-    for what, asked, of in (
-        ("way", one.impl, lambda kernel: kernel["impl"]),
-        ("architecture", one.arch, lambda kernel: kernel["arch"]),
-        ("configuration", one.number, _number),
+def refuse_missing(side: Side, kernels: list[InspectedKernel]) -> None:
+    """A UserError where there is machine code, but not of this implementation, architecture or configuration."""
+    candidates = [kernel for kernel in kernels if "cubin" in kernel["files"]]
+    for noun, value, read in (
+        ("implementation", side.impl, lambda kernel: kernel["impl"]),
+        ("architecture", side.arch, lambda kernel: kernel["arch"]),
+        ("configuration", side.number, _number),
     ):
-        there = list(dict.fromkeys(map(of, known)))
-        if there and asked and asked not in there:
-            raise UserError(f"--diff {one.text}: no such {what}: there {_told(there)}")
-        known = [kernel for kernel in known if not asked or of(kernel) == asked]
+        present = list(dict.fromkeys(map(read, candidates)))
+        if present and value and value not in present:
+            raise UserError(f"--diff {side.text}: no such {noun}: there {_enumerate(present)}")
+        candidates = [kernel for kernel in candidates if not value or read(kernel) == value]
 
 
-def _number(kernel: Kernel) -> int:
+def _number(kernel: InspectedKernel) -> int:
     """Of a tuner's configurations, from 1."""
     return kernel["tuned"][0] + 1 if kernel["tuned"] else 1
 
 
-def _told(there: list[Any]) -> str:
-    if len(there) == 1:
-        return f"is {there[0]}"
-    return f"are {', '.join(map(str, there[:-1]))} and {there[-1]}"
+def _enumerate(values: list[object]) -> str:
+    if len(values) == 1:
+        return f"is {values[0]}"
+    return f"are {', '.join(map(str, values[:-1]))} and {values[-1]}"
 
 
-def _paired(sides: list[Side], found: list[list[Found]]) -> list[tuple[Found, Found]]:
-    """One with one; several by name and configuration, an architecture or a way that was named left open."""
-    left, right = found
+def _pair(sides: Sequence[Side], located: list[list[Located]]) -> list[tuple[Located, Located]]:
+    """One kernel with one. Several are paired by name, configuration and pass, and by what the sides have in common."""
+    left, right = located
     if len(left) == len(right) == 1:
         return [(left[0], right[0])]
-    same_way = sides[0].impl == sides[1].impl
+    same_impl = sides[0].impl == sides[1].impl
     same_arch = sides[0].arch == sides[1].arch
 
-    def key(kernel: Kernel) -> tuple[Any, ...]:
-        way = (kernel["impl"], kernel["name"]) if same_way else ()
-        return (*way, *((kernel["arch"],) if same_arch else ()), str(kernel["tuned"]), kernel["pass"])
+    def key(kernel: InspectedKernel) -> tuple[str, ...]:
+        impl = (kernel["impl"], kernel["name"]) if same_impl else ()
+        return (*impl, *((kernel["arch"],) if same_arch else ()), str(kernel["tuned"]), kernel["pass"])
 
-    others = {key(kernel): (kernel, folder) for kernel, folder in right}
-    pairs = [(one, others[key(one[0])]) for one in left if key(one[0]) in others]
+    partners = {key(kernel): (kernel, folder) for kernel, folder in right}
+    pairs = [(kernel, partners[key(kernel[0])]) for kernel in left if key(kernel[0]) in partners]
     if not pairs:
-        counts = " and ".join(f"{len(some)} of {one.text}" for some, one in zip(found, sides, strict=True))
+        counts = " and ".join(f"{len(kernels)} of {side.text}" for kernels, side in zip(located, sides, strict=True))
         raise UserError(f"--diff: kernels that do not pair up, {counts}: name one each, triton@sm_90#2")
     return pairs
 
 
-def times(run: Path, pair: tuple[Found, Found]) -> str | None:
+def _is_same(left: Located, right: Located) -> bool:
+    return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
+
+
+def _listing(side: Side, kernel: InspectedKernel, folder: Path) -> Listing:
+    """Its name begins with its run: a kernel before and after an edit has the same name otherwise."""
+    listing = inspect_op.listing_of(kernel, folder)
+    if side.run is not None:
+        listing.name = f"{side.run}:{listing.name}"
+    return listing
+
+
+def time_line(run: Path, pair: tuple[Located, Located]) -> str | None:
     """How long the two took, where a run has timed both: `time: triton 506.6 µs, cuda 506.5 µs`."""
     from kernellab.record import verdict
     from kernellab.record.reading import load
-    from kernellab.reporting.text import numbers as words
+    from kernellab.reporting.text.numbers import duration
 
     record = verdict.derive(load(run))
-    told = []
+    times = []
     for kernel, _ in pair:
-        case = {k: v for k, v in (kernel["case"] or {}).items() if k != "device"}
         for result in record["results"]:
             time = result["derived"].get("time")
-            at = {k: v for k, v in result["case"].items() if k != "device"}
-            if (result["op"], result["impl"], at) == (kernel["op"], kernel["impl"], case) and time:
-                told.append((kernel["impl"], time["median_us"]))
-    if len(told) != 2:
+            same = (result["op"], result["impl"]) == (kernel["op"], kernel["impl"])
+            if same and _without_device(result["case"]) == _without_device(kernel["case"]) and time:
+                times.append((kernel["impl"], time["median_us"]))
+    if len(times) != 2:
         return None
-    (left, before), (right, after) = told
-    change = 100 * (after - before) / before
-    return f"time: {left} {words.duration(before)}, {right} {words.duration(after)} ({change:+.1f} %), in {run}"
+    (left, left_us), (right, right_us) = times
+    change = 100 * (right_us - left_us) / left_us
+    return f"time: {left} {duration(left_us)}, {right} {duration(right_us)} ({change:+.1f} %), in {run}"
+
+
+def _without_device(case: Mapping[str, object] | None) -> dict[str, object]:
+    return {key: value for key, value in (case or {}).items() if key != "device"}

@@ -1,4 +1,4 @@
-"""`klab profile --with ncu`: the GPU's counters for the launches of an op, and reports of ncu opened."""
+"""`klab profile --with ncu`: what Nsight Compute counts of the launches of an op, and reports of it opened."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
-from kernellab.cli import profile_programs as programs
-from kernellab.cli.begin import absolute, begun, folder_for, shown
+from kernellab.cli import profile_programs
+from kernellab.cli.options import absolute_target, print_json
+from kernellab.cli.run_folder import create_folder, create_journal, display_path
 from kernellab.declaration.case_request import parse_sizes
 
 if TYPE_CHECKING:
@@ -22,48 +23,49 @@ if TYPE_CHECKING:
     from kernellab.record.journal import Journal
     from kernellab.running.parent.nsight_compute import Counted
 
-_SWEEP_SHAPE, _SWEEP_DTYPE = "4096x4096", "float32"  # a single block still finishes in a tenth of a second
-_SWEEP_KERNEL = "square_strided"
-_DEFAULT_BLOCKS = "128"
+_SHAPE, _DTYPE = "4096x4096", "float32"  # of a sweep over grids: a single block still ends in a tenth of a second
+_SWEPT_KERNEL = "square_strided"
+_THREADS = "128"
+_ALLOWED_THREADS = (32, 64, 128, 256, 512, 1024)
 _MOST_BLOCKS, _MOST_LAUNCHES = 1 << 20, 64
-_THREADS = (32, 64, 128, 256, 512, 1024)
 
 
-def arguments(sub: argparse.ArgumentParser) -> None:
-    group = sub.add_argument_group("--with ncu")
-    group.add_argument("--grids", metavar="1,8,64,512", help="square a tensor with grids of so many blocks")
-    group.add_argument("--blocks", metavar="128,256", help=f"threads of each block (default {_DEFAULT_BLOCKS})")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("--with ncu")
+    group.add_argument("--grids", metavar="1,8,64,512", help="square, by grids of these numbers of blocks")
+    group.add_argument("--blocks", metavar="128,256", help=f"threads of their blocks (default {_THREADS})")
 
 
 def opens_reports(args: argparse.Namespace) -> bool:
-    """Whether the files to open are reports of ncu, or pages of them."""
+    """Whether the files to open are reports of ncu, or CSV pages of them."""
     return bool(args.open and args.target) and all(Path(name).suffix in (".ncu-rep", ".csv") for name in args.target)
 
 
-def validate(args: argparse.Namespace) -> None:
+def check_options(args: argparse.Namespace) -> None:
     if args.tool != "ncu" and (args.grids or args.blocks):
-        raise UserError("--grids and --blocks belong to a sweep with Nsight Compute: add --with ncu")
+        raise UserError("--grids and --blocks belong to a sweep by Nsight Compute: add --with ncu")
     if args.blocks and not args.grids:
-        raise UserError("--blocks belongs to a sweep over grids: add --grids 1,8,64,512")
+        raise UserError("--blocks belong to a sweep over grids: add --grids 1,8,64,512")
 
 
-def run(args: argparse.Namespace, rest: list[str]) -> int:
+def run(args: argparse.Namespace) -> int:
     from kernellab.running.parent import nsight_compute as ncu
 
-    if args.module or not args.target or args.target[0] == "mlp" or programs.is_script(args.target[0]):
-        raise UserError("--with ncu counts the launches of an op, each many times over: klab profile --with ncu gelu")
+    if args.module or not args.target or args.target[0] == "mlp" or profile_programs.is_script(args.target[0]):
+        raise UserError("--with ncu counts the launches of an op, and repeats each: klab profile --with ncu gelu")
     if args.schedule:
         raise UserError("--schedule is for traces: ncu counts one call")
     if len(args.target) > 1:
         raise UserError(f"one op at a time, not {len(args.target)}")
-    request = _request(args, rest)
+    request = _request(args)
     name = request["target"]["op"] or Path(args.target[0]).stem
     path = ncu.require_tool(request, name)
-    journal = begun(args.out, programs.settings_for(args, absolute(args.target[0])), "profile-ncu-")
+    settings = profile_programs.settings_for(args, absolute_target(args.target[0]))
+    journal = create_journal(args.out, settings, "profile-ncu-")
     artifacts = journal.folder / "artifacts"
+    count = _count_grids if "grids" in request else _count_impls
     try:
         artifacts.mkdir(parents=True, exist_ok=True)
-        count = _count_sweep if "grids" in request else _count_impls
         document = count(request, artifacts, name, path)
     except UserError:
         if not list(artifacts.glob("*.log")):
@@ -74,41 +76,41 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     return _finish(args, document, journal)
 
 
-def read(args: argparse.Namespace, rest: list[str]) -> int:
-    """Show reports made on another machine."""
+def open_reports(args: argparse.Namespace) -> int:
+    """Reads reports that were made elsewhere."""
     from kernellab.running.parent import nsight_compute as ncu
 
-    if rest or args.words or args.compare:
-        raise UserError("--open takes only report files and options for showing them")
+    if args.dims or args.script_arguments or args.compare:
+        raise UserError("--open reads reports and runs nothing: give it files, and how to show them")
     document = _opened_document(ncu.read_files([Path(name) for name in args.target]))
     if args.out:
-        _write(document, folder_for(args.out))
-    _show(args, document)
+        _write_files(document, create_folder(args.out))
+    _print(args, document)
     return 0
 
 
-def _request(args: argparse.Namespace, rest: list[str]) -> OpRequest:
-    """One call of each implementation, or a sweep over grids."""
+def _request(args: argparse.Namespace) -> OpRequest:
+    """To count one call of each implementation, or a sweep over grids."""
     if not args.grids:
-        request = programs.op_request(args, rest)
+        request = profile_programs.op_request(args)
         request["do"] = "count"
         return request
     if args.target[0] != "square":
-        raise UserError("--grids works with square, whose kernel takes any grid: klab profile --with ncu square")
+        raise UserError("--grids is for square, whose kernel takes any grid: klab profile --with ncu square")
     if args.impl or args.passes:
         raise UserError("--grids counts a kernel of its own: leave out --impl and --pass")
-    grids, blocks = parse_sizes("grids", args.grids), parse_sizes("blocks", args.blocks or _DEFAULT_BLOCKS)
+    grids, threads = parse_sizes("grids", args.grids), parse_sizes("blocks", args.blocks or _THREADS)
     for size in grids:
         if not 1 <= size <= _MOST_BLOCKS:
             raise UserError(f"--grids {size}: from 1 to {_MOST_BLOCKS} blocks")
-    for size in blocks:
-        if size not in _THREADS:
-            raise UserError(f"--blocks {size}: one of {', '.join(map(str, _THREADS))} threads")
-    if len(grids) * len(blocks) > _MOST_LAUNCHES:
-        raise UserError(f"{len(grids) * len(blocks)} launches are too many to count: at most {_MOST_LAUNCHES}")
-    args.shape, args.dtype = args.shape or [_SWEEP_SHAPE], args.dtype or [_SWEEP_DTYPE]
-    request = programs.op_request(args, rest)
-    request |= {"do": "grids", "grids": list(dict.fromkeys(grids)), "blocks": list(dict.fromkeys(blocks))}
+    for size in threads:
+        if size not in _ALLOWED_THREADS:
+            raise UserError(f"--blocks {size}: one of {', '.join(map(str, _ALLOWED_THREADS))} threads")
+    if len(grids) * len(threads) > _MOST_LAUNCHES:
+        raise UserError(f"{len(grids) * len(threads)} launches are too many to count: at most {_MOST_LAUNCHES}")
+    args.shape, args.dtype = args.shape or [_SHAPE], args.dtype or [_DTYPE]
+    request = profile_programs.op_request(args)
+    request |= {"do": "grids", "grids": list(dict.fromkeys(grids)), "blocks": list(dict.fromkeys(threads))}
     return request
 
 
@@ -135,12 +137,12 @@ def _count_impls(request: OpRequest, folder: Path, name: str, path: str) -> Coun
         row |= {"case": case, "report": counted.report}
         rows.append(row)
     if not rows:
-        reasons = "\n".join(f"  {one['impl']}: {one['reason']}" for one in skipped)
+        reasons = "\n".join(f"  {entry['impl']}: {entry['reason']}" for entry in skipped)
         raise UserError(f"nothing of {name} could be counted", reasons)
     return {"op": name, "ways": rows, "skipped": skipped}
 
 
-def _count_sweep(request: OpRequest, folder: Path, name: str, path: str) -> CountersDocument:
+def _count_grids(request: OpRequest, folder: Path, name: str, path: str) -> CountersDocument:
     from kernellab.counters.tables import sweep_rows
     from kernellab.running.parent import nsight_compute as ncu
 
@@ -153,7 +155,7 @@ def _count_sweep(request: OpRequest, folder: Path, name: str, path: str) -> Coun
 def _opened_document(counted: Counted) -> CountersDocument:
     from kernellab.counters.tables import impl_row, sweep_rows
 
-    if len(counted.launches) > 1 and all(launch.function == _SWEEP_KERNEL for launch in counted.launches):
+    if len(counted.launches) > 1 and all(launch.function == _SWEPT_KERNEL for launch in counted.launches):
         return {"op": "square", "case": None, "sweep": sweep_rows(counted.launches, counted.rules)}
     return {"op": None, "ways": [impl_row("", counted.launches, counted.rules, None, "")], "skipped": []}
 
@@ -165,34 +167,33 @@ def _finish(args: argparse.Namespace, document: CountersDocument, journal: Journ
     journal.write(RunCompleted())
     journal.save()
     journal.close()
-    document["folder"] = shown(journal.folder)
-    _write(document, journal.folder)
-    _show(args, document)
+    document["folder"] = display_path(journal.folder)
+    _write_files(document, journal.folder)
+    _print(args, document)
     return 0
 
 
-def _write(document: CountersDocument, folder: Path) -> None:
+def _write_files(document: CountersDocument, folder: Path) -> None:
     from kernellab.counters.tables import COLUMNS, csv_rows
 
     (folder / "counters.json").write_text(json.dumps(document, indent=1, allow_nan=False))
     with (folder / "counters.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(csv_rows(_kernel_rows(document)))
+        writer.writerows(csv_rows(_kernels(document)))
 
 
-def _kernel_rows(document: CountersDocument) -> Sequence[KernelRow]:
+def _kernels(document: CountersDocument) -> Sequence[KernelRow]:
     if "sweep" in document:
         return document["sweep"]
-    return [row for impl in document["ways"] for row in impl["kernels"]]
+    return [kernel for impl in document["ways"] for kernel in impl["kernels"]]
 
 
-def _show(args: argparse.Namespace, document: CountersDocument) -> None:
+def _print(args: argparse.Namespace, document: CountersDocument) -> None:
     from kernellab.reporting.profiles.counters import lines
 
     if args.json:
-        json.dump(document, sys.stdout, indent=1, allow_nan=False)
-        print()
+        print_json(document)
         return
     for line in lines(document, name_width=args.name_width):
         print(line)

@@ -43,7 +43,7 @@ class Dims:
         for dim in requested:
             if dim not in self.names or dim == ELLIPSIS:
                 dims = [d for d in self.names if d != ELLIPSIS]
-                hint = nearest(dim, dims) if dims else "its shape is given with --shape"
+                hint = f"its dims are {', '.join(dims)}" if dims else "its shape is given with --shape"
                 raise UserError(f"op {self.op} has no dim {dim}: {hint}")
         for dim in declared:
             if dim not in self.names:

@@ -1,7 +1,7 @@
-"""An op whose ways are known to be equal, or to do 1, 2 and 5 % more work: what a measurement should say of them.
+"""An op whose implementations differ by known amounts: two are equal, the others do 1, 2 and 5 % more work.
 
-The inputs have 5 % more rows than the op needs. Every way is one call of the same kernel: `a` and `b` on the rows
-asked for, `plus1` and the others on so many per cent more, of which they give back the rows asked for.
+The inputs have 5 % more rows than the op needs. Every implementation is one call of the same kernel: `a` and `b` on the
+rows that are needed, `plus1`, `plus2` and `plus5` on that many per cent more, of which they return the rows needed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 
 import kernellab as kl
-from kernellab.doctor.aa_summary import WAYS
+from kernellab.doctor.aa_summary import IMPLS
 
-_MARGIN = max(WAYS.values())
+_MARGIN = max(IMPLS.values())
 
 
 def kernel(x: torch.Tensor) -> torch.Tensor:
@@ -24,13 +24,13 @@ def kernel(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.gelu(x, approximate="tanh")
 
 
-def needed(x: torch.Tensor) -> int:
-    """How many rows the op is about, without the margin."""
+def needed_rows(x: torch.Tensor) -> int:
+    """The number of rows that the op needs, without the margin."""
     return x.shape[0] * 100 // (100 + _MARGIN)
 
 
 def cost(x: torch.Tensor) -> kl.Cost:
-    moved = needed(x) * x.shape[1] * x.element_size()
+    moved = needed_rows(x) * x.shape[1] * x.element_size()
     return kl.Cost(read=[moved], write=[moved])
 
 
@@ -44,16 +44,16 @@ def cost(x: torch.Tensor) -> kl.Cost:
 )
 def aa(x: torch.Tensor) -> torch.Tensor:
     """GeLU of the first 100/105 of the rows."""
-    return torch.nn.functional.gelu(x[: needed(x)], approximate="tanh")
+    return torch.nn.functional.gelu(x[: needed_rows(x)], approximate="tanh")
 
 
-def _way(percent: int) -> Callable[[torch.Tensor], torch.Tensor]:
+def _implementation(percent: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def call(x: torch.Tensor) -> torch.Tensor:
-        rows = needed(x)
+        rows = needed_rows(x)
         return kernel(x[: rows * (100 + percent) // 100])[:rows]
 
     return call
 
 
-for _name, _percent in WAYS.items():
-    aa.impl(_name)(_way(_percent))
+for _name, _percent in IMPLS.items():
+    aa.impl(_name)(_implementation(_percent))

@@ -1,32 +1,35 @@
-"""Run the A/A op again and again, each time in a process of its own, and keep the records that are complete."""
+"""Repeats the A/A op, each run in a process of its own, and keeps the records that are complete."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.base.user_code import PACKAGE
 from kernellab.record import verdict
 from kernellab.record.reading import load
+from kernellab.record.schema import Record
+from kernellab.running.processes.child import Child
+from kernellab.running.processes.startup import program
 
 OP = "kernellab.doctor.aa_op:aa"
-_START = (
-    f"import sys; sys.path.append({str(PACKAGE.parent)!r})\n"
-    "from kernellab.running.programs.aa_run import main; sys.exit(main())"
-)
-_HOPELESS = 3  # runs that fail one after the other, and none that did not
+_PROGRAM = "kernellab.running.programs.aa_run"
+_MOST_FAILURES = 3  # in a row from the start: then no run will succeed
+
+
+class RunFailed(Exception):
+    """One run gave no complete record; the message says why. Others may succeed."""
 
 
 @dataclass
-class Repeated:
-    records: list[dict[str, Any]] = field(default_factory=list)
+class RunSeries:
+    """The complete records of repeated runs."""
+
+    records: list[Record] = field(default_factory=list)
     interrupted: bool = False
 
 
@@ -39,44 +42,49 @@ def repeat(
     target: str = OP,
     env: Mapping[str, str] | None = None,
     say: Callable[[str], None],
-) -> Repeated:
-    """So many runs, their records under `folder`. Ctrl-C ends the repeating; what was complete is given back."""
-    found = Repeated()
+) -> RunSeries:
+    """Runs `target` this many times, with records below `folder`. Ctrl-C ends the repetition, not the command."""
+    series = RunSeries()
     try:
         for number in range(1, runs + 1):
             began = time.monotonic()
-            failure = _one(folder / f"run-{number:03}", device, seconds, target, env or {}, found)
-            ended = failure or f"{time.monotonic() - began:.0f} s"
-            say(f"A/A run {number} of {runs}: {ended}")
-            if number >= _HOPELESS and not found.records:
+            try:
+                series.records.append(_run_once(folder / f"run-{number:03}", device, seconds, target, env or {}))
+                outcome = f"{time.monotonic() - began:.0f} s"
+            except RunFailed as failure:
+                outcome = str(failure)
+            say(f"A/A run {number} of {runs}: {outcome}")
+            if number >= _MOST_FAILURES and not series.records:
                 break
     except KeyboardInterrupt:
-        found.interrupted = True
-    return found
+        series.interrupted = True
+    return series
 
 
-def _one(
-    folder: Path, device: str, seconds: float | None, target: str, env: Mapping[str, str], found: Repeated
-) -> str | None:
-    """One run; its record is added where it is complete, otherwise the reason is returned."""
+def _run_once(folder: Path, device: str, seconds: float | None, target: str, env: Mapping[str, str]) -> Record:
+    """The record of one run; RunFailed where it is not complete."""
     if folder.exists():
         raise UserError(f"{folder} already holds a run: name another folder")
     budget = "auto" if seconds is None else str(seconds)
-    done = subprocess.run(
-        # This kernellab, also where it runs from source; the working directory does not come first on the path.
-        [sys.executable, "-P", "-c", _START, str(folder), device, budget, target],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-    )
-    if done.returncode == 2:
-        raise UserError(done.stderr.strip())
-    if done.returncode != 0:
-        return f"failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
-    record: Any = load(folder)
-    lost = [said for r in record["results"] if (said := verdict.status_of(r))[0] != "ok"]
-    if lost:
-        return f"{lost[0][0]}: {lost[0][1]}"
-    found.records.append(record)
-    return None
+    code, output = _start(program(_PROGRAM, str(folder), device, budget, target), env)
+    if code == 2:
+        raise UserError(output)
+    if code != 0:
+        raise RunFailed(f"failed: {(output.splitlines() or ['no reason given'])[-1]}")
+    record = load(folder)
+    for result in record["results"]:
+        status, reason = verdict.status_of(result)
+        if status != "ok":
+            raise RunFailed(f"{status}: {reason}")
+    return record
+
+
+def _start(command: list[str], env: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code of a command and what it printed. It ends with this process, and on Ctrl-C."""
+    with tempfile.NamedTemporaryFile(prefix="kernellab-aa-", suffix=".log") as log:
+        child = Child(command, {**os.environ, **env}, output=Path(log.name))
+        try:
+            code = child.wait()
+        finally:
+            child.end()
+        return code, Path(log.name).read_text(errors="replace").strip()

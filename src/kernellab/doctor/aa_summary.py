@@ -1,46 +1,119 @@
-"""What many runs of the A/A op come to: false alarms, misses, interval widths, run-to-run variation. No torch."""
+"""What A/A runs show together: false alarms, misses, widths of intervals, variation from run to run. No torch."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
+from kernellab.machine.variation import CaseVariation
 from kernellab.record import verdict
 
-WAYS = {"a": 0, "b": 0, "plus1": 1, "plus2": 2, "plus5": 5}  # each way's surplus of work, in per cent
+IMPLS = {"a": 0, "b": 0, "plus1": 1, "plus2": 2, "plus5": 5}  # each implementation's extra work, in per cent
 
 Record = Mapping[str, Any]
 
 
-def summarise(records: Sequence[Record]) -> dict[str, Any]:
-    """Of complete records, one per run: the machine, and what was found at each case."""
-    found: dict[str, list[dict[str, Any]]] = {}
+class Comparison(TypedDict):
+    """How many times as fast as `a` an implementation was in one run, with its interval."""
+
+    median: float
+    low: float
+    high: float
+    verdict: str
+
+
+class CaseRun(TypedDict):
+    """One case in one run: the time of `a`, and every other implementation compared with it."""
+
+    case: Mapping[str, Any]
+    timer: str | None
+    cache: str | None
+    median_us: float | None
+    rounds: int
+    decided: bool
+    trust: str
+    against_a: dict[str, Comparison | None]
+
+
+class Difference(TypedDict):
+    """Medians over runs: how much longer than `a`, and half the width of the ratio's interval."""
+
+    measured: float | None
+    half_width: float | None
+
+
+class EqualWork(Difference):
+    of: int
+    covers: int  # runs whose interval covers 1
+    same: int
+    not_resolved: int
+    false_alarms: int
+
+
+class MoreWork(Difference):
+    percent: int
+    of: int
+    found: int
+    missed: int
+    wrong_way: int
+
+
+class CaseSummary(TypedDict):
+    case: Mapping[str, Any]
+    timer: str | None
+    cache: str | None
+    median_us: float | None
+    variation: float | None  # standard deviation over runs, relative to the mean
+    equal: EqualWork
+    more_work: list[MoreWork]
+    trust: dict[str, int]
+    runs: list[CaseRun]
+
+
+class Summary(TypedDict):
+    runs: int
+    machine: str | None
+    versions: Mapping[str, str] | None
+    cases: list[CaseSummary]
+
+
+def summarise(records: Sequence[Record]) -> Summary:
+    """Of complete records, one per run: the machine, and what they show of each case."""
+    runs_by_case: dict[str, list[CaseRun]] = {}
     for record in records:
         for results in verdict.groups(record):
-            found.setdefault(str(results[0]["case"]), []).append(_observed(results, record["machine"]))
-    first = records[0] if records else {"machine": {}, "environment": {}}
+            runs_by_case.setdefault(str(results[0]["case"]), []).append(_case_run(results, record["machine"]))
+    first: Record = records[0] if records else {"machine": {}, "environment": {}}
     return {
         "runs": len(records),
         "machine": first["machine"].get("class"),
         "versions": first["environment"].get("packages"),
-        "cases": [_case(runs) for runs in found.values()],
+        "cases": [_case_summary(runs) for runs in runs_by_case.values()],
     }
 
 
-def variations(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is to be remembered of a summary: the variation of each case that has one."""
-    keys = ("case", "timer", "cache", "median_us", "variation")
-    return [{k: case[k] for k in keys} for case in summary["cases"] if case["variation"] is not None]
+def variations(summary: Summary) -> list[CaseVariation]:
+    """The variation of each case that was timed in more than one run."""
+    return [
+        {
+            "case": case["case"],
+            "timer": case["timer"],
+            "cache": case["cache"],
+            "median_us": case["median_us"],
+            "variation": case["variation"],
+        }
+        for case in summary["cases"]
+        if case["variation"] is not None
+    ]
 
 
-def _observed(results: Sequence[verdict.Result], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """What one run says of one case: the time of `a`, and every other way held against it."""
+def _case_run(results: Sequence[verdict.Result], machine: Mapping[str, Any]) -> CaseRun:
     series = verdict.main_series(results, "forward")
     entries = {r["impl"]: verdict.entry_of(r, series) for r in results}
     derived = verdict.derive({"results": results, "machine": machine})["results"]
-    trusted = next((r["derived"]["trust"] for r in derived if r["impl"] == "a"), None)
+    trust = next((r["derived"]["trust"] for r in derived if r["impl"] == "a"), None)
     time = verdict.time_of(entries.get("a"))
     return {
         "case": results[0]["case"],
@@ -49,55 +122,63 @@ def _observed(results: Sequence[verdict.Result], machine: Mapping[str, Any]) -> 
         "median_us": time["median_us"] if time else None,
         "rounds": time["rounds"] if time else 0,
         "decided": bool(time and time["decided"]),
-        "trust": trusted["verdict"] if trusted else "not timed",
-        "against_a": {name: verdict.compare(entries.get(name), entries.get("a")) for name in WAYS if name != "a"},
+        "trust": trust["verdict"] if trust else "not timed",
+        "against_a": {impl: _compare(entries.get(impl), entries.get("a")) for impl in IMPLS if impl != "a"},
     }
 
 
-def _case(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _compare(entry: verdict.Entry | None, entry_of_a: verdict.Entry | None) -> Comparison | None:
+    ratio = verdict.compare(entry, entry_of_a)
+    if ratio is None:
+        return None
+    return {"median": ratio["median"], "low": ratio["low"], "high": ratio["high"], "verdict": ratio["verdict"]}
+
+
+def _case_summary(runs: Sequence[CaseRun]) -> CaseSummary:
     times = [run["median_us"] for run in runs if run["median_us"] is not None]
-    equal = _pairs(runs, "b")
-    verdicts = Counter(pair["verdict"] for pair in equal)
+    equal = _comparisons(runs, "b")
+    verdicts = Counter(comparison["verdict"] for comparison in equal)
     return {
-        **{k: runs[0][k] for k in ("case", "timer", "cache")},
+        "case": runs[0]["case"],
+        "timer": runs[0]["timer"],
+        "cache": runs[0]["cache"],
         "median_us": statistics.median(times) if times else None,
         "variation": statistics.stdev(times) / statistics.mean(times) if len(times) > 1 else None,
         "equal": {
             "of": len(equal),
-            "covers": sum(pair["low"] <= 1 <= pair["high"] for pair in equal),
+            "covers": sum(comparison["low"] <= 1 <= comparison["high"] for comparison in equal),
             "same": verdicts["same"],
             "not_resolved": verdicts["not resolved"],
             "false_alarms": verdicts["faster"] + verdicts["slower"],
-            **_measured(equal),
+            **_difference(equal),
         },
-        "more_work": [_more(runs, name, percent) for name, percent in WAYS.items() if percent],
+        "more_work": [_more_work(runs, impl, percent) for impl, percent in IMPLS.items() if percent],
         "trust": dict(Counter(run["trust"] for run in runs)),
-        "runs": [dict(run) for run in runs],
+        "runs": list(runs),
     }
 
 
-def _more(runs: Sequence[Mapping[str, Any]], name: str, percent: int) -> dict[str, Any]:
-    pairs = _pairs(runs, name)
-    verdicts = Counter(pair["verdict"] for pair in pairs)
+def _more_work(runs: Sequence[CaseRun], impl: str, percent: int) -> MoreWork:
+    comparisons = _comparisons(runs, impl)
+    verdicts = Counter(comparison["verdict"] for comparison in comparisons)
     return {
         "percent": percent,
-        "of": len(pairs),
+        "of": len(comparisons),
         "found": verdicts["slower"],
         "missed": verdicts["same"] + verdicts["not resolved"],
         "wrong_way": verdicts["faster"],
-        **_measured(pairs),
+        **_difference(comparisons),
     }
 
 
-def _pairs(runs: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-    return [pair for run in runs if (pair := run["against_a"][name]) is not None]
+def _comparisons(runs: Sequence[CaseRun], impl: str) -> list[Comparison]:
+    return [comparison for run in runs if (comparison := run["against_a"][impl]) is not None]
 
 
-def _measured(pairs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Medians over runs: how much longer than `a`, and half the width of the ratio's interval."""
-    if not pairs:
+def _difference(comparisons: Sequence[Comparison]) -> Difference:
+    if not comparisons:
         return {"measured": None, "half_width": None}
     return {
-        "measured": statistics.median(1 / pair["median"] - 1 for pair in pairs),
-        "half_width": statistics.median((pair["high"] - pair["low"]) / 2 for pair in pairs),
+        "measured": statistics.median(1 / comparison["median"] - 1 for comparison in comparisons),
+        "half_width": statistics.median((comparison["high"] - comparison["low"]) / 2 for comparison in comparisons),
     }

@@ -1,4 +1,4 @@
-"""What was found on this machine, what each missing thing costs, and how to get it."""
+"""Looks for the tools and packages that kernellab can use: what is here, what a missing one costs, how to get it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kernellab.machine.environment import cpu, gpus, version
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing looked for. `found` is empty when it is missing; then `cost` and `remedy` say what that means."""
+class Component:
+    """Something that was looked for. Where it is missing, `found` is empty, and `cost` says what does not work."""
 
     name: str
     found: str
@@ -22,66 +22,72 @@ class Finding:
     remedy: str = ""
 
 
-def examine() -> list[Finding]:
-    """Every probe in turn; each answers from what is really there, not from a version number alone."""
+def examine() -> list[Component]:
+    """Runs every probe. A probe tries what it looks for, where a version number alone would not tell."""
     return [probe() for probe in _PROBES]
 
 
-def _cpu() -> Finding:
+def _cpu() -> Component:
     facts = cpu()
     memory = facts["memory_bytes"] / 2**30
-    return Finding("CPU", f"{facts['name']}, {facts['cores']} cores, {memory:.0f} GiB")
+    return Component("CPU", f"{facts['name']}, {facts['cores']} cores, {memory:.0f} GiB")
 
 
-def _gpu() -> Finding:
-    found = "; ".join(f"{g['name']}, {(g['memory_bytes'] or 0) / 2**30:.0f} GiB" for g in gpus())
-    return Finding("GPU", found, "Triton ways are checked in the interpreter and not timed; CUDA ways are skipped")
+def _gpu() -> Component:
+    names = "; ".join(f"{gpu['name']}, {(gpu['memory_bytes'] or 0) / 2**30:.0f} GiB" for gpu in gpus())
+    return Component(
+        "GPU", names, "Triton implementations are checked in the interpreter and not timed; CUDA ones are skipped"
+    )
 
 
-def _driver() -> Finding:
-    found = {g["driver"] for g in gpus()}
-    return Finding("driver", ", ".join(sorted(found)), "no GPU can be used", "install NVIDIA's driver")
+def _driver() -> Component:
+    versions = {gpu["driver"] for gpu in gpus()}
+    return Component("driver", ", ".join(sorted(versions)), "no GPU can be used", "install NVIDIA's driver")
 
 
-def _torch() -> Finding:
+def _torch() -> Component:
     try:
         import torch
     except Exception as error:
-        return Finding("torch", "", f"nothing runs ({error})", "pip install torch")
+        return Component("torch", "", f"nothing runs ({error})", "pip install torch")
     if torch.cuda.is_available():
-        return Finding("torch", f"{torch.__version__}, sees the GPU")
+        return Component("torch", f"{torch.__version__}, sees the GPU")
     if gpus():
-        return Finding("torch", "", f"torch {torch.__version__} does not see the GPU", "install a CUDA build of torch")
-    return Finding("torch", f"{torch.__version__}, CPU")
+        return Component(
+            "torch", "", f"torch {torch.__version__} does not see the GPU", "install a CUDA build of torch"
+        )
+    return Component("torch", f"{torch.__version__}, CPU")
 
 
-def _compiler() -> Finding:
+def _compiler() -> Component:
     path = tools.cxx()
-    found = _first_line([path, "--version"]) if path else ""
-    return Finding("C++ compiler", found, "no cpp ways; torch.compile cannot build for the CPU", "apt-get install g++")
+    release = _output_line([path, "--version"]) if path else ""
+    return Component(
+        "C++ compiler", release, "no C++ implementations; torch.compile cannot build for the CPU", "apt-get install g++"
+    )
 
 
-def _headers() -> Finding:
-    found = "found" if tools.python_headers() else ""
-    return Finding("Python headers", found, "torch.compile and Triton cannot build", "apt-get install python3-dev")
+def _headers() -> Component:
+    headers = "found" if tools.python_headers() else ""
+    return Component("Python headers", headers, "torch.compile and Triton cannot build", "apt-get install python3-dev")
 
 
-def _triton() -> Finding:
-    missing = Finding("Triton", "", "Triton ways cannot run", "pip install triton")
+def _triton() -> Component:
+    missing = Component("Triton", "", "Triton implementations cannot run", "pip install triton")
     try:
         import triton
     except Exception:
         return missing
     bin_folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    carried = [n for n in ("ptxas", "cuobjdump", "nvdisasm") if (bin_folder / n).exists()]
-    return Finding("Triton", f"{triton.__version__}" + (f" with {', '.join(carried)}" if carried else ""))
+    bundled = [name for name in ("ptxas", "cuobjdump", "nvdisasm") if (bin_folder / name).exists()]
+    return Component("Triton", f"{triton.__version__}" + (f" with {', '.join(bundled)}" if bundled else ""))
 
 
 _PROBE_KERNEL = '#include <cuda_bf16.h>\nextern "C" __global__ void probe(__nv_bfloat16* x) { *x = *x; }\n'
 
 
-def _nvrtc() -> Finding:
-    """Compiles a kernel that needs CUDA's headers: the packages can be there and still not work together."""
+def _nvrtc() -> Component:
+    """Compiles a kernel that needs CUDA's headers: the packages can be installed and still not work together."""
     cost, remedy = (
         "CUDA C++ cannot be built",
         "pip install cuda-core nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt",
@@ -94,34 +100,34 @@ def _nvrtc() -> Finding:
         options = ProgramOptions(arch="sm_90", include_path=list(include_folders()))
         Program(_PROBE_KERNEL, "c++", options).compile("cubin")
     except Exception as error:
-        return Finding("NVRTC", "", f"{cost} ({str(error).strip().splitlines()[0]})", remedy)
-    return Finding("NVRTC", f"{version('nvidia-cuda-nvrtc') or 'found'}, builds CUDA C++")
+        return Component("NVRTC", "", f"{cost} ({str(error).strip().splitlines()[0]})", remedy)
+    return Component("NVRTC", f"{version('nvidia-cuda-nvrtc') or 'found'}, builds CUDA C++")
 
 
-def _nvcc() -> Finding:
+def _nvcc() -> Component:
     path = tools.nvcc()
-    found = _first_line([path, "--version"], at=-2) if path else ""
-    return Finding(
-        "nvcc", found, "kl.cuda.inline and kl.cuda.load cannot build; kl.cuda.kernel can", "install the CUDA toolkit"
+    release = _output_line([path, "--version"], at=-2) if path else ""
+    return Component(
+        "nvcc", release, "kl.cuda.inline and kl.cuda.load cannot build; kl.cuda.kernel can", "install the CUDA toolkit"
     )
 
 
-def _sanitizer() -> Finding:
+def _sanitizer() -> Component:
     path = tools.compute_sanitizer()
-    # The last line is the version: above it stand the name and the copyright.
-    found = f"{path}, {_first_line([path, '--version'], at=-1)}".rstrip(", ") if path else ""
+    # The version is on the last line, below the name and the copyright.
+    place = f"{path}, {_output_line([path, '--version'], at=-1)}".rstrip(", ") if path else ""
     remedy = "install the CUDA toolkit (from conda, cuda-sanitizer-api)"
-    return Finding("compute-sanitizer", found, "klab check --sanitize cannot run", remedy)
+    return Component("compute-sanitizer", place, "klab check --sanitize cannot run", remedy)
 
 
-def _tool(name: str, title: str, cost: str, remedy: str) -> Callable[[], Finding]:
-    def probe() -> Finding:
-        return Finding(title, shutil.which(name) or "", cost, remedy)
+def _tool(name: str, title: str, cost: str, remedy: str) -> Callable[[], Component]:
+    def probe() -> Component:
+        return Component(title, shutil.which(name) or "", cost, remedy)
 
     return probe
 
 
-def _first_line(command: list[str], at: int = 0) -> str:
+def _output_line(command: list[str], at: int = 0) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)
         return done.stdout.strip().splitlines()[at]
@@ -129,7 +135,7 @@ def _first_line(command: list[str], at: int = 0) -> str:
         return ""
 
 
-_PROBES: list[Callable[[], Finding]] = [
+_PROBES: list[Callable[[], Component]] = [
     _cpu,
     _gpu,
     _driver,

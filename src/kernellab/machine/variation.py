@@ -8,22 +8,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
 
-from kernellab.base.json import JsonValue
 from kernellab.base.paths import cache_dir, file_name, replace_file
 
 
+class CaseVariation(TypedDict):
+    """How much the time of one case varies from run to run."""
+
+    case: Mapping[str, object]
+    timer: str | None
+    cache: str | None
+    median_us: float | None
+    variation: float  # standard deviation over runs, relative to the mean
+
+
 class Variation(TypedDict):
-    """Each of `cases` has `case`, `timer`, `cache`, `median_us` and `variation`, the relative deviation over runs."""
+    """What is stored for a class of machines."""
 
     machine: str
     measured_at: str
     versions: dict[str, str | None]
     runs: int
-    cases: list[dict[str, JsonValue]]
+    cases: list[CaseVariation]
 
 
 def store_variation(
-    machine: str, versions: Mapping[str, str | None], runs: int, cases: Sequence[Mapping[str, JsonValue]]
+    machine: str, versions: Mapping[str, str | None], runs: int, cases: Sequence[CaseVariation]
 ) -> Path:
     """Store the variation on this class of machine, in place of an earlier one."""
     file = _file(machine)
@@ -32,7 +41,7 @@ def store_variation(
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": dict(versions),
         "runs": runs,
-        "cases": [dict(case) for case in cases],
+        "cases": list(cases),
     }
     replace_file(file, json.dumps(variation, indent=1).encode())
     return file

@@ -1,4 +1,4 @@
-"""A sweep as files: its numbers as CSV, its growth as JSON, its curves as PNG and SVG."""
+"""The files of a sweep: its numbers as CSV, its growth as JSON, its curves as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from kernellab.base.errors import UserError
-from kernellab.reporting.charts import table as report
+from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.charts.series import Sweep, find
-from kernellab.stats import growth as scaling
+from kernellab.stats import growth
 
-_DRAWING = ("matplotlib", "plotext")
+_NEEDS = {"matplotlib": "PNG and SVG need matplotlib", "plotext": "charts here need plotext"}
 
 
 def write(record: Mapping[str, Any], folder: Path) -> list[Path]:
-    """The files of every sweep of a derived record that was timed; which ones were written."""
+    """Writes the files of every sweep of a derived record that was timed; returns their paths."""
     written: list[Path] = []
     try:
         for sweep in find(record):
@@ -31,35 +31,32 @@ def write(record: Mapping[str, Any], folder: Path) -> list[Path]:
     return written
 
 
-def missing() -> str | None:
+def missing_packages() -> str | None:
     """One sentence on what cannot be drawn here, or None."""
-    absent = [name for name in _DRAWING if importlib.util.find_spec(name) is None]
-    if not absent:
-        return None
-    need = {"matplotlib": "PNG and SVG need matplotlib", "plotext": "charts here need plotext"}
-    return f"{'; '.join(need[name] for name in absent)}: pip install 'kernellab[plots]'"
+    needs = [sentence for package, sentence in _NEEDS.items() if importlib.util.find_spec(package) is None]
+    return f"{'; '.join(needs)}: pip install 'kernellab[plots]'" if needs else None
 
 
 def _write(sweep: Sweep, record: Mapping[str, Any], folder: Path) -> list[Path]:
     table = folder / f"curves-{sweep.stem}.csv"
     table.write_text(_csv(sweep))
     written = [table]
-    fits = report.fits(sweep)
+    fits = sweep_table.fit_growth(sweep)
     if fits:
         written.append(folder / f"scaling-{sweep.stem}.json")
         written[-1].write_text(json.dumps(_scaling(sweep, fits), indent=1) + "\n")
     if importlib.util.find_spec("matplotlib") is not None:
-        from kernellab.reporting.charts import plot as picture
+        from kernellab.reporting.charts import plot
 
-        figure = picture.draw(sweep, record)
+        figure = plot.draw(sweep, record)
         for kind in ("png", "svg"):
             written.append(folder / f"curves-{sweep.stem}.{kind}")
-            picture.save(figure, written[-1])
+            plot.save(figure, written[-1])
     return written
 
 
 def _csv(sweep: Sweep) -> str:
-    """One row for each case and way; empty where there is nothing to say."""
+    """One row for each case and implementation; cells without a value are empty."""
     rows = []
     for size, group in sweep.groups.items():
         dims = {sweep.dim: size, **dict.fromkeys(sweep.together, size), **sweep.fixed}
@@ -91,7 +88,7 @@ def _csv(sweep: Sweep) -> str:
     return text.getvalue()
 
 
-def _scaling(sweep: Sweep, fits: Mapping[str, scaling.Fit]) -> dict[str, Any]:
+def _scaling(sweep: Sweep, fits: Mapping[str, growth.Fit]) -> dict[str, Any]:
     return {
         "op": sweep.op,
         "dim": sweep.dim,
@@ -99,13 +96,13 @@ def _scaling(sweep: Sweep, fits: Mapping[str, scaling.Fit]) -> dict[str, Any]:
         "fixed": dict(sweep.fixed),
         "dtype": sweep.case["dtype"],
         "options": dict(sweep.case["options"]),
-        "confidence": scaling.CONFIDENCE,
-        "ways": {way: fit.to_json() for way, fit in fits.items()},
+        "confidence": growth.CONFIDENCE,
+        "ways": {impl: fit.to_json() for impl, fit in fits.items()},
     }
 
 
-def named(paths: list[Path], folder: str) -> list[str]:
-    """`runs/x/curves-square-N-float32.{csv,png,svg}`: files by what they have in common."""
+def group_names(paths: list[Path], folder: str) -> list[str]:
+    """Files of the same stem as one name: `runs/x/curves-square-N-float32.{csv,png,svg}`."""
     stems: dict[str, list[str]] = {}
     for path in paths:
         stems.setdefault(path.name.removesuffix(path.suffix), []).append(path.suffix[1:])

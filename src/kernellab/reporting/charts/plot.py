@@ -1,4 +1,4 @@
-"""A sweep's curves drawn with matplotlib, with what was measured where and when below them."""
+"""A sweep drawn with matplotlib, with machine, date and versions below it."""
 
 from __future__ import annotations
 
@@ -8,38 +8,41 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kernellab.reporting.charts.series import Sweep
-from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text import numbers
 
 _MARKERS = "os^vDPX*<>"
+_MOST_LEVEL_TICKS = 8  # more are written at an angle
 
 
 def draw(sweep: Sweep, record: Mapping[str, Any]) -> Figure:
-    """One curve per way with its 0.2–0.8 band; sizes where a way is not right are gaps, named in the legend."""
+    """One curve per implementation with its 0.2–0.8 band. Sizes where it is not right are gaps, named in the legend."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
     absent = []
-    for number, way in enumerate(sweep.ways):
-        curve = sweep.curve(way)
+    for number, impl in enumerate(sweep.impls):
+        curve = sweep.curve(impl)
+        problems = _describe_gaps(sweep, impl)
         if not curve:
-            absent.append(f"{way} ({_troubles(sweep, way)})")
+            absent.append(f"{impl} ({problems})")
             continue
-        # A size without a point is NaN: neither line nor band crosses it.
+        # A size without a point is NaN, so that neither line nor band crosses it.
         medians, lows, highs = (
             [getattr(curve[size], name) if size in curve else math.nan for size in sweep.sizes]
             for name in ("value", "low", "high")
         )
-        troubles = _troubles(sweep, way)
-        label = f"{way} ({troubles})" if troubles else way
+        label = f"{impl} ({problems})" if problems else impl
         colour, marker = f"C{number % 10}", _MARKERS[number % len(_MARKERS)]
         axes.plot(sweep.sizes, medians, color=colour, marker=marker, markersize=4, linewidth=1.4, label=label)
         axes.fill_between(sweep.sizes, lows, highs, color=colour, alpha=0.2, linewidth=0)
-    _ceiling(axes, sweep, record)
+    _draw_ceiling(axes, sweep, record)
     if sweep.geometric:
+        rotation = 45 if len(sweep.sizes) > _MOST_LEVEL_TICKS else 0
         axes.set_xscale("log", base=2)
-        axes.set_xticks(sweep.sizes, [str(size) for size in sweep.sizes], rotation=45 if len(sweep.sizes) > 8 else 0)
+        axes.set_xticks(sweep.sizes, [str(size) for size in sweep.sizes], rotation=rotation)
         axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.set_xlabel(" = ".join([sweep.dim, *sweep.together]))
@@ -47,33 +50,33 @@ def draw(sweep: Sweep, record: Mapping[str, Any]) -> Figure:
     axes.set_title(f"{sweep.op} {sweep.label}", fontsize=11)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    lines = [f"Median and 0.2–0.8 band. {words.provenance(record)}"]
+    caption = [f"Median and 0.2–0.8 band. {numbers.provenance(record)}"]
     if absent:
-        lines.append(f"Not drawn: {', '.join(absent)}")
-    figure.supxlabel("\n".join(lines), fontsize=6, color="0.35", wrap=True)
+        caption.append(f"Not drawn: {', '.join(absent)}")
+    figure.supxlabel("\n".join(caption), fontsize=6, color="0.35", wrap=True)
     return figure
 
 
 def save(figure: Figure, path: Path) -> None:
-    """The same figure gives the same file: no date of drawing, no random names."""
+    """Writes the same file for the same figure: no date of drawing, no random names."""
     with matplotlib.rc_context({"svg.hashsalt": "kernellab", "svg.fonttype": "none"}):
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _troubles(sweep: Sweep, way: str) -> str:
-    """`wrong at 3 of 8 sizes`, for what is not drawn."""
+def _describe_gaps(sweep: Sweep, impl: str) -> str:
+    """`wrong at 3 of 8 sizes`, for the sizes without a point."""
     counts: dict[str, int] = {}
     for size in sweep.groups:
-        result = sweep.result(size, way)
+        result = sweep.result(size, impl)
         status = "absent" if result is None else result["derived"]["status"]
-        if status == "ok" and size not in sweep.curve(way):
+        if status == "ok" and size not in sweep.curve(impl):
             status = "not timed"
         if status != "ok":
             counts[status] = counts.get(status, 0) + 1
     return ", ".join(f"{status} at {n} of {len(sweep.groups)} sizes" for status, n in counts.items())
 
 
-def _ceiling(axes: Any, sweep: Sweep, record: Mapping[str, Any]) -> None:
+def _draw_ceiling(axes: Axes, sweep: Sweep, record: Mapping[str, Any]) -> None:
     ceilings = record["machine"].get("ceilings") or {}
     rate, name = ceilings.get("copy_gbps"), "copy bandwidth"
     if sweep.unit == "TFLOP/s":

@@ -1,4 +1,4 @@
-"""Sweeps in a record: results of one op that differ in one size, and each way's curve over it."""
+"""Sweeps in a record: results of one op that differ in one size, and each implementation's curve over it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import Any
 from kernellab.record import verdict
 
 FEWEST = 3  # sizes that make a sweep
+_FACTOR = 1.4  # between neighbouring sizes of a geometric sweep, at least
 
 Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A way at a size: its time, the 0.2 and 0.8 quantiles of its samples, and the rates these make."""
+    """One implementation at one size: its time, the 0.2 and 0.8 quantiles of its samples, and the rates of these."""
 
     time: Mapping[str, Any]
     q20_us: float
@@ -33,27 +34,27 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One op over the sizes of one dim; `together` are dims that were always as large as it."""
+    """One op over the sizes of one dim. `together`: dims that were always as large as it."""
 
     op: str
     dim: str
     together: tuple[str, ...]
     fixed: Mapping[str, int]
-    case: Mapping[str, Any]  # of its first size: dtype, options, layout, device are those of all
+    case: Mapping[str, Any]  # of the first size; dtype, options, layout and device are the same for all
     groups: Mapping[int, list[Result]]
-    stem: str  # what its files are called by
+    stem: str  # of the names of its files
 
     @property
     def sizes(self) -> list[int]:
         return list(self.groups)
 
     @property
-    def ways(self) -> list[str]:
+    def impls(self) -> list[str]:
         return list(dict.fromkeys(r["impl"] for group in self.groups.values() for r in group))
 
     @property
     def unit(self) -> str:
-        """GB/s, or TFLOP/s where the op has matmul flops; µs where its cost is not known."""
+        """GB/s; TFLOP/s where the op has matmul flops; µs where its cost is not known."""
         limit = next((r["derived"]["limit"] for g in self.groups.values() for r in g if r["derived"]["limit"]), None)
         if limit is None:
             return "µs"
@@ -65,22 +66,22 @@ class Sweep:
         options = [f"{k}={v}" for k, v in self.case["options"].items()]
         return " · ".join([f"over {over}", *(f"{k}={v}" for k, v in self.fixed.items()), self.case["dtype"], *options])
 
-    def result(self, size: int, way: str) -> Result | None:
-        return next((r for r in self.groups[size] if r["impl"] == way), None)
+    def result(self, size: int, impl: str) -> Result | None:
+        return next((r for r in self.groups[size] if r["impl"] == impl), None)
 
-    def curve(self, way: str) -> dict[int, Point]:
-        """The way's points, at the sizes where it is right and was timed."""
-        return self._curves.get(way, {})
+    def curve(self, impl: str) -> dict[int, Point]:
+        """The points of an implementation, at the sizes where it is right and was timed."""
+        return self._curves.get(impl, {})
 
     @functools.cached_property
     def _curves(self) -> dict[str, dict[int, Point]]:
-        found: dict[str, dict[int, Point]] = {}
+        curves: dict[str, dict[int, Point]] = {}
         for size, group in self.groups.items():
             for result in group:
                 point = _point(result, self.unit)
                 if point is not None:
-                    found.setdefault(result["impl"], {})[size] = point
-        return found
+                    curves.setdefault(result["impl"], {})[size] = point
+        return curves
 
     @property
     def timed(self) -> bool:
@@ -88,13 +89,13 @@ class Sweep:
 
     @property
     def geometric(self) -> bool:
-        """Sizes that multiply belong on a logarithmic axis."""
-        return self.sizes[0] > 0 and all(b >= 1.4 * a for a, b in itertools.pairwise(self.sizes))
+        """Whether its sizes grow by factors, and so belong on a logarithmic axis."""
+        return self.sizes[0] > 0 and all(b >= _FACTOR * a for a, b in itertools.pairwise(self.sizes))
 
 
 def find(record: Mapping[str, Any]) -> list[Sweep]:
-    """The sweeps of a derived record, the longest first; a case belongs to one at most."""
-    found: list[Sweep] = []
+    """The sweeps of a derived record, the longest first. A case belongs to at most one."""
+    sweeps: list[Sweep] = []
     for kind, groups in _kinds(record).items():
         candidates = _candidates(groups)
         while candidates:
@@ -105,15 +106,15 @@ def find(record: Mapping[str, Any]) -> list[Sweep]:
             first, *_ = ordered = dict(sorted(sizes.items()))
             result = ordered[first][0]
             stem = f"{result['op']}-{dim}-{result['case']['dtype']}"
-            found.append(Sweep(kind[0], dim, together, dict(fixed), result["case"], ordered, stem))
+            sweeps.append(Sweep(kind[0], dim, together, dict(fixed), result["case"], ordered, stem))
             taken = set(members)
             left = {key: [m for m in kept if m not in taken] for key, kept in candidates.items()}
             candidates = {key: kept for key, kept in left.items() if kept}
-    return _named_apart(found)
+    return _distinguish_stems(sweeps)
 
 
 def _kinds(record: Mapping[str, Any]) -> dict[tuple[str, str], list[list[Result]]]:
-    """The record's groups by everything but their sizes."""
+    """The record's groups by op and everything of the case but its sizes."""
     kinds: dict[tuple[str, str], list[list[Result]]] = {}
     for group in verdict.groups(record):
         case = {k: v for k, v in group[0]["case"].items() if k != "dims"}
@@ -125,17 +126,17 @@ _Line = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
 
 
 def _candidates(groups: list[list[Result]]) -> dict[_Line, list[int]]:
-    """Every line through the cases: a dim, the dims equal to it, and the sizes of the others."""
+    """Every line through the cases, with the numbers of its groups: a dim, the dims equal to it, the fixed sizes."""
     lines: dict[_Line, list[int]] = {}
     for number, group in enumerate(groups):
         dims = _dims(group[0])
-        for dim, together in _leads(dims):
+        for dim, together in _varied(dims):
             fixed = tuple((d, n) for d, n in dims.items() if d != dim and d not in together)
             lines.setdefault((dim, together, fixed), []).append(number)
     return lines
 
 
-def _leads(dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _varied(dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each dim alone, and with every choice of later dims as large as it."""
     for at, dim in enumerate(dims):
         equal = [d for d in list(dims)[at + 1 :] if dims[d] == dims[dim]]
@@ -145,23 +146,23 @@ def _leads(dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _dims(result: Result) -> dict[str, int]:
-    """The sizes by name. Those of `...` are numbered from 0 as PyTorch does, and come last: names say more."""
+    """The sizes by name. Those of `...` are numbered from 0, as in PyTorch, and come last."""
     named = {k: v for k, v in result["case"]["dims"].items() if isinstance(v, int)}
     leading = [n for v in result["case"]["dims"].values() if isinstance(v, list) for n in v]
     return {**named, **{f"dim{at}": n for at, n in enumerate(leading)}}
 
 
-def _named_apart(sweeps: list[Sweep]) -> list[Sweep]:
-    """Sweeps that differ only in fixed sizes or options carry them in the names of their files."""
+def _distinguish_stems(sweeps: list[Sweep]) -> list[Sweep]:
+    """Adds fixed sizes and options to the names of files that would be the same without them."""
     stems = [sweep.stem for sweep in sweeps]
-    named = []
+    distinct = []
     for sweep in sweeps:
         if stems.count(sweep.stem) > 1:
             more = {**sweep.fixed, **sweep.case["options"], **dict.fromkeys(sweep.together, "same")}
             stem = "-".join([sweep.stem, *(f"{k}_{v}" for k, v in more.items())])
             sweep = dataclasses.replace(sweep, stem=re.sub(r"[^\w.-]+", "_", stem))
-        named.append(sweep)
-    return named
+        distinct.append(sweep)
+    return distinct
 
 
 def _point(result: Result, unit: str) -> Point | None:

@@ -11,7 +11,7 @@ from kernellab.analysis.range_tree import RangeDocument
 from kernellab.analysis.tables import KernelDocument, ModuleDocument, OperatorDocument
 from kernellab.analysis.waits import WaitDocument
 from kernellab.base.errors import UserError, nearest
-from kernellab.base.text import shown
+from kernellab.base.text import share_text, shown
 from kernellab.findings.document import ProfileFinding
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.fitting import Fit
@@ -129,7 +129,7 @@ def _cpu_shares(cpu: CpuDocument | None, fit: Fit) -> list[str]:
         return []
     dearest, whole_us = cpu["dearest"], max(cpu["whole_us"], 1e-3)
     share = cpu["operators_us"] / whole_us
-    sentence = f"Operators take {words.percent(share) if share >= 0.01 else 'less than 1 %'} of the CPU's time"
+    sentence = f"Operators take {share_text(share)} of the CPU's time"
     if cpu["python_us"]:
         sentence += f", Python {words.percent(cpu['python_us'] / whole_us)}"
     if cpu["compiling_us"]:

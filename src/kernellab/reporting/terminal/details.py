@@ -1,4 +1,4 @@
-"""How each number came about, for `--verbose`: lines of plain text about one result."""
+"""How each time was measured, for `--verbose`: lines of plain text about one result."""
 
 from __future__ import annotations
 
@@ -6,65 +6,64 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernellab.record import verdict
-from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text import numbers
+from kernellab.reporting.text.numbers import count, duration
 
 
-def of(result: Mapping[str, Any]) -> list[str]:
-    lines = [_series(entry) for entry in result["times"] if entry["samples_us"]]
+def detail_lines(result: Mapping[str, Any]) -> list[str]:
+    lines = [_series_line(entry) for entry in result["times"] if entry["samples_us"]]
     lines += [f"{e['timer']}: {e['status']}: {e['reason']}" for e in result["times"] if e["status"] == "skipped"]
-    lines += [f"memory, {of}: {_memory(found)}" for of, found in result["memory"].items()]
+    lines += [f"memory, {pass_name}: {_memory(sizes)}" for pass_name, sizes in result["memory"].items()]
     if result["built"]:
-        lines += _built(result["built"])
+        lines += _build_lines(result["built"])
     if result["inside"]:
-        counted = result["inside"]["allocations"]
-        what = f"{words.count(counted['count'], 'allocation')}, {words.memory(counted['bytes'])}"
-        lines.append(f"inside a call: {what}")
+        allocations = result["inside"]["allocations"]
+        total = numbers.memory(allocations["bytes"])
+        lines.append(f"inside a call: {count(allocations['count'], 'allocation')}, {total}")
     return lines
 
 
-def _series(entry: Mapping[str, Any]) -> str:
+def _series_line(entry: Mapping[str, Any]) -> str:
     time = verdict.time_of(entry)
     assert time is not None
-    low, high = (words.duration(time[end]) for end in ("low_us", "high_us"))
-    said = [
-        f"{entry['pass']}, {entry['timer']}, {entry['cache']}: {words.duration(time['median_us'])} ({low} – {high})",
-        f"{words.count(time['rounds'], 'round')}, {words.count(len(entry['samples_us']), 'sample')}",
-        f"{words.count(entry.get('calls') or 1, 'call')} a window",
+    low, high = (duration(time[end]) for end in ("low_us", "high_us"))
+    parts = [
+        f"{entry['pass']}, {entry['timer']}, {entry['cache']}: {duration(time['median_us'])} ({low} – {high})",
+        f"{count(time['rounds'], 'round')}, {count(len(entry['samples_us']), 'sample')}",
+        f"{count(entry.get('calls') or 1, 'call')} a window",
     ]
     if entry.get("looks") is not None and entry.get("warmups"):
-        ended = "decided" if entry["decided"] else "ended by time"
-        said.append(
-            f"{words.count(entry['warmups'], 'warm-up')}, {ended} after {words.count(len(entry['looks']), 'look')}"
-        )
-    said += _readings(entry.get("telemetry") or {})
-    return "; ".join(said)
+        end = "decided" if entry["decided"] else "out of time"
+        parts.append(f"{count(entry['warmups'], 'warm-up')}, {end} after {count(len(entry['looks']), 'look')}")
+    parts += _telemetry_ranges(entry.get("telemetry") or {})
+    return "; ".join(parts)
 
 
-def _readings(columns: Mapping[str, Any]) -> list[str]:
-    """The range of what was read of the machine meanwhile."""
+def _telemetry_ranges(columns: Mapping[str, Any]) -> list[str]:
+    """The lowest and highest clock, power and temperature while the series was timed."""
     units = {"sm_mhz": "MHz", "power_w": "W", "temp_c": "°C", "mhz": "MHz"}
-    said = []
+    ranges = []
     for key, unit in units.items():
-        known = [value for value in columns.get(key) or () if value is not None]
-        if known:
-            low, high = f"{min(known):.4g}", f"{max(known):.4g}"
-            said.append(f"{low} {unit}" if low == high else f"{low}–{high} {unit}")
-    return said
+        values = [value for value in columns.get(key) or () if value is not None]
+        if values:
+            low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+            ranges.append(f"{low} {unit}" if low == high else f"{low}–{high} {unit}")
+    return ranges
 
 
-def _memory(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{name.removesuffix('_bytes')} {words.memory(size)}" for name, size in found.items())
+def _memory(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name.removesuffix('_bytes')} {numbers.memory(size)}" for name, size in sizes.items())
 
 
-def _built(built: Mapping[str, Any]) -> list[str]:
+def _build_lines(built: Mapping[str, Any]) -> list[str]:
     lines = []
     if "compile" in built:
-        c = built["compile"]
+        compilation = built["compile"]
         lines.append(
-            f"torch.compile: {c['seconds']:.1f} s, {words.count(c['graphs'], 'graph')}, "
-            f"{words.count(c['recompiles'], 'recompile')}, {words.count(c['graph_breaks'], 'graph break')}"
+            f"torch.compile: {compilation['seconds']:.1f} s, {count(compilation['graphs'], 'graph')}, "
+            f"{count(compilation['recompiles'], 'recompile')}, {count(compilation['graph_breaks'], 'graph break')}"
         )
     for choice in built["tuned"]:
-        config = ", ".join(f"{k}={v}" for k, v in choice["config"].items())
+        config = ", ".join(f"{name}={value}" for name, value in choice["config"].items())
         lines.append(f"{choice['by']} chose for {choice['kernel']}: {config} ({choice['tried']} tried)")
     return lines

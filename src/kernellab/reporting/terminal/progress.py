@@ -1,4 +1,4 @@
-"""What is going on, on standard error: a live line on a terminal, plain lines elsewhere."""
+"""Progress on standard error: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text import numbers
+from kernellab.reporting.text.console import console
 
 _STAGES = {
     "check": "checking",
@@ -23,20 +24,20 @@ _STAGES = {
 
 
 class LiveProgress:
-    """Op, case, implementation and stage as they run, with the time left."""
+    """The op, case, implementation and stage that is running, and the time left."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, out: Console) -> None:
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             TimeRemainingColumn(compact=True),
-            console=console,
+            console=out,
             transient=True,
         )
         self._task = self._bar.add_task("starting", total=None)
-        self._ends: list[int] = []  # how many steps are done when each case is
-        self._seen: set[tuple[str, str]] = set()  # steps of the present case
+        self._ends: list[int] = []  # for each case, the number of steps done at its end
+        self._seen: set[tuple[str, str]] = set()  # steps of the current case
         self._bar.start()
 
     def say(self, text: str) -> None:
@@ -48,14 +49,14 @@ class LiveProgress:
 
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
         stage = _STAGES.get(phase, phase)
-        description = f"{op} {words.case_label(case)}: {stage} {impl}"
+        description = f"{op} {numbers.case_label(case)}: {stage} {impl}"
         new = phase in ("check", "time") and (impl, phase) not in self._seen
         self._seen.add((impl, phase))
         self._bar.update(self._task, description=description, advance=1 if new else 0)
 
     def trying(self, op: str, impl: str, number: int, of: int) -> None:
-        said = f"{op}: {impl}, trial {number} of {of}" if number <= of else f"{op}: {impl}, searching"
-        self._bar.update(self._task, description=said, completed=min(number, of), total=of)
+        description = f"{op}: {impl}, trial {number} of {of}" if number <= of else f"{op}: {impl}, searching"
+        self._bar.update(self._task, description=description, completed=min(number, of), total=of)
 
     def finished_group(self) -> None:
         self._seen.clear()
@@ -80,7 +81,7 @@ class PlainProgress:
         self._total = len(steps)
 
     def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
-        self._last = f"{op} {words.case_label(case)}"
+        self._last = f"{op} {numbers.case_label(case)}"
 
     def trying(self, op: str, impl: str, number: int, of: int) -> None:
         pass
@@ -94,3 +95,8 @@ class PlainProgress:
 
     def _print(self, text: str) -> None:
         print(f"{time.monotonic() - self._started:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+def stderr_progress() -> LiveProgress | PlainProgress:
+    """A live line where standard error is a terminal, lines for a log where not."""
+    return LiveProgress(console(stderr=True)) if sys.stderr.isatty() else PlainProgress()

@@ -35,7 +35,7 @@ def show(entries: Sequence[Entry], block: Mapping[str, Any], out: Console) -> No
     heading = f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_describe_block(block)}"
     out.print(Text(heading, style="bold"))
     chart.lines(_curves(entries), out)
-    if missing := curves.missing():
+    if missing := curves.missing_packages():
         out.print(Text(missing))
     for entry in entries:
         out.print(Text(f"{entry['name']}, {entry['sms']} SMs: an SM holds {_describe_occupancy(entry)}"))

@@ -10,7 +10,7 @@ _PIPED_WIDTH = 160
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Fits the terminal; when piped, plain text wide enough that nothing is cut."""
+    """As wide as the terminal; plain text of 160 columns where the output is piped."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, markup=False)

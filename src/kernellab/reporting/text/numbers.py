@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as people read them, and the labels of cases and records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 from kernellab.declaration.case import Case
 from kernellab.declaration.documents import CaseJson
 
-_TOO_FAST = 1.1
+_ABOVE_CEILING = 1.1  # a measured ceiling that is exceeded by more than this was measured too low
 
 
 def duration(us: float) -> str:
@@ -27,7 +27,7 @@ def digits(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """Three digits, four near 1, where the last one is what people look for."""
+    """Three digits; four near 1, where a small difference matters."""
     if 0.9 < value < 1.1:
         return f"{value:.3f}"
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
@@ -38,12 +38,13 @@ def times(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
+    """For tables: whole per cent. For sentences: base.text.share_text."""
     return f"{100 * fraction:.0f} %"
 
 
-def doubt(share: float) -> str:
-    """A way far above a ceiling says that the ceiling was measured on a busy machine."""
-    return " (measured too low? --refresh-ceilings measures it again)" if share > _TOO_FAST else ""
+def ceiling_doubt(fraction: float) -> str:
+    """A remark for a rate far above a ceiling: the ceiling was measured on a busy machine."""
+    return " (measured too low? --refresh-ceilings measures it again)" if fraction > _ABOVE_CEILING else ""
 
 
 def spread(median: float, low: float, high: float) -> str:
@@ -72,14 +73,14 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
-def errors(found: Mapping[str, Any]) -> str:
+def errors(measures: Mapping[str, Any]) -> str:
     """A result's distance from the oracle, in every measure taken."""
     names = {"max": "largest", "q999": "99.9 %", "rel_l2": "relative L2", "max_abs": "absolute"}
-    return ", ".join(f"{name} {found[key]:.2g}" for key, name in names.items() if found[key] is not None)
+    return ", ".join(f"{name} {measures[key]:.2g}" for key, name in names.items() if measures[key] is not None)
 
 
 def provenance(record: Mapping[str, Any]) -> str:
-    """Where, when and with what a record was measured, on one line."""
+    """Where, when and with which versions a record was measured, on one line."""
     environment, name = record["environment"], str(record["machine"].get("name", ""))
     for gpu in environment.get("gpus", ()):
         name = name.replace(f" {gpu['uuid']}", "")

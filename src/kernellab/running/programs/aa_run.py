@@ -1,6 +1,6 @@
-"""One run of the A/A op, in a process of its own; its arguments are FOLDER DEVICE SECONDS TARGET.
+"""One run of the A/A op, as a program of its own: `main` with the arguments FOLDER DEVICE SECONDS TARGET.
 
-It leaves a record like any other run's, with nothing in it but checks and times: the rest would take longer.
+It leaves a record as any run does, with checks and times alone: ceilings and profiles would take longer.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 from kernellab.base.errors import UserError
-from kernellab.doctor.aa_summary import WAYS
+from kernellab.doctor.aa_summary import IMPLS
 from kernellab.record.journal import begin
 from kernellab.record.settings import NO_CASES, Settings
 from kernellab.running.parent.runner import Runner
 
 
-class _Silence:
-    """Hears what is going on and says nothing: the process that started this one shows the progress."""
+class _SilentProgress:
+    """Shows nothing: the process that started this one reports progress."""
 
     def say(self, text: str) -> None: ...
     def planned(self, steps: object) -> None: ...
@@ -25,20 +25,24 @@ class _Silence:
     def trying(self, op: str, impl: str, number: int, of: int) -> None: ...
 
 
-def main() -> int:
-    folder, device, seconds, target = sys.argv[1:]
+def main() -> None:
+    sys.exit(_run(*sys.argv[1:]))
+
+
+def _run(folder: str, device: str, seconds: str, target: str) -> int:
+    """The exit code: 2 where the request is wrong, with one sentence on standard error."""
     settings = Settings(
         targets=[target],
         stages=["check", "time"],
         request=NO_CASES,
-        impls=list(WAYS),
+        impls=list(IMPLS),
         device=device,
         seconds=float(seconds) if seconds != "auto" else None,
         only_times=True,
     )
     journal = begin(Path(folder), settings.to_json(), settings.seed, ["klab", "doctor", "--aa"])
     try:
-        Runner(settings, journal, _Silence()).run()
+        Runner(settings, journal, _SilentProgress()).run()
     except UserError as error:
         print(error.message, error.detail or "", file=sys.stderr)
         return 2

@@ -1,0 +1,62 @@
+"""`klab check --break`: its options, and starting the debugger."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from kernellab.base.errors import UserError
+from kernellab.cli.options import refuse_options
+
+if TYPE_CHECKING:
+    from kernellab.record.settings import Settings
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--break", dest="break_line", nargs="?", const="", metavar="LINE", help="stop in a Triton kernel, in pdb"
+    )
+    parser.add_argument(
+        "--break-at", dest="break_program", metavar="I,J", help="with --break: only in this program of the grid"
+    )
+
+
+def is_given(args: argparse.Namespace) -> bool:
+    if args.break_line is None:
+        refuse_options(args, ["break_program"], "says in which program to stop: add --break")
+        return False
+    _parse_line(args.break_line)  # before the op is missed: `--break gelu` takes the op for a line
+    return True
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    for name in ("out", "resume", "json", "cells"):
+        if name in args.given:
+            raise UserError(f"--break debugs one case and keeps no record: leave out {args.given[name]}")
+    if settings.device.startswith("cuda"):
+        raise UserError("--break runs in Triton's interpreter, on the CPU: leave out --device, or --device cpu")
+    file, line = _parse_line(args.break_line)
+    program = _parse_program(args.break_program)
+
+    from kernellab.running.programs.debugged_op import debug
+
+    return debug(settings, file=file, line=line, program=program)
+
+
+def _parse_line(text: str) -> tuple[str, int | None]:
+    """`12`, `kernels.py:12`, or nothing at all."""
+    if not text:
+        return "", None
+    parts = re.fullmatch(r"(?:(.+):)?(\d+)", text)
+    if not parts:
+        raise UserError(f"cannot read --break {text!r}: a line, 12 or kernels.py:12; the op is named before it")
+    return parts[1] or "", int(parts[2])
+
+
+def _parse_program(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d+(,\d+){0,2}", text):
+        raise UserError(f"cannot read --break-at {text!r}: a program of the grid, 2 or 2,0")
+    return tuple(map(int, text.split(",")))

@@ -1,0 +1,162 @@
+"""The job of `klab run`, `klab check` and `klab bench`: check the implementations of ops, time those that are right."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernellab.base.errors import UserError
+from kernellab.cli.options import (
+    absolute_target,
+    add_case_options,
+    add_device_option,
+    case_request,
+    parse_device,
+    print_json,
+    require_positive,
+    split_commas,
+)
+from kernellab.cli.project import project_defaults
+from kernellab.cli.run_folder import create_journal, display_path
+
+if TYPE_CHECKING:
+    from kernellab.cli.parser import Parser
+    from kernellab.record.journal import Journal
+    from kernellab.record.settings import Settings
+
+_WITH_RESUME = {"resume", "json", "verbose", "debug"}  # the only options that may go with --resume
+_TIMEOUT_S = 60.0
+
+
+def add_options(parser: Parser) -> None:
+    parser.takes_dims = True
+    parser.add_argument("target", nargs="*", help="an op's name, a file (ops.py, ops.py:name) or package.module:op")
+    add_case_options(parser, "sizes of the dims, in order")
+    add_device_option(parser)
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of all random inputs (default 0)")
+    parser.add_argument("--timeout", type=float, metavar="S", help="seconds per implementation and case (default 60)")
+    parser.add_argument(
+        "--cells", metavar="I/N", help="only every N-th case, starting with the I-th (klab merge joins)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
+    parser.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
+    parser.add_argument("--quick", action="store_true", help="only the first case, a small battery, few rounds")
+    parser.add_argument("--verbose", action="store_true", help="also show how each time was measured")
+    parser.add_argument("--json", action="store_true", help="print the record with its verdicts as one JSON document")
+    parser.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
+
+
+def read_settings(args: argparse.Namespace, stages: list[str]) -> Settings:
+    """The settings that the options of `add_options` ask for; project defaults fill in what was not given."""
+    from kernellab.record.settings import Settings
+
+    for name, value in project_defaults().items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, [value] if name == "dtype" else value)
+    if not args.target:
+        raise UserError(f"no op named: klab {args.verb} gelu, or a file of your own. klab list shows the ops")
+    return Settings(
+        targets=[absolute_target(target) for target in args.target],
+        stages=stages,
+        request=case_request(args, quick=args.quick).to_json(),
+        impls=split_commas(args.impl),
+        device=parse_device(args.device),
+        seed=_parse_seed(args.seed),
+        cells=_parse_cells(args.cells),
+        timeout_s=require_positive("--timeout", _TIMEOUT_S if args.timeout is None else args.timeout),
+    )
+
+
+def _parse_seed(value: int | None) -> int:
+    if value is not None and not 0 <= value < 1 << 53:
+        raise UserError(f"--seed {value}: must be between 0 and 2^53")
+    return value or 0
+
+
+def _parse_cells(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not parts or not 1 <= int(parts[1]) <= int(parts[2]):
+        raise UserError(f"cannot read --cells {text!r}: write 2/4 for the second of four parts")
+    return [int(parts[1]), int(parts[2])]
+
+
+def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]) -> int:
+    """Runs the job, shows the record, returns the exit code. `read` makes the verb's settings of its arguments."""
+    from kernellab.record import verdict
+    from kernellab.reporting.terminal.progress import stderr_progress
+    from kernellab.running.parent.runner import Runner
+
+    journal, settings = _resume(args) if args.resume else _start(args, read(args))
+    progress = stderr_progress()
+    if os.environ.get("TRITON_INTERPRET"):
+        progress.say("TRITON_INTERPRET is set and ignored: times are never taken in the interpreter")
+    interrupted = False
+    try:
+        Runner(settings, journal, progress).run()
+    except KeyboardInterrupt:
+        interrupted = True
+    except UserError:
+        if not journal.record["results"]:
+            journal.remove()  # refused before anything was measured
+        raise
+    finally:
+        progress.stop()
+    journal.save()
+    record = verdict.derive(journal.record)
+    _show(args, record, journal.folder, interrupted=interrupted)
+    journal.close()
+    return 130 if interrupted else verdict.exit_code(record)
+
+
+def _start(args: argparse.Namespace, settings: Settings) -> tuple[Journal, Settings]:
+    from kernellab.declaration.targets import resolve
+
+    for target in settings.targets:
+        resolve(target)  # a name that means nothing is refused before a folder is made
+    return create_journal(args.out, settings), settings
+
+
+def _resume(args: argparse.Namespace) -> tuple[Journal, Settings]:
+    from kernellab.machine.environment import environment
+    from kernellab.record.journal import Journal
+    from kernellab.record.reading import events_of, head_of, read_journal
+    from kernellab.record.settings import Settings
+
+    if args.dims or args.given.keys() - _WITH_RESUME:
+        raise UserError("--resume takes everything from the run it finishes: leave out the op, dims and other options")
+    folder = Path(args.resume)
+    lines = read_journal(folder)
+    head, events = head_of(lines), events_of(lines)
+    if head.merged_from is not None:
+        raise UserError(f"{folder} was merged from other runs: resume the one that did not finish, and merge again")
+    settings = Settings.from_json(head.settings)
+    # The runner compares today's environment with the run's own before it measures anything.
+    events[0] = dataclasses.replace(head, environment=environment())
+    return Journal(folder, events), settings
+
+
+def _show(args: argparse.Namespace, record: dict[str, Any], folder: Path, *, interrupted: bool) -> None:
+    from kernellab.reporting.charts import files
+    from kernellab.reporting.terminal import results
+    from kernellab.reporting.text.console import console
+
+    if args.json:
+        from kernellab.explaining.document import add_findings
+
+        add_findings(record)
+        print_json(record)
+        files.write(record, folder)
+        return
+    out = console()
+    results.show(record, out, verbose=args.verbose)
+    results.show_files(files.write(record, folder), display_path(folder), out)
+    out.print(f"record: {display_path(folder)}", style="dim")
+    if interrupted:
+        out.print(f"interrupted; klab {args.verb} --resume {display_path(folder)} continues", style="yellow")

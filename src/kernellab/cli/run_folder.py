@@ -1,0 +1,59 @@
+"""The folder of a run: chosen, created, named to the user."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernellab.base.errors import UserError
+from kernellab.cli.project import project_text
+
+if TYPE_CHECKING:
+    from kernellab.record.journal import Journal
+    from kernellab.record.settings import Settings
+
+
+def create_journal(out: str | None, settings: Settings, prefix: str = "") -> Journal:
+    """A journal in a folder of its own: the one that `--out` names, or `runs/WHEN-NAME`.
+
+    `prefix` starts the names of runs of verbs that cannot be resumed.
+    """
+    from kernellab.record.journal import JOURNAL, begin
+
+    folder = Path(out) if out else _new_folder(project_text("runs") or "runs", prefix, settings.targets)
+    if (folder / JOURNAL).exists():
+        remedy = "" if prefix else f"--resume {folder} continues it, or "
+        raise UserError(f"{folder} already holds a run: {remedy}name another folder")
+    return begin(folder, settings.to_json(), settings.seed, ["klab", *sys.argv[1:]])
+
+
+def _new_folder(runs: str, prefix: str, targets: list[str]) -> Path:
+    when = time.strftime("%Y%m%d-%H%M%S")
+    name = prefix + "-".join(re.sub(r"\W+", "-", Path(t).stem if t.endswith(".py") else t) for t in targets)[:40]
+    folder = Path(runs) / f"{when}-{name}"
+    number = 2
+    while folder.exists():
+        folder = Path(runs) / f"{when}-{name}-{number}"
+        number += 1
+    return folder
+
+
+def create_folder(out: str) -> Path:
+    """A folder for files that are not a run."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {folder} cannot be created: {error.strerror}") from None
+    return folder
+
+
+def display_path(folder: Path) -> str:
+    """Relative to the current folder where it lies below it."""
+    try:
+        return str(folder.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)

@@ -1,0 +1,49 @@
+"""`klab doctor`, and `klab doctor --aa` with real runs."""
+
+import json
+
+import pytest
+
+from kernellab.machine import variation
+
+
+def test_aa_measures_known_differences(klab, tmp_path):
+    command = ("doctor", "--aa", "--runs", "2", "--seconds", "0.05", "--device", "cpu", "--json", "--out", "kept")
+    seen = klab(*command)
+    assert seen.code == 0, seen.err
+    summary = json.loads(seen.out)
+    assert (summary["runs"], len(summary["cases"])) == (2, 2)
+    for case in summary["cases"]:
+        assert case["equal"]["of"] == 2
+        assert [m["percent"] for m in case["more_work"]] == [1, 2, 5]
+        assert case["median_us"] > 0
+    assert "A/A run 2 of 2" in seen.err
+    record = json.loads((tmp_path / "kept" / "run-001" / "run.json").read_text())
+    assert record["complete"]
+    assert record["machine"]["ceilings"] is None  # nothing but times
+    assert all(r["inside"] is None for r in record["results"])
+    assert variation.load_variation(record["machine"]["class"])["runs"] == 2
+    again = klab(*command)
+    assert (again.code, "already holds a run" in again.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--runs", "2"], "says how to run --aa"),
+        (["--aa", "--runs", "0"], "must be above 0"),
+        (["--aa", "--device", "gpu"], "no device 'gpu'"),
+    ],
+)
+def test_a_bad_request_is_one_sentence(klab, args, message):
+    seen = klab("doctor", *args)
+    assert (seen.code, seen.out) == (2, "")
+    assert message in seen.err
+    assert "Traceback" not in seen.err
+
+
+def test_doctor_reports_what_is_here(klab):
+    components = {f["name"]: f for f in json.loads(klab("doctor", "--json").out)}
+    assert set(components) >= {"GPU", "driver", "torch", "C++ compiler", "Triton", "NVRTC", "nvcc", "Nsight Compute"}
+    assert "builds CUDA C++" in components["NVRTC"]["found"]
+    assert all(f["found"] or f["cost"] for f in components.values())

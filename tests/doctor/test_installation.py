@@ -1,0 +1,31 @@
+"""The components that doctor looks for."""
+
+import pytest
+
+from kernellab.doctor import installation
+
+
+@pytest.fixture(scope="module")
+def components():
+    return {component.name: component for component in installation.examine()}
+
+
+def test_every_component_is_found_or_says_what_its_absence_costs(components):
+    assert {"GPU", "driver", "torch", "C++ compiler", "Triton", "NVRTC", "nvcc", "Nsight Compute"} <= set(components)
+    for component in components.values():
+        assert component.found or component.cost, component.name
+
+
+def test_what_the_tests_need_is_found_by_trying_it(components):
+    assert "builds CUDA C++" in components["NVRTC"].found
+    assert "with ptxas" in components["Triton"].found
+    assert components["Python headers"].found == "found"
+
+
+def test_a_tool_that_is_missing_costs_what_needs_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    compiler = installation._compiler()
+    assert (compiler.found, compiler.remedy) == ("", "apt-get install g++")
+    assert "no C++ implementations" in compiler.cost

@@ -1,0 +1,94 @@
+"""The files of sweeps: CSV, JSON, PNG and SVG."""
+
+import csv
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kernellab.reporting.charts import files
+from support.klab import HERE, klab_env
+from support.sweeps import swept
+
+
+def test_the_csv_holds_what_the_record_does(tmp_path):
+    rec = swept()
+    written = files.write(rec, tmp_path)
+    assert written[0].name == "curves-f-N-float32.csv"
+    with written[0].open() as f:
+        rows = list(csv.DictReader(f))
+    assert len(rows) == len(rec["results"])
+    for row, seen in zip(rows, rec["results"], strict=True):
+        time, limit = seen["derived"]["time"], seen["derived"]["limit"]
+        assert (row["op"], row["impl"], row["dtype"]) == ("f", seen["impl"], "float32")
+        assert (int(row["N"]), int(row["dim0"])) == (seen["case"]["dims"]["N"], 32)
+        assert (row["status"], row["reason"]) == (seen["derived"]["status"], seen["derived"]["reason"] or "")
+        if time is None:
+            assert (row["median_us"], row["rate"], row["unit"]) == ("", "", "")
+            continue
+        for name in ("median_us", "low_us", "high_us"):
+            assert float(row[name]) == time[name]
+        assert float(row["q20_us"]) <= time["median_us"] <= float(row["q80_us"])
+        assert (float(row["rate"]), row["unit"]) == (pytest.approx(limit["gbps"]), "GB/s")
+        assert float(row["share"]) == limit["fraction"]
+
+
+def test_growth_is_written_beside_the_csv(tmp_path):
+    files.write(swept(), tmp_path)
+    found = json.loads((tmp_path / "scaling-f-N-float32.json").read_text())
+    assert (found["dim"], found["fixed"], found["confidence"]) == ("N", {"dim0": 32}, 0.99)
+    assert found["ways"]["torch"]["whole"]["exponent"] == pytest.approx(1, abs=0.01)
+    assert set(found["ways"]) == {"torch", "cpp", "liar"}
+
+
+def test_pictures_are_drawn_with_curves_gaps_and_where_they_come_from(tmp_path):
+    pytest.importorskip("matplotlib")
+    written = {path.suffix: path for path in files.write(swept(), tmp_path)}
+    png, svg = written[".png"].read_bytes(), written[".svg"].read_text()
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert len(png) > 20_000
+    for text in ("torch", "cpp", "liar (wrong at 3 of 8 sizes)", "Not drawn: cuda", "GB/s", "copy bandwidth"):
+        assert text in svg, text
+    assert "H driver 9 · 2026-11-15 · torch 2.13 · Python 3.11.7" in svg
+    assert "GPU-1" not in svg
+    again = tmp_path / "again"
+    files.write(swept(), again)
+    assert (again / written[".svg"].name).read_text() == svg
+
+
+DRAWN_WITHOUT = """
+import importlib.util, sys
+from pathlib import Path
+absent = sys.argv[1]
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == absent else find_spec(name, *more)
+sys.modules[absent] = None
+from kernellab.reporting.charts import files
+from kernellab.reporting.terminal import results
+from kernellab.reporting.text.console import console
+from support.sweeps import printed, swept
+written = files.write(swept(), Path("."))
+print(printed(swept()))
+results.show_files(written, "here", console())
+"""
+
+
+@pytest.mark.parametrize(
+    ("absent", "sentence"), [("matplotlib", "PNG and SVG need matplotlib"), ("plotext", "charts here need plotext")]
+)
+def test_a_package_that_is_missing_costs_only_what_it_draws(tmp_path, absent, sentence):
+    env = klab_env()
+    env["PYTHONPATH"] += f":{HERE}"
+    command = [sys.executable, "-c", DRAWN_WITHOUT, absent]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "curves-f-N-float32.csv").exists()
+    assert sentence in done.stdout
+    assert "pip install 'kernellab[plots]'" in done.stdout
+    assert "torch is fastest from N=64 to 1024" in done.stdout
+    drawn = absent != "matplotlib" and importlib.util.find_spec("matplotlib") is not None
+    assert (tmp_path / "curves-f-N-float32.png").exists() is drawn
+    charted = absent != "plotext" and importlib.util.find_spec("plotext") is not None
+    assert ("┤" in done.stdout) is charted
