@@ -40,7 +40,7 @@ def show(record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
     battery.show(record["batteries"], record["results"], out, verbose=verbose)
     sanitizer.show(record["sanitized"], out, verbose=verbose)
     for line in [*closing(record), *battery.closing(record["batteries"]), *sanitizer.closing(record["sanitized"])]:
-        out.print(Text(line))
+        out.print(Text(line), soft_wrap=not out.is_terminal)
 
 
 def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
@@ -51,7 +51,7 @@ def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
         if sweep.timed:
             characters.show(sweep, out)
         for line in sweep_table.growth(sweep):
-            out.print(Text(line))
+            out.print(Text(line), soft_wrap=not out.is_terminal)
 
 
 def show_files(written: list[Path], folder: str, out: Console) -> None:
