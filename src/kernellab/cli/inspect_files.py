@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.cli.options import choose, print_json, refuse_options, write_file
@@ -101,8 +101,8 @@ def explain_lines(listing: Listing) -> list[ExplainedLine]:
     return [line for line in explain_ptx(listing.ptx) if not line.kernel or line.kernel in kernels]
 
 
-def _document(show: str, listings: list[Listing]) -> dict[str, Any]:
-    document: dict[str, Any] = {
+def _document(show: str, listings: list[Listing]) -> dict[str, object]:
+    document: dict[str, object] = {
         "kernels": [{"file": listing.name, **facts.to_json()} for listing in listings for facts in listing.facts],
         "notes": [{"file": listing.name, "note": note} for listing in listings for note in listing.notes],
         "problems": [
@@ -161,7 +161,7 @@ def _pair(left: Listing, right: Listing) -> list[tuple[KernelFacts, KernelFacts]
     return pairs
 
 
-def _diff_document(diff: KernelDiff) -> dict[str, Any]:
+def _diff_document(diff: KernelDiff) -> dict[str, object]:
     rows = [
         {"kind": row.kind, "left": row.left.text if row.left else None, "right": row.right.text if row.right else None}
         for row in diff.rows

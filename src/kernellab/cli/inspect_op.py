@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.cli.inspect_files import explain_lines, problem_lines
@@ -138,7 +138,7 @@ def _parse_archs(text: str | None) -> list[str]:
     return [architecture.arch for architecture in chips]
 
 
-def _document(record: Record, folder: Path) -> dict[str, Any]:
+def _document(record: Record, folder: Path) -> dict[str, object]:
     from kernellab.reporting.terminal.inspection import list_failures, list_kernels
 
     head = {key: record[key] for key in ("schema", "command", "environment")}

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli.options import (
@@ -26,6 +26,7 @@ from kernellab.cli.run_folder import create_journal, display_path
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
+    from kernellab.record.derived import DerivedRecord
     from kernellab.record.journal import Journal
     from kernellab.record.settings import Settings
 
@@ -142,7 +143,7 @@ def _resume(args: argparse.Namespace) -> tuple[Journal, Settings]:
     return Journal(folder, events), settings
 
 
-def _show(args: argparse.Namespace, record: Any, folder: Path, *, interrupted: bool) -> None:
+def _show(args: argparse.Namespace, record: DerivedRecord, folder: Path, *, interrupted: bool) -> None:
     from kernellab.reporting.charts import files
     from kernellab.reporting.terminal import results
     from kernellab.reporting.text.console import console

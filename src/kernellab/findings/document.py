@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.findings.finding import Confidence, Evidence, Finding, StepTimes
 
 
 class EvidenceDocument(TypedDict):
-    what: str
-    value: JsonValue
-    unit: str
-    source: str
+    what: Annotated[str, "what was measured or counted"]
+    value: Annotated[JsonValue, ""]
+    unit: Annotated[str, "empty for a number without one"]
+    source: Annotated[str, "where the number is from: `timing`, `profiler`, `machine code`, `model`, …"]
 
 
 class ExplainFinding(TypedDict):
     """`gain` is a speed-up factor or null."""
 
-    rule: str
-    title: str
-    gain: float | None
-    do: str
-    sure: Confidence
-    evidence: list[EvidenceDocument]
+    rule: Annotated[str, "the rule that found it"]
+    title: Annotated[str, "what costs time"]
+    gain: Annotated[float | None, "how many times as fast without it"]
+    do: Annotated[str, "what to do about it"]
+    sure: Annotated[Confidence, "`measured`, `computed`, `likely` or `possible`"]
+    evidence: Annotated[list[EvidenceDocument], "the numbers behind it"]
 
 
 class ProfileFinding(TypedDict):

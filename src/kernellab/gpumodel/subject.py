@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernellab.declaration.documents import CostJson
+from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.gpumodel.device import Device
 from kernellab.gpumodel.fusion import Fusion, OperatorTraffic, fusion
 from kernellab.gpumodel.kernel import MULTIPLY_ADDS, Kernel, count
@@ -24,7 +24,7 @@ class Subject:
     op: str
     impl: str
     kind: str
-    case: Mapping[str, object]
+    case: CaseJson
     cost: CostJson | None
     device: Device | None  # None: the CPU
     gbps: float | None  # copy bandwidth of where it runs
@@ -44,7 +44,7 @@ class Subject:
 
     @property
     def dtype(self) -> str:
-        return str(self.case["dtype"])
+        return self.case["dtype"]
 
     @property
     def measured(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypedDict
 
-from kernellab.base.json import JsonObject
+from kernellab.findings.document import ExplainFinding
 from kernellab.record.batteries import BatterySummary
 from kernellab.record.schema import Record, Result
 
@@ -104,7 +104,9 @@ class Derived(PassVerdict):
     passes: Annotated[dict[str, PassVerdict], "by pass"]
     regime: Annotated[list[RegimeJson], "what governs the time, as far as the series tell"]
     rules: Annotated[int, "the version of the rules"]
-    findings: NotRequired[Annotated[list[JsonObject], "[why](explain.md), the largest gain first; in `--json` alone"]]
+    findings: NotRequired[
+        Annotated[list[ExplainFinding], "[why](explain.md), the largest gain first; in `--json` alone"]
+    ]
 
 
 class DerivedResult(Result):

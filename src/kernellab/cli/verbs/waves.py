@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli.options import add_json_option, print_json, split_commas
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
+    from kernellab.gpumodel.grid_fill import Block, GpuFill, GridFill
     from kernellab.gpumodel.occupancy import Occupancy
     from kernellab.gpumodel.waves import Tiling
     from kernellab.machine.chips import Chip
@@ -64,28 +65,28 @@ def run(args: argparse.Namespace) -> int:
     if args.measure and args.cluster > 1:
         raise UserError("--measure times grids without clusters: leave out --cluster")
     block = _parse_block(args)
-    document = [_fill(gpu, grids, block, args) for gpu in _find_gpus(args.gpu)]
+    fills = [_fill(gpu, grids, block, args) for gpu in _find_gpus(args.gpu)]
     if args.json:
-        print_json(document)
+        print_json([fill.to_json() for fill in fills])
     else:
-        report.show(document, block, console())
+        report.show(fills, block, console())
     if args.plot:
-        report.plot(document, Path(args.plot))
+        report.plot(fills, Path(args.plot))
     return 0
 
 
-def _parse_block(args: argparse.Namespace) -> dict[str, Any]:
-    """The block of the command line. `registers` is None for a block that takes as many as a thread can have, as the
-    accumulators of a large tile do."""
+def _parse_block(args: argparse.Namespace) -> Block:
+    from kernellab.gpumodel.grid_fill import Block
+
     if args.regs is not None and args.regs < 1:
         raise UserError(f"--regs {args.regs}: a thread has at least 1 register")
     takes_all = args.matmul is not None and args.threads is args.regs is None and not args.shared
-    return {
-        "threads": _THREADS if args.threads is None else args.threads,
-        "registers": None if takes_all else _REGISTERS if args.regs is None else args.regs,
-        "shared_bytes": args.shared,
-        "tile": args.tile,
-    }
+    return Block(
+        threads=_THREADS if args.threads is None else args.threads,
+        registers=None if takes_all else _REGISTERS if args.regs is None else args.regs,
+        shared_bytes=args.shared,
+        tile=args.tile,
+    )
 
 
 def _parse_grids(args: argparse.Namespace) -> list[int | Tiling]:
@@ -136,49 +137,45 @@ def _find_gpu(name: str) -> Gpu:
     return Gpu(name, gpu.name, [other.name for other in gpus.variants(name)], gpu.chip, gpu.sms)
 
 
-def _fill(gpu: Gpu, grids: list[int | Tiling], block: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """How each grid of such blocks fills a GPU, as the JSON document has it."""
+def _fill(gpu: Gpu, grids: list[int | Tiling], block: Block, args: argparse.Namespace) -> GpuFill:
+    """How each grid of such blocks fills a GPU."""
+    from kernellab.gpumodel.grid_fill import GpuFill
     from kernellab.gpumodel.occupancy import occupancy
 
-    registers = gpu.chip.registers_per_thread if block["registers"] is None else block["registers"]
-    per_sm = occupancy(gpu.chip, block["threads"], registers, block["shared_bytes"], args.cluster)
-    entries = [_predict(grid, gpu, per_sm, args.ilp, args.cluster) for grid in grids]
-    doubts = _measure(entries, block["threads"], gpu, per_sm) if args.measure else []
-    return {
-        "asked": gpu.asked,
-        "name": gpu.name,
-        "variants": gpu.variants,
-        "chip": {"arch": gpu.chip.arch, "warps_per_sm": gpu.chip.warps_per_sm},
-        "sms": gpu.sms,
-        "occupancy": asdict(per_sm),
-        "grids": entries,
-        "doubts": doubts,
-    }
+    registers = gpu.chip.registers_per_thread if block.registers is None else block.registers
+    per_sm = occupancy(gpu.chip, block.threads, registers, block.shared_bytes, args.cluster)
+    doubts: list[str] = []
+    fills = [_predict(grid, gpu, per_sm, args.ilp, args.cluster) for grid in grids]
+    if args.measure:
+        fills, doubts = _measure(fills, block.threads, gpu, per_sm)
+    return GpuFill(gpu.asked, gpu.name, gpu.variants, gpu.chip, gpu.sms, per_sm, fills, doubts)
 
 
-def _predict(grid: int | Tiling, gpu: Gpu, per_sm: Occupancy, ilp: int, cluster: int) -> dict[str, Any]:
-    """One grid, for blocks that are bound by each of the things that can bind them."""
+def _predict(grid: int | Tiling, gpu: Gpu, per_sm: Occupancy, ilp: int, cluster: int) -> GridFill:
+    from kernellab.gpumodel.grid_fill import GridFill
     from kernellab.gpumodel.waves import BOUNDS, waves
 
     blocks = grid if isinstance(grid, int) else grid.blocks
     predictions = {
-        bound: asdict(waves(blocks, gpu.sms, per_sm, gpu.chip, bound=bound, ilp=ilp, cluster=cluster))
-        for bound in BOUNDS
+        bound: waves(blocks, gpu.sms, per_sm, gpu.chip, bound=bound, ilp=ilp, cluster=cluster) for bound in BOUNDS
     }
-    tiling = None if isinstance(grid, int) else {**asdict(grid), "useful": grid.useful}
-    return {"blocks": blocks, "tiling": tiling, "measured": None, **predictions}
+    tiling = None if isinstance(grid, int) else grid
+    return GridFill(blocks=blocks, tiling=tiling, measured=None, **predictions)
 
 
-def _measure(grids: list[dict[str, Any]], threads: int, gpu: Gpu, per_sm: Occupancy) -> list[str]:
-    """Adds `measured` to each grid, from compute-bound blocks of the same occupancy. Returns reasons for doubt."""
+def _measure(grids: list[GridFill], threads: int, gpu: Gpu, per_sm: Occupancy) -> tuple[list[GridFill], list[str]]:
+    """The grids with `measured`, from compute-bound blocks of the same occupancy, and reasons for doubt."""
+    from kernellab.gpumodel.grid_fill import MeasuredGrid
     from kernellab.gpumodel.occupancy import shared_bytes_for
     from kernellab.running.parent.device import fill
 
     # The kernel that is timed uses few registers. Shared memory limits it to the same number of blocks per SM.
     shared = shared_bytes_for(gpu.chip, threads, _REGISTERS, per_sm.blocks_per_sm)
-    measurement = fill([grid["blocks"] for grid in grids], threads, shared, rounds=_ROUNDS)
+    measurement = fill([grid.blocks for grid in grids], threads, shared, rounds=_ROUNDS)
+    with_times = []
     for grid, timed in zip(grids, measurement.grids, strict=True):
         ideal_ms = timed["blocks"] / gpu.sms * measurement.block_ms
         efficiency = ideal_ms / timed["ms"]
-        grid["measured"] = {"ms": timed["ms"], "block_ms": measurement.block_ms, "efficiency": efficiency}
-    return measurement.doubts
+        measured = MeasuredGrid(timed["ms"], measurement.block_ms, efficiency)
+        with_times.append(replace(grid, measured=measured))
+    return with_times, measurement.doubts

@@ -8,9 +8,10 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject
+from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.charts.series import Sweep, find
 from kernellab.stats import growth
@@ -18,7 +19,7 @@ from kernellab.stats import growth
 _NEEDS = {"matplotlib": "PNG and SVG need matplotlib", "plotext": "charts here need plotext"}
 
 
-def write(record: Mapping[str, Any], folder: Path) -> list[Path]:
+def write(record: DerivedRecord, folder: Path) -> list[Path]:
     """Writes the files of every sweep of a derived record that was timed; returns their paths."""
     written: list[Path] = []
     try:
@@ -37,7 +38,7 @@ def missing_packages() -> str | None:
     return f"{'; '.join(needs)}: pip install 'kernellab[plots]'" if needs else None
 
 
-def _write(sweep: Sweep, record: Mapping[str, Any], folder: Path) -> list[Path]:
+def _write(sweep: Sweep, record: DerivedRecord, folder: Path) -> list[Path]:
     table = folder / f"curves-{sweep.stem}.csv"
     table.write_text(_csv(sweep))
     written = [table]
@@ -62,7 +63,7 @@ def _csv(sweep: Sweep) -> str:
         dims = {sweep.dim: size, **dict.fromkeys(sweep.together, size), **sweep.fixed}
         for result in group:
             point = sweep.curve(result["impl"]).get(size)
-            row: dict[str, Any] = {
+            row: JsonObject = {
                 "op": sweep.op,
                 **dims,
                 "dtype": sweep.case["dtype"],
@@ -75,9 +76,10 @@ def _csv(sweep: Sweep) -> str:
                 ),
             }
             if point is not None:
-                row |= {k: point.time[k] for k in ("median_us", "low_us", "high_us")}
+                time = point.time
+                row |= {"median_us": time["median_us"], "low_us": time["low_us"], "high_us": time["high_us"]}
                 row |= {"q20_us": point.q20_us, "q80_us": point.q80_us, "share": point.share}
-                row["trust"] = result["derived"]["trust"]["verdict"]
+                row["trust"] = point.trust["verdict"]
                 if sweep.unit != "µs":
                     row |= {"rate": point.value, "unit": sweep.unit}
             rows.append(row)
@@ -88,7 +90,7 @@ def _csv(sweep: Sweep) -> str:
     return text.getvalue()
 
 
-def _scaling(sweep: Sweep, fits: Mapping[str, growth.Fit]) -> dict[str, Any]:
+def _scaling(sweep: Sweep, fits: Mapping[str, growth.Fit]) -> dict[str, object]:
     return {
         "op": sweep.op,
         "dim": sweep.dim,

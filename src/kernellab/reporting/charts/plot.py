@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.charts.series import Sweep
 from kernellab.reporting.text import numbers
 
@@ -18,7 +17,7 @@ _MARKERS = "os^vDPX*<>"
 _MOST_LEVEL_TICKS = 8  # more are written at an angle
 
 
-def draw(sweep: Sweep, record: Mapping[str, Any]) -> Figure:
+def draw(sweep: Sweep, record: DerivedRecord) -> Figure:
     """One curve per implementation with its 0.2–0.8 band. Sizes where it is not right are gaps, named in the legend."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
@@ -76,10 +75,12 @@ def _describe_gaps(sweep: Sweep, impl: str) -> str:
     return ", ".join(f"{status} at {n} of {len(sweep.groups)} sizes" for status, n in counts.items())
 
 
-def _draw_ceiling(axes: Axes, sweep: Sweep, record: Mapping[str, Any]) -> None:
-    ceilings = record["machine"].get("ceilings") or {}
-    rate, name = ceilings.get("copy_gbps"), "copy bandwidth"
-    if sweep.unit == "TFLOP/s":
-        rate, name = ceilings.get("matmul_tflops", {}).get(sweep.case["dtype"]), "matmul rate"
-    if rate and sweep.unit != "µs":
+def _draw_ceiling(axes: Axes, sweep: Sweep, record: DerivedRecord) -> None:
+    ceilings = record["machine"].get("ceilings")
+    if not ceilings or sweep.unit == "µs":
+        return
+    in_matmul = sweep.unit == "TFLOP/s"
+    rate = ceilings["matmul_tflops"].get(sweep.case["dtype"]) if in_matmul else ceilings["copy_gbps"]
+    name = "matmul rate" if in_matmul else "copy bandwidth"
+    if rate:
         axes.axhline(rate, color="0.5", linestyle="--", linewidth=1, label=f"{name}, measured")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.gpumodel.roofline import Roofline
 from kernellab.gpumodel.subject import Subject
 from kernellab.machine.description import Ceilings
+from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.text import numbers as words
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _MARKERS = "os^vDPX*<>"
 Point = tuple[Subject, Roofline]
 
 
-def plot(subjects: Sequence[Subject], record: Mapping[str, Any], path: Path) -> None:
+def plot(subjects: Sequence[Subject], record: DerivedRecord, path: Path) -> None:
     """Ops without matmuls have no arithmetic intensity: they are drawn by their bytes, against the bandwidth alone."""
     try:
         from matplotlib.figure import Figure
@@ -27,7 +28,7 @@ def plot(subjects: Sequence[Subject], record: Mapping[str, Any], path: Path) -> 
         from kernellab.reporting.charts.plot import save
     except ImportError:
         raise UserError("--plot needs matplotlib: pip install 'kernellab[plots]'") from None
-    ceilings: Ceilings | None = record["machine"].get("ceilings")
+    ceilings = record["machine"].get("ceilings")
     points = [(subject, subject.limit) for subject in subjects if subject.limit and subject.limit.gbps]
     if not ceilings or not points:
         raise UserError("--plot: there is no roofline to draw, as no implementation was timed on a measured machine")

@@ -9,21 +9,21 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from kernellab.declaration.documents import CaseJson
 from kernellab.record import verdict
+from kernellab.record.derived import DerivedRecord, DerivedResult, TimeVerdict, TrustVerdict
 
 FEWEST = 3  # sizes that make a sweep
 _FACTOR = 1.4  # between neighbouring sizes of a geometric sweep, at least
-
-Result = Any
 
 
 @dataclass(frozen=True)
 class Point:
     """One implementation at one size: its time, the 0.2 and 0.8 quantiles of its samples, and the rates of these."""
 
-    time: Mapping[str, Any]
+    time: TimeVerdict
+    trust: TrustVerdict
     q20_us: float
     q80_us: float
     value: float
@@ -40,8 +40,8 @@ class Sweep:
     dim: str
     together: tuple[str, ...]
     fixed: Mapping[str, int]
-    case: Mapping[str, Any]  # of the first size; dtype, options, layout and device are the same for all
-    groups: Mapping[int, list[Result]]
+    case: CaseJson  # of the first size; dtype, options, layout and device are the same for all
+    groups: Mapping[int, list[DerivedResult]]
     stem: str  # of the names of its files
 
     @property
@@ -66,7 +66,7 @@ class Sweep:
         options = [f"{k}={v}" for k, v in self.case["options"].items()]
         return " · ".join([f"over {over}", *(f"{k}={v}" for k, v in self.fixed.items()), self.case["dtype"], *options])
 
-    def result(self, size: int, impl: str) -> Result | None:
+    def result(self, size: int, impl: str) -> DerivedResult | None:
         return next((r for r in self.groups[size] if r["impl"] == impl), None)
 
     def curve(self, impl: str) -> dict[int, Point]:
@@ -93,7 +93,7 @@ class Sweep:
         return self.sizes[0] > 0 and all(b >= _FACTOR * a for a, b in itertools.pairwise(self.sizes))
 
 
-def find(record: Mapping[str, Any]) -> list[Sweep]:
+def find(record: DerivedRecord) -> list[Sweep]:
     """The sweeps of a derived record, the longest first. A case belongs to at most one."""
     sweeps: list[Sweep] = []
     for kind, groups in _kinds(record).items():
@@ -113,9 +113,9 @@ def find(record: Mapping[str, Any]) -> list[Sweep]:
     return _distinguish_stems(sweeps)
 
 
-def _kinds(record: Mapping[str, Any]) -> dict[tuple[str, str], list[list[Result]]]:
+def _kinds(record: DerivedRecord) -> dict[tuple[str, str], list[list[DerivedResult]]]:
     """The record's groups by op and everything of the case but its sizes."""
-    kinds: dict[tuple[str, str], list[list[Result]]] = {}
+    kinds: dict[tuple[str, str], list[list[DerivedResult]]] = {}
     for group in verdict.groups(record["results"]):
         case = {k: v for k, v in group[0]["case"].items() if k != "dims"}
         kinds.setdefault((group[0]["op"], str(case)), []).append(list(group))
@@ -125,7 +125,7 @@ def _kinds(record: Mapping[str, Any]) -> dict[tuple[str, str], list[list[Result]
 _Line = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
 
 
-def _candidates(groups: list[list[Result]]) -> dict[_Line, list[int]]:
+def _candidates(groups: list[list[DerivedResult]]) -> dict[_Line, list[int]]:
     """Every line through the cases, with the numbers of its groups: a dim, the dims equal to it, the fixed sizes."""
     lines: dict[_Line, list[int]] = {}
     for number, group in enumerate(groups):
@@ -145,7 +145,7 @@ def _varied(dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...]]]:
                 yield dim, together
 
 
-def _dims(result: Result) -> dict[str, int]:
+def _dims(result: DerivedResult) -> dict[str, int]:
     """The sizes by name. Those of `...` are numbered from 0, as in PyTorch, and come last."""
     named = {k: v for k, v in result["case"]["dims"].items() if isinstance(v, int)}
     leading = [n for v in result["case"]["dims"].values() if isinstance(v, list) for n in v]
@@ -165,17 +165,17 @@ def _distinguish_stems(sweeps: list[Sweep]) -> list[Sweep]:
     return distinct
 
 
-def _point(result: Result, unit: str) -> Point | None:
-    if result["derived"]["status"] != "ok" or result["derived"]["time"] is None:
-        return None
+def _point(result: DerivedResult, unit: str) -> Point | None:
     derived, values = result["derived"], verdict.samples(result)
-    time = derived["time"]
+    time, trust = derived["time"], derived["trust"]
+    if derived["status"] != "ok" or time is None or trust is None:
+        return None
     quantiles = statistics.quantiles(values, n=5, method="inclusive") if len(values) > 1 else values
     q20, q80 = quantiles[0], quantiles[-1]
     if min(time["median_us"], q20) <= 0:
         return None
     limit = derived["limit"]
     if limit is None or unit == "µs":
-        return Point(time, q20, q80, time["median_us"], q20, q80, None)
+        return Point(time, trust, q20, q80, time["median_us"], q20, q80, None)
     work = limit["flops"].get("matmul", 0) / 1e6 if unit == "TFLOP/s" else limit["bytes"] / 1e3
-    return Point(time, q20, q80, work / time["median_us"], work / q80, work / q20, limit["fraction"])
+    return Point(time, trust, q20, q80, work / time["median_us"], work / q80, work / q20, limit["fraction"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from kernellab.base.text import share_text
-from kernellab.reporting.charts.series import Result, Sweep
+from kernellab.record.derived import DerivedRecord, DerivedResult
+from kernellab.reporting.charts.series import Sweep
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_lines, split_columns
 from kernellab.stats import growth as growth_fit
@@ -21,7 +21,7 @@ _MOST_STRETCHES = 4  # of sizes with the same fastest implementation; beyond the
 _MOST_SIZES = 3  # that are listed one by one
 
 
-def show(sweep: Sweep, record: Mapping[str, Any], out: Console) -> None:
+def show(sweep: Sweep, record: DerivedRecord, out: Console) -> None:
     """The table, then everything it has no room for, each thing once."""
     device = record["machine"].get("device", sweep.case["device"])
     unit = f", {sweep.unit}" if sweep.timed else ""
@@ -47,28 +47,28 @@ def _table(sweep: Sweep) -> Table:
     return Table(columns, rows)
 
 
-def _cell(sweep: Sweep, size: int, impl: str, best: Result | None) -> Text:
+def _cell(sweep: Sweep, size: int, impl: str, best: DerivedResult | None) -> Text:
     result, point = sweep.result(size, impl), sweep.curve(impl).get(size)
     if result is None:
         return Text("")
     if point is None:
         return Text(_status(result), style="" if result["derived"]["status"] == "ok" else "red")
     value = numbers.duration(point.value) if sweep.unit == "µs" else numbers.digits(point.value)
-    trusted = result["derived"]["trust"]["verdict"] == "trusted"
+    trusted = point.trust["verdict"] == "trusted"
     return Text(value if trusted else f"{value}{_DOUBT}", style="bold" if result is best else "")
 
 
-def _status(result: Result) -> str:
+def _status(result: DerivedResult) -> str:
     status = result["derived"]["status"]
     return {"ok": "right", "unknown": "cannot tell"}.get(status, str(status))
 
 
-def _fastest(group: Iterable[Result]) -> Result | None:
-    timed = [r for r in group if r["derived"]["status"] == "ok" and r["derived"]["time"] is not None]
-    return min(timed, key=lambda r: float(r["derived"]["time"]["median_us"]), default=None)
+def _fastest(group: Iterable[DerivedResult]) -> DerivedResult | None:
+    timed = [(time["median_us"], r) for r in group if r["derived"]["status"] == "ok" and (time := r["derived"]["time"])]
+    return min(timed, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
-def _leaders(best: Result | None) -> str:
+def _leaders(best: DerivedResult | None) -> str:
     """The fastest implementation; `a ≈ b` where its lead is not resolved."""
     if best is None:
         return ""
@@ -112,10 +112,10 @@ def _statuses(sweep: Sweep, impl: str, *, timing: bool) -> dict[str, dict[int, s
     return reasons
 
 
-def _untimed(result: Result) -> tuple[str, str]:
+def _untimed(result: DerivedResult) -> tuple[str, str]:
     """The status of a right implementation without a time, and why it has none."""
-    check = result["check"] or {}
-    if (check.get("checked_at") or {}).get("interpreter"):
+    checked_at = result["check"].get("checked_at") if result["check"] else None
+    if checked_at and checked_at["interpreter"]:
         return "right in Triton's interpreter", "interpreter time is not speed"
     return "right", "not timed"
 
@@ -123,10 +123,8 @@ def _untimed(result: Result) -> tuple[str, str]:
 def _doubts(sweep: Sweep, impl: str) -> dict[str, dict[int, str]]:
     """Each reason not to trust times, with its sizes and the detail at each."""
     details: dict[str, dict[int, str]] = {}
-    for size in sweep.curve(impl):
-        result = sweep.result(size, impl)
-        assert result is not None
-        for reason in result["derived"]["trust"]["reasons"]:
+    for size, point in sweep.curve(impl).items():
+        for reason in point.trust["reasons"]:
             details.setdefault(reason["name"], {})[size] = reason["detail"]
     return details
 
@@ -137,7 +135,8 @@ def _notes(sweep: Sweep, impl: str) -> list[str]:
         result = sweep.result(size, impl)
         if result is not None:
             notes |= dict.fromkeys(guard["detail"] for guard in result["guards"])
-            notes |= dict.fromkeys((result["check"] or {}).get("notes") or ())
+            if result["check"]:
+                notes |= dict.fromkeys(result["check"].get("notes") or ())
     return list(notes)
 
 
@@ -198,8 +197,8 @@ def _closest_to_limit(sweep: Sweep) -> str:
         return ""
     share, impl, size = max(shares)
     result = sweep.result(size, impl)
-    assert result is not None
-    ceiling = "copy bandwidth" if result["derived"]["limit"]["bound"] == "memory" else "matmul rate"
+    limit = result["derived"]["limit"] if result else None
+    ceiling = "copy bandwidth" if limit and limit["bound"] == "memory" else "matmul rate"
     claim = f"{impl} at {sweep.dim}={size} reaches {share_text(share)} of this machine's {ceiling}"
     return f" At best, {claim}{numbers.ceiling_doubt(share)}."
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 
+from kernellab.doctor.aa_summary import CaseSummary, Difference, Summary
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 
-def show(summary: Mapping[str, Any], out: Console) -> None:
+def show(summary: Summary, out: Console) -> None:
     for case in summary["cases"]:
         _show_case(case, out)
     out.print(f"{numbers.count(summary['runs'], 'run')}, each a process of its own, on {summary['machine']}")
 
 
-def _show_case(case: Mapping[str, Any], out: Console) -> None:
+def _show_case(case: CaseSummary, out: Console) -> None:
     timer = f"{case['timer']}, cache {case['cache']}"
     out.print(f"{numbers.case_label(case['case'])} · {case['case']['device']} · {timer}", style="bold")
     if case["median_us"] is None:
@@ -34,12 +32,13 @@ def _show_case(case: Mapping[str, Any], out: Console) -> None:
     out.print(f"  trust: {', '.join(f'{word} {count}' for word, count in case['trust'].items())}\n")
 
 
-def _cells(case: Mapping[str, Any], impl: str, pairs: Mapping[str, Any]) -> list[str]:
+def _cells(case: CaseSummary, impl: str, difference: Difference) -> list[str]:
     verdicts = [pair["verdict"] for run in case["runs"] if (pair := run["against_a"][impl]) is not None]
-    if not verdicts:
+    measured, half_width = difference["measured"], difference["half_width"]
+    if measured is None or half_width is None:
         return ["not timed", *[""] * 5]
     counts = [str(verdicts.count(verdict) or "–") for verdict in ("same", "slower", "faster", "not resolved")]
-    return [f"{100 * pairs['measured']:+.2f} %", *counts, f"± {_percent(pairs['half_width'])}"]
+    return [f"{100 * measured:+.2f} %", *counts, f"± {_percent(half_width)}"]
 
 
 def _percent(fraction: float) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +12,7 @@ from kernellab.explaining.run_explanation import ChoiceTable, RunExplanation
 from kernellab.findings.finding import Confidence, Evidence, Finding
 from kernellab.gpumodel.kernel import Kernel
 from kernellab.gpumodel.roofline import Roofline
+from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.terminal import inspection
 from kernellab.reporting.text import numbers as words
 
@@ -37,7 +35,7 @@ _CONFIDENCE: dict[Confidence, str] = {
 }
 
 
-def show(run: RunExplanation, record: Mapping[str, Any], out: Console, *, verbose: bool = False) -> None:
+def show(run: RunExplanation, record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
     groups: dict[tuple[str, str, bool], list[Explanation]] = {}
     for explanation in run.explanations:
         subject = explanation.subject
@@ -56,7 +54,7 @@ def show(run: RunExplanation, record: Mapping[str, Any], out: Console, *, verbos
         _show_who_does_what(out)
 
 
-def _show_heading(op: str, case: str, first: Explanation, record: Mapping[str, Any], out: Console) -> None:
+def _show_heading(op: str, case: str, first: Explanation, record: DerivedRecord, out: Console) -> None:
     subject = first.subject
     bandwidth = f"{words.digits(subject.gbps)} GB/s" if subject.gbps else ""
     if subject.measured:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from kernellab.record import verdict
+from kernellab.record.derived import DerivedResult
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_table
 from kernellab.timing.timers import TIMERS
@@ -18,10 +18,8 @@ _FLOOR = "a kernel that does nothing, timed the same way: a lower bound for any 
 _FIRST_CALL = ("first call", "includes compiling, loading, allocating")
 _FEWEST_GPU, _FEWEST_CPU = 3, 2  # series that make a panel
 
-Result = Mapping[str, Any]
 
-
-def show(group: Sequence[Result], out: Console) -> None:
+def show(group: Sequence[DerivedResult], out: Console) -> None:
     """Shows nothing unless the implementations were timed in several series."""
     timed = [r for r in group if r["derived"]["status"] == "ok" and _forward_medians(r)]
     fewest = _FEWEST_CPU if group[0]["case"]["device"] == "cpu" else _FEWEST_GPU
@@ -33,7 +31,7 @@ def show(group: Sequence[Result], out: Console) -> None:
         out.print(Text(f" {r['impl']} is {regimes or 'not close to any limit these timers can detect'}"))
 
 
-def _table(timed: Sequence[Result]) -> Table:
+def _table(timed: Sequence[DerivedResult]) -> Table:
     columns = [
         Column("timer", "left"),
         *(Column(r["impl"]) for r in timed),
@@ -64,7 +62,7 @@ def _duration(us: float | None) -> str:
     return "–" if us is None else numbers.duration(us)
 
 
-def _forward_medians(result: Result) -> dict[tuple[str, str], float]:
+def _forward_medians(result: DerivedResult) -> dict[tuple[str | None, str | None], float]:
     """The median of each series of the forward pass, by timer and cache."""
     medians = {}
     for entry in result["times"]:
@@ -74,11 +72,11 @@ def _forward_medians(result: Result) -> dict[tuple[str, str], float]:
     return medians
 
 
-def _floor_us(result: Result, timer: str) -> float | None:
+def _floor_us(result: DerivedResult, timer: str) -> float | None:
     floors = (e.get("floor_us") for e in result["times"] if (e["timer"], e["cache"]) == (timer, "cold"))
     return next((floor for floor in floors if floor is not None), None)
 
 
-def _first_call_us(result: Result) -> float | None:
-    seconds = (result["check"] or {}).get("first_call_s")
+def _first_call_us(result: DerivedResult) -> float | None:
+    seconds = result["check"].get("first_call_s") if result["check"] else None
     return None if seconds is None else seconds * 1e6

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from kernellab.declaration.documents import CaseJson
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.console import console
 
@@ -47,7 +47,7 @@ class LiveProgress:
         self._ends = list(itertools.accumulate(steps))
         self._bar.update(self._task, total=max(1, self._ends[-1]) if self._ends else 1, completed=0)
 
-    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
+    def doing(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
         stage = _STAGES.get(phase, phase)
         description = f"{op} {numbers.case_label(case)}: {stage} {impl}"
         new = phase in ("check", "time") and (impl, phase) not in self._seen
@@ -80,7 +80,7 @@ class PlainProgress:
     def planned(self, steps: Sequence[int]) -> None:
         self._total = len(steps)
 
-    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None:
+    def doing(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
         self._last = f"{op} {numbers.case_label(case)}"
 
     def trying(self, op: str, impl: str, number: int, of: int) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 from kernellab.base.text import share_text
+from kernellab.declaration.documents import CaseJson
 from kernellab.record import verdict
+from kernellab.record.derived import (
+    DerivedRecord,
+    DerivedResult,
+    LimitJson,
+    PassVerdict,
+    Ratio,
+    Speedups,
+    TimeVerdict,
+    TrustVerdict,
+)
+from kernellab.record.schema import CheckOutcome
 from kernellab.reporting.charts import characters, files, series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.terminal import battery, details, panel, sanitizer
@@ -22,11 +34,8 @@ from kernellab.stats.intervals import FEWEST
 
 _BAD = verdict.BAD | {"unknown"}
 
-Result = Any
-Record = Mapping[str, Any]
 
-
-def show(record: Record, out: Console, *, verbose: bool = False) -> None:
+def show(record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
     """The whole record, then the answer."""
     for group in _groups_outside_sweeps(record):
         _show_group(group, record, out, verbose=verbose)
@@ -37,7 +46,7 @@ def show(record: Record, out: Console, *, verbose: bool = False) -> None:
         out.print(Text(line))
 
 
-def show_sweeps(record: Record, out: Console, *, more_than: int) -> None:
+def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
     """Tables of the sweeps of more sizes than this; charts and growth of every sweep that was timed."""
     for sweep in series.find(record):
         if len(sweep.sizes) > more_than:
@@ -57,7 +66,7 @@ def show_files(written: list[Path], folder: str, out: Console) -> None:
         out.print(Text(missing, style="dim"))
 
 
-def _groups_outside_sweeps(record: Record) -> list[list[Result]]:
+def _groups_outside_sweeps(record: DerivedRecord) -> list[list[DerivedResult]]:
     """The groups that are not part of a long sweep, which has a table of its own."""
     sweeps = [sweep for sweep in series.find(record) if len(sweep.sizes) > sweep_table.COMPACT]
     swept = {id(group[0]) for sweep in sweeps for group in sweep.groups.values()}
@@ -67,16 +76,17 @@ def _groups_outside_sweeps(record: Record) -> list[list[Result]]:
 # One op at one case ------------------------------------------------------------------------------------
 
 
-def _show_group(group: list[Result], record: Record, out: Console, *, verbose: bool) -> None:
+def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, *, verbose: bool) -> None:
     op, case = group[0]["op"], group[0]["case"]
     device = record["machine"].get("device", case["device"])
     out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}"))
     passes = list(group[0]["derived"]["passes"])
     in_table: set[str] = set()
     for pass_name in passes:
-        rows = [_select_pass(r, pass_name) for r in group if r["derived"]["status"] == "ok"]
-        rows = sorted((r for r in rows if r["derived"]["time"]), key=lambda r: r["derived"]["time"]["median_us"])
-        in_table |= {r["impl"] for r in rows}
+        verdicts = [(r, r["derived"]["passes"][pass_name]) for r in group if r["derived"]["status"] == "ok"]
+        rows = [row for result, of_pass in verdicts if (row := _timed(result, of_pass))]
+        rows.sort(key=lambda row: row.time["median_us"])
+        in_table |= {row.impl for row in rows}
         if rows and passes != ["forward"]:
             out.print(Text(f" {pass_name}", style="italic"))
         if rows:
@@ -96,33 +106,51 @@ def _show_group(group: list[Result], record: Record, out: Console, *, verbose: b
     out.print()
 
 
-def _select_pass(result: Result, pass_name: str) -> Result:
-    """The result with what is derived of one pass in the place of the main pass."""
-    return {**result, "derived": {**result["derived"], **result["derived"]["passes"][pass_name]}}
+@dataclass(frozen=True)
+class _TimedResult:
+    """A result with the verdict of one pass that was timed."""
+
+    result: DerivedResult
+    time: TimeVerdict
+    trust: TrustVerdict
+    speedup: Speedups
+    limit: LimitJson | None
+
+    @property
+    def impl(self) -> str:
+        return self.result["impl"]
 
 
-def _trust_notes(rows: list[Result]) -> list[str]:
+def _timed(result: DerivedResult, verdict: PassVerdict) -> _TimedResult | None:
+    """None where the pass was not timed."""
+    time, trust = verdict["time"], verdict["trust"]
+    if time is None or trust is None:
+        return None
+    return _TimedResult(result, time, trust, verdict["speedup"], verdict["limit"])
+
+
+def _trust_notes(rows: list[_TimedResult]) -> list[str]:
     """Why times cannot be trusted, each reason once."""
     impls_by_reason: dict[tuple[str, str], list[str]] = {}
-    for r in rows:
-        for reason in r["derived"]["trust"]["reasons"]:
-            impls_by_reason.setdefault((reason["name"], reason["detail"]), []).append(r["impl"])
+    for row in rows:
+        for reason in row.trust["reasons"]:
+            impls_by_reason.setdefault((reason["name"], reason["detail"]), []).append(row.impl)
     return [
         f"{name}{'' if len(impls) == len(rows) else ' (' + ', '.join(impls) + ')'}: {detail}"
         for (name, detail), impls in impls_by_reason.items()
     ]
 
 
-def _notes(result: Result) -> list[str]:
+def _notes(result: DerivedResult) -> list[str]:
     """What has no place in the table: series that failed, a missing backward, what guards and the check noticed."""
     notes = []
     if result["derived"]["status"] == "ok":
         notes += [f"{e['timer']} timer: {e['status']}: {e['reason']}" for e in verdict.faults(result)]
-    gradients = result.get("gradients") or {}
-    if gradients.get("status") == "skipped":
+    gradients, check = result.get("gradients"), result["check"]
+    if gradients and gradients["status"] == "skipped":
         notes.append(f"no backward: {gradients['reason']}")
     notes += [guard["detail"] for guard in result["guards"]]
-    return [*notes, *((result["check"] or {}).get("notes") or [])]
+    return [*notes, *((check.get("notes") if check else None) or [])]
 
 
 def _print_beside(out: Console, head: str, text: Text) -> None:
@@ -145,13 +173,13 @@ class _TimeColumn:
     """A column of the table, and what it shows of a result. `drop`: see Column."""
 
     title: str
-    cell: Callable[[Result], str]
+    cell: Callable[[_TimedResult], str]
     drop: int = 0
     align: Literal["left", "right"] = "right"
     cut_to: int | None = None
 
 
-def _time_table(rows: Sequence[Result]) -> Table:
+def _time_table(rows: Sequence[_TimedResult]) -> Table:
     columns = _time_columns(rows)
     return Table(
         [Column(c.title, c.align, c.drop, c.cut_to) for c in columns],
@@ -159,14 +187,14 @@ def _time_table(rows: Sequence[Result]) -> Table:
     )
 
 
-def _time_columns(rows: Sequence[Result]) -> list[_TimeColumn]:
-    baselines = [r["derived"]["speedup"]["baseline"]["over"] for r in rows if r["derived"]["speedup"]["baseline"]]
-    bounds = [r["derived"]["limit"]["bound"] for r in rows if r["derived"]["limit"]]
+def _time_columns(rows: Sequence[_TimedResult]) -> list[_TimeColumn]:
+    baselines = [baseline["over"] for r in rows if (baseline := r.speedup["baseline"])]
+    bounds = [r.limit["bound"] for r in rows if r.limit]
     columns = [
-        _TimeColumn("impl", lambda r: str(r["impl"]), align="left", cut_to=12),
+        _TimeColumn("impl", lambda r: r.impl, align="left", cut_to=12),
         _TimeColumn("time", _time),
         _TimeColumn("99 %", _spread, drop=4),
-        _TimeColumn("trust", lambda r: str(r["derived"]["trust"]["verdict"]), align="left"),
+        _TimeColumn("trust", lambda r: r.trust["verdict"], align="left"),
     ]
     if baselines:
         columns.append(_TimeColumn(f"over {baselines[0]}", _over_baseline, drop=1, align="left"))
@@ -175,27 +203,26 @@ def _time_columns(rows: Sequence[Result]) -> list[_TimeColumn]:
     columns.append(_TimeColumn("rate", _rate, drop=2))
     if bounds and bounds[0]:
         columns.append(_TimeColumn("of copy" if bounds[0] == "memory" else "of matmul", _fraction))
-    if any(r["kernels"] is not None for r in rows):
+    if any(r.result["kernels"] is not None for r in rows):
         columns.append(_TimeColumn("kernels", _kernels, drop=5))
     return [*columns, _TimeColumn("error", _error, drop=7), _TimeColumn("build", _build, drop=6)]
 
 
-def _time(r: Result) -> str:
-    return numbers.duration(r["derived"]["time"]["median_us"])
+def _time(r: _TimedResult) -> str:
+    return numbers.duration(r.time["median_us"])
 
 
-def _spread(r: Result) -> str:
-    time = r["derived"]["time"]
-    return numbers.spread(time["median_us"], time["low_us"], time["high_us"])
+def _spread(r: _TimedResult) -> str:
+    return numbers.spread(r.time["median_us"], r.time["low_us"], r.time["high_us"])
 
 
-def _over_baseline(r: Result) -> str:
-    speedup = r["derived"]["speedup"]["baseline"]
+def _over_baseline(r: _TimedResult) -> str:
+    speedup = r.speedup["baseline"]
     return f"{numbers.times(speedup['median'])} {_interval(speedup)}" if speedup else ""
 
 
-def _over_fastest_other(r: Result) -> str:
-    speedup = r["derived"]["speedup"]["fastest_other"]
+def _over_fastest_other(r: _TimedResult) -> str:
+    speedup = r.speedup["fastest_other"]
     if speedup is None:
         return ""
     unresolved = "too few rounds:" if _too_few_rounds(r) else "not resolved:"
@@ -204,52 +231,52 @@ def _over_fastest_other(r: Result) -> str:
     return f"{phrase} {speedup['over']} {_interval(speedup)}"
 
 
-def _interval(speedup: Mapping[str, Any]) -> str:
+def _interval(speedup: Ratio) -> str:
     return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])})"
 
 
-def _too_few_rounds(r: Result) -> bool:
+def _too_few_rounds(r: _TimedResult) -> bool:
     """Whether no interval of 99 % confidence can be had from its rounds."""
-    return bool(r["derived"]["time"]["rounds"] < FEWEST)
+    return r.time["rounds"] < FEWEST
 
 
-def _rate(r: Result) -> str:
-    limit = r["derived"]["limit"]
-    if not limit or limit["gbps"] is None:
+def _rate(r: _TimedResult) -> str:
+    if not r.limit or r.limit["gbps"] is None:
         return ""
-    if limit["tflops"]:
-        return f"{numbers.digits(limit['tflops'])} TFLOP/s"
-    return f"{numbers.digits(limit['gbps'])} GB/s"
+    if r.limit["tflops"]:
+        return f"{numbers.digits(r.limit['tflops'])} TFLOP/s"
+    return f"{numbers.digits(r.limit['gbps'])} GB/s"
 
 
-def _fraction(r: Result) -> str:
-    limit = r["derived"]["limit"]
-    return numbers.percent(limit["fraction"]) if limit and limit["fraction"] else ""
+def _fraction(r: _TimedResult) -> str:
+    return numbers.percent(r.limit["fraction"]) if r.limit and r.limit["fraction"] else ""
 
 
-def _error(r: Result) -> str:
-    errors = r["check"].get("errors")
+def _error(r: _TimedResult) -> str:
+    check = r.result["check"]
+    errors = check.get("errors") if check else None
     return f"{errors['max']:.2g}" if errors and errors["max"] is not None else ""
 
 
-def _build(r: Result) -> str:
-    seconds = r["derived"]["build_s"]
+def _build(r: _TimedResult) -> str:
+    seconds = r.result["derived"]["build_s"]
     return f"{seconds:.1f} s" if seconds is not None and seconds >= 0.05 else ""
 
 
-def _kernels(r: Result) -> str:
-    return "" if r["kernels"] is None else str(len(r["kernels"]))
+def _kernels(r: _TimedResult) -> str:
+    kernels = r.result["kernels"]
+    return "" if kernels is None else str(len(kernels))
 
 
 # Results without a time --------------------------------------------------------------------------------
 
 
-def _status_text(result: Result, record: Record) -> Text:
+def _status_text(result: DerivedResult, record: DerivedRecord) -> Text:
     """The status of an implementation that is not in the table, and why."""
-    status, reason = result["derived"]["status"], result["derived"]["reason"]
-    if status == "ok":
+    status, reason, check = result["derived"]["status"], result["derived"]["reason"], result["check"]
+    if status == "ok" and check is not None:
         failed = battery.failing(record["batteries"]).get((result["op"], result["impl"]))
-        right = _describe_check(result["check"], result["case"], result["impl"], timing="time" in record["stages"])
+        right = _describe_check(check, result["case"], result["impl"], timing="time" in record["stages"])
         if failed is None:
             return Text(right)
         return Text.assemble(right.replace("right", "right at the declared case", 1), (f"; {failed}", "bold red"))
@@ -258,15 +285,16 @@ def _status_text(result: Result, record: Record) -> Text:
     return Text(f"{status}: {reason}", style="dim")
 
 
-def _describe_check(check: Mapping[str, Any], case: Mapping[str, Any], impl: str, *, timing: bool) -> str:
+def _describe_check(check: CheckOutcome, case: CaseJson, impl: str, *, timing: bool) -> str:
     """`right in Triton's interpreter at 16×4096, error 1 (torch's 0.98)`, and why it was not timed."""
-    at, peer, error = check["checked_at"], check["peer"], check["errors"]["max"]
+    at, peer, errors = check["checked_at"], check["peer"], check["errors"]
     text = "right in Triton's interpreter" if at["interpreter"] else "right"
     if at["dims"] != case["dims"]:
-        text += f" at {numbers.size(at)}"
-    if error is not None:
-        text += f", error {error:.2g}"
-        if peer["impl"] != impl and peer["max"] is not None:
+        checked: CaseJson = {**case, "dims": at["dims"]}
+        text += f" at {numbers.size(checked)}"
+    if errors and errors["max"] is not None:
+        text += f", error {errors['max']:.2g}"
+        if peer and peer["impl"] != impl and peer["max"] is not None:
             text += f" ({peer['impl']}'s {peer['max']:.2g})"
     if check["outside"]:
         text += f"; outside its domain: {numbers.count(len(check['outside']), 'option value')}"
@@ -278,7 +306,7 @@ def _describe_check(check: Mapping[str, Any], case: Mapping[str, Any], impl: str
 # The answer --------------------------------------------------------------------------------------------
 
 
-def closing(record: Record) -> list[str]:
+def closing(record: DerivedRecord) -> list[str]:
     """Which implementation is fastest at each case and by how much, then how many are right."""
     lines = [line for group in _groups_outside_sweeps(record) if (line := _fastest_line(group))]
     for sweep in series.find(record):
@@ -301,7 +329,7 @@ def closing(record: Record) -> list[str]:
     return [*lines, summary + "."]
 
 
-def _list_impls(results: list[Result]) -> str:
+def _list_impls(results: list[DerivedResult]) -> str:
     """`gelu triton, cuda; softmax cpp`."""
     by_op: dict[str, dict[str, None]] = {}
     for r in results:
@@ -309,27 +337,27 @@ def _list_impls(results: list[Result]) -> str:
     return "; ".join(f"{op} {', '.join(impls)}" for op, impls in by_op.items())
 
 
-def _fastest_line(group: list[Result]) -> str | None:
-    timed = [r for r in group if r["derived"]["time"] is not None and r["derived"]["status"] == "ok"]
+def _fastest_line(group: list[DerivedResult]) -> str | None:
+    right = [r for r in group if r["derived"]["status"] == "ok"]
+    timed = [row for result in right if (row := _timed(result, result["derived"]))]
     if not timed:
         return None
-    best = min(timed, key=lambda r: float(r["derived"]["time"]["median_us"]))
-    rival, baseline = best["derived"]["speedup"]["fastest_other"], best["derived"]["speedup"]["baseline"]
+    best = min(timed, key=lambda row: row.time["median_us"])
+    rival, baseline, limit = best.speedup["fastest_other"], best.speedup["baseline"], best.limit
     if rival is None:
-        claim = f"{best['impl']} takes {_time(best)}"
+        claim = f"{best.impl} takes {_time(best)}"
     elif rival["verdict"] == "faster":
-        claim = f"{best['impl']} is fastest, {numbers.times(rival['median'])} as fast as {rival['over']}"
+        claim = f"{best.impl} is fastest, {numbers.times(rival['median'])} as fast as {rival['over']}"
     elif rival["verdict"] == "same":
-        claim = f"{best['impl']} and {rival['over']} are equally fast"
+        claim = f"{best.impl} and {rival['over']} are equally fast"
     else:
-        rounds = numbers.count(best["derived"]["time"]["rounds"], "round")
+        rounds = numbers.count(best.time["rounds"], "round")
         why = f"cannot be resolved with {rounds}" if _too_few_rounds(best) else "is not resolved"
-        claim = f"{best['impl']} leads, but its lead over {rival['over']} {why}"
+        claim = f"{best.impl} leads, but its lead over {rival['over']} {why}"
     if baseline and rival and baseline["over"] != rival["over"]:
         claim += f"; {numbers.times(baseline['median'])} as fast as {baseline['over']}"
-    limit = best["derived"]["limit"]
     if limit and limit["fraction"]:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
         claim += numbers.ceiling_doubt(limit["fraction"])
-    return f"{best['op']} {numbers.case_label(best['case'])}: {claim}."
+    return f"{best.result['op']} {numbers.case_label(best.result['case'])}: {claim}."

@@ -1,11 +1,11 @@
-"""How grids fill GPUs: one grid in words, a range as a chart. Reads the document of `klab waves --json`."""
+"""How grids fill GPUs: one grid in words, a range as a chart. Reads `gpumodel.grid_fill`."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -13,24 +13,22 @@ from rich.table import Table
 from rich.text import Text
 
 from kernellab.base.errors import UserError
+from kernellab.gpumodel.grid_fill import Block, GpuFill, GridFill
 from kernellab.gpumodel.occupancy import describe_limiters
+from kernellab.gpumodel.waves import Tiling, Waves
 from kernellab.reporting.charts import characters as chart
 from kernellab.reporting.charts import files as curves
 from kernellab.reporting.text import numbers as words
 
-Entry = Mapping[str, Any]  # one GPU
-Grid = Mapping[str, Any]
-
-_BOUNDS = ("compute", "latency", "memory")
 _CLOSE = 0.1  # relative to the measured efficiency
 _DROP = 0.95  # of the efficiency of the next smaller grid
 
 
-def show(entries: Sequence[Entry], block: Mapping[str, Any], out: Console) -> None:
+def show(entries: Sequence[GpuFill], block: Block, out: Console) -> None:
     """One grid in full for each GPU; of a range the saw-tooth, its best and its worst. `block` is the requested one."""
-    if len(entries[0]["grids"]) == 1:
+    if len(entries[0].grids) == 1:
         for entry in entries:
-            _show_grid(entry, entry["grids"][0], block, out)
+            _show_grid(entry, entry.grids[0], block, out)
         return
     heading = f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_describe_block(block)}"
     out.print(Text(heading, style="bold"))
@@ -38,14 +36,14 @@ def show(entries: Sequence[Entry], block: Mapping[str, Any], out: Console) -> No
     if missing := curves.missing_packages():
         out.print(Text(missing))
     for entry in entries:
-        out.print(Text(f"{entry['name']}, {entry['sms']} SMs: an SM holds {_describe_occupancy(entry)}"))
+        out.print(Text(f"{entry.name}, {entry.sms} SMs: an SM holds {_describe_occupancy(entry)}"))
         _show_variants(entry, out)
         for line in [*_extremes(entry), *_agreement(entry)]:
             out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
         out.print()
 
 
-def plot(entries: Sequence[Entry], path: Path) -> None:
+def plot(entries: Sequence[GpuFill], path: Path) -> None:
     try:
         from kernellab.reporting.charts import sawtooth
     except ImportError:
@@ -56,19 +54,19 @@ def plot(entries: Sequence[Entry], path: Path) -> None:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _show_grid(entry: Entry, grid: Grid, block: Mapping[str, Any], out: Console) -> None:
-    compute = grid["compute"]
-    out.print(Text(f"{entry['name']}: {_answer(compute)}", style="bold"))
+def _show_grid(entry: GpuFill, grid: GridFill, block: Block, out: Console) -> None:
+    compute = grid.compute
+    out.print(Text(f"{entry.name}: {_answer(compute)}", style="bold"))
     _show_variants(entry, out)
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column()
-    if grid["tiling"]:
-        facts.add_row("matmul", _describe_tiling(grid["tiling"], grid["blocks"]))
+    if grid.tiling:
+        facts.add_row("matmul", _describe_tiling(grid.tiling, grid.blocks))
     facts.add_row("block", _describe_block(block))
     facts.add_row("an SM holds", _describe_occupancy(entry))
-    facts.add_row("to hold more", entry["occupancy"]["remedy"])
-    if compute["cluster"] > 1:
+    facts.add_row("to hold more", entry.occupancy.remedy)
+    if compute.cluster > 1:
         facts.add_row("clusters", _describe_clusters(compute))
     facts.add_row("SM balance", _balance(compute))
     facts.add_row("resident", _resident(compute))
@@ -78,64 +76,61 @@ def _show_grid(entry: Entry, grid: Grid, block: Mapping[str, Any], out: Console)
     table.add_column("governs", no_wrap=True)
     table.add_column("efficiency", justify="right", no_wrap=True)
     table.add_column("because")
-    for bound in _BOUNDS:
-        waves = grid[bound]
-        efficiency = words.percent(waves["efficiency"])
-        table.add_row(bound, waves["governs"], f"≤ {efficiency}" if bound == "memory" else efficiency, waves["why"])
+    for bound, waves in (("compute", compute), ("latency", grid.latency), ("memory", grid.memory)):
+        efficiency = words.percent(waves.efficiency)
+        table.add_row(bound, waves.governs, f"≤ {efficiency}" if bound == "memory" else efficiency, waves.why)
     out.print()
     out.print(Padding(table, (0, 0, 0, 1), expand=False))
     out.print()
-    for line in (*_agreement({**entry, "grids": [grid]}), _tail(compute), _better(compute)):
+    for line in (*_agreement(replace(entry, grids=[grid])), _tail(compute), _better(compute)):
         out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
     out.print()
 
 
-def _answer(w: Mapping[str, Any]) -> str:
-    some = f"{w['usable_sms']} of " if w["usable_sms"] < w["sms"] else ""
-    over = f"{words.count(w['blocks'], 'block')} over {some}{w['sms']} SMs"
-    rounds = words.count(w["rounds"], "wave")
-    last = f", the last with {words.count(w['tail_blocks'], 'block')}" if w["tail_blocks"] else ", all full"
-    if w["rounds"] == 1 and w["tail_blocks"]:
-        last = f", {words.count(w['usable_sms'] - w['blocks'], 'SM')} idle"
-    return f"{over}: {rounds}{last}; {words.percent(w['efficiency'])} efficient if compute-bound"
+def _answer(w: Waves) -> str:
+    some = f"{w.usable_sms} of " if w.usable_sms < w.sms else ""
+    over = f"{words.count(w.blocks, 'block')} over {some}{w.sms} SMs"
+    rounds = words.count(w.rounds, "wave")
+    last = f", the last with {words.count(w.tail_blocks, 'block')}" if w.tail_blocks else ", all full"
+    if w.rounds == 1 and w.tail_blocks:
+        last = f", {words.count(w.usable_sms - w.blocks, 'SM')} idle"
+    return f"{over}: {rounds}{last}; {words.percent(w.efficiency)} efficient if compute-bound"
 
 
-def _balance(w: Mapping[str, Any]) -> str:
-    each = w["blocks"] / w["usable_sms"]
-    tail = f"{words.count(w['tail_blocks'], 'block')} in the last" if w["tail_blocks"] else "every one full"
-    return f"{w['blocks']} / {w['usable_sms']} = {each:.2f}: {words.count(w['rounds'], 'round')}, {tail}"
+def _balance(w: Waves) -> str:
+    each = w.blocks / w.usable_sms
+    tail = f"{words.count(w.tail_blocks, 'block')} in the last" if w.tail_blocks else "every one full"
+    return f"{w.blocks} / {w.usable_sms} = {each:.2f}: {words.count(w.rounds, 'round')}, {tail}"
 
 
-def _resident(w: Mapping[str, Any]) -> str:
-    room = w["usable_sms"] * w["blocks_per_sm"]
-    ratio = f"{w['blocks']} / {room} = {w['resident_waves']:.2f}"
-    if w["blocks"] <= room:
+def _resident(w: Waves) -> str:
+    room = w.usable_sms * w.blocks_per_sm
+    ratio = f"{w.blocks} / {room} = {w.resident_waves:.2f}"
+    if w.blocks <= room:
         return f"{ratio}: all run at once, there is room for {room}"
-    rest = w["resident_tail_blocks"]
-    return f"{ratio}: {-(-w['blocks'] // room)} waves of {room}" + (f", the last of {rest}" if rest else "")
+    rest = w.resident_tail_blocks
+    return f"{ratio}: {-(-w.blocks // room)} waves of {room}" + (f", the last of {rest}" if rest else "")
 
 
-def _tail(w: Mapping[str, Any]) -> str:
+def _tail(w: Waves) -> str:
     """Which SMs wait for which at the end, and when that does not matter."""
-    if not w["tail_blocks"]:
+    if not w.tail_blocks:
         return "No tail: every SM gets the same number of blocks."
-    more, fewer = w["rounds"], w["rounds"] - 1
-    busy, idle = w["tail_blocks"], w["usable_sms"] - w["tail_blocks"]
+    more, fewer = w.rounds, w.rounds - 1
+    busy, idle = w.tail_blocks, w.usable_sms - w.tail_blocks
     if not fewer:
-        none = f"{words.count(idle, 'SM')} of {w['usable_sms']} {_get(idle)} no block at all"
+        none = f"{words.count(idle, 'SM')} of {w.usable_sms} {_get(idle)} no block at all"
         return f"{none}: the grid is too small for this GPU."
     waits = "waits" if idle == 1 else "wait"
     busiest = f"{words.count(busy, 'SM')} {_get(busy)} {more} blocks"
     tail = f"Tail: {busiest}, {idle} {_get(idle)} {fewer} and {waits} at the end."
-    if w["blocks_per_sm"] == 1:
+    if w.blocks_per_sm == 1:
         return f"{tail} Only one block fits on an SM, so nothing hides it."
-    hidden = (
-        "all of them are resident at once" if w["blocks"] <= w["usable_sms"] * w["blocks_per_sm"] else "they overlap"
-    )
+    hidden = "all of them are resident at once" if w.blocks <= w.usable_sms * w.blocks_per_sm else "they overlap"
     return (
         f"{tail} Residency may hide it: {hidden}, and where a block alone leaves its SM idle half of the time, "
         "two take little longer than one. Where one block keeps its SM busy, nothing hides it and the tail costs "
-        f"{words.percent(1 - w['efficiency'])} of the time."
+        f"{words.percent(1 - w.efficiency)} of the time."
     )
 
 
@@ -143,78 +138,82 @@ def _get(count: int) -> str:
     return "gets" if count == 1 else "get"
 
 
-def _better(w: Mapping[str, Any]) -> str:
-    sms = "the SMs" if w["usable_sms"] == w["sms"] else f"{w['usable_sms']} SMs"
-    grids = f"{w['nearest_multiple']} blocks are the nearest multiple of {sms}"
-    return f"Better grids: {grids}; from {w['four_per_sm']} (4 × SMs) on a tail costs a fifth at most."
+def _better(w: Waves) -> str:
+    sms = "the SMs" if w.usable_sms == w.sms else f"{w.usable_sms} SMs"
+    grids = f"{w.nearest_multiple} blocks are the nearest multiple of {sms}"
+    return f"Better grids: {grids}; from {w.four_per_sm} (4 × SMs) on a tail costs a fifth at most."
 
 
-def _describe_occupancy(entry: Entry) -> str:
-    occupancy = entry["occupancy"]
-    blocks = words.count(occupancy["blocks_per_sm"], "block")
-    warps = f"{occupancy['warps_per_sm']} of {entry['chip']['warps_per_sm']} warps"
-    share, limiters = words.percent(occupancy["fraction"]), describe_limiters(occupancy["limiters"])
-    split = f"SRAM: {occupancy['shared_split_bytes'] // 1024} KB shared, {occupancy['l1_bytes'] // 1024} KB L1"
+def _describe_occupancy(entry: GpuFill) -> str:
+    occupancy = entry.occupancy
+    blocks = words.count(occupancy.blocks_per_sm, "block")
+    warps = f"{occupancy.warps_per_sm} of {entry.chip.warps_per_sm} warps"
+    share, limiters = words.percent(occupancy.fraction), describe_limiters(occupancy.limiters)
+    split = f"SRAM: {occupancy.shared_split_bytes // 1024} KB shared, {occupancy.l1_bytes // 1024} KB L1"
     return f"{blocks}, {warps} ({share}), limited by {limiters}; {split}"
 
 
-def _describe_clusters(w: Mapping[str, Any]) -> str:
+def _describe_clusters(w: Waves) -> str:
     """How many SMs whole clusters can use, and what that assumes."""
-    at_once = w["usable_sms"] * w["blocks_per_sm"] // w["cluster"]
+    at_once = w.usable_sms * w.blocks_per_sm // w.cluster
     return (
-        f"of {w['cluster']} blocks, at most {at_once} of them at once, on {w['usable_sms']} of {w['sms']} SMs: each "
+        f"of {w.cluster} blocks, at most {at_once} of them at once, on {w.usable_sms} of {w.sms} SMs: each "
         "must fit into one group of SMs (GPC), so fewer may run at once; cudaOccupancyMaxActiveClusters knows"
     )
 
 
-def _show_variants(entry: Entry, out: Console) -> None:
-    if entry["variants"]:
-        others = ", ".join(entry["variants"])
-        out.print(Text(f" {entry['asked']} means the common variant; others: {others}", style="dim"))
+def _show_variants(entry: GpuFill, out: Console) -> None:
+    if entry.variants:
+        others = ", ".join(entry.variants)
+        out.print(Text(f" {entry.asked} means the common variant; others: {others}", style="dim"))
 
 
-def _describe_block(block: Mapping[str, Any]) -> str:
-    if block["registers"] is None:
-        return f"tiles of {block['tile']}, assumed one per SM (--threads, --regs and --shared change that)"
-    shared = f", {block['shared_bytes']} bytes of shared memory" if block["shared_bytes"] else ""
-    return f"{block['threads']} threads, {block['registers']} registers each{shared}"
+def _describe_block(block: Block) -> str:
+    if block.registers is None:
+        return f"tiles of {block.tile}, assumed one per SM (--threads, --regs and --shared change that)"
+    shared = f", {block.shared_bytes} bytes of shared memory" if block.shared_bytes else ""
+    return f"{block.threads} threads, {block.registers} registers each{shared}"
 
 
-def _describe_tiling(tiling: Mapping[str, Any], blocks: int) -> str:
-    tile = f"{tiling['tile_m']}×{tiling['tile_n']}"
-    useful = "" if tiling["useful"] == 1 else f"; {words.percent(tiling['useful'])} of their area is result"
-    return f"{tiling['m']}×{tiling['n']} in {blocks} tiles of {tile}{useful}"
+def _describe_tiling(tiling: Tiling, blocks: int) -> str:
+    tile = f"{tiling.tile_m}×{tiling.tile_n}"
+    useful = "" if tiling.useful == 1 else f"; {words.percent(tiling.useful)} of their area is result"
+    return f"{tiling.m}×{tiling.n} in {blocks} tiles of {tile}{useful}"
 
 
 # Ranges ------------------------------------------------------------------------------------------------
 
 
-def _axis(entry: Entry) -> str:
-    return "size of a square matmul" if entry["grids"][0]["tiling"] else "blocks"
+def _axis(entry: GpuFill) -> str:
+    return "size of a square matmul" if entry.grids[0].tiling else "blocks"
 
 
-def _curves(entries: Sequence[Entry]) -> dict[str, dict[int, float]]:
-    curves = {entry["name"]: _curve(entry) for entry in entries}
-    measured = [entry for entry in entries if entry["grids"][0]["measured"]]
-    return curves | {f"{entry['name']}, measured": _curve(entry, "measured") for entry in measured}
+def _curves(entries: Sequence[GpuFill]) -> dict[str, dict[int, float]]:
+    curves = {entry.name: _curve(entry) for entry in entries}
+    measured = [entry for entry in entries if entry.grids[0].measured]
+    return curves | {f"{entry.name}, measured": _measured_curve(entry) for entry in measured}
 
 
-def _curve(entry: Entry, which: str = "compute") -> dict[int, float]:
+def _curve(entry: GpuFill) -> dict[int, float]:
     """Efficiency in percent, by blocks or by the size of a matmul; of a matmul only the useful part of its tiles."""
-    return {_x(g): 100 * g[which]["efficiency"] * _useful(g) for g in entry["grids"]}
+    return {_x(grid): 100 * grid.compute.efficiency * _useful(grid) for grid in entry.grids}
 
 
-def _x(grid: Grid) -> int:
-    return int(grid["tiling"]["m"] if grid["tiling"] else grid["blocks"])
+def _measured_curve(entry: GpuFill) -> dict[int, float]:
+    return {_x(grid): 100 * grid.measured.efficiency * _useful(grid) for grid in entry.grids if grid.measured}
 
 
-def _useful(grid: Grid) -> float:
-    return float(grid["tiling"]["useful"]) if grid["tiling"] else 1.0
+def _x(grid: GridFill) -> int:
+    return grid.tiling.m if grid.tiling else grid.blocks
 
 
-def _extremes(entry: Entry) -> list[str]:
+def _useful(grid: GridFill) -> float:
+    return grid.tiling.useful if grid.tiling else 1.0
+
+
+def _extremes(entry: GpuFill) -> list[str]:
     curve = _curve(entry)
-    sizes, where = sorted(curve), "size {}" if entry["grids"][0]["tiling"] else "{} blocks"
+    sizes, where = sorted(curve), "size {}" if entry.grids[0].tiling else "{} blocks"
     drops = [(a, b) for a, b in itertools.pairwise(sizes) if curve[b] < _DROP * curve[a]]
     worst, best = min(sizes, key=lambda s: (curve[s], -s)), max(sizes, key=lambda s: (curve[s], -s))
     ends = (f"{word} {curve[size]:.0f} % at {where.format(size)}" for word, size in (("best", best), ("worst", worst)))
@@ -226,19 +225,17 @@ def _extremes(entry: Entry) -> list[str]:
     return lines
 
 
-def _agreement(entry: Entry) -> list[str]:
+def _agreement(entry: GpuFill) -> list[str]:
     """How close the measured efficiencies are to the predicted ones, where any were measured."""
-    timed = [grid for grid in entry["grids"] if grid["measured"]]
+    timed = [(grid, grid.measured) for grid in entry.grids if grid.measured]
     if not timed:
         return []
-
-    def error(grid: Grid) -> float:
-        return float(grid["compute"]["efficiency"] / grid["measured"]["efficiency"] - 1)
-
-    close, worst = sum(abs(error(grid)) <= _CLOSE for grid in timed), max(timed, key=lambda grid: abs(error(grid)))
-    predicted, measured = (words.percent(worst[which]["efficiency"]) for which in ("compute", "measured"))
-    farthest = f"at {words.count(worst['blocks'], 'block')} {predicted} were predicted and {measured} measured"
+    errors = [abs(grid.compute.efficiency / measured.efficiency - 1) for grid, measured in timed]
+    close, worst = sum(error <= _CLOSE for error in errors), errors.index(max(errors))
+    farthest, its_time = timed[worst]
+    predicted, reached = words.percent(farthest.compute.efficiency), words.percent(its_time.efficiency)
+    where = f"at {words.count(farthest.blocks, 'block')} {predicted} were predicted and {reached} measured"
     within = f"within {words.percent(_CLOSE)} of the prediction at {close} of {words.count(len(timed), 'grid')}; "
-    block = f"measured with compute-bound blocks of {timed[0]['measured']['block_ms']:.2f} ms: "
-    doubts = [f"not to be trusted: {doubt}" for doubt in entry["doubts"]]
-    return [block + (within if len(timed) > 1 else "") + farthest, *doubts]
+    block = f"measured with compute-bound blocks of {timed[0][1].block_ms:.2f} ms: "
+    doubts = [f"not to be trusted: {doubt}" for doubt in entry.doubts]
+    return [block + (within if len(timed) > 1 else "") + where, *doubts]

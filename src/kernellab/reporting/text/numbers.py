@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 from kernellab.declaration.case import Case
 from kernellab.declaration.documents import CaseJson
+from kernellab.record.derived import DerivedRecord
+from kernellab.record.schema import ErrorsJson
 
 _ABOVE_CEILING = 1.1  # a measured ceiling that is exceeded by more than this was measured too low
 
@@ -61,25 +60,30 @@ def memory(count: int) -> str:
     return f"{digits(count / (1 << 30))} GiB"
 
 
-def size(case: Mapping[str, Any]) -> str:
-    return Case.from_json(cast("CaseJson", case)).size_label
+def size(case: CaseJson) -> str:
+    return Case.from_json(case).size_label
 
 
-def case_label(case: Mapping[str, Any]) -> str:
-    return Case.from_json(cast("CaseJson", case)).label
+def case_label(case: CaseJson) -> str:
+    return Case.from_json(case).label
 
 
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
-def errors(measures: Mapping[str, Any]) -> str:
+def errors(measures: ErrorsJson) -> str:
     """A result's distance from the oracle, in every measure taken."""
-    names = {"max": "largest", "q999": "99.9 %", "rel_l2": "relative L2", "max_abs": "absolute"}
-    return ", ".join(f"{name} {measures[key]:.2g}" for key, name in names.items() if measures[key] is not None)
+    named = {
+        "largest": measures["max"],
+        "99.9 %": measures["q999"],
+        "relative L2": measures["rel_l2"],
+        "absolute": measures["max_abs"],
+    }
+    return ", ".join(f"{name} {value:.2g}" for name, value in named.items() if value is not None)
 
 
-def provenance(record: Mapping[str, Any]) -> str:
+def provenance(record: DerivedRecord) -> str:
     """Where, when and with which versions a record was measured, on one line."""
     environment, name = record["environment"], str(record["machine"].get("name", ""))
     for gpu in environment.get("gpus", ()):

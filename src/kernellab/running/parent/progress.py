@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
+
+from kernellab.declaration.documents import CaseJson
 
 
 class Progress(Protocol):
@@ -11,6 +13,6 @@ class Progress(Protocol):
 
     def say(self, text: str) -> None: ...
     def planned(self, steps: Sequence[int]) -> None: ...
-    def doing(self, op: str, case: Mapping[str, Any], impl: str, phase: str) -> None: ...
+    def doing(self, op: str, case: CaseJson, impl: str, phase: str) -> None: ...
     def finished_group(self) -> None: ...
     def trying(self, op: str, impl: str, number: int, of: int) -> None: ...
