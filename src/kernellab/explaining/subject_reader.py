@@ -50,7 +50,7 @@ def read_timed_subject(record: DerivedRecord, result: DerivedResult) -> Subject:
     medians_us = {(s["timer"], s["cache"]): statistics.median(s["samples_us"]) for s in _forward_series(result)}
     # A record with verdicts has the median over rounds.
     verdict_time = result["derived"]["time"] if "derived" in result else None
-    time_us = verdict_time["median_us"] if verdict_time else medians_us[main["timer"], main["cache"]]
+    time_us = (verdict_time["median_us"] if verdict_time else None) or medians_us[main["timer"], main["cache"]]
     cost = result["cost"].get("forward")
     profiled_call = result.get("inside") or {}
     built = result.get("built")
@@ -147,7 +147,7 @@ def _measured_device(machine: MachineJson) -> Device | None:
     if not here:
         return None
     ceilings, peaks, pin_gbps = machine.get("ceilings"), machine.get("peaks"), here["pin_gbps"]
-    gbps = ceilings["copy_gbps"] if ceilings else SUSTAINED_SHARE * pin_gbps if pin_gbps else 0.0
+    gbps = (ceilings["copy_gbps"] if ceilings else 0.0) or SUSTAINED_SHARE * (pin_gbps or 0.0)
     if not gbps:
         return None
     try:

@@ -84,7 +84,7 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
     in_table: set[str] = set()
     for pass_name in passes:
         verdicts = [(r, r["derived"]["passes"][pass_name]) for r in group if r["derived"]["status"] == "ok"]
-        rows = [row for result, of_pass in verdicts if (row := _timed(result, of_pass))]
+        rows = [row for result, pass_verdict in verdicts if (row := _timed(result, pass_verdict))]
         rows.sort(key=lambda row: row.time["median_us"])
         in_table |= {row.impl for row in rows}
         if rows and passes != ["forward"]:
@@ -121,12 +121,12 @@ class _TimedResult:
         return self.result["impl"]
 
 
-def _timed(result: DerivedResult, verdict: PassVerdict) -> _TimedResult | None:
+def _timed(result: DerivedResult, pass_verdict: PassVerdict) -> _TimedResult | None:
     """None where the pass was not timed."""
-    time, trust = verdict["time"], verdict["trust"]
+    time, trust = pass_verdict["time"], pass_verdict["trust"]
     if time is None or trust is None:
         return None
-    return _TimedResult(result, time, trust, verdict["speedup"], verdict["limit"])
+    return _TimedResult(result, time, trust, pass_verdict["speedup"], pass_verdict["limit"])
 
 
 def _trust_notes(rows: list[_TimedResult]) -> list[str]:

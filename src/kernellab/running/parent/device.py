@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from kernellab.record.schema import GpuJson
 from kernellab.record.settings import NO_CASES, Settings
 from kernellab.running.parent.worker_slot import WorkerSlot
 from kernellab.running.protocol.commands import Command, MeasureRates, TimeGrids
-from kernellab.running.protocol.events import GridsTimed, RatesMeasured
+from kernellab.running.protocol.events import DeviceChosen, GridsTimed, RatesMeasured
 
 _Answer = TypeVar("_Answer", bound=Event)
 
@@ -48,12 +49,24 @@ def _gpu_unknown_to_torch() -> GpuJson | None:
     return None
 
 
-def measure(device: str, *, quick: bool) -> JsonObject:
+@dataclass(frozen=True)
+class MeasuredDevice:
+    """A device of this machine and its measured rates."""
+
+    name: str
+    device: DeviceChosen
+    rates: RatesMeasured
+
+    def to_json(self) -> JsonObject:
+        return {"name": self.name, **_fields(self.device), **_fields(self.rates)}
+
+
+def measure(device: str, *, quick: bool) -> MeasuredDevice:
     """What `timing.rates` measures, with the device it was measured on and doubts about the figures."""
     with _worker(device) as slot:
-        measured = _ask(slot, MeasureRates(quick=quick), RatesMeasured)
+        rates = _ask(slot, MeasureRates(quick=quick), RatesMeasured)
         gpu = slot.device.gpu
-        return {"name": gpu["name"] if gpu else cpu()["name"], **_fields(slot.device), **_fields(measured)}
+        return MeasuredDevice(gpu["name"] if gpu else cpu()["name"], slot.device, rates)
 
 
 def fill(grids: Sequence[int], threads: int, shared_bytes: int, *, rounds: int) -> GridsTimed:
