@@ -104,9 +104,9 @@ import os, socket, sys
 from kernellab.record.run_events import RunCompleted
 from kernellab.running.worker.channel import Channel
 channel = Channel(int(sys.argv[1]))
-channel.lend(lambda: channel.send(RunCompleted()))
+channel.run_in_fork(lambda: channel.send(RunCompleted()))
 with channel.running("culprit", "inspect"):
-    channel.lend(os.abort)
+    channel.run_in_fork(os.abort)
 """
 
 

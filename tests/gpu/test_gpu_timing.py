@@ -14,7 +14,7 @@ CHEATS = {
     "mutates-its-input-later": "wrong",
     "returns-its-input-later": "wrong",
     "recompiles-per-call": "timed region",
-    "caches-by-value": "it remembers results",
+    "caches-by-value": "it caches results",
     "caches-copies-by-value": "times as long on inputs it has not seen",
     "patches-torch": "replaced torch.add",
     "side-stream": "came late",

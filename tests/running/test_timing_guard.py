@@ -13,7 +13,7 @@ CHEATS = {
     "mutates-its-input-later": "changed its input while it was timed",
     "returns-its-input-later": "returned the memory of its input x",
     "recompiles-per-call": "while timing",  # compiled in the timed region, or the limit of recompiles is hit
-    "caches-by-value": "it remembers results",
+    "caches-by-value": "it caches results",
     "caches-copies-by-value": "times as long on inputs it has not seen",
     "patches-torch": "replaced torch.add",
 }

@@ -81,16 +81,16 @@ def gpu(name: str) -> Gpu:
     A family's name means its common variant; `variants` lists the others.
     """
     wanted = _normalise(name)
-    for known in gpus():
-        if wanted in _names(known):
-            return known
-    for known in gpus():
-        if wanted == _normalise(known.family):
-            return known
-    candidates = [known for known in gpus() if _is_prefix(_normalise(known.name), wanted)]
-    if candidates and len({known.family for known in candidates}) == 1:
+    for product in gpus():
+        if wanted in _names(product):
+            return product
+    for product in gpus():
+        if wanted == _normalise(product.family):
+            return product
+    candidates = [product for product in gpus() if _is_prefix(_normalise(product.name), wanted)]
+    if candidates and len({product.family for product in candidates}) == 1:
         return candidates[0]
-    names = {_normalise(text): text for known in gpus() for text in (known.name, known.family)}
+    names = {_normalise(text): text for product in gpus() for text in (product.name, product.family)}
     close = [names[text] for text in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
     hint = f"did you mean {' or '.join(close)}?" if close else "klab device --list shows all"
     raise UserError(f"no GPU {name!r} in the database: {hint}")

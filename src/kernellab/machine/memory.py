@@ -24,6 +24,14 @@ class OutOfMemory(TypedDict):
     needed_bytes: NotRequired[int]
 
 
+class PeakMemory(TypedDict, total=False):
+    """Bytes in use at the peak of a call, beyond what was in use before it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    resident_bytes: int
+
+
 def is_memory_error(error: BaseException) -> bool:
     text = _text(error)
     known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
@@ -56,7 +64,7 @@ def _text(error: BaseException) -> str:
         return ""
 
 
-def peak(call: Callable[[], object], device: torch.device) -> dict[str, int]:
+def peak(call: Callable[[], object], device: torch.device) -> PeakMemory:
     """The most memory in use during a call, beyond what was in use before it.
 
     On a GPU what tensors held (`allocated_bytes`) and what PyTorch took from the driver for them (`reserved_bytes`);

@@ -1,1 +1,7 @@
-"""Running: requests become work units, workers carry them out, the journal keeps what they observed."""
+"""Runs what a command requests, in processes of their own.
+
+Settings come in; events go into the journal. `parent` plans and supervises in the process of the command; `worker`
+executes op files in a child process; `protocol` declares the commands and events between the two; `processes` starts
+and ends child processes; `programs` are the child processes of other kinds. `parent`, `protocol` and `processes`
+import no torch. Conclusions are drawn in `record`; nothing here prints.
+"""

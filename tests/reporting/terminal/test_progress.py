@@ -24,8 +24,8 @@ CASE = {"dims": {"...": [8]}, "dtype": "float32", "options": {}, "layout": "cont
 def test_a_terminal_shows_what_is_running(phase, text):
     out = io.StringIO()
     progress = LiveProgress(Console(file=out, force_terminal=True, width=120))
-    progress.planned([2])
-    progress.doing("f", CASE, "torch", phase)
+    progress.begin_groups([2])
+    progress.show_phase("f", CASE, "torch", phase)
     progress._bar.refresh()
     progress.stop()
     assert text in out.getvalue()
@@ -34,23 +34,23 @@ def test_a_terminal_shows_what_is_running(phase, text):
 def test_a_terminal_counts_each_step_once_and_ends_with_its_case():
     progress = LiveProgress(Console(file=io.StringIO(), force_terminal=True))
     (task,) = progress._bar.tasks
-    progress.planned([2, 3])
+    progress.begin_groups([2, 3])
     for phase in ("check", "check", "build", "time", "time"):
-        progress.doing("f", CASE, "torch", phase)
+        progress.show_phase("f", CASE, "torch", phase)
     assert (task.completed, task.total) == (2, 5)
-    progress.finished_group()
-    progress.doing("f", CASE, "torch", "check")
+    progress.finish_group()
+    progress.show_phase("f", CASE, "torch", "check")
     assert task.completed == 3
-    progress.finished_group()
+    progress.finish_group()
     assert task.completed == 5
     progress.stop()
 
 
 def test_a_log_has_a_line_for_each_finished_case(capsys):
     progress = PlainProgress()
-    progress.planned([2, 2])
+    progress.begin_groups([2, 2])
     for _ in range(2):
-        progress.doing("f", CASE, "torch", "check")
-        progress.finished_group()
+        progress.show_phase("f", CASE, "torch", "check")
+        progress.finish_group()
     lines = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
     assert lines == ["[1/2] f 8 · float32", "[2/2] f 8 · float32"]

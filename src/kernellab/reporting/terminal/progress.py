@@ -43,22 +43,22 @@ class LiveProgress:
     def say(self, text: str) -> None:
         self._bar.update(self._task, description=text)
 
-    def planned(self, steps: Sequence[int]) -> None:
+    def begin_groups(self, steps: Sequence[int]) -> None:
         self._ends = list(itertools.accumulate(steps))
         self._bar.update(self._task, total=max(1, self._ends[-1]) if self._ends else 1, completed=0)
 
-    def doing(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
+    def show_phase(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
         stage = _STAGES.get(phase, phase)
         description = f"{op} {numbers.case_label(case)}: {stage} {impl}"
         new = phase in ("check", "time") and (impl, phase) not in self._seen
         self._seen.add((impl, phase))
         self._bar.update(self._task, description=description, advance=1 if new else 0)
 
-    def trying(self, op: str, impl: str, number: int, of: int) -> None:
-        description = f"{op}: {impl}, trial {number} of {of}" if number <= of else f"{op}: {impl}, searching"
-        self._bar.update(self._task, description=description, completed=min(number, of), total=of)
+    def show_trial(self, op: str, impl: str, number: int, total: int) -> None:
+        description = f"{op}: {impl}, trial {number} of {total}" if number <= total else f"{op}: {impl}, searching"
+        self._bar.update(self._task, description=description, completed=min(number, total), total=total)
 
-    def finished_group(self) -> None:
+    def finish_group(self) -> None:
         self._seen.clear()
         self._bar.update(self._task, completed=self._ends.pop(0))
 
@@ -77,16 +77,16 @@ class PlainProgress:
     def say(self, text: str) -> None:
         self._print(text)
 
-    def planned(self, steps: Sequence[int]) -> None:
+    def begin_groups(self, steps: Sequence[int]) -> None:
         self._total = len(steps)
 
-    def doing(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
+    def show_phase(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
         self._last = f"{op} {numbers.case_label(case)}"
 
-    def trying(self, op: str, impl: str, number: int, of: int) -> None:
+    def show_trial(self, op: str, impl: str, number: int, total: int) -> None:
         pass
 
-    def finished_group(self) -> None:
+    def finish_group(self) -> None:
         self._done += 1
         self._print(f"[{self._done}/{self._total}] {self._last}")
 

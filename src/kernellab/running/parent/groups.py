@@ -52,14 +52,14 @@ class Groups:
 
     def run(self) -> None:
         """Check and time what the journal does not have yet."""
-        self.progress.planned([self._steps(group) for group in self.groups])
+        self.progress.begin_groups([self._steps(group) for group in self.groups])
         for group in self.groups:
             if not self.remaining.is_finished(group):
                 self._skip_impossible(group)
                 self._run_native(group)
                 self._run_interpreted(group)
             self.journal.save()
-            self.progress.finished_group()
+            self.progress.finish_group()
 
     def killers(self, op: str) -> set[str]:
         """Implementations of an op that have killed a worker, at whatever case."""
@@ -131,7 +131,7 @@ class Groups:
             case CulpritNamed():
                 self._blame(group, LostWorker(event.impl, "check", "crashed", event.reason))
             case PhaseBegun(impl=str(impl), phase=phase):
-                self.progress.doing(group.op, group.case, impl, phase)
+                self.progress.show_phase(group.op, group.case, impl, phase)
         if isinstance(event, CaseEvent) and event.stored and not _is_noise(event):
             self._write(group, event)
 

@@ -1,4 +1,4 @@
-"""What a run tells of itself while it goes on."""
+"""The interface through which a run reports its progress."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from kernellab.declaration.documents import CaseJson
 
 
 class Progress(Protocol):
-    """Hears what is going on; the terminal draws it."""
+    """Shows how far a run is: on a terminal, in a log, or not at all."""
 
-    def say(self, text: str) -> None: ...
-    def planned(self, steps: Sequence[int]) -> None: ...
-    def doing(self, op: str, case: CaseJson, impl: str, phase: str) -> None: ...
-    def finished_group(self) -> None: ...
-    def trying(self, op: str, impl: str, number: int, of: int) -> None: ...
+    def say(self, text: str) -> None:
+        """Show what the run does now, in words."""
+
+    def begin_groups(self, steps: Sequence[int]) -> None:
+        """The groups of the plan, by their numbers of steps."""
+
+    def show_phase(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
+        """An implementation enters a phase at a case."""
+
+    def finish_group(self) -> None:
+        """The present group is done."""
+
+    def show_trial(self, op: str, impl: str, number: int, total: int) -> None:
+        """An implementation starts a trial of the battery; a number above the total is a trial of the search."""

@@ -247,7 +247,7 @@ class Runner:
                 case BatteryGenerated():
                     total = event.trials
                 case PhaseBegun(phase="try" | "search", impl=str(impl), number=int(number)):
-                    self.progress.trying(op, impl, max(0, number) + 1, total)
+                    self.progress.show_trial(op, impl, max(0, number) + 1, total)
 
         return listen
 
@@ -270,7 +270,7 @@ class Runner:
                 if sanitizer.is_done(group.op, impl, tool):
                     continue
                 self.progress.say(f"{group.op} {impl} under {tool}")
-                listener = functools.partial(self.progress.trying, group.op, f"{impl} under {tool}")
+                listener = functools.partial(self.progress.show_trial, group.op, f"{impl} under {tool}")
                 sanitizer.run(group.slot.target, group.op, impl, tool, listener)
                 self.journal.save()
 

@@ -1,4 +1,4 @@
-"""An op's battery and searches: implementations are called with one trial after another."""
+"""Runs an op's battery and searches: calls implementations with one trial after another."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ from kernellab.record.schema import TrialJson
 from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
 from kernellab.running.worker.channel import Channel, GpuContextLost
-from kernellab.running.worker.global_state import guarded
+from kernellab.running.worker.global_state import guard_global_state
 from kernellab.trials.battery import battery
 from kernellab.trials.domain import is_defined
 from kernellab.trials.selection import pair_with_impls
 from kernellab.trials.trial import Trial
 
 
-class BatteryWork:
+class BatteryRunner:
+    """Runs trials of one op in this worker and sends their outcomes."""
+
     def __init__(
         self,
         channel: Channel,
@@ -42,50 +44,50 @@ class BatteryWork:
         interpreted: bool,
         distrusted: frozenset[str],
     ) -> None:
-        op = _announced(op, channel)
+        op = _announce_where(op, channel)
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
         self._examiner = Examiner(op, seed=seed, device=device, running=channel.running, distrusted=distrusted)
 
     def run(self, command: RunBattery) -> None:
-        """Trials that failed before, then the battery, trial by trial, so that implementations share the oracle.
+        """Run the trials that failed before, then the battery, trial by trial: the implementations share the oracle.
 
-        Each implementation starts at its number in `done`. Stored trials are numbered up to −1: the battery's own
-        numbers do not depend on them.
+        Each implementation starts at its number in `done`. Stored trials have negative numbers, so that the
+        numbers of the battery do not depend on them.
         """
         done, stored, dtypes, quick = command.done, command.stored, command.dtypes, command.quick
-        again = {name: self._again(name, stored.get(name, ()), start) for name, start in done.items()}
+        repeated = {name: self._run_stored(name, stored.get(name, ()), start) for name, start in done.items()}
         limit = INTERPRETER_LIMIT if self.interpreted else None
         trials = battery(self.op, self.device.type, dtypes=dtypes, quick=quick, max_elements=limit)
         self.channel.send(BatteryGenerated(trials=len(trials)))
-        for tries, (number, trial, impl) in enumerate(pair_with_impls(trials, [self.op[name] for name in done])):
-            if number >= done[impl.name] and trial.key not in again[impl.name]:
-                self._try(impl.name, number, trial)
-            if tries % 250 == 0:
+        for count, (number, trial, impl) in enumerate(pair_with_impls(trials, [self.op[name] for name in done])):
+            if number >= done[impl.name] and trial.key not in repeated[impl.name]:
+                self._run_trial(impl.name, number, trial)
+            if count % 250 == 0:
                 gc.collect()
 
-    def _again(self, name: str, stored: Sequence[TrialJson], start: int) -> set[str]:
-        """Try what is stored; what the op's declaration no longer allows is left out."""
-        tried = set()
+    def _run_stored(self, name: str, stored: Sequence[TrialJson], start: int) -> set[str]:
+        """Run the stored trials that the declaration still allows; the keys of those trials, run now or before."""
+        keys = set()
         for number, data in enumerate(stored, start=-len(stored)):
             trial = Trial.from_json(data, self.op)
             if trial is not None and is_defined(self.op, trial.case):
-                tried.add(trial.key)
+                keys.add(trial.key)
                 if number >= start:
-                    self._try(name, number, trial)
-        return tried
+                    self._run_trial(name, number, trial)
+        return keys
 
-    def _try(self, name: str, number: int, trial: Trial) -> None:
-        outcome = examine_and_confirm(functools.partial(self._examined, name, "try", number), trial)
+    def _run_trial(self, name: str, number: int, trial: Trial) -> None:
+        outcome = examine_and_confirm(functools.partial(self._examine, name, "try", number), trial)
         if outcome is not None:
-            self._tell(name, number, trial, outcome)
+            self._send_outcome(name, number, trial, outcome)
 
-    def _examined(self, name: str, phase: str, number: int, trial: Trial) -> Outcome | None:
-        """What came of a trial; whatever happens meanwhile is attributed to the implementation and this trial."""
-        changed: list[str] = []
+    def _examine(self, name: str, phase: str, number: int, trial: Trial) -> Outcome | None:
+        """The outcome of a trial. If the worker dies meanwhile, the implementation and this trial are the culprit."""
+        changes: list[str] = []
         try:
             with (
                 self.channel.running(name, phase, number=number, trial=trial.to_labelled_json()),
-                guarded(changed.append),
+                guard_global_state(changes.append),
             ):
                 outcome = self._examiner.examine(self.op[name], trial)
         except PeerDied as died:
@@ -94,11 +96,11 @@ class BatteryWork:
         if outcome is None:
             return None
         if outcome.status not in ("ok", "outside") and gpu_is_dead(self.device):
-            self._tell(name, number, trial, Outcome("crashed", f"GPU fault: {outcome.reason}"))
+            self._send_outcome(name, number, trial, Outcome("crashed", f"GPU fault: {outcome.reason}"))
             raise GpuContextLost
-        return outcome.with_notes(changed) if outcome.status == "ok" else outcome
+        return outcome.with_notes(changes) if outcome.status == "ok" else outcome
 
-    def _tell(self, name: str, number: int, trial: Trial, outcome: Outcome) -> None:
+    def _send_outcome(self, name: str, number: int, trial: Trial, outcome: Outcome) -> None:
         entry = outcome.at_trial(op="", impl=name, number=number, trial=trial, interpreted=self.interpreted)
         self.channel.send(TrialFinished(**entry))
 
@@ -112,7 +114,7 @@ class BatteryWork:
         numbers = itertools.count(command.number)
         result = search(
             self.op,
-            lambda trial: self._examined(name, "search", next(numbers), trial),
+            lambda trial: self._examine(name, "search", next(numbers), trial),
             seconds=seconds,
             seed=seed,
             device=self.device.type,
@@ -122,7 +124,7 @@ class BatteryWork:
         finished = SearchFinished(impl=name, drawn=result.drawn, outside=result.outside, seconds=result.seconds)
         if result.failure is not None:
             trial, outcome = result.failure.trial, result.failure.outcome
-            self._tell(name, next(numbers), trial, outcome)
+            self._send_outcome(name, next(numbers), trial, outcome)
             try:
                 impl = self.op[name]
                 script = write_script(self.op, impl, trial, outcome, seed=seed, interpreted=self.interpreted)
@@ -134,15 +136,15 @@ class BatteryWork:
         self.channel.send(finished)
 
 
-def _announced(op: Op, channel: Channel) -> Op:
-    """The op with a where= that says at which case it is asked: it may not come back."""
-    asked = op.where
-    if asked is None:
+def _announce_where(op: Op, channel: Channel) -> Op:
+    """A copy of the op whose where= reports each case before it runs: it may crash or hang."""
+    original = op.where
+    if original is None:
         return op
 
     def where(case: Case) -> bool:
         with channel.running(None, "where", trial=Trial("declared", case).to_labelled_json()):
-            return asked(case)
+            return original(case)
 
     announced = copy.copy(op)
     announced.where = where

@@ -1,4 +1,4 @@
-"""Analyses a captured launch: its JSON in a record, with the facts of its binary and its occupancy.
+"""Describes a captured launch as JSON for the record, with the kernel facts of its cubin and its occupancy.
 
 `running.worker.inspection` decides which launches are captured, and writes their code into files.
 """
@@ -52,7 +52,7 @@ def describe_launch(
     """A launch with the facts of its cubin. `with_accesses`: also how a warp's accesses coalesce and conflict."""
     (facts,) = facts_from_cubin(cubin, str(launch.code.get("ptx", "")), launch.symbol)
     shared_bytes = (facts.shared_bytes or 0) + launch.shared_bytes
-    fits = _compute_occupancy(launch, facts, shared_bytes, gpu)
+    resident = _compute_occupancy(launch, facts, shared_bytes, gpu)
     refusal, remedy = grid_refusal(launch.grid, launch.block)
     source = _find_ptx(launch)
     kernel = describe_refused_launch(launch)
@@ -61,11 +61,11 @@ def describe_launch(
     kernel["sectors"] = kernel["conflicts"] = None
     if with_accesses and source is not None:
         arguments = _arguments(launch)
-        kernel["sectors"] = sector_ratio(source, arguments, launch.block, _l1_share_bytes(launch, fits, gpu.sms))
+        kernel["sectors"] = sector_ratio(source, arguments, launch.block, _l1_share_bytes(launch, resident, gpu.sms))
         kernel["conflicts"] = transaction_ratio(source, arguments, launch.block)
     kernel["products"] = [product.to_json() for product in find_matrix_products(source)] if source else []
     kernel["shared_total_bytes"] = shared_bytes
-    kernel["occupancy"] = _describe_occupancy(fits)
+    kernel["occupancy"] = _describe_occupancy(resident)
     kernel["cubin_arch"] = read_cubin(cubin).arch
     kernel["files"] = dict(files)
     return kernel
@@ -102,26 +102,26 @@ def _compute_occupancy(launch: Launch, facts: KernelFacts, shared_bytes: int, gp
     )
 
 
-def _describe_occupancy(fits: Occupancy) -> OccupancyJson:
+def _describe_occupancy(resident: Occupancy) -> OccupancyJson:
     return {
-        "blocks_per_sm": fits.blocks_per_sm,
-        "warps_per_sm": fits.warps_per_sm,
-        "fraction": fits.fraction,
-        "limiter": fits.limiter,
-        "limiters": fits.limiters,
-        "limits": fits.limits,
-        "refusal": fits.refusal,
-        "remedy": fits.remedy,
-        "warps_per_block": fits.warps_per_block,
-        "shared_split_bytes": fits.shared_split_bytes,
-        "l1_bytes": fits.l1_bytes,
+        "blocks_per_sm": resident.blocks_per_sm,
+        "warps_per_sm": resident.warps_per_sm,
+        "fraction": resident.fraction,
+        "limiter": resident.limiter,
+        "limiters": resident.limiters,
+        "limits": resident.limits,
+        "refusal": resident.refusal,
+        "remedy": resident.remedy,
+        "warps_per_block": resident.warps_per_block,
+        "shared_split_bytes": resident.shared_split_bytes,
+        "l1_bytes": resident.l1_bytes,
     }
 
 
-def _l1_share_bytes(launch: Launch, fits: Occupancy, sms: int) -> float:
+def _l1_share_bytes(launch: Launch, resident: Occupancy, sms: int) -> float:
     """The bytes of L1 per warp, with as many blocks on an SM as fit and as the grid provides."""
-    blocks = max(1, min(fits.blocks_per_sm, -(-launch.blocks // sms)))
-    return fits.l1_bytes / (blocks * fits.warps_per_block)
+    blocks = max(1, min(resident.blocks_per_sm, -(-launch.blocks // sms)))
+    return resident.l1_bytes / (blocks * resident.warps_per_block)
 
 
 def _find_ptx(launch: Launch) -> PtxFunction | None:

@@ -1,4 +1,4 @@
-"""The worker's end of the connection to its parent: events go out, commands come in."""
+"""The worker's end of the connection to its parent: it sends events and receives commands."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class GpuContextLost(Exception):
 
 
 class Channel:
-    """JSON lines to the parent, and commands from it."""
+    """Sends events to the parent and receives its commands, as JSON lines on a socket."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
-        self._lent = False
-        os.register_at_fork(after_in_child=self._leave)
+        self._child_may_send = False
+        os.register_at_fork(after_in_child=self._close_in_child)
         self._lock = threading.Lock()
         self._commands: list[Command] = []
         self._ready = threading.Condition()
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def _leave(self) -> None:
-        """Close the connection in a child that an implementation forks, or it would outlive this process."""
-        if self._lent:
+    def _close_in_child(self) -> None:
+        """Close the connection in a child that an implementation forks: the parent would wait until that child ends."""
+        if self._child_may_send:
             return
         # `close` would wait for the file of the listening thread, which does not exist in the child.
         with contextlib.suppress(OSError):
@@ -57,9 +57,9 @@ class Channel:
                     with self._ready:
                         self._commands.append(command)
                         self._ready.notify()
-        except BaseException:  # nobody would read commands any more
+        except BaseException:  # without this thread no command would be read
             traceback.print_exc()
-        os._exit(1)  # the parent is gone, or sends what this worker cannot read
+        os._exit(1)  # the parent has ended, or sent something that this worker cannot read
 
     def receive(self) -> Command:
         with self._ready:
@@ -69,18 +69,19 @@ class Channel:
 
     def send(self, event: Event) -> None:
         if self._socket.fileno() < 0:
-            os._exit(1)  # a forked child that went on as if it were the worker
+            os._exit(1)  # this is a forked child that continued as if it were the worker
         with self._lock:
             self._socket.sendall(json.dumps(event.to_json()).encode() + b"\n")
 
-    def lend(self, work: Callable[[], None]) -> None:
-        """Work in a fork of this process, which uses the connection meanwhile: what the fork caches ends with it.
+    def run_in_fork(self, work: Callable[[], None]) -> None:
+        """Run `work` in a fork of this process, so that what it caches is gone afterwards.
 
-        This process ends as the fork does, so that the parent sees the right culprit.
+        The fork uses the connection meanwhile. If the fork is killed or fails, this process ends in the same manner,
+        so that the parent finds the right culprit.
         """
-        self._lent = True
+        self._child_may_send = True
         child = os.fork()
-        self._lent = False
+        self._child_may_send = False
         if child == 0:
             try:
                 work()
@@ -101,7 +102,7 @@ class Channel:
     def running(
         self, impl: str | None, phase: str, *, number: int | None = None, trial: TrialJson | None = None
     ) -> Iterator[None]:
-        """Inside, a death of this process is blamed on the implementation; on nobody where `impl` is None."""
+        """If this process dies inside the body, the implementation is the culprit; None if `impl` is None."""
         self.send(PhaseBegun(impl=impl, phase=phase, number=number, trial=trial))
         try:
             yield
@@ -111,7 +112,7 @@ class Channel:
 
 @contextlib.contextmanager
 def timing_lock(channel: Channel, device: torch.device) -> Iterator[None]:
-    """One timing run per device at a time on this machine. The wait is announced and counts against nobody."""
+    """Held while timing: one run per device at a time on this machine. Waiting is reported and not timed out."""
     with (cache_dir("locks") / f"timing-{device_id(device)}").open("w") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What a loaded op looks like to the parent, which plans without importing it."""
+"""Chooses the device, and describes a loaded op to the parent, which plans without importing it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from kernellab.declaration.targets import source_hash
 from kernellab.running.protocol.events import OpLoaded
 
 
-def choose_device(asked: str) -> torch.device:
-    """`auto` is the GPU if torch sees one."""
-    if asked == "auto":
+def choose_device(requested: str) -> torch.device:
+    """The device that `--device` names; `auto` is the first GPU if torch sees one, else the CPU."""
+    if requested == "auto":
         return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    if asked == "cpu":
+    if requested == "cpu":
         return torch.device("cpu")
-    device = torch.device(asked)
+    device = torch.device(requested)
     if not torch.cuda.is_available():
-        built = torch.version.cuda is not None
-        why = "no NVIDIA GPU answers" if built else f"torch {torch.__version__} is built without CUDA"
-        raise UserError(f"--device {asked}: {why}. klab doctor says what is missing; --device cpu works here")
+        has_cuda = torch.version.cuda is not None
+        reason = "no NVIDIA GPU responds" if has_cuda else f"torch {torch.__version__} is built without CUDA"
+        raise UserError(f"--device {requested}: {reason}. klab doctor shows what is missing; --device cpu works here")
     index = device.index or 0
     if index >= torch.cuda.device_count():
-        raise UserError(f"--device {asked}: this machine has {torch.cuda.device_count()} GPU(s), numbered from 0")
+        raise UserError(f"--device {requested}: this machine has {torch.cuda.device_count()} GPU(s), numbered from 0")
     return torch.device("cuda", index)
 
 
 def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str]) -> OpLoaded:
-    """An op's implementations, with what keeps them from running on this device, and the cases that are meant."""
+    """An op's implementations, each with what prevents it from running on this device, and the requested cases."""
     return OpLoaded(
         name=op.name,
         file=str(op.file),

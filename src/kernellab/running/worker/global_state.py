@@ -1,6 +1,6 @@
-"""torch's global state, compared and restored around each implementation.
+"""The process's global state, compared before and after an implementation runs, and restored.
 
-A way that switches tf32 on, or replaces `torch.softmax`, would change what its neighbours do.
+An implementation that enables TF32 or replaces `torch.softmax` would change what the other implementations do.
 """
 
 from __future__ import annotations
@@ -15,22 +15,65 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
 
 from kernellab.accuracy.spot_check import SpotCheck
-from kernellab.timing import input_sets as sets
-from kernellab.timing import window
+from kernellab.timing import input_sets, window
 from kernellab.timing.timers import TIMERS
 
+Report = Callable[[str], None]
+# Restores a setting. Returns "from … to …" where it had changed, else None.
+Undo = Callable[[], str | None]
+_Value = TypeVar("_Value")
 
-def _affinity() -> frozenset[int] | None:
-    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+class _Unreadable:
+    """The value of a setting that cannot be read: torch refuses to read some precisions once they are mixed."""
+
+    def __str__(self) -> str:
+        return "something that cannot be read"
 
 
-def _output(name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Closed, it makes neighbours fail that print or warn. What was lost went to a log: what follows goes nowhere."""
+_UNREADABLE = _Unreadable()
+
+
+def _read_or_mark(read: Callable[[], _Value]) -> _Value | _Unreadable:
+    try:
+        return read()
+    except Exception:
+        return _UNREADABLE
+
+
+def _setting(read: Callable[[], _Value], write: Callable[[_Value], object]) -> Callable[[], Undo]:
+    """A function that remembers the setting as it is and returns what restores it."""
+
+    def remember() -> Undo:
+        before = _read_or_mark(read)
+
+        def undo() -> str | None:
+            now = _read_or_mark(read)
+            if now == before or isinstance(before, _Unreadable):
+                return None
+            with contextlib.suppress(Exception):
+                write(before)
+            return f"from {before} to {now}"
+
+        return undo
+
+    return remember
+
+
+def _attribute(owner: object, name: str) -> Callable[[], Undo]:
+    return _setting(lambda: getattr(owner, name), lambda value: setattr(owner, name, value))
+
+
+def _output(name: str) -> Callable[[], Undo]:
+    """Whether a standard stream is open. A closed one would make other implementations fail that print or warn.
+
+    The log it was connected to cannot be reopened, so later output is discarded.
+    """
 
     def read() -> str:
         try:
@@ -39,49 +82,45 @@ def _output(name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
             return "closed"
         return "open"
 
-    return read, lambda _: setattr(sys, name, Path(os.devnull).open("w"))
+    return _setting(read, lambda _: setattr(sys, name, Path(os.devnull).open("w")))
 
 
-_RECURSION = sys.getrecursionlimit()
+def _affinity() -> frozenset[int]:
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
-# What is watched: a name, how to read it, how to put it back.
-_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
-    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "number of threads": (torch.get_num_threads, torch.set_num_threads),
-    "default device": (torch.get_default_device, torch.set_default_device),
-    "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
-    "float32 matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "cudnn.allow_tf32": (
-        lambda: torch.backends.cudnn.allow_tf32,
-        lambda on: setattr(torch.backends.cudnn, "allow_tf32", on),
-    ),
-    "cudnn.benchmark": (
-        lambda: torch.backends.cudnn.benchmark,
-        lambda on: setattr(torch.backends.cudnn, "benchmark", on),
-    ),
-    "cores it may run on": (_affinity, lambda cores: os.sched_setaffinity(0, cores)),
-    "deterministic algorithms": (
+_RECURSION_LIMIT = sys.getrecursionlimit()
+
+_SETTINGS: dict[str, Callable[[], Undo]] = {
+    "default dtype": _setting(torch.get_default_dtype, torch.set_default_dtype),
+    "number of threads": _setting(torch.get_num_threads, torch.set_num_threads),
+    "default device": _setting(torch.get_default_device, torch.set_default_device),
+    "grad mode": _setting(torch.is_grad_enabled, torch._C._set_grad_enabled),
+    "float32 matmul precision": _setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "cudnn.allow_tf32": _attribute(torch.backends.cudnn, "allow_tf32"),
+    "cudnn.benchmark": _attribute(torch.backends.cudnn, "benchmark"),
+    "CPU affinity": _setting(_affinity, lambda cores: os.sched_setaffinity(0, cores)),
+    "deterministic algorithms": _setting(
         torch.are_deterministic_algorithms_enabled,
-        lambda on: torch.use_deterministic_algorithms(on),
+        lambda enabled: torch.use_deterministic_algorithms(enabled),
     ),
     "standard output": _output("stdout"),
     "standard error": _output("stderr"),
-    "working folder": (os.getcwd, os.chdir),
-    # Raising it hurts nobody, and importing torch's compiler does.
-    "recursion limit": (lambda: min(sys.getrecursionlimit(), _RECURSION), sys.setrecursionlimit),
-    "limit on memory": (
+    "working folder": _setting(os.getcwd, os.chdir),
+    # A higher limit does no harm, and importing torch's compiler sets one.
+    "recursion limit": _setting(lambda: min(sys.getrecursionlimit(), _RECURSION_LIMIT), sys.setrecursionlimit),
+    "memory limit": _setting(
         lambda: resource.getrlimit(resource.RLIMIT_AS),
         lambda limits: resource.setrlimit(resource.RLIMIT_AS, limits),
     ),
-    # One that goes off later kills this process while a neighbour runs.
-    "pending alarm": (
+    # An alarm that goes off later kills this process while another implementation runs.
+    "pending alarm": _setting(
         lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
-        lambda on: signal.setitimer(signal.ITIMER_REAL, 0),
+        lambda _: signal.setitimer(signal.ITIMER_REAL, 0),
     ),
 }
-# Modules and classes whose functions a way could replace under everybody's feet.
-_NAMESPACES: dict[str, Any] = {
+# Modules and classes with functions that an implementation could replace for the whole process.
+_NAMESPACES: dict[str, object] = {
     "torch": torch,
     "torch.nn.functional": torch.nn.functional,
     "torch.Tensor": torch.Tensor,
@@ -91,96 +130,90 @@ _NAMESPACES: dict[str, Any] = {
     "torch.autograd.graph": torch.autograd.graph,
     "time": time,
     "builtins": builtins,
-    # And what watches them:
+    # kernellab's own code that times and verifies implementations:
     **{timer.__module__: sys.modules[timer.__module__] for timer in TIMERS.values()},
     "kernellab.timing.window": window,
-    "kernellab.timing.input_sets": sets,
-    "kernellab.timing.input_sets.InputSets": sets.InputSets,
+    "kernellab.timing.input_sets": input_sets,
+    "kernellab.timing.input_sets.InputSets": input_sets.InputSets,
     "kernellab.accuracy.spot_check.SpotCheck": SpotCheck,
 }
-_UNREADABLE = object()
-
-Report = Callable[[str], None]
 
 
-def _read(read: Callable[[], Any]) -> Any:
-    """A setting, or a mark that it cannot be read: torch refuses to read some precisions once they are mixed."""
-    try:
-        return read()
-    except Exception:
-        return _UNREADABLE
-
-
-class Functions:
-    """The functions a way could replace, as they are now."""
+class FunctionSnapshot:
+    """The functions that an implementation could replace, as they are when the snapshot is made."""
 
     def __init__(self) -> None:
         self._without_dynamo = "torch._dynamo" not in sys.modules
-        self._before = [
-            (label, space, name, value)
-            for label, space in _NAMESPACES.items()
-            for name, value in vars(space).items()
+        self._functions = [
+            (label, namespace, name, value)
+            for label, namespace in _NAMESPACES.items()
+            for name, value in vars(namespace).items()
             if callable(value)
         ]
-        # A class also has what it inherits: replacing that adds a name.
-        self._classes = [(k, space, set(vars(space))) for k, space in _NAMESPACES.items() if isinstance(space, type)]
+        # Replacing a function that a class inherits adds a name to the class.
+        self._classes = [
+            (label, namespace, set(vars(namespace)))
+            for label, namespace in _NAMESPACES.items()
+            if isinstance(namespace, type)
+        ]
 
-    def put_back(self) -> list[str]:
-        """Undo every replacement, and say which there were. About 0.2 ms."""
-        found = []
-        for label, space, name, value in self._before:
-            now = vars(space).get(name)
-            if now is value or (self._without_dynamo and getattr(now, "__wrapped__", None) is value):
-                continue  # the latter is torch's own doing: importing its compiler wraps torch.manual_seed
-            found.append(f"{label}.{name}")
-            setattr(space, name, value)
-        for label, space, names in self._classes:
-            for name in vars(space).keys() - names:
-                if any(name in vars(base) for base in space.__mro__[1:]):
-                    found.append(f"{label}.{name}")
-                    delattr(space, name)
-        return found
+    def restore(self) -> list[str]:
+        """Undo every replacement; the names of the functions that had been replaced. Takes about 0.2 ms."""
+        replaced = []
+        for label, namespace, name, value in self._functions:
+            now = vars(namespace).get(name)
+            if now is value:
+                continue
+            if self._without_dynamo and getattr(now, "__wrapped__", None) is value:
+                continue  # importing torch's compiler wraps torch.manual_seed
+            replaced.append(f"{label}.{name}")
+            setattr(namespace, name, value)
+        for label, class_, names in self._classes:
+            for name in vars(class_).keys() - names:
+                if any(name in vars(base) for base in class_.__mro__[1:]):
+                    replaced.append(f"{label}.{name}")
+                    delattr(class_, name)
+        return replaced
 
 
 @contextlib.contextmanager
-def settings_guarded(report: Report) -> Iterator[None]:
-    """Report what the body changed of torch's settings and the current stream, and put it back. A few µs."""
-    before = {name: _read(read) for name, (read, _) in _SETTINGS.items()}
+def guard_settings(report: Report) -> Iterator[None]:
+    """Report and restore the settings and the current CUDA stream where the body changed them. Takes a few µs."""
+    undos = {name: remember() for name, remember in _SETTINGS.items()}
     stream = torch.cuda.current_stream() if torch.cuda.is_initialized() else None
     try:
         yield
     finally:
-        for name, (read, restore) in _SETTINGS.items():
-            now = _read(read)
-            if now != before[name] and before[name] is not _UNREADABLE:
-                shown = "something that cannot be read" if now is _UNREADABLE else now
-                report(f"changed the {name} from {before[name]} to {shown}")
-                with contextlib.suppress(Exception):
-                    restore(before[name])
+        for name, undo in undos.items():
+            change = undo()
+            if change is not None:
+                report(f"changed the {name} {change}")
         if stream is not None and torch.cuda.current_stream() != stream:
             report("left another CUDA stream current")
             torch.cuda.set_stream(stream)
 
 
 @contextlib.contextmanager
-def guarded(report: Report) -> Iterator[None]:
-    """As `settings_guarded`, and for functions of torch, time and Python that the body replaced, the random
-    generator, and filters of warnings: those are put back without a word, as importing a package sets some."""
-    functions = Functions()
+def guard_global_state(report: Report) -> Iterator[None]:
+    """Like `guard_settings`, and also for replaced functions, the random generator and warning filters.
+
+    Warning filters are restored without a report, because importing a package sets some.
+    """
+    functions = FunctionSnapshot()
     generator = torch.get_rng_state()
     try:
-        with warnings.catch_warnings(), settings_guarded(report):
+        with warnings.catch_warnings(), guard_settings(report):
             yield
     finally:
-        for name in functions.put_back():
+        for name in functions.restore():
             report(f"replaced {name}")
-        if drew_random_numbers(generator):
+        if restore_generator(generator):
             report("drew from torch's global random generator")
 
 
-def drew_random_numbers(before: torch.Tensor) -> bool:
-    """Whether torch's global generator has moved on since; it is set back."""
-    if torch.equal(before, torch.get_rng_state()):
+def restore_generator(state: torch.Tensor) -> bool:
+    """Set torch's global random generator back to a state; whether it had left that state."""
+    if torch.equal(state, torch.get_rng_state()):
         return False
-    torch.set_rng_state(before)
+    torch.set_rng_state(state)
     return True

@@ -1,4 +1,4 @@
-"""One op at one case: its implementations are checked, and the right ones timed."""
+"""One op at one case: checks its implementations and times those that are right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from types import ModuleType
 
 import torch
 
@@ -30,99 +30,112 @@ from kernellab.record.schema import BuiltJson
 from kernellab.running.protocol.commands import SeriesRequest
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
-from kernellab.running.worker.global_state import guarded
-from kernellab.running.worker.series import SeriesWork
+from kernellab.running.worker.global_state import guard_global_state
+from kernellab.running.worker.series import SeriesRunner
 from kernellab.running.worker.task import Task
 from kernellab.timing.input_sets import InputSets
 from kernellab.trials.trial import Trial
 
-RECOMPILE_LIMIT = 64  # a check goes through every option value; a way that recompiles per call still hits it
-_OTHER_CONTENT = 1_000_003  # added to the seed for the second content of the inputs
+# High enough for a check of every option value; an implementation that recompiles in every call still exceeds it.
+RECOMPILE_LIMIT = 64
+_SECOND_CONTENT_SEED = 1_000_003  # added to the seed for the second content of the inputs
 
 
-class GroupWork:
+class GroupRunner:
+    """Checks and times one op at one case, and sends what it observes."""
+
     def __init__(
         self,
         task: Task,
         interpreted: bool,
         distrusted: frozenset[str],
         telemetry: Telemetry,
-        most: int | None = None,
+        max_elements: int | None = None,
     ) -> None:
-        """`most`: elements of a checked case's inputs; what is timed is checked as it is."""
-        self.task, self.telemetry, self._most = task, telemetry, most
+        """`distrusted`: implementations that have killed a process and are not used as the peer.
+
+        `max_elements`: a case with larger inputs is checked on a stand-in. None where the case is timed.
+        """
+        self.task, self.telemetry, self._max_elements = task, telemetry, max_elements
         self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.interpreted, self._distrusted = interpreted, distrusted
         telemetry.sample(force=True)
         self._checkers: dict[str, CaseChecker] = {}
         self._log = CompilationLog.installed()
         self._began = monotonic()
-        self._spent: dict[str, float] = {}
+        self._spent_s: dict[str, float] = {}
         reset_compiled(task.op)
 
     def close(self) -> None:
-        """Say where the time went, and give the memory back before the next case."""
-        self.channel.send(TimeSpent(seconds={**self._spent, "all": monotonic() - self._began}))
+        """Send how the time was spent, and free the memory before the next case."""
+        self.channel.send(TimeSpent(seconds={**self._spent_s, "all": monotonic() - self._began}))
         self._checkers.clear()
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    # Right? --------------------------------------------------------------------------------------------
+    # Checking ------------------------------------------------------------------------------------------
 
-    def check(self, names: list[str], of: str) -> set[str]:
-        """Check a pass of each way, send what was observed, and return the names of those that are right."""
+    def check(self, names: list[str], pass_name: str) -> set[str]:
+        """Check a pass of each implementation and send the outcomes; the names of those that are right."""
         right = set()
         for name in names:
-            outcome = self._check(name, of)
+            outcome = self._check_impl(name, pass_name)
             dead = outcome.status not in ("ok", "skipped") and gpu_is_dead(self.device)
             if dead:
                 outcome = replace(outcome, status="crashed", reason=f"GPU fault: {outcome.reason}")
-            self.channel.send(ImplChecked(impl=name, check=outcome.to_json(), pass_name=of))
+            self.channel.send(ImplChecked(impl=name, check=outcome.to_json(), pass_name=pass_name))
             if dead:
                 raise GpuContextLost
             if outcome.status == "ok":
                 right.add(name)
         return right
 
-    def _check(self, name: str, of: str) -> CaseOutcome:
+    def _check_impl(self, name: str, pass_name: str) -> CaseOutcome:
         mark = self._log.mark()
         try:
             self.telemetry.sample()
-            phase = "check" if of == "forward" else "gradients"
-            with self.channel.running(name, phase), guarded(self.task.noter(name)), record_choices() as choices:
-                outcome = self._checker(of).check(self.op[name])
-                gc.collect(1)  # what the way left to the collector: a __del__ that hangs is still its own doing
+            phase = "check" if pass_name == "forward" else "gradients"
+            with (
+                self.channel.running(name, phase),
+                guard_global_state(self.task.noter(name)),
+                record_choices() as choices,
+            ):
+                outcome = self._checker(pass_name).check(self.op[name])
+                gc.collect(1)  # run its finalisers now: if a __del__ hangs, the right implementation is blamed
         except PeerDied as died:
             self.channel.send(CulpritNamed(impl="torch", reason=f"GPU fault: {died}"))
             raise GpuContextLost from None
-        self._say_what_was_built(name, mark, choices)
+        self._report_build(name, mark, choices)
         return outcome
 
-    def _checker(self, of: str) -> CaseChecker:
-        if of not in self._checkers:
-            self._checkers[of] = CaseChecker(
+    def _checker(self, pass_name: str) -> CaseChecker:
+        if pass_name not in self._checkers:
+            self._checkers[pass_name] = CaseChecker(
                 self.op,
                 self.case,
                 seed=self.task.seed,
                 device=self.device,
                 interpreted=self.interpreted,
-                max_elements=self._most,
+                max_elements=self._max_elements,
                 running=self._running,
                 distrusted=self._distrusted,
-                pass_=pass_of(of),
+                pass_=pass_of(pass_name),
             )
-        return self._checkers[of]
+        return self._checkers[pass_name]
 
     @contextlib.contextmanager
     def _running(self, impl: str | None, phase: str) -> Iterator[None]:
-        """Around the yardstick in the middle of another way's check: what it changes is not the other's doing."""
-        guard = contextlib.nullcontext() if impl is None else guarded(lambda _: None)  # its own check will tell
+        """Around the peer in the middle of another implementation's check.
+
+        Global state that the peer changes is restored, and not blamed on that implementation.
+        """
+        guard = contextlib.nullcontext() if impl is None else guard_global_state(_ignore)
         with self.channel.running(impl, phase), guard:
             yield
 
-    def _say_what_was_built(self, name: str, mark: int, choices: list[TunedJson]) -> None:
-        """What torch.compile and the autotuners did for a way: nobody should have to guess."""
+    def _report_build(self, name: str, mark: int, choices: list[TunedJson]) -> None:
+        """Send what torch.compile and the autotuners did for an implementation since `mark`."""
         events = [event for event in self._log.since(mark) if not event.nested]
         if events or choices:
             built: BuiltJson = {
@@ -133,58 +146,67 @@ class GroupWork:
                 built["compile"] = self._log.compile_summary(mark)
             self.channel.send(ImplBuilt(impl=name, built=built))
 
-    # How fast? -----------------------------------------------------------------------------------------
+    # Timing --------------------------------------------------------------------------------------------
 
-    def time(self, todo: list[SeriesRequest], right: Callable[[str, str], bool]) -> None:
-        """Time each series of ways; `right(name, pass)` says who may be. One that fails is left out of the rest."""
+    def time(self, requests: list[SeriesRequest], is_right: Callable[[str, str], bool]) -> None:
+        """Time each series with the implementations for which `is_right(name, pass_name)`.
+
+        One that fails in a series is left out of the later ones.
+        """
         failed: set[str] = set()
-        sets: dict[str, tuple[InputSets, list[SpotCheck]]] = {}
-        for work in todo:
-            series, of = work["series"], work["series"]["pass"]
-            names = [n for n in work["impls"] if right(n, of) and n not in failed]
+        prepared: dict[str, tuple[InputSets, list[SpotCheck]]] = {}
+        for request in requests:
+            series, pass_name = request["series"], request["series"]["pass"]
+            names = [name for name in request["impls"] if is_right(name, pass_name) and name not in failed]
             if not names:
                 continue
-            self.channel.send(SeriesBegun(pass_name=series["pass"], timer=series["timer"], cache=series["cache"]))
+            self.channel.send(SeriesBegun(pass_name=pass_name, timer=series["timer"], cache=series["cache"]))
             for name in names:
-                if of != "forward" and self.op[name].grad_in_forward:
-                    self.task.noter(name, "pass")("makes its gradients in the forward pass: compare both together")
-            if of not in sets:
-                sets.clear()
-                sets[of] = self._input_sets(of, names)
-                cost = self._cost(of, sets[of][0].contents[0], names)
-                self.channel.send(CostCounted(cost=cost, pass_name=of))
-            timed = SeriesWork(self.task, series, self.telemetry)
-            failed |= timed.run(names, *sets[of], work["timing"])
-            for what, seconds in timed.spent.items():
-                self._spent[what] = self._spent.get(what, 0.0) + seconds
+                if pass_name != "forward" and self.op[name].grad_in_forward:
+                    note = "computes its gradients in the forward pass: compare the times of both passes together"
+                    self.task.noter(name, "pass")(note)
+            if pass_name not in prepared:
+                prepared.clear()  # frees the inputs of the pass before
+                prepared[pass_name] = self._input_sets(pass_name, names)
+                cost = self._cost(pass_name, prepared[pass_name][0].contents[0], names)
+                self.channel.send(CostCounted(cost=cost, pass_name=pass_name))
+            runner = SeriesRunner(self.task, series, self.telemetry)
+            failed |= runner.run(names, *prepared[pass_name], request["timing"])
+            for phase, seconds in runner.spent.items():
+                self._spent_s[phase] = self._spent_s.get(phase, 0.0) + seconds
 
-    def _input_sets(self, of: str, names: list[str]) -> tuple[InputSets, list[SpotCheck]]:
-        """Two contents for the inputs with what must come of them; one, where two cannot be had."""
-        timed = pass_of(of)
-        judged = pass_of("backward") if of == "both" else timed  # a timed call of both returns its gradients
-        masters: list[make_inputs.Inputs] = []
+    def _input_sets(self, pass_name: str, names: list[str]) -> tuple[InputSets, list[SpotCheck]]:
+        """The inputs with two contents, and a spot check for each. One content where there is no memory for two.
+
+        Without an oracle there is one content and no spot check.
+        """
+        timed = pass_of(pass_name)
+        compared = pass_of("backward") if pass_name == "both" else timed  # a timed call of both returns gradients
+        contents: list[make_inputs.Inputs] = []
         spots: list[SpotCheck] = []
-        for content, seed in enumerate((self.task.seed, self.task.seed + _OTHER_CONTENT)):
-            if content and not InputSets(masters).fits(self.device, copies=4):
+        for content, seed in enumerate((self.task.seed, self.task.seed + _SECOND_CONTENT_SEED)):
+            if content and not InputSets(contents).fits(self.device, copies=4):
                 for name in names:
-                    self.task.noter(name, "inputs")("timed with one content of its inputs: no room for another")
+                    self.task.noter(name, "inputs")(
+                        "timed with one content of its inputs: there is no memory for a second"
+                    )
                 break
             try:
                 with self.channel.running(None, "oracle"):
-                    spots.append(self._spot(judged, seed))
-                    masters.append(timed.inputs(self.op, self.case, seed, self.device))
-            except (CannotCheck, torch.OutOfMemoryError) as cannot:
+                    spots.append(self._spot_check(compared, seed))
+                    contents.append(timed.inputs(self.op, self.case, seed, self.device))
+            except (CannotCheck, torch.OutOfMemoryError) as error:
                 if content == 0:
-                    masters.append(timed.inputs(self.op, self.case, seed, self.device))
+                    contents.append(timed.inputs(self.op, self.case, seed, self.device))
                 for name in names:
-                    self.task.noter(name, "inputs")(f"timed without changing its inputs' contents: {cannot}")
+                    self.task.noter(name, "inputs")(f"timed without swapping the contents of its inputs: {error}")
                 break
         self._checkers.clear()  # timing needs the memory
-        return InputSets(masters), spots
+        return InputSets(contents), spots
 
-    def _spot(self, of: Pass, seed: int) -> SpotCheck:
+    def _spot_check(self, pass_: Pass, seed: int) -> SpotCheck:
         if seed == self.task.seed:
-            prepared = self._checker(of.name).prepare()
+            prepared = self._checker(pass_.name).prepare()
         else:
             preparer = TrialPreparer(
                 self.op,
@@ -193,21 +215,29 @@ class GroupWork:
                 running=self._running,
                 distrusted=self._distrusted,
             )
-            prepared = preparer.prepare(Trial("declared", self.case, pass_name=of.name))
+            prepared = preparer.prepare(Trial("declared", self.case, pass_name=pass_.name))
         return SpotCheck(prepared, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
 
-    def _cost(self, of: str, inputs: make_inputs.Inputs, names: list[str]) -> CostJson | None:
-        """The cost of a pass; None, with a note, where the op's own cost= fails."""
+    def _cost(self, pass_name: str, inputs: make_inputs.Inputs, names: list[str]) -> CostJson | None:
+        """The cost of a pass; None, with a note, where the op's cost= fails."""
         try:
             with self.channel.running(None, "cost"):
-                return cost_of_pass(self.op, of, inputs, self.case)
+                return cost_of_pass(self.op, pass_name, inputs, self.case)
         except CostFailed as failure:
             for name in names:
-                self.task.noter(name, "cost")(f"the limit is not known: {failure}")
+                self.task.noter(name, "cost")(f"its limit is not known: {failure}")
             return None
 
 
-def limit_recompiling(config: Any) -> None:
-    """Going back to eager code without a word, as torch does at its limit of 8, would be timed as compiled code."""
-    config.recompile_limit = RECOMPILE_LIMIT
-    config.fail_on_recompile_limit_hit = True
+def limit_recompilation(config: ModuleType) -> None:
+    """Make exceeding the limit an error, in `torch._dynamo.config`.
+
+    By default torch falls back to eager code after 8 recompilations, which would then be timed as compiled code.
+    """
+    settings = {"recompile_limit": RECOMPILE_LIMIT, "fail_on_recompile_limit_hit": True}
+    for name, value in settings.items():
+        setattr(config, name, value)
+
+
+def _ignore(change: str) -> None:
+    """The peer's changes are reported by its own check."""

@@ -1,6 +1,6 @@
-"""Inside a worker: captures and analyses what each implementation of an op compiles to, for one architecture.
+"""Captures and analyses the code that each implementation of an op compiles to, for one architecture.
 
-One architecture per process, because an author's code may cache the properties of its device.
+There is one architecture per process, because an author's code may cache the properties of its device.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from kernellab.running.worker.static_costs import count_static_costs
 from kernellab.trials.small_cases import shrink_to
 
 _WITHOUT_KERNELS = dict.fromkeys(("manual", "torch"), "calls PyTorch's own kernels and compiles none of its own")
-_SMALL = 4096  # elements of the largest input, for code that must run on the CPU to be generated
+_SMALL_ELEMENTS = 4096  # elements of the largest input, for code that must run on the CPU to be generated
 
 
 class Inspector:
-    """Inspects an op for one GPU: `gpu` if given, else the one present or a stand-in of architecture `arch`.
+    """Inspects an op for one GPU: the product `gpu` if given, else architecture `arch`.
 
-    Without either it is the GPU present, or sm_90 where there is none. `cpu`: also inspect code for the CPU.
-    `accounts`: also count bytes that operators move and lines of source, and analyse how a warp's accesses lie.
+    The GPU of this machine is used if it matches, else a stand-in GPU. Without `gpu` and `arch` it is the GPU of this
+    machine, or sm_90 where there is none. `cpu`: also inspect code for the CPU. `accounts`: also count the bytes that
+    operators move and the lines of source, and analyse how a warp's accesses coalesce and conflict.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class Inspector:
     ) -> None:
         self.channel, self.op, self.device, self.folder, self.cpu = channel, op, device, folder, cpu
         self.accounts = accounts
-        here = _describe_present_gpu(device) if device.type == "cuda" else None
-        self.present = here is not None and (same_product(here.name, gpu) if gpu else arch in ("", here.arch))
-        if here is not None and self.present:
-            self.gpu = here
+        present = _describe_present_gpu(device) if device.type == "cuda" else None
+        self.is_present = present is not None and (
+            same_product(present.name, gpu) if gpu else arch in ("", present.arch)
+        )
+        if present is not None and self.is_present:
+            self.gpu = present
         else:
             self.gpu = standin_product(gpu) if gpu else standin_gpu(arch or "sm_90")
 
@@ -129,7 +132,7 @@ class Inspector:
         return _Outcome("ok", "", kernels)
 
     def _account(self, impl: Impl, case: Case, kernels: Sequence[KernelJson]) -> CodeAccount:
-        """The op's cost, the bytes that operators move and the lines of code; the kernels are compiled by now."""
+        """The op's cost, the bytes that operators move and the lines of code. The kernels are compiled already."""
         with record_launches(self.gpu) as launches:
             counts = count_static_costs(impl, kernels, lambda: self._call(impl, case, "forward", launches))
         try:
@@ -180,7 +183,7 @@ class Inspector:
         """Analyse a launch and write its code into files."""
         if launch.refusal or launch.cubin is None:
             return describe_refused_launch(launch)
-        with self.channel.running(None, "read"):  # from here on a failure is not the implementation's
+        with self.channel.running(None, "read"):  # a failure from here on is not blamed on the implementation
             files = self._write_launch(impl, launch, disassemble(launch.cubin))
             return describe_launch(launch, launch.cubin, self.gpu, files, with_accesses=self.accounts)
 
@@ -206,10 +209,10 @@ class Inspector:
     # torch.compile -------------------------------------------------------------------------------------
 
     def _compiled_kernels(self, impl: Impl, case: Case, pass_name: str) -> list[KernelJson]:
-        """On the requested GPU, what ran there. Otherwise the code generated for it, and for this CPU."""
+        """The kernels that ran on the requested GPU if it is present, else those generated for it and for this CPU."""
         options = self.op.call_options(case)
         kernels: list[KernelJson] = []
-        if self.present:
+        if self.is_present:
             generated = generate_on_gpu(*self._call_on_gpu(impl, case, pass_name), options)
         else:
             if pass_name != "forward":
@@ -228,9 +231,9 @@ class Inspector:
         return kernels
 
     def _export(self, impl: Impl, case: Case, generated: GeneratedCode) -> tuple[dict[str, str], str]:
-        """The file of an op file with the generated kernels, or why there is none."""
+        """The path of an op file with the generated kernels, or the reason why there is none."""
         try:
-            text = write_op_file(self.op, case, generated, ran=self.present, interpreter_limit=INTERPRETER_LIMIT)
+            text = write_op_file(self.op, case, generated, ran=self.is_present, interpreter_limit=INTERPRETER_LIMIT)
         except UserError as error:
             return {}, error.message
         return {"export": self._write_files(impl, f"{self.gpu.arch}-export", {"py": text})["py"]}, ""
@@ -245,7 +248,7 @@ class Inspector:
 
     def _generated_cpp(self, impl: Impl, case: Case) -> KernelJson:
         """The C++ that inductor generates, for a small case that runs quickly: only the sizes in the code differ."""
-        small = shrink_to(self.op, case, _SMALL).with_(device="cpu")
+        small = shrink_to(self.op, case, _SMALL_ELEMENTS).with_(device="cpu")
         inputs = make_inputs(self.op, small, 0, "cpu")
         with torch.no_grad():
             text = generate_source(impl.fn, list(inputs.values()), self.op.call_options(small))

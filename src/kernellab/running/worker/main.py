@@ -1,8 +1,8 @@
-"""The worker process: executes op files, checks and times, and says who is running at every moment.
+"""The worker process: executes op files, checks and times, and reports which implementation runs at every moment.
 
 It reads commands and writes events as JSON lines on a private socket. Standard output belongs to the implementations
-and goes to a log. It decides nothing about the run: when it dies, its parent knows the culprit from the last `begin`
-without an `end`.
+and goes to a log. The worker decides nothing about the run. When it dies, its parent finds the culprit in the last
+`begin` without an `end`.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from kernellab.running.worker.channel import Channel, GpuContextLost, device_id,
 
 if TYPE_CHECKING:
     from kernellab.declaration.op import Op
-    from kernellab.running.worker.battery import BatteryWork
+    from kernellab.running.worker.battery import BatteryRunner
     from kernellab.running.worker.task import Task
 
 _Measured = TypeVar("_Measured")
 
 
 class Worker:
-    """Carries out one command after the other. What a command needs is imported when it comes."""
+    """Carries out one command after the other. Modules that a command needs are imported when it arrives."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -64,7 +64,7 @@ class Worker:
             except GpuContextLost:
                 self.channel.send(WorkerSpent())
                 os._exit(0)
-            except BaseException as error:  # kernellab's fault, not an implementation's
+            except BaseException as error:  # a bug in kernellab: errors of implementations are caught earlier
                 traceback.print_exc()
                 self.channel.send(WorkerBroken(reason=explain(error)))
                 os._exit(1)
@@ -123,7 +123,7 @@ class Worker:
                 "memory_bytes": properties.total_memory,
                 "pin_gbps": vendor_peaks["pin_gbps"] if vendor_peaks else None,
             }
-        # Telemetry starts now because the other users of a GPU are known only after a while.
+        # Telemetry starts now because it takes a while to see the other users of a GPU.
         self.telemetry = telemetry_for(uuid, threads=torch.get_num_threads())
         self.channel.send(
             DeviceChosen(
@@ -177,7 +177,7 @@ class Worker:
     def _measure_alone(
         self, measure: Callable[[], _Measured]
     ) -> tuple[_Measured, dict[str, list[JsonValue]], list[str]]:
-        """What was measured, alone on the device; telemetry meanwhile; reasons to doubt the figures."""
+        """Measure while no other run is timing on the device: the result, the telemetry, and reasons to doubt it."""
         from kernellab.stats import trust
 
         with timing_lock(self.channel, self.device):
@@ -192,28 +192,28 @@ class Worker:
     # Ops -----------------------------------------------------------------------------------------------
 
     def _load(self, command: commands.LoadTarget) -> None:
-        """Execute the target and describe its ops: what the parent needs to plan."""
+        """Execute the target and send descriptions of its ops, from which the parent plans."""
         from kernellab.activity.autotuning import pin
         from kernellab.declaration.targets import load
         from kernellab.running.worker.describe import describe
-        from kernellab.running.worker.group import limit_recompiling
+        from kernellab.running.worker.group import limit_recompilation
 
-        # Dynamo takes as long to import as torch itself, and many runs do without.
-        call_after_import("torch._dynamo.config", limit_recompiling)
-        with self.channel.running(None, "load"):  # the file's own code, its where= too
+        # Not imported here: Dynamo takes as long to import as torch itself, and many runs do not need it.
+        call_after_import("torch._dynamo.config", limit_recompilation)
+        with self.channel.running(None, "load"):  # runs code of the op file, where= included
             self.ops = load(Target(**command.target))
             pin(command.pins)
             for op in self.ops.values():
                 self.channel.send(describe(op, CaseRequest(**command.request), self.device, command.impls))
 
     def _work_on_group(self, command: commands.WorkOnGroup) -> None:
-        from kernellab.running.worker.group import GroupWork
+        from kernellab.running.worker.group import GroupRunner
 
         right = {pass_name: set(impls) for pass_name, impls in command.right.items()}
-        # Checking would disturb another run's timing, so that it holds the lock too where something is timed.
+        # The lock covers the check too: it would disturb the timing of another run.
         with timing_lock(self.channel, self.device) if command.time else contextlib.nullcontext():
             task = self._task(command.op, command.case, command.seed)
-            group = GroupWork(task, command.interpreted, frozenset(command.distrusted), self.telemetry, command.most)
+            group = GroupRunner(task, command.interpreted, frozenset(command.distrusted), self.telemetry, command.most)
             with contextlib.closing(group):
                 for pass_name, impls in command.check.items():
                     checkable = impls if pass_name == "forward" else [i for i in impls if i in right["forward"]]
@@ -223,10 +223,10 @@ class Worker:
                     lambda impl, pass_name: all(impl in right.get(p, ()) for p in needed_checks(pass_name)),
                 )
 
-    def _battery(self, command: commands.BatteryCommand) -> BatteryWork:
-        from kernellab.running.worker.battery import BatteryWork
+    def _battery(self, command: commands.BatteryCommand) -> BatteryRunner:
+        from kernellab.running.worker.battery import BatteryRunner
 
-        return BatteryWork(
+        return BatteryRunner(
             self.channel,
             self.ops[command.op],
             self.device,
@@ -245,20 +245,20 @@ class Worker:
     def _inspect(self, command: commands.InspectOp) -> None:
         from kernellab.running.worker.inspection import Inspector
 
-        for work in command.work:
+        for request in command.work:
             inspector = Inspector(
                 self.channel,
                 self.ops[command.op],
                 self.device,
-                work["arch"],
+                request["arch"],
                 command.gpu,
                 Path(command.folder),
-                cpu=work["cpu"],
+                cpu=request["cpu"],
                 accounts=command.accounts,
             )
-            run = functools.partial(inspector.run, work["impls"], CaseRequest(**command.request), command.passes)
-            self.channel.send(ArchitectureBegun(arch=work["arch"]))
-            self.channel.lend(run) if command.apart else run()
+            run = functools.partial(inspector.run, request["impls"], CaseRequest(**command.request), command.passes)
+            self.channel.send(ArchitectureBegun(arch=request["arch"]))
+            self.channel.run_in_fork(run) if command.apart else run()
 
     def _task(self, op: str, case: CaseJson, seed: int) -> Task:
         from kernellab.running.worker.task import Task
@@ -269,8 +269,8 @@ class Worker:
 def main() -> None:
     fd, kind = int(sys.argv[1]), sys.argv[2]
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
-        file.write("1000")  # when memory runs out the kernel ends this process first
-    sys.path.append(str(Path.cwd()))  # last, so that nothing beside the user's files hides an installed module
+        file.write("1000")  # when memory runs out, Linux kills this process first
+    sys.path.append(str(Path.cwd()))  # last, so that a file in this folder cannot hide an installed module
     if kind == "interpreter":
         from kernellab.interpreter.emulation import enable_interpreter
 

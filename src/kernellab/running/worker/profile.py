@@ -1,4 +1,4 @@
-"""What the profiler knows of each way, in a worker of its own: a profiler slows what follows it."""
+"""Profiles calls of each implementation, in a worker of its own: a profiler slows everything that runs after it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from kernellab.timing.timed_impl import Call, TimedImpl
 from kernellab.timing.timer import WARM
 from kernellab.timing.timers import profiler_timer
 
-_LEAD_IN = 3  # the first calls a profiler sees are slow
+_LEAD_ROUNDS = 3  # not kept: the first calls under a profiler are slow
 
 
 def profile_group(task: Task, impls: Sequence[str], series: Sequence[KernelSeriesRequest], rounds: int) -> None:
-    """Send what each way does inside a call, then the series of those timers that need a profiler."""
+    """Send what each implementation does inside a call, then the series of the timers that need a profiler."""
     reset_compiled(task.op)
     inputs = FORWARD.inputs(task.op, task.case, task.seed, task.device)
     for name in impls:
@@ -47,10 +47,10 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[KernelSerie
         _send_traffic(task, name, inputs, profiled.enclosing)
         for remark in remarks_on(profiled.activity):
             task.noter(name, "inside")(f"inside the timed call it {remark}")
-    for one in series:
-        names = [name for name in one["impls"] if not task.op[name].mutates]
+    for request in series:
+        names = [name for name in request["impls"] if not task.op[name].mutates]
         if names:
-            _time_in_profiler(task, names, one["series"], rounds)
+            _time_in_profiler(task, names, request["series"], rounds)
 
 
 def _profile(task: Task, name: str, inputs: Inputs) -> ProfiledCall:
@@ -61,65 +61,65 @@ def _profile(task: Task, name: str, inputs: Inputs) -> ProfiledCall:
             for _ in range(2):
                 call()
             return profile_call(call, task.device)
-    except Exception as error:  # not counting is no fault of the way: it is right and timed
+    except Exception as error:  # a note, not a failure: the implementation is right and has been timed
         task.noter(name, "profile")(f"could not be profiled: {explain(error)}")
         return ProfiledCall({})
 
 
 def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Enclosing] | None) -> None:
-    """The bytes each operator of the way moves; not of compiled code, which a dispatch mode would turn off."""
+    """Send the bytes each operator moves. Not for compiled code: counting needs a dispatch mode, which disables
+    torch.compile."""
     if task.op[name].kind.name == "compile":
         return
     own = clone(inputs) if task.op[name].mutates else inputs
     try:
         with task.channel.running(name, "profile"):
             moved = traffic(FORWARD.prepare(task.op, task.op[name].fn, own, task.case))
-    except Exception as error:  # knowing less is no fault of the way
-        task.noter(name, "traffic")(f"the bytes its operators move are not known: {explain(error)}")
+    except Exception as error:  # a note, not a failure
+        task.noter(name, "traffic")(f"the bytes that its operators move could not be counted: {explain(error)}")
         return
-    found = moved if enclosing is None else with_kernels(moved, enclosing)
-    task.channel.send(TrafficCounted(impl=name, traffic=found))
+    counted = moved if enclosing is None else with_kernels(moved, enclosing)
+    task.channel.send(TrafficCounted(impl=name, traffic=counted))
 
 
 def _time_in_profiler(task: Task, names: list[str], series: SeriesJson, rounds: int) -> None:
-    """Kernel times in windows like those of the events timer, so that the cache is in the same state."""
-    device, timed = task.device, pass_of(series["pass"])
+    """Time kernels in windows like those of the events timer, so that the cache is in the same state."""
+    device, pass_ = task.device, pass_of(series["pass"])
     cold = series["cache"] == "cold"
-    sets = InputSets([timed.inputs(task.op, task.case, task.seed, device)])
+    sets = InputSets([pass_.inputs(task.op, task.case, task.seed, device)])
     sets.grow_to(1)
     order = random.Random(task.seed)
-    works = {name: TimedImpl(name, sets, _preparing(timed, task, name), order=order) for name in names}
+    impls = {name: TimedImpl(name, sets, _call_preparer(pass_, task, name), order=order) for name in names}
     assert series["timer"] is not None
     assert series["cache"] is not None
-    timer, trial = (profiler_timer(device, series["timer"], cache) for cache in (series["cache"], WARM))
+    timer, warm_timer = (profiler_timer(device, series["timer"], cache) for cache in (series["cache"], WARM))
     counts = {}
-    for name, work in works.items():  # whoever fails does so here, under its own name
+    for name, impl in impls.items():  # an implementation that fails does so here, where it is named as the culprit
         with torch.no_grad(), task.channel.running(name, "profile"):
-            work.prepare_calls([0])[0]()
-            alone_us = trial.window_times_us([functools.partial(work.prepare_calls, [0, 0])] * 3)
+            impl.prepare_calls([0])[0]()
+            alone_us = warm_timer.window_times_us([functools.partial(impl.prepare_calls, [0, 0])] * 3)
         counts[name] = calls_per_window(statistics.median(alone_us))
-    most = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
-    sets.grow_to(min(most, max(counts.values())))
+    most_sets = max(2, int(torch.cuda.mem_get_info(device)[0] / 8 / max(1, sets.bytes)))
+    sets.grow_to(min(most_sets, max(counts.values())))
 
     def window(name: str) -> Callable[[], list[Call]]:
-        work, count = works[name], min(counts[name], len(sets))
-        return lambda: work.prepare_calls(work.draw(count + (not cold), distinct=cold))
+        impl, count = impls[name], min(counts[name], len(sets))
+        return lambda: impl.prepare_calls(impl.draw(count + (not cold), distinct=cold))
 
-    plan = _interleaved(names, rounds, random.Random(task.seed))
+    schedule = _interleave(names, rounds, random.Random(task.seed))
     with torch.no_grad(), task.channel.running(None, "profile"):
-        samples = timer.window_times_us([window(name) for name in plan])
-    found: dict[str, list[float]] = {}
-    for name, us in zip(plan, samples, strict=True):
-        found.setdefault(name, []).append(us)
-    for number in range(_LEAD_IN, rounds + _LEAD_IN):
-        one: dict[str, list[float] | float] = {name: [taken[number]] for name, taken in found.items()}
+        window_us = timer.window_times_us([window(name) for name in schedule])
+    samples_us: dict[str, list[float]] = {}
+    for name, us in zip(schedule, window_us, strict=True):
+        samples_us.setdefault(name, []).append(us)
+    for number in range(_LEAD_ROUNDS, rounds + _LEAD_ROUNDS):
         task.channel.send(
             RoundTimed(
                 pass_name=series["pass"],
                 timer=series["timer"],
                 cache=series["cache"],
-                round=number - _LEAD_IN,
-                samples_us=one,
+                round=number - _LEAD_ROUNDS,
+                samples_us={name: [times_us[number]] for name, times_us in samples_us.items()},
                 calls=counts,
             )
         )
@@ -128,21 +128,21 @@ def _time_in_profiler(task: Task, names: list[str], series: SeriesJson, rounds: 
             pass_name=series["pass"],
             timer=series["timer"],
             cache=series["cache"],
-            impls=list(found),
+            impls=list(samples_us),
             looks=[],
             decided=False,
         )
     )
 
 
-def _preparing(timed: Pass, task: Task, name: str) -> Callable[[Inputs], Call]:
-    return lambda inputs: timed.prepare(task.op, task.op[name].fn, inputs, task.case)
+def _call_preparer(pass_: Pass, task: Task, name: str) -> Callable[[Inputs], Call]:
+    return lambda inputs: pass_.prepare(task.op, task.op[name].fn, inputs, task.case)
 
 
-def _interleaved(names: list[str], rounds: int, order: random.Random) -> list[str]:
-    """Every way in every round, in random order; the first few rounds are not kept."""
-    plan: list[str] = []
-    for _ in range(rounds + _LEAD_IN):
+def _interleave(names: list[str], rounds: int, order: random.Random) -> list[str]:
+    """The implementation of each window: all of them in every round, in random order, after a few lead-in rounds."""
+    schedule: list[str] = []
+    for _ in range(rounds + _LEAD_ROUNDS):
         order.shuffle(names)
-        plan += names
-    return plan
+        schedule += names
+    return schedule

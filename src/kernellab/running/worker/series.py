@@ -1,12 +1,13 @@
-"""One series of timings: implementations of one op at one case, in one pass, by one timer."""
+"""Times one series: implementations of one op at one case, in one pass, with one timer and one state of the cache."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypedDict, cast
+from typing import TypedDict
 
 import torch
 
@@ -19,34 +20,23 @@ from kernellab.machine.gpu_state import gpu_is_dead, synchronise
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import ImplFailed, MemoryMeasured, RoundTimed, SamplesDiscarded, SeriesTimed
-from kernellab.record.schema import MemoryJson, SeriesJson
+from kernellab.record.schema import SeriesJson
 from kernellab.record.settings import TimingPlan
 from kernellab.running.worker.channel import GpuContextLost
-from kernellab.running.worker.global_state import guarded, settings_guarded
+from kernellab.running.worker.global_state import guard_global_state, guard_settings
 from kernellab.running.worker.task import Task
-from kernellab.running.worker.timing_guard import Witness
+from kernellab.running.worker.timing_guard import TimingGuard
 from kernellab.stats.intervals import quantile
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
-from kernellab.timing.timed_impl import TimedImpl
+from kernellab.timing.timed_impl import Call, TimedImpl
 from kernellab.timing.timer import BurstSpec, BurstTimer, NotApplicable
 from kernellab.timing.timers import burst_timer
 
-_UNSEEN, _CACHED = 3, 1.5  # windows on inputs never met before; so many times as long there is remembering
-_SHARE_FOR_SETS = 0.25  # of the free memory: copies of the inputs and the results of one window
-
-
-def _same_memory(a: Any, b: Any) -> bool:
-    """Whether a tensor of one lives in the memory of one of the other."""
-    mine, theirs = (
-        {t.untyped_storage().data_ptr() for t in (x if isinstance(x, (tuple, list)) else (x,)) if _is_stored(t)}
-        for x in (a, b)
-    )
-    return bool(mine & theirs)
-
-
-def _is_stored(t: Any) -> bool:
-    return isinstance(t, torch.Tensor) and t.numel() > 0
+_NEW_INPUT_BURSTS = 3  # bursts on inputs that the implementations have never been called with
+_CACHED_SLOWDOWN = 1.5  # slower than this factor on new inputs: the results are cached
+_SEED_STRIDE = 7919  # between the seeds of those inputs
+_MEMORY_SHARE = 0.25  # of the free memory, for the input sets and the results of one window
 
 
 class SeriesFields(TypedDict):
@@ -57,15 +47,26 @@ class SeriesFields(TypedDict):
     cache: str | None
 
 
-class Failed(Exception):
-    """A way failed while being timed."""
+@dataclass(frozen=True)
+class _Fault:
+    """How an implementation failed, as events carry it."""
+
+    status: str
+    reason: str
+    needed_bytes: int | None = None
+
+
+class ImplFault(Exception):
+    """An implementation failed while it was timed; `error` is what it raised."""
 
     def __init__(self, impl: str, error: BaseException) -> None:
         super().__init__(impl)
         self.impl, self.error = impl, error
 
 
-class SeriesWork:
+class SeriesRunner:
+    """Times one series and sends its rounds. `spent`: seconds by phase."""
+
     def __init__(self, task: Task, series: SeriesJson, telemetry: Telemetry) -> None:
         self.task, self.series, self.telemetry = task, series, telemetry
         self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
@@ -80,72 +81,76 @@ class SeriesWork:
         spots: Sequence[SpotCheck],
         timing: TimingPlan,
     ) -> set[str]:
-        """Time the ways in interleaved rounds; one that fails is named, the others start over without it."""
-        left, failed = list(names), set()
+        """Time implementations in interleaved rounds; the names of those that failed.
+
+        When one fails, its fault is sent and the others start over without it. One that the timer cannot time is
+        left out too, but has not failed.
+        """
+        remaining, failed = list(names), set()
         plan = Plan(
             seconds=timing["seconds"],
             least_rounds=timing["least"],
             least_seconds=timing["least_seconds"],
             precision=timing["precision"],
         )
-        while left:
+        while remaining:
             try:
-                self._rounds(left, sets, spots, plan)
+                self._run_rounds(remaining, sets, spots, plan)
                 break
-            except Failed as fault:
-                left.remove(fault.impl)
+            except ImplFault as fault:
+                remaining.remove(fault.impl)
                 if not isinstance(fault.error, NotApplicable):
                     failed.add(fault.impl)
                 self._report(fault)
         return failed
 
-    def _rounds(self, names: list[str], sets: InputSets, spots: Sequence[SpotCheck], plan: Plan) -> None:
+    def _run_rounds(self, names: list[str], sets: InputSets, spots: Sequence[SpotCheck], plan: Plan) -> None:
         assert self.series["timer"] is not None
         assert self.series["cache"] is not None
         timer = burst_timer(self.device, self.series["timer"], self.series["cache"])
         order = random.Random(self.task.seed)
-        most_sets = self._affordable(sets)
+        most_sets = self._affordable_sets(sets)
         sets.grow_to(len(sets.contents))
-        works = {name: self._work(name, sets, order) for name in names}
+        impls = {name: self._timed_impl(name, sets, order) for name in names}
         for name in names if timer.limitation else ():
-            self._note(name, f"its time may contain launches: {timer.limitation}")
+            self._note(name, f"its time may include launches: {timer.limitation}")
         self.telemetry.forget()
-        witness = Witness(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
+        guard = TimingGuard(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
         rounds = Rounds(
-            works,
+            impls,
             timer,
             plan,
-            witness,
+            guard,
             running=lambda name: self._running(name, "time"),
             seed=self.task.seed,
             most_sets=most_sets,
         )
-        with torch.no_grad(), guarded(self._to_all(names)):
+        with torch.no_grad(), guard_global_state(self._report_to_all(names)):
             began = monotonic()
-            for name in names:  # whatever is still to be built is built here, outside every sample
+            for name in names:  # what has not been built yet is built here, outside every sample
                 with self._running(name, "build"):
-                    self._built(works[name])
-                    witness.refuse_replacing(works[name], timed=False)
+                    self._prepare_impl(impls[name])
+                    guard.refuse_replaced_functions(impls[name], timed=False)
             built = monotonic()
-            taken: dict[str, list[float]] = {name: [] for name in names}
-            for number, samples in enumerate(rounds):
+            samples_us: dict[str, list[float]] = {name: [] for name in names}
+            for number, round_us in enumerate(rounds):
                 if number == 0:
                     warm = self.telemetry.now
-                for name, times in samples.items():
-                    taken[name] += times
+                for name, times_us in round_us.items():
+                    samples_us[name] += times_us
                 self.channel.send(
                     RoundTimed(
                         **self._series_fields(),
                         round=number,
-                        samples_us={name: list(times) for name, times in samples.items()},
+                        samples_us={name: list(times_us) for name, times_us in round_us.items()},
                         calls=dict(rounds.calls),
                     )
                 )
             self.telemetry.sample(force=True)
             ended = monotonic()
             if timer.cache == "cold":
-                usual = {name: quantile(times, 0.9) for name, times in taken.items()}
-                self._on_unseen_inputs(timer, works, rounds.calls, sets, usual)
+                usual_us = {name: quantile(times_us, 0.9) for name, times_us in samples_us.items()}
+                self._refuse_cached_results(timer, impls, rounds.calls, sets, usual_us)
             floors = {calls: timer.floor_us(calls) for calls in set(rounds.calls.values())}
         self.spent["build"] += built - began
         self.spent["warm-up"] += rounds.warmup_s
@@ -168,37 +173,38 @@ class SeriesWork:
     def _series_fields(self) -> SeriesFields:
         return {"pass_name": self.series["pass"], "timer": self.series["timer"], "cache": self.series["cache"]}
 
-    def _on_unseen_inputs(
+    def _refuse_cached_results(
         self,
         timer: BurstTimer,
-        works: Mapping[str, TimedImpl],
+        impls: Mapping[str, TimedImpl],
         calls: Mapping[str, int],
         sets: InputSets,
-        usual: Mapping[str, float],
+        usual_us: Mapping[str, float],
     ) -> None:
-        """A way that answers from a cache keyed by values is right, and fast, only on inputs it has met before.
+        """Raise if an implementation is much slower on new inputs.
 
-        `usual` is what nine in ten of its samples are below: a way with slow moments is not one that remembers.
+        One that caches results by the values of its inputs is right, but fast only on inputs it has seen before.
+        `usual_us` is the 90th percentile of its samples, so that one with occasional slow calls is not refused.
         """
-        fresh: dict[str, list[float]] = {name: [] for name, work in works.items() if not work.restores_inputs}
-        for attempt in range(_UNSEEN):
+        new_us: dict[str, list[float]] = {name: [] for name, impl in impls.items() if not impl.restores_inputs}
+        for attempt in range(_NEW_INPUT_BURSTS):
             for number in range(len(sets)):
-                seed = self.task.seed + 7919 * (1 + number + attempt * len(sets))
+                seed = self.task.seed + _SEED_STRIDE * (1 + number + attempt * len(sets))
                 sets.overwrite(number, self._pass.inputs(self.op, self.case, seed, self.device))
-            for name, times in fresh.items():
+            for name, times_us in new_us.items():
                 with self._running(name, "time"):
-                    times += timer.burst(works[name], BurstSpec(calls=calls[name])).samples_us
+                    times_us += timer.burst(impls[name], BurstSpec(calls=calls[name])).samples_us
         sets.swap()
-        for name, times in fresh.items():
-            longer = min(times) / usual[name] if usual[name] > 0 else 1.0
-            if longer > _CACHED:
-                why = f"takes {longer:.2g} times as long on inputs it has not seen before: it remembers results"
-                raise Failed(name, Wrong(why))
+        for name, times_us in new_us.items():
+            slowdown = min(times_us) / usual_us[name] if usual_us[name] > 0 else 1.0
+            if slowdown > _CACHED_SLOWDOWN:
+                reason = f"takes {slowdown:.2g} times as long on inputs it has not seen before: it caches results"
+                raise ImplFault(name, Wrong(reason))
 
-    def _work(self, name: str, sets: InputSets, order: random.Random) -> TimedImpl:
+    def _timed_impl(self, name: str, sets: InputSets, order: random.Random) -> TimedImpl:
         impl = self.op[name]
 
-        def prepare(inputs: Inputs) -> Callable[[], Any]:
+        def prepare(inputs: Inputs) -> Call:
             return self._pass.prepare(self.op, impl.fn, inputs, self.case)
 
         return TimedImpl(
@@ -210,77 +216,98 @@ class SeriesWork:
             prepare_runs_impl=self._pass.name == "backward",
         )
 
-    def _built(self, work: TimedImpl) -> None:
-        first, second = (work.prepare_calls([0])[0]() for _ in range(2))
+    def _prepare_impl(self, impl: TimedImpl) -> None:
+        """Call an implementation until everything is built, check the memory of its results, and measure its peak."""
+        first, second = (impl.prepare_calls([0])[0]() for _ in range(2))
         synchronise(self.device)
-        mine = _same_memory(first, tuple(work.sets[0].values()))
-        if _same_memory(first, second) and not mine:
-            self._note(work.name, "gives every result the same memory: whoever keeps one finds it changed by the next")
-        if not mine and self._remembers(work, first):
-            raise Wrong("answers a call on other inputs of the same values with an old result: it remembers results")
+        returns_input = _share_memory(first, tuple(impl.sets[0].values()))
+        if _share_memory(first, second) and not returns_input:
+            self._note(impl.name, "returns every result in the same memory: the next call overwrites the one before")
+        if not returns_input and self._returns_cached_result(impl, first):
+            raise Wrong("returns an old result for other inputs with the same values: it caches results")
         del first, second
-        call = work.prepare_calls([0])[0]
-        memory = cast(MemoryJson, peak(call, self.device))
-        pass_name, timer, cache = self.series["pass"], self.series["timer"], self.series["cache"]
-        self.channel.send(MemoryMeasured(impl=work.name, pass_name=pass_name, timer=timer, cache=cache, memory=memory))
+        memory = peak(impl.prepare_calls([0])[0], self.device)
+        self.channel.send(MemoryMeasured(impl=impl.name, **self._series_fields(), memory=memory))
 
-    def _remembers(self, work: TimedImpl, first: Any) -> bool:
-        """Whether inputs elsewhere, given the values of set 0, get the very result that set 0 got."""
-        sets = work.sets
+    def _returns_cached_result(self, impl: TimedImpl, first: object) -> bool:
+        """Whether set 1, given the values of set 0, gets the very result that set 0 got (`first`)."""
+        sets = impl.sets
         if len(sets.contents) < 2:
             return False
-        other = work.prepare_calls([1])[0]()
+        for_other_values = impl.prepare_calls([1])[0]()
         sets.overwrite(1, sets.contents[sets.content_of(0)])
-        again = work.prepare_calls([1])[0]()
+        for_same_values = impl.prepare_calls([1])[0]()
         sets.restore(1)
-        return _same_memory(first, again) and not _same_memory(first, other)
+        return _share_memory(first, for_same_values) and not _share_memory(first, for_other_values)
 
-    def _affordable(self, sets: InputSets) -> int:
-        """How many input sets, each with a result of about its size, fit comfortably beside everything else."""
-        fitting = int(_SHARE_FOR_SETS * free_bytes(self.device) / max(1, 2 * sets.bytes))
-        fewest = len(sets.contents)  # neighbouring calls differ where there are two contents
+    def _affordable_sets(self, sets: InputSets) -> int:
+        """How many input sets fit into the memory set aside for them, each with a result of about its size."""
+        fitting = int(_MEMORY_SHARE * free_bytes(self.device) / max(1, 2 * sets.bytes))
+        fewest = len(sets.contents)  # with two contents, consecutive calls get different ones
         return max(fewest, min(1 + MOST_CALLS, fitting))
 
     @contextlib.contextmanager
     def _running(self, name: str, phase: str) -> Iterator[None]:
-        with self.channel.running(name, phase), settings_guarded(self.task.noter(name)):
+        with self.channel.running(name, phase), guard_settings(self.task.noter(name)):
             try:
                 yield
-            except BaseException as error:  # SystemExit too: nothing a way raises may end the worker
-                raise Failed(name, error) from error
+            except BaseException as error:  # SystemExit too: an implementation must not end the worker
+                raise ImplFault(name, error) from error
 
     # Faults --------------------------------------------------------------------------------------------
 
-    def _report(self, failed: Failed) -> None:
-        error = failed.error
-        found: dict[str, Any] = {"status": "error", "reason": f"while timing: {explain(error)}"}
-        if isinstance(error, NotApplicable):
-            found = {"status": "skipped", "reason": str(error)}
-        elif isinstance(error, Wrong):
-            found = {"status": "wrong", "reason": f"while timing: {error}"}
-        elif is_memory_error(error):
-            found = dict(out_of_memory(error, self.device))
+    def _report(self, fault: ImplFault) -> None:
+        """Send the fault, and void the samples of this series: the others were interleaved with the culprit."""
         dead = gpu_is_dead(self.device)
+        described = self._describe(fault.error)
         if dead:
-            found = {"status": "crashed", "reason": f"while timing: GPU fault: {explain(error)}"}
+            described = _Fault("crashed", f"while timing: GPU fault: {explain(fault.error)}")
         self.channel.send(
-            ImplFailed(impl=failed.impl, phase="time", **self._series_fields(), **found, traceback=user_frames(error))
+            ImplFailed(
+                impl=fault.impl,
+                phase="time",
+                **self._series_fields(),
+                status=described.status,
+                reason=described.reason,
+                needed_bytes=described.needed_bytes,
+                traceback=user_frames(fault.error),
+            )
         )
         self.channel.send(SamplesDiscarded())
         if dead:
             raise GpuContextLost
 
-    def _note(self, name: str, what: str) -> None:
-        """Once is enough."""
-        if (name, what) not in self._noted:
-            self._noted.add((name, what))
-            self.task.noter(name, "timing")(what)
+    def _describe(self, error: BaseException) -> _Fault:
+        if isinstance(error, NotApplicable):
+            return _Fault("skipped", str(error))
+        if isinstance(error, Wrong):
+            return _Fault("wrong", f"while timing: {error}")
+        if is_memory_error(error):
+            outcome = out_of_memory(error, self.device)
+            return _Fault(outcome["status"], outcome["reason"], outcome.get("needed_bytes"))
+        return _Fault("error", f"while timing: {explain(error)}")
 
-    def _to_all(self, names: list[str]) -> Callable[[str], None]:
-        """For what cannot be laid at one way's door."""
+    def _note(self, name: str, text: str) -> None:
+        """Send a note about an implementation, unless the same note was sent before."""
+        if (name, text) not in self._noted:
+            self._noted.add((name, text))
+            self.task.noter(name, "timing")(text)
 
-        def report(what: str) -> None:
+    def _report_to_all(self, names: list[str]) -> Callable[[str], None]:
+        """Notes a change of global state for every implementation, because any of them may have made it."""
+
+        def report(change: str) -> None:
             for name in names:
-                self.task.noter(name)(f"while timing, {what}" if what.startswith("replaced") else what)
+                self.task.noter(name)(f"while timing, {change}" if change.startswith("replaced") else change)
 
         return report
+
+
+def _share_memory(a: object, b: object) -> bool:
+    """Whether a tensor of one result and a tensor of the other have the same storage."""
+    return bool(_storages(a) & _storages(b))
+
+
+def _storages(result: object) -> set[int]:
+    items = result if isinstance(result, (tuple, list)) else (result,)
+    return {item.untyped_storage().data_ptr() for item in items if isinstance(item, torch.Tensor) and item.numel() > 0}

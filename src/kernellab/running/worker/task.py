@@ -1,4 +1,4 @@
-"""What a worker works on at a time."""
+"""The op, case, device and seed that a worker is working on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernellab.running.worker.channel import Channel
 
 @dataclass(frozen=True)
 class Task:
-    """An op at a case on a device, its inputs made from a seed; events go to `channel`."""
+    """An op at a case on a device. Its inputs are generated from `seed`; events are sent to `channel`."""
 
     channel: Channel
     op: Op

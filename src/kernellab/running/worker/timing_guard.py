@@ -1,11 +1,14 @@
-"""Watches the ways while they are timed: that every result belongs to its inputs, that nothing is left behind,
-that nothing is compiled in the timed region, and what the machine does meanwhile."""
+"""Checks made while implementations are timed.
+
+Each result must belong to its inputs, no work may be left on another stream, no function may be replaced, and nothing
+may be compiled in the timed region. Telemetry of the machine is sampled meanwhile.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
@@ -15,21 +18,32 @@ from kernellab.activity.compilation import CompilationLog
 from kernellab.checking.form import refuse_returned_inputs
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
-from kernellab.running.worker.global_state import Functions, drew_random_numbers
+from kernellab.running.worker.global_state import FunctionSnapshot, restore_generator
 from kernellab.timing.timed_impl import TimedImpl
 from kernellab.timing.timer import Burst, Verify
 
 _TAIL_US = 100.0  # waiting for an idle device takes about 15 µs
-_TAIL_BURSTS = 4  # a busy host may delay a wait, but hardly so often in a row
-_CHECKSUMS = 0.125  # how often all of a set's bits are looked at; the results are looked at always
+_TAIL_BURSTS = 4  # a busy host may delay a wait, but hardly in so many bursts in a row
+_SAMPLED_SHARE = 0.125  # of the bursts: input checksums and replaced functions. Results are compared in every burst.
+_ALWAYS_CHECKED_BURSTS = 2  # the first bursts of an implementation, after which inputs are always checked
 
 
 class CompiledInside(Exception):
-    """Something was compiled, tuned or built in the timed region: its time is not the way's."""
+    """Something was compiled, tuned or built in the timed region, so the sample is not the implementation's time."""
 
 
-class Witness:
-    """`spots[content]` says what the results of that content must be; without spots results go unverified."""
+@dataclass(frozen=True)
+class _QueuedComparison:
+    """A verification that the device has not finished when it is queued."""
+
+    outputs: Outputs
+    set_number: int
+    matches: torch.Tensor
+    inputs_intact: torch.Tensor | None  # None: not checked in this burst
+
+
+class TimingGuard:
+    """`spots[content]` knows the right results for that content. Without spots results are not verified."""
 
     def __init__(
         self,
@@ -42,112 +56,125 @@ class Witness:
     ) -> None:
         self._op, self._spots, self._telemetry, self._note = op, spots, telemetry, note
         self._log = CompilationLog.installed()
-        self._chance = random.Random(seed)
-        self._tails: dict[str, list[float]] = {}
-        self._seen: dict[str, int] = {}
-        self._spoiled = False  # somebody has changed an input, and it is not yet known who
-        self._functions, self._generator = Functions(), torch.get_rng_state()
-        self._known_clean = True  # what the functions and the generator were before this burst
-        self._tampered = False  # somebody has replaced a function, and it is not yet known who
-        self._mark = 0
-        self._pending: tuple[Outputs, int, torch.Tensor, torch.Tensor | None] | None = None
+        self._sampling = random.Random(seed)
+        self._tails_us: dict[str, list[float]] = {}
+        self._verified_bursts: dict[str, int] = {}
+        self._inputs_changed = False  # some implementation has changed an input; which one is not known yet
+        self._functions, self._generator = FunctionSnapshot(), torch.get_rng_state()
+        self._clean_before_burst = True  # functions and generator were checked after the burst before this one
+        self._functions_replaced = False  # some implementation has replaced a function
+        self._log_mark = 0
+        self._queued: _QueuedComparison | None = None
 
     def clock_mhz(self) -> float | None:
         reading = self._telemetry.sample(force=True) or {}
         mhz = reading.get("sm_mhz")
         return float(mhz) if isinstance(mhz, (int, float)) else None
 
-    def verifier(self, work: TimedImpl) -> Verify:
-        """Queue the verification right behind the last call, on its stream, so that late work comes too late."""
-        self._mark = self._log.mark()
+    def verifier(self, impl: TimedImpl) -> Verify:
+        """Queues the comparison right behind the last call, on its stream, so that late work is not in the result."""
+        self._log_mark = self._log.mark()
 
-        def verify(result: Any, number: int) -> None:
-            self._pending = None
+        def verify(result: object, number: int) -> None:
+            self._queued = None
             if self._spots:
-                outputs = as_tensors(_without_none(result, work, number))
-                spot = self._spots[work.sets.content_of(number)]
+                outputs = as_tensors(_fill_missing_gradients(result, impl, number))
+                spot = self._spots[impl.sets.content_of(number)]
                 spot.require_form(outputs)
-                refuse_returned_inputs(self._op[work.name], outputs, work.sets[number], spot.aliases)
-                self._pending = (outputs, number, spot.matches(outputs), self._intact(work, number))
-            self._telemetry.sample()  # the device is at work now
+                refuse_returned_inputs(self._op[impl.name], outputs, impl.sets[number], spot.aliases)
+                intact = self._check_inputs(impl, number)
+                self._queued = _QueuedComparison(outputs, number, spot.matches(outputs), intact)
+            self._telemetry.sample()  # now, because the device is busy
 
         return verify
 
-    def _intact(self, work: TimedImpl, number: int) -> torch.Tensor | None:
-        """Looked at after a way's first bursts, then now and then; always once an input has been spoiled."""
-        seen = self._seen[work.name] = self._seen.get(work.name, 0) + 1
-        if work.restores_inputs:
-            return None
-        if self._spoiled:
-            return work.sets.all_intact()
-        return work.sets.intact(number) if seen <= 2 or self._chance.random() < _CHECKSUMS else None
+    def _check_inputs(self, impl: TimedImpl, number: int) -> torch.Tensor | None:
+        """Whether inputs are unchanged, or None if not checked.
 
-    def judge(self, work: TimedImpl, burst: Burst, *, timed: bool) -> None:
-        compiled = self._log.since(self._mark) if timed else []
+        Checked after an implementation's first bursts, then after a random share; after every burst once an input
+        has been changed.
+        """
+        count = self._verified_bursts[impl.name] = self._verified_bursts.get(impl.name, 0) + 1
+        if impl.restores_inputs:
+            return None
+        if self._inputs_changed:
+            return impl.sets.all_intact()
+        if count <= _ALWAYS_CHECKED_BURSTS or self._sampling.random() < _SAMPLED_SHARE:
+            return impl.sets.intact(number)
+        return None
+
+    def judge(self, impl: TimedImpl, burst: Burst, *, timed: bool) -> None:
+        compiled = self._log.since(self._log_mark) if timed else []
         if timed and burst.stream_held is False:
-            self._note(work.name, "its stream could not be held back: its time may contain launches and waiting")
-        self._refuse_work_left(work, burst)
-        self.refuse_replacing(work, timed=timed and not compiled)
-        if compiled and not self._tampered:  # a replaced function makes its neighbours compile anew
+            self._note(impl.name, "its stream could not be held back: its time may include launches and waiting")
+        self._refuse_work_left(impl, burst)
+        self.refuse_replaced_functions(impl, timed=timed and not compiled)
+        if compiled and not self._functions_replaced:  # a replaced function makes other implementations recompile
             first = compiled[0]
             raise CompiledInside(
                 f"{first.kind} of {first.name} in the timed region ({first.seconds:.3g} s): a time would include it"
             )
-        self._spoiled |= work.sets.changed_before_swap()
-        if self._pending is not None:
-            outputs, number, fine, intact = self._pending
-            self._pending = None
-            unchanged = intact is None or bool(intact)
-            if not (unchanged and bool(fine)):
-                self._accuse(work, outputs, number)
+        self._inputs_changed |= impl.sets.changed_before_swap()
+        if self._queued is not None:
+            queued, self._queued = self._queued, None
+            intact = queued.inputs_intact is None or bool(queued.inputs_intact)
+            if not (intact and bool(queued.matches)):
+                self._attribute_mismatch(impl, queued.outputs, queued.set_number)
 
-    def refuse_replacing(self, work: TimedImpl, *, timed: bool) -> None:
-        """Looked at after every burst of the warm-up, then now and then; always once somebody has been caught."""
-        exact, self._known_clean = self._known_clean, False
-        if timed and not self._tampered and self._chance.random() > _CHECKSUMS:
+    def refuse_replaced_functions(self, impl: TimedImpl, *, timed: bool) -> None:
+        """Restore replaced functions and the random generator; raise Wrong if `impl` replaced a function.
+
+        Checked after every burst of the warm-up, then after a random share; after every burst once a function has
+        been replaced. Where the burst before was not checked, the change may be another implementation's.
+        """
+        was_clean, self._clean_before_burst = self._clean_before_burst, False
+        if timed and not self._functions_replaced and self._sampling.random() > _SAMPLED_SHARE:
             return
-        self._known_clean = True
-        if drew_random_numbers(self._generator) and exact:
-            self._note(work.name, "drew from torch's global random generator")
-        replaced = self._functions.put_back()
-        self._tampered |= bool(replaced)
-        if replaced and exact:
+        self._clean_before_burst = True
+        if restore_generator(self._generator) and was_clean:
+            self._note(impl.name, "drew from torch's global random generator")
+        replaced = self._functions.restore()
+        self._functions_replaced |= bool(replaced)
+        if replaced and was_clean:
             raise Wrong(f"replaced {replaced[0]}")
 
-    def _refuse_work_left(self, work: TimedImpl, burst: Burst) -> None:
+    def _refuse_work_left(self, impl: TimedImpl, burst: Burst) -> None:
         if burst.tail_us is None:
             return
-        tails = self._tails.setdefault(work.name, [])
-        tails.append(burst.tail_us)
-        recent = tails[-_TAIL_BURSTS:]
+        tails_us = self._tails_us.setdefault(impl.name, [])
+        tails_us.append(burst.tail_us)
+        recent = tails_us[-_TAIL_BURSTS:]
         if len(recent) == _TAIL_BURSTS and min(recent) > max(_TAIL_US, 0.1 * max(burst.samples_us)):
-            raise Wrong(f"left work on another stream: the device went on for {min(recent):.0f} µs after its end")
+            raise Wrong(
+                f"left work on another stream: the device went on for {min(recent):.0f} µs after its stream had ended"
+            )
 
-    def _accuse(self, work: TimedImpl, outputs: Outputs, number: int) -> None:
-        """A result or an input is not what it must be. Find out whose doing it is, on inputs written anew."""
-        spot = self._spots[work.sets.content_of(number)]
-        replaced = self._functions.put_back()  # a neighbour's doing, if this way is right without it
-        self._tampered |= bool(replaced)
-        complaint = spot.explain_mismatch(outputs)
-        was_intact = not replaced and (work.restores_inputs or bool(work.sets.all_intact()))
-        for one in range(len(work.sets)):
-            work.sets.restore(one)
-        again = as_tensors(_without_none(work.prepare_calls([number])[0](), work, number))
-        right = bool(spot.matches(again))
-        if not work.restores_inputs and not bool(work.sets.intact(number)):
+    def _attribute_mismatch(self, impl: TimedImpl, outputs: Outputs, number: int) -> None:
+        """A result or an input is wrong. Rewrite all inputs and call again to see whether `impl` is the cause."""
+        spot = self._spots[impl.sets.content_of(number)]
+        # If `impl` is right with the original functions, another implementation is the cause.
+        replaced = self._functions.restore()
+        self._functions_replaced |= bool(replaced)
+        mismatch = spot.explain_mismatch(outputs)
+        inputs_were_intact = not replaced and (impl.restores_inputs or bool(impl.sets.all_intact()))
+        for set_number in range(len(impl.sets)):
+            impl.sets.restore(set_number)
+        repeated = as_tensors(_fill_missing_gradients(impl.prepare_calls([number])[0](), impl, number))
+        right = bool(spot.matches(repeated))
+        if not impl.restores_inputs and not bool(impl.sets.intact(number)):
             raise Wrong("changed its input while it was timed")
         if not right:
-            raise spot.explain_mismatch(again)
-        if was_intact:
-            raise complaint
-        self._spoiled |= (
-            not replaced
-        )  # by a neighbour, or by this way now and then: from now on every burst is looked at
+            raise spot.explain_mismatch(repeated)
+        if inputs_were_intact:
+            raise mismatch
+        # Another implementation changed the input, or this one does so only sometimes: check every burst from now on.
+        self._inputs_changed |= not replaced
 
 
-def _without_none(result: Any, work: TimedImpl, number: int) -> Any:
-    """Gradients of inputs that play no part are None; the truth has zeros there."""
-    if isinstance(result, tuple) and any(r is None for r in result):
-        floats = [t for t in work.sets[number].values() if t is not None and t.is_floating_point()]
-        return tuple(torch.zeros_like(t) if r is None else r for t, r in zip(floats, result, strict=False))
+def _fill_missing_gradients(result: object, impl: TimedImpl, number: int) -> object:
+    """Zeros for the gradient None of an input that the result does not depend on: the oracle has zeros there."""
+    if isinstance(result, tuple) and any(gradient is None for gradient in result):
+        inputs = [t for t in impl.sets[number].values() if t is not None and t.is_floating_point()]
+        pairs = zip(inputs, result, strict=False)
+        return tuple(torch.zeros_like(t) if gradient is None else gradient for t, gradient in pairs)
     return result
