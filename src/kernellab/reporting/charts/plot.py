@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kernellab.record.derived import DerivedRecord
+from kernellab.reporting.charts.provenance import provenance
 from kernellab.reporting.charts.series import Sweep
-from kernellab.reporting.text import numbers
 
 _MARKERS = "os^vDPX*<>"
 _MOST_LEVEL_TICKS = 8  # more are written at an angle
@@ -49,7 +49,7 @@ def draw(sweep: Sweep, record: DerivedRecord) -> Figure:
     axes.set_title(f"{sweep.op} {sweep.label}", fontsize=11)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    caption = [f"Median and 0.2–0.8 band. {numbers.provenance(record)}"]
+    caption = [f"Median and 0.2–0.8 band. {provenance(record)}"]
     if absent:
         caption.append(f"Not drawn: {', '.join(absent)}")
     figure.supxlabel("\n".join(caption), fontsize=6, color="0.35", wrap=True)
