@@ -185,12 +185,12 @@ def test_the_choice_is_recorded_and_pinned(x):
     assert choice["kernel"] == "scale"
     assert choice["file"] == Path(__file__).name
     assert choice["key"] == [N, "torch.float32", "torch.float32"]
-    assert choice["config"] in [tuning._plain_config(config) for config in CONFIGS]
+    assert choice["config"] in [tuning._scalar_config(config) for config in CONFIGS]
     assert (choice["configs"], choice["tried"]) == (3, 3)
     assert choice["seconds"] > 0
 
     for config in CONFIGS:  # whichever it is, it is used, and nothing else is compiled
-        pinned = json.loads(json.dumps({**choice, "config": tuning._plain_config(config)}))
+        pinned = json.loads(json.dumps({**choice, "config": tuning._scalar_config(config)}))
         again = declare()
         tuning.pin([pinned])
         with tuning.record_choices() as used:

@@ -10,7 +10,7 @@ from kernellab.record.journal import Journal
 from kernellab.record.merge import merge
 from kernellab.record.reading import events_of, load, read_journal
 from kernellab.record.verdict import derive
-from kernellab.reporting.text import numbers as words
+from kernellab.reporting.charts.provenance import provenance
 from support.records import event
 
 GPU = {"name": "H", "uuid": "GPU-1", "driver": "1.0", "memory_bytes": 1, "max_sm_mhz": 1, "max_memory_mhz": 1}
@@ -59,7 +59,7 @@ def test_cells_come_back_in_the_order_of_the_unsplit_run(tmp_path):
     assert sizes_of(joined) == [1, 2, 3, 4, 5]
     assert joined["complete"] is True
     assert joined["began"] == "b"
-    assert words.provenance(joined).endswith("joined from 2 runs")
+    assert provenance(joined).endswith("joined from 2 runs")
     assert [m["folder"] for m in joined["merged_from"]] == [str(even), str(odd)]
     whole = load(run(tmp_path / "whole", [1, 2, 3, 4, 5]))
     assert joined["results"] == whole["results"]

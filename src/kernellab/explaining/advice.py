@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kernellab.base.text import plural
 from kernellab.explaining.kernel_reader import unfit_kernels
+from kernellab.record.derived import Derived, DerivedResult
+from kernellab.record.schema import CodeJson
 
 # Within this factor of the fastest implementation, a hand-written kernel is not worth its effort.
 _ENOUGH = 1.10
@@ -48,7 +49,7 @@ class Choice:
     choose: str  # when to choose it
 
 
-def timed_choices(group: Sequence[Mapping[str, Any]], code: Sequence[Mapping[str, Any]]) -> list[Choice]:
+def timed_choices(group: Sequence[DerivedResult], code: Sequence[CodeJson]) -> list[Choice]:
     """The implementations of one op at one case, fastest first. `group` are its results with their verdicts."""
     entries = {entry["impl"]: entry for entry in reversed(code) if entry["op"] == group[0]["op"]}
     rows = [
@@ -60,24 +61,24 @@ def timed_choices(group: Sequence[Mapping[str, Any]], code: Sequence[Mapping[str
     return rows
 
 
-def untimed_choices(code: Sequence[Mapping[str, Any]]) -> list[Choice]:
+def untimed_choices(code: Sequence[CodeJson]) -> list[Choice]:
     """The implementations of one op and case that were compiled where nothing was timed."""
     compiled = [entry for entry in code if entry["status"] in ("ok", "none") and not unfit_kernels(entry)]
     entries = {entry["impl"]: entry for entry in reversed(compiled)}
-    return [_choice(impl, entry["kind"], entries, {}) for impl, entry in reversed(entries.items())]
+    return [_choice(impl, entry["kind"], entries, None) for impl, entry in reversed(entries.items())]
 
 
-def _choice(impl: str, kind: str, entries: Mapping[str, Mapping[str, Any]], derived: Mapping[str, Any]) -> Choice:
+def _choice(impl: str, kind: str, entries: Mapping[str, CodeJson], derived: Derived | None) -> Choice:
     # torch.compile gets the reference: the lines of the manual implementation are all there is to write.
-    entry = entries.get(impl) or (entries.get("manual") if kind == "compile" else None) or {}
-    limit, time, build_s = (derived.get(name) for name in ("limit", "time", "build_s"))
-    if build_s is None and entry.get("kernels") and kind != "compile":
+    entry = entries.get(impl) or (entries.get("manual") if kind == "compile" else None)
+    limit, time, build_s = (derived["limit"], derived["time"], derived["build_s"]) if derived else (None, None, None)
+    if build_s is None and entry and kind != "compile":
         build_s = sum(k.get("build_s") or 0.0 for k in entry["kernels"]) or None
     return Choice(
         impl=impl,
         kind=kind,
-        kernel_lines=entry.get("kernel_lines"),
-        launcher_lines=entry.get("launcher_lines"),
+        kernel_lines=entry.get("kernel_lines") if entry else None,
+        launcher_lines=entry.get("launcher_lines") if entry else None,
         build_s=build_s,
         time_us=time["median_us"] if time else None,
         fraction=limit["fraction"] if limit else None,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from kernellab.base.json import JsonObject
+from kernellab.declaration.documents import CaseJson
 from kernellab.explaining.explanation import Explanation, Prediction
 from kernellab.explaining.rulebook import find
 from kernellab.explaining.run_explanation import ChoiceTable, RunExplanation, Unexplained
@@ -14,6 +14,7 @@ from kernellab.explaining.subject_reader import read_timed_subject
 from kernellab.findings.document import ExplainFinding, explain_document
 from kernellab.gpumodel.fusion import Fusion
 from kernellab.record.derived import DerivedRecord
+from kernellab.record.schema import MachineJson
 from kernellab.timing.timers import is_duration
 
 
@@ -23,7 +24,7 @@ class ExplanationDocument(TypedDict):
     op: str
     impl: str
     kind: str
-    case: dict[str, object]
+    case: CaseJson
     measured: bool
     gpu: str | None
     copy_gbps: float | None
@@ -40,7 +41,7 @@ class ChoicesDocument(TypedDict):
     """The implementations of one op and case to choose from."""
 
     op: str
-    case: dict[str, object]
+    case: CaseJson
     ways: list[JsonObject]
     advice: str
 
@@ -50,13 +51,13 @@ class RunDocument(TypedDict):
 
     schema: int
     command: list[str]
-    machine: JsonObject
+    machine: MachineJson
     results: list[ExplanationDocument]
     others: list[JsonObject]
     choices: list[ChoicesDocument]
 
 
-def run_document(record: Mapping[str, Any], run: RunExplanation) -> RunDocument:
+def run_document(record: DerivedRecord, run: RunExplanation) -> RunDocument:
     return {
         "schema": record["schema"],
         "command": record["command"],
@@ -82,7 +83,7 @@ def explanation_document(explanation: Explanation) -> ExplanationDocument:
         "op": subject.op,
         "impl": subject.impl,
         "kind": subject.kind,
-        "case": dict(subject.case),
+        "case": subject.case,
         "measured": subject.measured,
         "gpu": subject.device.name if subject.device else None,
         "copy_gbps": subject.gbps,
@@ -123,7 +124,7 @@ def _fusion_document(chain: Fusion, time_us: float | None) -> JsonObject:
 def _choices_document(table: ChoiceTable) -> ChoicesDocument:
     return {
         "op": table.op,
-        "case": dict(table.case),
+        "case": table.case,
         "ways": [asdict(row) for row in table.rows],
         "advice": table.advice,
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from kernellab.activity.documents import TunedJson
+from kernellab.codeanalysis.kernel_json import AccessJson, FactsJson, KernelJson, LoopJson, OccupancyJson
 from kernellab.gpumodel.kernel import (
     GLOBAL_LOADS,
     LOCAL_ACCESSES,
@@ -15,21 +16,23 @@ from kernellab.gpumodel.kernel import (
     count,
 )
 from kernellab.gpumodel.occupancy import describe_limiters, grid_refusal
-
-Loop = Mapping[str, Any]
+from kernellab.record.schema import CodeJson
 
 _GLOBAL_ACCESSES = (*GLOBAL_LOADS, "global_store")
 _WITHOUT_WIDTH = ("bulk_copy", "generic_load", "generic_store", "global_atomic")
 
 
-def read_kernels(entry: Mapping[str, Any] | None, choices: Sequence[Mapping[str, Any]] = ()) -> list[Kernel]:
+def read_kernels(entry: CodeJson | None, choices: Sequence[TunedJson] = ()) -> list[Kernel]:
     """Of an autotuned kernel only the configuration in `choices`, or every one where the choice is not known."""
-    compiled = [k for k in entry["kernels"] if k.get("facts")] if entry else []
-    chosen = {k["name"] for k in compiled if k.get("tuned") and _is_chosen(k, choices)}
-    return [_read_kernel(k) for k in compiled if k["name"] not in chosen or _is_chosen(k, choices)]
+    kernels = entry["kernels"] if entry else []
+    compiled = [(k, facts, fits) for k in kernels if (facts := k.get("facts")) and (fits := k["occupancy"])]
+    chosen = {k["name"] for k, _, _ in compiled if k.get("tuned") and _is_chosen(k, choices)}
+    return [
+        _read_kernel(k, facts, fits) for k, facts, fits in compiled if k["name"] not in chosen or _is_chosen(k, choices)
+    ]
 
 
-def unfit_kernels(entry: Mapping[str, Any]) -> list[str]:
+def unfit_kernels(entry: CodeJson) -> list[str]:
     """Autotuned kernels without a configuration that fits, each with the reason."""
     # A kernel that CUDA would refuse was compiled all the same, and is explained.
     fit = {k["name"] for k in entry["kernels"] if not k.get("refusal") or k.get("facts")}
@@ -37,15 +40,15 @@ def unfit_kernels(entry: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def _is_chosen(kernel: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> bool:
+def _is_chosen(kernel: KernelJson, choices: Sequence[TunedJson]) -> bool:
     config = kernel.get("config") or {}
-    flat = {**config, **config.get("constexprs", {})}
+    constexprs = config.get("constexprs")
+    flat = {**config, **constexprs} if isinstance(constexprs, dict) else config
     chosen = [choice["config"] for choice in choices if choice["kernel"] == kernel["name"]]
     return any(all(flat.get(name) == value for name, value in wanted.items()) for wanted in chosen)
 
 
-def _read_kernel(k: Mapping[str, Any]) -> Kernel:
-    facts, fits = k["facts"], k["occupancy"]
+def _read_kernel(k: KernelJson, facts: FactsJson, fits: OccupancyJson) -> Kernel:
     loads = [a for a in facts["accesses"] if a["kind"] in GLOBAL_LOADS and a["bytes"]]
     load_count = sum(a["count"] for a in loads)
     tensor_bytes = [p.get("bytes") for p in k["parameters"]]
@@ -86,20 +89,19 @@ def _read_kernel(k: Mapping[str, Any]) -> Kernel:
         products=list(dict.fromkeys(product["kind"] for product in products)),
         product_flops=products[0]["flops"] if len(products) == 1 else 0,
         l1_bytes=fits["l1_bytes"],
-        pointer_bytes=_touched_bytes(k, sum(b for b in tensor_bytes if b)) if any(tensor_bytes) else None,
+        pointer_bytes=_touched_bytes(k, facts, sum(b for b in tensor_bytes if b)) if any(tensor_bytes) else None,
     )
 
 
-def _shared_transactions(accesses: Sequence[Mapping[str, Any]]) -> float:
+def _shared_transactions(accesses: Sequence[AccessJson]) -> float:
     """The fewest shared-memory transactions per access, on average: one moves 4 bytes for each lane."""
     shared = [a for a in accesses if a["kind"] in SHARED_ACCESSES]
     access_count = sum(a["count"] for a in shared)
     return sum(max(1.0, a["bytes"] / 4) * a["count"] for a in shared) / access_count if access_count else 1.0
 
 
-def _touched_bytes(k: Mapping[str, Any], tensor_bytes: int) -> int:
+def _touched_bytes(k: KernelJson, facts: FactsJson, tensor_bytes: int) -> int:
     """The size of its tensors, at most what its threads can request: a launch may get a whole tensor and use a part."""
-    facts = k["facts"]
     if facts["loops"] or count(facts["instructions"], _WITHOUT_WIDTH):
         return tensor_bytes
     per_thread = sum(a["bytes"] * a["count"] for a in facts["accesses"] if a["kind"] in _GLOBAL_ACCESSES)
@@ -109,22 +111,22 @@ def _touched_bytes(k: Mapping[str, Any], tensor_bytes: int) -> int:
 # Loops -------------------------------------------------------------------------------------------------
 
 
-def _is_trigonometric(loop: Loop, stack_bytes: int) -> bool:
+def _is_trigonometric(loop: LoopJson, stack_bytes: int) -> bool:
     """Whether it belongs to the slow path of sin, cos or tan, which only huge arguments take."""
     return 0 < stack_bytes <= TRIGONOMETRY_STACK_BYTES and bool(loop["instructions"].get("local_store"))
 
 
-def _loads(loop: Loop) -> bool:
+def _loads(loop: LoopJson) -> bool:
     return count(loop["instructions"], GLOBAL_LOADS) > 0
 
 
-def _innermost_loading_loop(loops: Sequence[Loop]) -> Mapping[str, int] | None:
+def _innermost_loading_loop(loops: Sequence[LoopJson]) -> Mapping[str, int] | None:
     """The instructions of one iteration of the deepest loop with a load of its own."""
     deepest = max(filter(_loads, loops), key=lambda loop: (loop["depth"], loop["size"]), default=None)
     return (deepest.get("executed") or deepest["instructions"]) if deepest else None
 
 
-def _loops_of_unknown_length(loops: Sequence[Loop]) -> dict[str, int]:
+def _loops_of_unknown_length(loops: Sequence[LoopJson]) -> dict[str, int]:
     """The instructions of one iteration of loops without loads, of unknown length: the maximum by class."""
     largest: dict[str, int] = {}
     for loop in loops:
@@ -134,11 +136,11 @@ def _loops_of_unknown_length(loops: Sequence[Loop]) -> dict[str, int]:
     return largest
 
 
-def _count_once_loops(loops: Sequence[Loop]) -> int:
+def _count_once_loops(loops: Sequence[LoopJson]) -> int:
     return sum(not _loads(loop) and not loop["waits"] and loop.get("turns") is None for loop in loops)
 
 
-def _count_loading_loops(loops: Sequence[Loop]) -> int:
+def _count_loading_loops(loops: Sequence[LoopJson]) -> int:
     """Outermost loops with loads. Loops of the same source lines count once: a compiler splits a loop."""
     distinct: list[set[str]] = []
     for loop in loops:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kernellab.declaration.documents import CaseJson
 from kernellab.explaining.advice import Choice, advice, timed_choices, untimed_choices
@@ -12,8 +11,8 @@ from kernellab.explaining.explanation import Explanation, explain
 from kernellab.explaining.kernel_reader import unfit_kernels
 from kernellab.explaining.subject_reader import read_subjects
 from kernellab.record import verdict
-
-Record = Mapping[str, Any]
+from kernellab.record.derived import DerivedRecord, DerivedResult
+from kernellab.record.schema import CodeJson
 
 
 @dataclass(frozen=True)
@@ -23,10 +22,10 @@ class Unexplained:
     op: str
     impl: str
     arch: str  # or the device
-    case: CaseJson
+    case: CaseJson | None
     pass_name: str
     status: str
-    reason: str
+    reason: str | None
 
 
 @dataclass(frozen=True)
@@ -46,28 +45,29 @@ class RunExplanation:
     choices: Sequence[ChoiceTable]
 
 
-def explain_run(record: Record, gpu_name: str | None = None) -> RunExplanation:
+def explain_run(record: DerivedRecord, gpu_name: str | None = None) -> RunExplanation:
     """`record` with its verdicts. Kernels that were compiled and not timed are explained for `gpu_name`."""
     explanations = [explain(subject) for subject in read_subjects(record, gpu_name)]
     tables = [table for table in _choice_tables(record) if table.rows]
     return RunExplanation(explanations, _unexplained(record, explanations), tables)
 
 
-def _choice_tables(record: Record) -> Iterator[ChoiceTable]:
+def _choice_tables(record: DerivedRecord) -> Iterator[ChoiceTable]:
     if record["results"]:
         for group in verdict.groups(record["results"]):
-            yield _choice_table(group[0], timed_choices(group, record["code"]))
+            yield _choice_table(group[0]["op"], group[0]["case"], timed_choices(group, record["code"]))
         return
-    code = [entry for entry in record["code"] if entry["case"] and entry["case"]["device"] == "cuda"]
-    if code:
-        yield _choice_table(code[0], untimed_choices(code))
+    on_gpu = [(entry, case) for entry in record["code"] if (case := entry["case"]) and case["device"] == "cuda"]
+    if on_gpu:
+        entry, case = on_gpu[0]
+        yield _choice_table(entry["op"], case, untimed_choices([entry for entry, _ in on_gpu]))
 
 
-def _choice_table(first: Mapping[str, Any], rows: Sequence[Choice]) -> ChoiceTable:
-    return ChoiceTable(first["op"], first["case"], rows, advice(rows))
+def _choice_table(op: str, case: CaseJson, rows: Sequence[Choice]) -> ChoiceTable:
+    return ChoiceTable(op, case, rows, advice(rows))
 
 
-def _unexplained(record: Record, explanations: Sequence[Explanation]) -> list[Unexplained]:
+def _unexplained(record: DerivedRecord, explanations: Sequence[Explanation]) -> list[Unexplained]:
     subjects = [explanation.subject for explanation in explanations]
     timed = [(s.op, s.impl, s.case) for s in subjects if s.measured]
     failed = [_from_result(r) for r in record["results"] if (r["op"], r["impl"], r["case"]) not in timed]
@@ -77,7 +77,7 @@ def _unexplained(record: Record, explanations: Sequence[Explanation]) -> list[Un
     return [c for c in candidates if c.status in verdict.BAD or (c.op, c.impl) not in explained]
 
 
-def _from_result(result: Mapping[str, Any]) -> Unexplained:
+def _from_result(result: DerivedResult) -> Unexplained:
     derived = result["derived"]
     return Unexplained(
         op=result["op"],
@@ -90,17 +90,17 @@ def _from_result(result: Mapping[str, Any]) -> Unexplained:
     )
 
 
-def _unread_code(record: Record) -> Iterator[Unexplained]:
+def _unread_code(record: DerivedRecord) -> Iterator[Unexplained]:
     for entry in record["code"]:
         if entry["status"] != "ok":
             yield _from_entry(entry, entry["status"], entry["reason"])
 
 
-def _unfit_code(record: Record) -> Iterator[Unexplained]:
+def _unfit_code(record: DerivedRecord) -> Iterator[Unexplained]:
     for entry in record["code"]:
         if reasons := unfit_kernels(entry):
             yield _from_entry(entry, "refused", "; ".join(reasons))
 
 
-def _from_entry(entry: Mapping[str, Any], status: str, reason: str) -> Unexplained:
+def _from_entry(entry: CodeJson, status: str, reason: str) -> Unexplained:
     return Unexplained(entry["op"], entry["impl"], entry["arch"], entry["case"], entry["pass"], status, reason)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from kernellab.activity import documents as activity
 from kernellab.base.errors import UserError
+from kernellab.declaration.documents import CaseJson
 from kernellab.explaining.kernel_reader import read_kernels, unfit_kernels
 from kernellab.gpumodel.device import SUSTAINED_SHARE, Device
 from kernellab.gpumodel.fusion import OperatorTraffic
@@ -15,17 +16,15 @@ from kernellab.gpumodel.subject import Subject
 from kernellab.machine.chips import chip
 from kernellab.machine.description import Ceilings
 from kernellab.machine.gpus import gpu
+from kernellab.record.derived import DerivedRecord, DerivedResult
+from kernellab.record.schema import CodeJson, MachineJson, TimeSeries
 from kernellab.timing.timers import is_duration
-
-Record = Mapping[str, Any]
-Result = Mapping[str, Any]
-CodeEntry = Mapping[str, Any]  # of a record's `code`
 
 # Where the machine's peak rate is not known, and with it the clock.
 _DEFAULT_CLOCK_MHZ = 1500.0
 
 
-def read_subjects(record: Record, gpu_name: str | None = None) -> list[Subject]:
+def read_subjects(record: DerivedRecord, gpu_name: str | None = None) -> list[Subject]:
     """Everything of a record that can be explained: timed results first, then what was only compiled.
 
     Compiled kernels are explained for `gpu_name`, a GPU of the database of an architecture they were compiled for, or
@@ -37,23 +36,24 @@ def read_subjects(record: Record, gpu_name: str | None = None) -> list[Subject]:
     for entry in _entries_for(record, gpu_name):
         was_timed = (entry["op"], entry["impl"], str(entry["case"])) in timed_keys
         if _is_explainable(entry) and not (was_timed and _is_for_this_gpu(record, entry)):
-            subject = _read_compiled_subject(entry, gpu_name)
+            subject = _read_compiled_subject(entry, entry["case"], gpu_name)
             if subject is not None:
                 subjects.append(subject)
     return subjects
 
 
-def read_timed_subject(record: Record, result: Result) -> Subject:
+def read_timed_subject(record: DerivedRecord, result: DerivedResult) -> Subject:
     machine = record.get("machine", {})
     ceilings = machine.get("ceilings")
     main = _main_series(result)
     assert main is not None
     medians_us = {(s["timer"], s["cache"]): statistics.median(s["samples_us"]) for s in _forward_series(result)}
     # A record with verdicts has the median over rounds.
-    verdict_time = (result.get("derived") or {}).get("time") or {}
-    time_us = verdict_time.get("median_us") or medians_us[main["timer"], main["cache"]]
+    verdict_time = result["derived"]["time"] if "derived" in result else None
+    time_us = (verdict_time["median_us"] if verdict_time else None) or medians_us[main["timer"], main["cache"]]
     cost = result["cost"].get("forward")
     profiled_call = result.get("inside") or {}
+    built = result.get("built")
     others = dict(_other_impls(record, result))
     return Subject(
         op=result["op"],
@@ -71,7 +71,7 @@ def read_timed_subject(record: Record, result: Result) -> Subject:
         launch_us=medians_us.get(("launch", "warm")),
         profiled_host_us=profiled_call.get("host_us"),
         profiled_gpu_us=profiled_call.get("device_us"),
-        kernels=read_kernels(_code_entry(record, result), (result.get("built") or {}).get("tuned") or ()),
+        kernels=read_kernels(_code_entry(record, result), built["tuned"] if built else ()),
         profiled_kernels=[kernel["name"] for kernel in result.get("kernels") or ()],
         operators=_read_operators(result.get("traffic")),
         other_times_us={impl: time_us for impl, (time_us, _) in others.items()},
@@ -79,11 +79,12 @@ def read_timed_subject(record: Record, result: Result) -> Subject:
     )
 
 
-def _read_compiled_subject(entry: CodeEntry, gpu_name: str | None) -> Subject | None:
-    if entry["case"]["device"] != "cuda":
+def _read_compiled_subject(entry: CodeJson, case: CaseJson | None, gpu_name: str | None) -> Subject | None:
+    name = gpu_name or entry["gpu"]
+    if case is None or case["device"] != "cuda" or name is None:
         return None
     try:
-        device = Device.from_database(gpu_name or entry["gpu"])
+        device = Device.from_database(name)
     except UserError:  # a GPU that is not in the database
         return None
     cost = entry.get("cost")
@@ -92,11 +93,11 @@ def _read_compiled_subject(entry: CodeEntry, gpu_name: str | None) -> Subject | 
         op=entry["op"],
         impl=entry["impl"],
         kind=entry["kind"],
-        case=entry["case"],
+        case=case,
         cost=cost,
         device=device,
         gbps=device.gbps,
-        limit=roofline(cost, entry["case"]["dtype"], None, ceilings) if cost else None,
+        limit=roofline(cost, case["dtype"], None, ceilings) if cost else None,
         kernels=read_kernels(entry),
         operators=_read_operators(entry.get("traffic")),
     )
@@ -105,9 +106,9 @@ def _read_compiled_subject(entry: CodeEntry, gpu_name: str | None) -> Subject | 
 # Compiled code -----------------------------------------------------------------------------------------
 
 
-def _entries_for(record: Record, gpu_name: str | None) -> list[CodeEntry]:
+def _entries_for(record: DerivedRecord, gpu_name: str | None) -> list[CodeJson]:
     """What was compiled for the architecture of this GPU; everything where none is named."""
-    entries: list[CodeEntry] = list(record.get("code", ()))
+    entries: list[CodeJson] = list(record.get("code", ()))
     if gpu_name is None or not entries:
         return entries
     wanted, archs = gpu(gpu_name), {entry["arch"] for entry in entries}
@@ -117,14 +118,14 @@ def _entries_for(record: Record, gpu_name: str | None) -> list[CodeEntry]:
     return [entry for entry in entries if entry["arch"] == wanted.arch]
 
 
-def _is_explainable(entry: CodeEntry) -> bool:
+def _is_explainable(entry: CodeJson) -> bool:
     forward = entry.get("pass") == "forward" and bool(entry["case"])
     return forward and entry["status"] in ("ok", "none") and not unfit_kernels(entry)
 
 
-def _code_entry(record: Record, result: Result) -> CodeEntry | None:
+def _code_entry(record: DerivedRecord, result: DerivedResult) -> CodeJson | None:
     """What the implementation was compiled to at this case, for the GPU it was timed on."""
-    entries: Sequence[CodeEntry] = record.get("code", ())
+    entries: Sequence[CodeJson] = record.get("code", ())
     for entry in entries:
         same = all(entry[key] == result[key] for key in ("op", "impl", "case")) and entry["pass"] == "forward"
         if same and _is_for_this_gpu(record, entry):
@@ -132,45 +133,45 @@ def _code_entry(record: Record, result: Result) -> CodeEntry | None:
     return None
 
 
-def _is_for_this_gpu(record: Record, entry: CodeEntry) -> bool:
+def _is_for_this_gpu(record: DerivedRecord, entry: CodeJson) -> bool:
     """Whether it was compiled for the GPU that was timed. Another GPU of the architecture may get other launches."""
-    here = (record.get("machine") or {}).get("gpu") or {}
-    return (entry["arch"], entry["gpu"]) == (here.get("arch"), here.get("name"))
+    here = record["machine"].get("gpu")
+    return here is not None and (entry["arch"], entry["gpu"]) == (here["arch"], here["name"])
 
 
 # Results -----------------------------------------------------------------------------------------------
 
 
-def _measured_device(machine: Mapping[str, Any]) -> Device | None:
+def _measured_device(machine: MachineJson) -> Device | None:
     here = machine.get("gpu")
     if not here:
         return None
-    measured_gbps = (machine.get("ceilings") or {}).get("copy_gbps")
-    pin_gbps = here.get("pin_gbps")
-    if not measured_gbps and not pin_gbps:
+    ceilings, peaks, pin_gbps = machine.get("ceilings"), machine.get("peaks"), here["pin_gbps"]
+    gbps = (ceilings["copy_gbps"] if ceilings else 0.0) or SUSTAINED_SHARE * (pin_gbps or 0.0)
+    if not gbps:
         return None
     try:
         this_chip = chip(here["arch"])
     except UserError:  # an architecture newer than the table
         return None
-    peak_tflops = ((machine.get("peaks") or {}).get("tflops") or {}).get("fp32")
+    peak_tflops = peaks["tflops"]["fp32"] if peaks and peaks["tflops"] else None
     clock_mhz = peak_tflops * 1e6 / here["sms"] / this_chip.fp32_per_clock if peak_tflops else _DEFAULT_CLOCK_MHZ
-    gbps = measured_gbps or SUSTAINED_SHARE * pin_gbps
     return Device(here["name"], this_chip, here["sms"], here["l2_bytes"] or 0, clock_mhz, gbps)
 
 
-def _forward_series(result: Result) -> Iterator[Mapping[str, Any]]:
+def _forward_series(result: DerivedResult) -> Iterator[TimeSeries]:
     return (series for series in result["times"] if series["pass"] == "forward" and series["samples_us"])
 
 
-def _main_series(result: Result) -> Mapping[str, Any] | None:
+def _main_series(result: DerivedResult) -> TimeSeries | None:
     """The first series that measures a duration, of an implementation that is correct."""
-    if (result.get("check") or {}).get("status") != "ok":
+    check = result["check"]
+    if check is None or check["status"] != "ok":
         return None
     return next((series for series in _forward_series(result) if is_duration(series["timer"])), None)
 
 
-def _other_impls(record: Record, result: Result) -> Iterator[tuple[str, tuple[float, bool]]]:
+def _other_impls(record: DerivedRecord, result: DerivedResult) -> Iterator[tuple[str, tuple[float, bool]]]:
     """The other correct implementations of this op and case: the time of each, and whether it is fused."""
     for other in record["results"]:
         same = other["op"] == result["op"] and other["case"] == result["case"] and other is not result
@@ -179,13 +180,13 @@ def _other_impls(record: Record, result: Result) -> Iterator[tuple[str, tuple[fl
             yield other["impl"], (statistics.median(series["samples_us"]), _is_fused(other))
 
 
-def _is_fused(result: Result) -> bool:
+def _is_fused(result: DerivedResult) -> bool:
     """At most one operator was dispatched. Where torch saw none, a compiler's or the author's own kernel is fused."""
     traffic = result.get("traffic")
     return result.get("kind") in ("compile", "triton", "cuda", "cpp") if traffic is None else len(traffic) < 2
 
 
-def _read_operators(traffic: Sequence[Mapping[str, Any]] | None) -> list[OperatorTraffic] | None:
+def _read_operators(traffic: Sequence[activity.OperatorTraffic] | None) -> list[OperatorTraffic] | None:
     if traffic is None:
         return None
     return [

@@ -9,23 +9,21 @@ from kernellab.findings.finding import Confidence, Evidence, Finding, StepTimes
 
 
 class EvidenceDocument(TypedDict):
-    """One figure that a finding rests on."""
-
-    what: Annotated[str, ""]
+    what: Annotated[str, "what was measured or counted"]
     value: Annotated[JsonValue, ""]
-    unit: Annotated[str, ""]
-    source: Annotated[str, "`timing`, `machine code`, `declaration`, …"]
+    unit: Annotated[str, "empty for a number without one"]
+    source: Annotated[str, "where the number is from: `timing`, `profiler`, `machine code`, `model`, …"]
 
 
 class ExplainFinding(TypedDict):
-    """What costs time, and what to do."""
+    """`gain` is a speed-up factor or null."""
 
-    rule: Annotated[str, "the [rule](explain.md#the-rules) that found it"]
-    title: Annotated[str, "a sentence"]
-    gain: Annotated[float | None, "estimated speed-up; null for a warning"]
-    do: Annotated[str, "what to do"]
+    rule: Annotated[str, "the rule that found it"]
+    title: Annotated[str, "what costs time"]
+    gain: Annotated[float | None, "how many times as fast without it"]
+    do: Annotated[str, "what to do about it"]
     sure: Annotated[Confidence, "`measured`, `computed`, `likely` or `possible`"]
-    evidence: Annotated[list[EvidenceDocument], ""]
+    evidence: Annotated[list[EvidenceDocument], "the numbers behind it"]
 
 
 class ProfileFinding(TypedDict):

@@ -44,7 +44,7 @@ class Subject:
 
     @property
     def dtype(self) -> str:
-        return str(self.case["dtype"])
+        return self.case["dtype"]
 
     @property
     def measured(self) -> bool:

@@ -3,7 +3,7 @@
 In: events, from workers and from the parent. Out: a journal and a record on disk (`journal`, `reading`, `merge`), and
 verdicts computed from a record (`verdict`, `batteries`). `schema` declares the JSON, the three modules of events say
 what can happen. Importing this package declares every event that a journal may hold.
-Imports base, stats, machine and gpumodel; no torch.
+Imports base, stats, machine, gpumodel, and findings for their JSON; no torch.
 """
 
 from kernellab.record import battery_events as battery_events

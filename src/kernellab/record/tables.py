@@ -13,18 +13,18 @@ import sys
 import types
 import typing
 from pathlib import Path
-from typing import Annotated, NotRequired, Union, get_args, get_origin
+from typing import Annotated, Literal, NotRequired, Union, get_args, get_origin
 
 from kernellab.activity import documents as activity_documents
 from kernellab.base import shape
 from kernellab.codeanalysis import kernel_json
 from kernellab.declaration import documents
-from kernellab.findings import document as findings_document
+from kernellab.findings import document as finding_documents
 from kernellab.machine import description
 from kernellab.record import batteries, derived, schema
 from kernellab.record.event import Event
 
-_MODULES = (schema, derived, batteries, documents, activity_documents, description, kernel_json, findings_document)
+_MODULES = (schema, derived, batteries, documents, activity_documents, description, kernel_json, finding_documents)
 _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -93,6 +93,8 @@ def type_name(declared: object) -> str:
         return f"list of {type_name(arguments[0])}"
     if origin is dict:
         return f"object of {type_name(arguments[1])}"
+    if origin is Literal:
+        return _SCALARS[type(arguments[0])]
     if isinstance(declared, type):
         return _SCALARS.get(declared) or f"[{declared.__name__}](#{declared.__name__.lower()})"
     return "any"

@@ -27,11 +27,3 @@ def test_bytes_have_binary_units(count, text):
 )
 def test_the_spread_is_half_the_interval_relative_to_the_median(interval, text):
     assert numbers.spread(100, *interval) == text
-
-
-def test_a_record_is_named_by_machine_date_and_versions_without_serial_numbers():
-    environment = {"python": "3.11", "packages": {"torch": "2.13", "numpy": "2"}, "gpus": [{"uuid": "GPU-1"}]}
-    record = {"environment": environment, "machine": {"name": "H200 GPU-1"}, "began": "2026-11-15T06:00:00"}
-    assert numbers.provenance(record) == "H200 · 2026-11-15 · torch 2.13 · Python 3.11"
-    merged = numbers.provenance({**record, "merged_from": ["a", "b"]})
-    assert merged.endswith("joined from 2 runs")

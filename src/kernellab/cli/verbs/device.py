@@ -11,7 +11,7 @@ from kernellab.cli.options import add_device_option, add_json_option, parse_devi
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
-    from kernellab.gpumodel.described_device import KnownGpu, PresentCpu, PresentGpu
+    from kernellab.record.schema import GpuJson
 
 SUMMARY = "describe the GPU as a table: the one present, or any of the database"
 ORDER = 90
@@ -37,39 +37,96 @@ def run(args: argparse.Namespace) -> int:
         return _measure(args)
     if args.list:
         return _list(args)
-    return _describe(args)
+    return _describe_present(args) if args.gpu is None else _describe_known(args)
 
 
-def _describe(args: argparse.Namespace) -> int:
+def _describe_known(args: argparse.Namespace) -> int:
+    from kernellab.gpumodel.hierarchy import gpu_rows
+    from kernellab.machine import gpus
     from kernellab.reporting.terminal import device as report
     from kernellab.reporting.text.console import console
 
-    device = _find_known(args.gpu) if args.gpu is not None else _find_present()
-    if args.json:
-        print_json(device.to_json())
-    else:
-        report.show(device, console())
+    gpu = gpus.gpu(args.gpu)
+    chip, variants = gpu.chip, [other.name for other in gpus.variants(args.gpu)]
+    memory = f"{gpu.memory_gb:g} GB {gpu.memory_kind}, {gpu.bus_bits} bit, {gpu.pin_gbps:.0f} GB/s"
+    rows = gpu_rows(chip, gpu.sms, gpu.l2_bytes, memory)
+    if not args.json:
+        report.show_known(gpu, args.gpu, variants, rows, console())
+        return 0
+    facts = {key: value for key, value in asdict(gpu).items() if not key.startswith("second")}
+    rates = {"fp32": gpu.fp32_tflops, **{dtype: gpu.tensor_tflops(dtype) for dtype in chip.tensor_per_clock}}
+    print_json(
+        {
+            "kind": "gpu",
+            "present": False,
+            "asked": args.gpu,
+            "name": gpu.name,
+            "variants": variants,
+            "gpu": {**facts, "pin_gbps": gpu.pin_gbps, "tflops_at_boost": rates},
+            "chip": asdict(chip),
+            "rows": [asdict(row) for row in rows],
+        }
+    )
     return 0
 
 
-def _find_known(name: str) -> KnownGpu:
-    from kernellab.gpumodel.described_device import KnownGpu
-    from kernellab.machine import gpus
-
-    return KnownGpu(name, gpus.gpu(name), [other.name for other in gpus.variants(name)])
-
-
-def _find_present() -> PresentGpu | PresentCpu:
-    from kernellab.gpumodel.described_device import PresentCpu, PresentGpu
-    from kernellab.machine.chips import chip
-    from kernellab.machine.cpu_caches import data_caches
-    from kernellab.machine.environment import cpu
+def _describe_present(args: argparse.Namespace) -> int:
     from kernellab.running.parent.device import present
 
     gpu = present()
     if gpu is None:
-        return PresentCpu(cpu(), data_caches())
-    return PresentGpu(gpu["name"], chip(gpu["arch"]), gpu["sms"], gpu["l2_bytes"], gpu["memory_bytes"], gpu["pin_gbps"])
+        _describe_cpu(json=args.json)
+    else:
+        _describe_gpu(gpu, json=args.json)
+    return 0
+
+
+def _describe_cpu(*, json: bool) -> None:
+    from kernellab.gpumodel.hierarchy import cpu_rows
+    from kernellab.machine.cpu_caches import data_caches
+    from kernellab.machine.environment import cpu
+    from kernellab.reporting.terminal import device as report
+    from kernellab.reporting.text.console import console
+
+    facts, caches = cpu(), [asdict(cache) for cache in data_caches()]
+    rows = cpu_rows(facts["cores"], facts["memory_bytes"], caches)
+    if not json:
+        report.show_cpu(facts, rows, console())
+        return
+    print_json(
+        {
+            "kind": "cpu",
+            "present": True,
+            "name": facts["name"],
+            "cpu": {**facts, "caches": caches},
+            "rows": [asdict(row) for row in rows],
+        }
+    )
+
+
+def _describe_gpu(gpu: GpuJson, *, json: bool) -> None:
+    from kernellab.gpumodel.hierarchy import gpu_rows
+    from kernellab.machine.chips import chip
+    from kernellab.reporting.terminal import device as report
+    from kernellab.reporting.text.console import console
+
+    architecture = chip(gpu["arch"])
+    pins = f", {gpu['pin_gbps']:.0f} GB/s at the pins" if gpu["pin_gbps"] else ""
+    memory = f"{(gpu['memory_bytes'] or 0) / 2**30:.0f} GiB{pins}"
+    rows = gpu_rows(architecture, gpu["sms"], gpu["l2_bytes"], memory)
+    if not json:
+        report.show_present(gpu, architecture, rows, console())
+        return
+    print_json(
+        {
+            "kind": "gpu",
+            "present": True,
+            "name": gpu["name"],
+            "gpu": gpu,
+            "chip": asdict(architecture),
+            "rows": [asdict(row) for row in rows],
+        }
+    )
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -89,10 +146,10 @@ def _measure(args: argparse.Namespace) -> int:
     from kernellab.reporting.text.console import console
     from kernellab.running.parent.device import measure
 
-    rates = measure(parse_device(args.device), quick=args.quick)
+    device = measure(parse_device(args.device), quick=args.quick)
     if args.json:
-        print_json(rates.to_json())
+        print_json(device.to_json())
     else:
-        measured = rates.measured
-        report.show_measured(rates.name, measured.rates, measured.clock_mhz, measured.doubts, console())
+        rates = device.rates
+        report.show_measured(device.name, rates.rates, rates.clock_mhz, rates.doubts, console())
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from kernellab.cli.options import add_json_option, print_json, split_commas
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
-    from kernellab.gpumodel.filling import Block, FilledGpu
+    from kernellab.gpumodel.grid_fill import Block, GpuFill, GridFill
+    from kernellab.gpumodel.occupancy import Occupancy
     from kernellab.gpumodel.waves import Tiling
     from kernellab.machine.chips import Chip
 
@@ -25,10 +26,10 @@ _MOST_BLOCKS = 2**31 - 1  # along a grid's first dim
 
 
 @dataclass(frozen=True)
-class _Gpu:
-    """A GPU to fill. `requested` is the name on the command line; None means the GPU that is present."""
+class Gpu:
+    """A GPU to fill. `asked` is the name on the command line; None means the GPU that is present."""
 
-    requested: str | None
+    asked: str | None
     name: str
     variants: list[str]
     chip: Chip
@@ -64,26 +65,25 @@ def run(args: argparse.Namespace) -> int:
     if args.measure and args.cluster > 1:
         raise UserError("--measure times grids without clusters: leave out --cluster")
     block = _parse_block(args)
-    gpus = [_fill(gpu, grids, block, args) for gpu in _find_gpus(args.gpu)]
+    fills = [_fill(gpu, grids, block, args) for gpu in _find_gpus(args.gpu)]
     if args.json:
-        print_json([gpu.to_json() for gpu in gpus])
+        print_json([fill.to_json() for fill in fills])
     else:
-        report.show(gpus, block, console())
+        report.show(fills, block, console())
     if args.plot:
-        report.plot(gpus, Path(args.plot))
+        report.plot(fills, Path(args.plot))
     return 0
 
 
 def _parse_block(args: argparse.Namespace) -> Block:
-    from kernellab.gpumodel.filling import Block
+    from kernellab.gpumodel.grid_fill import Block
 
     if args.regs is not None and args.regs < 1:
         raise UserError(f"--regs {args.regs}: a thread has at least 1 register")
     takes_all = args.matmul is not None and args.threads is args.regs is None and not args.shared
-    registers = _REGISTERS if args.regs is None else args.regs
     return Block(
         threads=_THREADS if args.threads is None else args.threads,
-        registers=None if takes_all else registers,
+        registers=None if takes_all else _REGISTERS if args.regs is None else args.regs,
         shared_bytes=args.shared,
         tile=args.tile,
     )
@@ -118,7 +118,7 @@ def _parse_pair(name: str, text: str) -> tuple[int, int]:
     return first, second
 
 
-def _find_gpus(names: str | None) -> list[_Gpu]:
+def _find_gpus(names: str | None) -> list[Gpu]:
     from kernellab.machine.chips import chip
     from kernellab.running.parent.device import present
 
@@ -127,35 +127,55 @@ def _find_gpus(names: str | None) -> list[_Gpu]:
     here = present()
     if here is None:
         raise UserError("there is no GPU here: --gpu a100 names one; klab device --list shows all of the database")
-    return [_Gpu(None, here["name"], [], chip(here["arch"]), here["sms"])]
+    return [Gpu(None, here["name"], [], chip(here["arch"]), here["sms"])]
 
 
-def _find_gpu(name: str) -> _Gpu:
+def _find_gpu(name: str) -> Gpu:
     from kernellab.machine import gpus
 
     gpu = gpus.gpu(name)
-    return _Gpu(name, gpu.name, [other.name for other in gpus.variants(name)], gpu.chip, gpu.sms)
+    return Gpu(name, gpu.name, [other.name for other in gpus.variants(name)], gpu.chip, gpu.sms)
 
 
-def _fill(gpu: _Gpu, grids: list[int | Tiling], block: Block, args: argparse.Namespace) -> FilledGpu:
+def _fill(gpu: Gpu, grids: list[int | Tiling], block: Block, args: argparse.Namespace) -> GpuFill:
     """How each grid of such blocks fills a GPU."""
-    from kernellab.gpumodel.filling import FilledGpu, fill
+    from kernellab.gpumodel.grid_fill import GpuFill
     from kernellab.gpumodel.occupancy import occupancy
 
-    chip = gpu.chip
-    registers = chip.registers_per_thread if block.registers is None else block.registers
-    per_sm = occupancy(chip, block.threads, registers, block.shared_bytes, args.cluster)
-    filled = [fill(grid, gpu.sms, per_sm, chip, ilp=args.ilp, cluster=args.cluster) for grid in grids]
-    predicted = FilledGpu(gpu.requested, gpu.name, gpu.variants, chip, gpu.sms, per_sm, filled)
-    return _measure(predicted, block.threads) if args.measure else predicted
+    registers = gpu.chip.registers_per_thread if block.registers is None else block.registers
+    per_sm = occupancy(gpu.chip, block.threads, registers, block.shared_bytes, args.cluster)
+    doubts: list[str] = []
+    fills = [_predict(grid, gpu, per_sm, args.ilp, args.cluster) for grid in grids]
+    if args.measure:
+        fills, doubts = _measure(fills, block.threads, gpu, per_sm)
+    return GpuFill(gpu.asked, gpu.name, gpu.variants, gpu.chip, gpu.sms, per_sm, fills, doubts)
 
 
-def _measure(gpu: FilledGpu, threads: int) -> FilledGpu:
-    """The same grids, also timed on the GPU present, from compute-bound blocks of the same occupancy."""
+def _predict(grid: int | Tiling, gpu: Gpu, per_sm: Occupancy, ilp: int, cluster: int) -> GridFill:
+    from kernellab.gpumodel.grid_fill import GridFill
+    from kernellab.gpumodel.waves import BOUNDS, waves
+
+    blocks = grid if isinstance(grid, int) else grid.blocks
+    predictions = {
+        bound: waves(blocks, gpu.sms, per_sm, gpu.chip, bound=bound, ilp=ilp, cluster=cluster) for bound in BOUNDS
+    }
+    tiling = None if isinstance(grid, int) else grid
+    return GridFill(blocks=blocks, tiling=tiling, measured=None, **predictions)
+
+
+def _measure(grids: list[GridFill], threads: int, gpu: Gpu, per_sm: Occupancy) -> tuple[list[GridFill], list[str]]:
+    """The grids with `measured`, from compute-bound blocks of the same occupancy, and reasons for doubt."""
+    from kernellab.gpumodel.grid_fill import MeasuredGrid
     from kernellab.gpumodel.occupancy import shared_bytes_for
     from kernellab.running.parent.device import fill
 
     # The kernel that is timed uses few registers. Shared memory limits it to the same number of blocks per SM.
-    shared = shared_bytes_for(gpu.chip, threads, _REGISTERS, gpu.occupancy.blocks_per_sm)
-    measurement = fill([grid.blocks for grid in gpu.grids], threads, shared, rounds=_ROUNDS)
-    return gpu.with_times([grid["ms"] for grid in measurement.grids], measurement.block_ms, measurement.doubts)
+    shared = shared_bytes_for(gpu.chip, threads, _REGISTERS, per_sm.blocks_per_sm)
+    measurement = fill([grid.blocks for grid in grids], threads, shared, rounds=_ROUNDS)
+    with_times = []
+    for grid, timed in zip(grids, measurement.grids, strict=True):
+        ideal_ms = timed["blocks"] / gpu.sms * measurement.block_ms
+        efficiency = ideal_ms / timed["ms"]
+        measured = MeasuredGrid(timed["ms"], measurement.block_ms, efficiency)
+        with_times.append(replace(grid, measured=measured))
+    return with_times, measurement.doubts

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernellab.base.errors import UserError
+from kernellab.base.json import JsonObject
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.charts.series import Sweep, find
@@ -62,7 +63,7 @@ def _csv(sweep: Sweep) -> str:
         dims = {sweep.dim: size, **dict.fromkeys(sweep.together, size), **sweep.fixed}
         for result in group:
             point = sweep.curve(result["impl"]).get(size)
-            row: dict[str, object] = {
+            row: JsonObject = {
                 "op": sweep.op,
                 **dims,
                 "dtype": sweep.case["dtype"],
@@ -75,7 +76,8 @@ def _csv(sweep: Sweep) -> str:
                 ),
             }
             if point is not None:
-                row |= {k: point.time[k] for k in ("median_us", "low_us", "high_us")}
+                time = point.time
+                row |= {"median_us": time["median_us"], "low_us": time["low_us"], "high_us": time["high_us"]}
                 row |= {"q20_us": point.q20_us, "q80_us": point.q80_us, "share": point.share}
                 row["trust"] = point.trust["verdict"]
                 if sweep.unit != "µs":

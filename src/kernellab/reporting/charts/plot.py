@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kernellab.record.derived import DerivedRecord
+from kernellab.reporting.charts.provenance import provenance
 from kernellab.reporting.charts.series import Sweep
-from kernellab.reporting.text import numbers
 
 _MARKERS = "os^vDPX*<>"
 _MOST_LEVEL_TICKS = 8  # more are written at an angle
@@ -49,7 +49,7 @@ def draw(sweep: Sweep, record: DerivedRecord) -> Figure:
     axes.set_title(f"{sweep.op} {sweep.label}", fontsize=11)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    caption = [f"Median and 0.2–0.8 band. {numbers.provenance(record)}"]
+    caption = [f"Median and 0.2–0.8 band. {provenance(record)}"]
     if absent:
         caption.append(f"Not drawn: {', '.join(absent)}")
     figure.supxlabel("\n".join(caption), fontsize=6, color="0.35", wrap=True)
@@ -77,11 +77,10 @@ def _describe_gaps(sweep: Sweep, impl: str) -> str:
 
 def _draw_ceiling(axes: Axes, sweep: Sweep, record: DerivedRecord) -> None:
     ceilings = record["machine"].get("ceilings")
-    if ceilings is None or sweep.unit == "µs":
+    if not ceilings or sweep.unit == "µs":
         return
-    rate: float | None = ceilings["copy_gbps"]
-    name = "copy bandwidth"
-    if sweep.unit == "TFLOP/s":
-        rate, name = ceilings["matmul_tflops"].get(sweep.case["dtype"]), "matmul rate"
+    in_matmul = sweep.unit == "TFLOP/s"
+    rate = ceilings["matmul_tflops"].get(sweep.case["dtype"]) if in_matmul else ceilings["copy_gbps"]
+    name = "matmul rate" if in_matmul else "copy bandwidth"
     if rate:
         axes.axhline(rate, color="0.5", linestyle="--", linewidth=1, label=f"{name}, measured")

@@ -11,6 +11,7 @@ from kernellab.gpumodel.roofline import Roofline
 from kernellab.gpumodel.subject import Subject
 from kernellab.machine.description import Ceilings
 from kernellab.record.derived import DerivedRecord
+from kernellab.reporting.charts.provenance import provenance
 from kernellab.reporting.text import numbers as words
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def plot(subjects: Sequence[Subject], record: DerivedRecord, path: Path) -> None
     axes.legend(fontsize=8)
     first = points[0][0]
     axes.set_title(f"{first.op} {words.case_label(first.case)}", fontsize=11)
-    figure.supxlabel(words.provenance(record), fontsize=6, color="0.35", wrap=True)
+    figure.supxlabel(provenance(record), fontsize=6, color="0.35", wrap=True)
     save(figure, path)
 
 

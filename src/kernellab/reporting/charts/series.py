@@ -29,8 +29,7 @@ class Point:
     value: float
     low: float
     high: float
-    share: float | None  # of the ceiling
-    bound: str | None  # the ceiling: `memory` or `matmul`
+    share: float | None
 
 
 @dataclass(frozen=True)
@@ -168,15 +167,15 @@ def _distinguish_stems(sweeps: list[Sweep]) -> list[Sweep]:
 
 def _point(result: DerivedResult, unit: str) -> Point | None:
     derived, values = result["derived"], verdict.samples(result)
-    time, trust, limit = derived["time"], derived["trust"], derived["limit"]
+    time, trust = derived["time"], derived["trust"]
     if derived["status"] != "ok" or time is None or trust is None:
         return None
     quantiles = statistics.quantiles(values, n=5, method="inclusive") if len(values) > 1 else values
     q20, q80 = quantiles[0], quantiles[-1]
     if min(time["median_us"], q20) <= 0:
         return None
+    limit = derived["limit"]
     if limit is None or unit == "µs":
-        return Point(time, trust, q20, q80, time["median_us"], q20, q80, None, None)
+        return Point(time, trust, q20, q80, time["median_us"], q20, q80, None)
     work = limit["flops"].get("matmul", 0) / 1e6 if unit == "TFLOP/s" else limit["bytes"] / 1e3
-    rates = (work / time["median_us"], work / q80, work / q20)
-    return Point(time, trust, q20, q80, *rates, limit["fraction"], limit["bound"])
+    return Point(time, trust, q20, q80, work / time["median_us"], work / q80, work / q20, limit["fraction"])

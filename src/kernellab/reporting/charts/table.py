@@ -64,7 +64,7 @@ def _status(result: DerivedResult) -> str:
 
 
 def _fastest(group: Iterable[DerivedResult]) -> DerivedResult | None:
-    timed = [(t["median_us"], r) for r in group if (t := r["derived"]["time"]) and r["derived"]["status"] == "ok"]
+    timed = [(time["median_us"], r) for r in group if r["derived"]["status"] == "ok" and (time := r["derived"]["time"])]
     return min(timed, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
@@ -114,8 +114,8 @@ def _statuses(sweep: Sweep, impl: str, *, timing: bool) -> dict[str, dict[int, s
 
 def _untimed(result: DerivedResult) -> tuple[str, str]:
     """The status of a right implementation without a time, and why it has none."""
-    check = result["check"]
-    if check is not None and "checked_at" in check and check["checked_at"]["interpreter"]:
+    checked_at = result["check"].get("checked_at") if result["check"] else None
+    if checked_at and checked_at["interpreter"]:
         return "right in Triton's interpreter", "interpreter time is not speed"
     return "right", "not timed"
 
@@ -134,9 +134,9 @@ def _notes(sweep: Sweep, impl: str) -> list[str]:
     for size in sweep.groups:
         result = sweep.result(size, impl)
         if result is not None:
-            check = result["check"]
             notes |= dict.fromkeys(guard["detail"] for guard in result["guards"])
-            notes |= dict.fromkeys(check.get("notes", []) if check is not None else [])
+            if result["check"]:
+                notes |= dict.fromkeys(result["check"].get("notes") or ())
     return list(notes)
 
 
@@ -191,15 +191,14 @@ def _count_leads(leaders: Mapping[int, str]) -> list[str]:
 
 def _closest_to_limit(sweep: Sweep) -> str:
     shares = [
-        (point.share, impl, size, point)
-        for impl in sweep.impls
-        for size, point in sweep.curve(impl).items()
-        if point.share
+        (point.share, impl, size) for impl in sweep.impls for size, point in sweep.curve(impl).items() if point.share
     ]
     if not shares:
         return ""
-    share, impl, size, point = max(shares, key=lambda entry: entry[:3])
-    ceiling = "copy bandwidth" if point.bound == "memory" else "matmul rate"
+    share, impl, size = max(shares)
+    result = sweep.result(size, impl)
+    limit = result["derived"]["limit"] if result else None
+    ceiling = "copy bandwidth" if limit and limit["bound"] == "memory" else "matmul rate"
     claim = f"{impl} at {sweep.dim}={size} reaches {share_text(share)} of this machine's {ceiling}"
     return f" At best, {claim}{numbers.ceiling_doubt(share)}."
 

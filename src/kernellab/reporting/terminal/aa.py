@@ -33,8 +33,8 @@ def _show_case(case: CaseSummary, out: Console) -> None:
 
 
 def _cells(case: CaseSummary, impl: str, difference: Difference) -> list[str]:
-    measured, half_width = difference["measured"], difference["half_width"]
     verdicts = [pair["verdict"] for run in case["runs"] if (pair := run["against_a"][impl]) is not None]
+    measured, half_width = difference["measured"], difference["half_width"]
     if measured is None or half_width is None:
         return ["not timed", *[""] * 5]
     counts = [str(verdicts.count(verdict) or "–") for verdict in ("same", "slower", "faster", "not resolved")]

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kernellab.record.batteries import BatterySummary, FailedTrial, WorstTrial
-from kernellab.record.schema import Result
+from kernellab.record.schema import ErrorsJson, Result
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Cell, Column, Row, Table, print_table
 
@@ -107,8 +107,8 @@ def _passed_by_kind(summary: BatterySummary) -> list[Text]:
     if worst is not None:
         errors, peer = worst["errors"], worst["peer"]
         place = ", ".join(map(str, errors.get("at", ())))
-        beside = "" if peer is None or peer["impl"] == summary["impl"] else f"; {peer['impl']}'s {numbers.errors(peer)}"
-        text = f" {summary['impl']}  worst error: {numbers.errors(errors)} at [{place}]{beside}"
+        beside = "" if peer is None or peer["impl"] == summary["impl"] else f"; {peer['impl']}'s {_error_text(peer)}"
+        text = f" {summary['impl']}  worst error: {_error_text(errors)} at [{place}]{beside}"
         lines.append(Text(text, style="dim"))
     return lines
 
@@ -168,3 +168,14 @@ def closing(batteries: Sequence[BatterySummary]) -> list[str]:
 
 def _name(summary: BatterySummary) -> str:
     return f"{summary['op']} {summary['impl']}"
+
+
+def _error_text(measures: ErrorsJson) -> str:
+    """A result's distance from the oracle, in every measure taken."""
+    named = {
+        "largest": measures["max"],
+        "99.9 %": measures["q999"],
+        "relative L2": measures["rel_l2"],
+        "absolute": measures["max_abs"],
+    }
+    return ", ".join(f"{name} {value:.2g}" for name, value in named.items() if value is not None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from kernellab.record import verdict
-from kernellab.record.derived import DerivedResult
-from kernellab.record.schema import BuiltJson, MemoryJson, Telemetry, TimeSeries
+from kernellab.record.schema import BuiltJson, MemoryJson, Result, Telemetry, TimeSeries
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.numbers import count, duration
 
 
-def detail_lines(result: DerivedResult) -> list[str]:
+def detail_lines(result: Result) -> list[str]:
     lines = [_series_line(entry) for entry in result["times"] if entry["samples_us"]]
     lines += [f"{e['timer']}: {e['status']}: {e['reason']}" for e in result["times"] if e["status"] == "skipped"]
     lines += [f"memory, {pass_name}: {_memory(sizes)}" for pass_name, sizes in result["memory"].items()]
@@ -25,15 +24,16 @@ def detail_lines(result: DerivedResult) -> list[str]:
 def _series_line(entry: TimeSeries) -> str:
     time = verdict.time_of(entry)
     assert time is not None
-    low, high = (duration(time[end]) for end in ("low_us", "high_us"))
+    low, high = duration(time["low_us"]), duration(time["high_us"])
     parts = [
         f"{entry['pass']}, {entry['timer']}, {entry['cache']}: {duration(time['median_us'])} ({low} – {high})",
         f"{count(time['rounds'], 'round')}, {count(len(entry['samples_us']), 'sample')}",
         f"{count(entry.get('calls') or 1, 'call')} a window",
     ]
-    if entry.get("looks") is not None and entry.get("warmups"):
+    looks, warmups = entry.get("looks"), entry.get("warmups")
+    if looks is not None and warmups:
         end = "decided" if entry["decided"] else "out of time"
-        parts.append(f"{count(entry['warmups'], 'warm-up')}, {end} after {count(len(entry['looks']), 'look')}")
+        parts.append(f"{count(warmups, 'warm-up')}, {end} after {count(len(looks), 'look')}")
     parts += _telemetry_ranges(entry.get("telemetry") or {})
     return "; ".join(parts)
 
@@ -43,7 +43,7 @@ def _telemetry_ranges(columns: Telemetry) -> list[str]:
     units = {"sm_mhz": "MHz", "power_w": "W", "temp_c": "°C", "mhz": "MHz"}
     ranges = []
     for key, unit in units.items():
-        values = [value for value in columns.get(key, []) if isinstance(value, (int, float))]
+        values = [value for value in columns.get(key) or () if isinstance(value, int | float)]
         if values:
             low, high = f"{min(values):.4g}", f"{max(values):.4g}"
             ranges.append(f"{low} {unit}" if low == high else f"{low}–{high} {unit}")
@@ -51,8 +51,8 @@ def _telemetry_ranges(columns: Telemetry) -> list[str]:
 
 
 def _memory(sizes: MemoryJson) -> str:
-    named = [(name.removesuffix("_bytes"), size) for name, size in sizes.items() if isinstance(size, int)]
-    return ", ".join(f"{name} {numbers.memory(size)}" for name, size in named)
+    known = {name.removesuffix("_bytes"): size for name, size in sizes.items() if isinstance(size, int)}
+    return ", ".join(f"{name} {numbers.memory(size)}" for name, size in known.items())
 
 
 def _build_lines(built: BuiltJson) -> list[str]:

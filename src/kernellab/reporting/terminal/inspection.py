@@ -93,7 +93,7 @@ class FailedImpl(NamedTuple):
     impl: str
     arch: str
     status: str
-    reason: str
+    reason: str | None
 
 
 class Failure(_Pass):
@@ -303,7 +303,7 @@ def _describe_others(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]
 
 
 def describe_failures(failures: Iterable[FailedImpl]) -> Iterator[StyledLine]:
-    archs_of: dict[tuple[str, str, str], list[str]] = {}
+    archs_of: dict[tuple[str, str, str | None], list[str]] = {}
     for failure in failures:
         archs_of.setdefault((failure.impl, failure.status, failure.reason), []).append(failure.arch)
     for (impl, status, reason), archs in archs_of.items():

@@ -62,12 +62,12 @@ def _duration(us: float | None) -> str:
     return "–" if us is None else numbers.duration(us)
 
 
-def _forward_medians(result: DerivedResult) -> dict[tuple[str, str], float]:
+def _forward_medians(result: DerivedResult) -> dict[tuple[str | None, str | None], float]:
     """The median of each series of the forward pass, by timer and cache."""
     medians = {}
     for entry in result["times"]:
         time = verdict.time_of(entry) if entry["pass"] == "forward" and entry["samples_us"] else None
-        if time is not None and entry["timer"] and entry["cache"]:
+        if time is not None:
             medians[entry["timer"], entry["cache"]] = time["median_us"]
     return medians
 
@@ -78,5 +78,5 @@ def _floor_us(result: DerivedResult, timer: str) -> float | None:
 
 
 def _first_call_us(result: DerivedResult) -> float | None:
-    seconds = result["check"].get("first_call_s") if result["check"] is not None else None
+    seconds = result["check"].get("first_call_s") if result["check"] else None
     return None if seconds is None else seconds * 1e6

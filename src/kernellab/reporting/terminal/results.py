@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kernellab.base.text import share_text
+from kernellab.declaration.documents import CaseJson
 from kernellab.record import verdict
 from kernellab.record.derived import (
     DerivedRecord,
@@ -22,6 +23,7 @@ from kernellab.record.derived import (
     TimeVerdict,
     TrustVerdict,
 )
+from kernellab.record.schema import CheckOutcome
 from kernellab.reporting.charts import characters, files, series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.terminal import battery, details, panel, sanitizer
@@ -80,7 +82,9 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
     passes = list(group[0]["derived"]["passes"])
     in_table: set[str] = set()
     for pass_name in passes:
-        rows = _timed_rows(group, pass_name)
+        verdicts = [(r, r["derived"]["passes"][pass_name]) for r in group if r["derived"]["status"] == "ok"]
+        rows = [row for result, pass_verdict in verdicts if (row := _timed(result, pass_verdict))]
+        rows.sort(key=lambda row: row.time["median_us"])
         in_table |= {row.impl for row in rows}
         if rows and passes != ["forward"]:
             out.print(Text(f" {pass_name}", style="italic"))
@@ -101,7 +105,30 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
     out.print()
 
 
-def _trust_notes(rows: list[_TimedRow]) -> list[str]:
+@dataclass(frozen=True)
+class _TimedResult:
+    """A result with the verdict of one pass that was timed."""
+
+    result: DerivedResult
+    time: TimeVerdict
+    trust: TrustVerdict
+    speedup: Speedups
+    limit: LimitJson | None
+
+    @property
+    def impl(self) -> str:
+        return self.result["impl"]
+
+
+def _timed(result: DerivedResult, pass_verdict: PassVerdict) -> _TimedResult | None:
+    """None where the pass was not timed."""
+    time, trust = pass_verdict["time"], pass_verdict["trust"]
+    if time is None or trust is None:
+        return None
+    return _TimedResult(result, time, trust, pass_verdict["speedup"], pass_verdict["limit"])
+
+
+def _trust_notes(rows: list[_TimedResult]) -> list[str]:
     """Why times cannot be trusted, each reason once."""
     impls_by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -118,11 +145,11 @@ def _notes(result: DerivedResult) -> list[str]:
     notes = []
     if result["derived"]["status"] == "ok":
         notes += [f"{e['timer']} timer: {e['status']}: {e['reason']}" for e in verdict.faults(result)]
-    gradients, check = result["gradients"], result["check"]
-    if gradients is not None and gradients["status"] == "skipped":
+    gradients, check = result.get("gradients"), result["check"]
+    if gradients and gradients["status"] == "skipped":
         notes.append(f"no backward: {gradients['reason']}")
     notes += [guard["detail"] for guard in result["guards"]]
-    return [*notes, *(check.get("notes", []) if check is not None else [])]
+    return [*notes, *((check.get("notes") if check else None) or [])]
 
 
 def _print_wrapped(cells: list[Cell], out: Console) -> None:
@@ -135,63 +162,32 @@ def _print_wrapped(cells: list[Cell], out: Console) -> None:
 
 
 @dataclass(frozen=True)
-class _TimedRow:
-    """An implementation that is right and was timed in a pass."""
-
-    result: DerivedResult
-    time: TimeVerdict
-    trust: TrustVerdict
-    speedup: Speedups
-    limit: LimitJson | None
-
-    @property
-    def impl(self) -> str:
-        return self.result["impl"]
-
-    @property
-    def too_few_rounds(self) -> bool:
-        """Whether no interval of 99 % confidence can be had from its rounds."""
-        return self.time["rounds"] < FEWEST
-
-
-def _timed_rows(group: Sequence[DerivedResult], pass_name: str | None = None) -> list[_TimedRow]:
-    """The rows of a pass, or of the main pass; fastest first."""
-    rows = []
-    for result in group:
-        derived: PassVerdict = result["derived"] if pass_name is None else result["derived"]["passes"][pass_name]
-        time, trust = derived["time"], derived["trust"]
-        if result["derived"]["status"] == "ok" and time is not None and trust is not None:
-            rows.append(_TimedRow(result, time, trust, derived["speedup"], derived["limit"]))
-    return sorted(rows, key=lambda row: row.time["median_us"])
-
-
-@dataclass(frozen=True)
 class _TimeColumn:
-    """A column of the table, and its cell of a row. `drop` and `cut_to`: see Column."""
+    """A column of the table, and what it shows of a result. `drop`: see Column."""
 
     title: str
-    cell: Callable[[_TimedRow], str]
+    cell: Callable[[_TimedResult], str]
     drop: int = 0
     align: Literal["left", "right"] = "right"
     cut_to: int | None = None
 
 
-def _time_table(rows: Sequence[_TimedRow]) -> Table:
+def _time_table(rows: Sequence[_TimedResult]) -> Table:
     columns = _time_columns(rows)
     return Table(
-        [Column(column.title, column.align, column.drop, column.cut_to) for column in columns],
+        [Column(c.title, c.align, c.drop, c.cut_to) for c in columns],
         [Row([c.cell(row) for c in columns], "" if position else "bold") for position, row in enumerate(rows)],
     )
 
 
-def _time_columns(rows: Sequence[_TimedRow]) -> list[_TimeColumn]:
-    baselines = [baseline["over"] for row in rows if (baseline := row.speedup["baseline"])]
-    bounds = [row.limit["bound"] for row in rows if row.limit]
+def _time_columns(rows: Sequence[_TimedResult]) -> list[_TimeColumn]:
+    baselines = [baseline["over"] for r in rows if (baseline := r.speedup["baseline"])]
+    bounds = [r.limit["bound"] for r in rows if r.limit]
     columns = [
-        _TimeColumn("impl", lambda row: row.impl, align="left", cut_to=12),
+        _TimeColumn("impl", lambda r: r.impl, align="left", cut_to=12),
         _TimeColumn("time", _time),
         _TimeColumn("99 %", _spread, drop=4),
-        _TimeColumn("trust", lambda row: row.trust["verdict"], align="left"),
+        _TimeColumn("trust", lambda r: r.trust["verdict"], align="left"),
     ]
     if baselines:
         columns.append(_TimeColumn(f"over {baselines[0]}", _over_baseline, drop=1, align="left"))
@@ -200,63 +196,68 @@ def _time_columns(rows: Sequence[_TimedRow]) -> list[_TimeColumn]:
     columns.append(_TimeColumn("rate", _rate, drop=2))
     if bounds and bounds[0]:
         columns.append(_TimeColumn("of copy" if bounds[0] == "memory" else "of matmul", _fraction))
-    if any(row.result["kernels"] is not None for row in rows):
+    if any(r.result["kernels"] is not None for r in rows):
         columns.append(_TimeColumn("kernels", _kernels, drop=5))
     return [*columns, _TimeColumn("error", _error, drop=7), _TimeColumn("build", _build, drop=6)]
 
 
-def _time(row: _TimedRow) -> str:
-    return numbers.duration(row.time["median_us"])
+def _time(r: _TimedResult) -> str:
+    return numbers.duration(r.time["median_us"])
 
 
-def _spread(row: _TimedRow) -> str:
-    return numbers.spread(row.time["median_us"], row.time["low_us"], row.time["high_us"])
+def _spread(r: _TimedResult) -> str:
+    return numbers.spread(r.time["median_us"], r.time["low_us"], r.time["high_us"])
 
 
-def _over_baseline(row: _TimedRow) -> str:
-    speedup = row.speedup["baseline"]
+def _over_baseline(r: _TimedResult) -> str:
+    speedup = r.speedup["baseline"]
     return f"{numbers.times(speedup['median'])} {_interval(speedup)}" if speedup else ""
 
 
-def _over_fastest_other(row: _TimedRow) -> str:
-    speedup = row.speedup["fastest_other"]
+def _over_fastest_other(r: _TimedResult) -> str:
+    speedup = r.speedup["fastest_other"]
     if speedup is None:
         return ""
-    unresolved = "too few rounds:" if row.too_few_rounds else "not resolved:"
+    unresolved = "too few rounds:" if _too_few_rounds(r) else "not resolved:"
     phrases = {"same": "same as", "not resolved": unresolved}
     phrase = phrases.get(speedup["verdict"], numbers.times(speedup["median"]))
     return f"{phrase} {speedup['over']} {_interval(speedup)}"
 
 
-def _interval(ratio: Ratio) -> str:
-    return f"({numbers.ratio(ratio['low'])}–{numbers.ratio(ratio['high'])})"
+def _interval(speedup: Ratio) -> str:
+    return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])})"
 
 
-def _rate(row: _TimedRow) -> str:
-    if row.limit is None or row.limit["gbps"] is None:
+def _too_few_rounds(r: _TimedResult) -> bool:
+    """Whether no interval of 99 % confidence can be had from its rounds."""
+    return r.time["rounds"] < FEWEST
+
+
+def _rate(r: _TimedResult) -> str:
+    if not r.limit or r.limit["gbps"] is None:
         return ""
-    if row.limit["tflops"]:
-        return f"{numbers.digits(row.limit['tflops'])} TFLOP/s"
-    return f"{numbers.digits(row.limit['gbps'])} GB/s"
+    if r.limit["tflops"]:
+        return f"{numbers.digits(r.limit['tflops'])} TFLOP/s"
+    return f"{numbers.digits(r.limit['gbps'])} GB/s"
 
 
-def _fraction(row: _TimedRow) -> str:
-    return numbers.percent(row.limit["fraction"]) if row.limit and row.limit["fraction"] else ""
+def _fraction(r: _TimedResult) -> str:
+    return numbers.percent(r.limit["fraction"]) if r.limit and r.limit["fraction"] else ""
 
 
-def _error(row: _TimedRow) -> str:
-    check = row.result["check"]
-    errors = check.get("errors") if check is not None else None
+def _error(r: _TimedResult) -> str:
+    check = r.result["check"]
+    errors = check.get("errors") if check else None
     return f"{errors['max']:.2g}" if errors and errors["max"] is not None else ""
 
 
-def _build(row: _TimedRow) -> str:
-    seconds = row.result["derived"]["build_s"]
+def _build(r: _TimedResult) -> str:
+    seconds = r.result["derived"]["build_s"]
     return f"{seconds:.1f} s" if seconds is not None and seconds >= 0.05 else ""
 
 
-def _kernels(row: _TimedRow) -> str:
-    kernels = row.result["kernels"]
+def _kernels(r: _TimedResult) -> str:
+    kernels = r.result["kernels"]
     return "" if kernels is None else str(len(kernels))
 
 
@@ -265,10 +266,10 @@ def _kernels(row: _TimedRow) -> str:
 
 def _status_text(result: DerivedResult, record: DerivedRecord) -> Text:
     """The status of an implementation that is not in the table, and why."""
-    status, reason = result["derived"]["status"], result["derived"]["reason"]
-    if status == "ok":
+    status, reason, check = result["derived"]["status"], result["derived"]["reason"], result["check"]
+    if status == "ok" and check is not None:
         failed = battery.failing(record["batteries"]).get((result["op"], result["impl"]))
-        right = _describe_check(result, timing="time" in record["stages"])
+        right = _describe_check(check, result["case"], result["impl"], timing="time" in record["stages"])
         if failed is None:
             return Text(right)
         return Text.assemble(right.replace("right", "right at the declared case", 1), (f"; {failed}", "bold red"))
@@ -277,22 +278,19 @@ def _status_text(result: DerivedResult, record: DerivedRecord) -> Text:
     return Text(f"{status}: {reason}", style="dim")
 
 
-def _describe_check(result: DerivedResult, *, timing: bool) -> str:
+def _describe_check(check: CheckOutcome, case: CaseJson, impl: str, *, timing: bool) -> str:
     """`right in Triton's interpreter at 16×4096, error 1 (torch's 0.98)`, and why it was not timed."""
-    check = result["check"]
-    at = check.get("checked_at") if check is not None else None
-    if check is None or at is None:
-        return "right"
+    at, peer, errors = check["checked_at"], check["peer"], check["errors"]
     text = "right in Triton's interpreter" if at["interpreter"] else "right"
-    if "dims" in at and at["dims"] != result["case"]["dims"]:
-        text += f" at {numbers.size({**result['case'], 'dims': at['dims']})}"
-    errors, peer = check.get("errors"), check.get("peer")
+    if at["dims"] != case["dims"]:
+        checked: CaseJson = {**case, "dims": at["dims"]}
+        text += f" at {numbers.size(checked)}"
     if errors and errors["max"] is not None:
         text += f", error {errors['max']:.2g}"
-        if peer and peer["impl"] != result["impl"] and peer["max"] is not None:
+        if peer and peer["impl"] != impl and peer["max"] is not None:
             text += f" ({peer['impl']}'s {peer['max']:.2g})"
-    if outside := check.get("outside"):
-        text += f"; outside its domain: {numbers.count(len(outside), 'option value')}"
+    if check["outside"]:
+        text += f"; outside its domain: {numbers.count(len(check['outside']), 'option value')}"
     if at["interpreter"] and timing:
         text += "; not timed: interpreter time is not speed"
     return text
@@ -333,11 +331,12 @@ def _list_impls(results: list[DerivedResult]) -> str:
 
 
 def _fastest_line(group: list[DerivedResult]) -> str | None:
-    rows = _timed_rows(group)
-    if not rows:
+    right = [r for r in group if r["derived"]["status"] == "ok"]
+    timed = [row for result in right if (row := _timed(result, result["derived"]))]
+    if not timed:
         return None
-    best = rows[0]
-    rival, baseline = best.speedup["fastest_other"], best.speedup["baseline"]
+    best = min(timed, key=lambda row: row.time["median_us"])
+    rival, baseline, limit = best.speedup["fastest_other"], best.speedup["baseline"], best.limit
     if rival is None:
         claim = f"{best.impl} takes {_time(best)}"
     elif rival["verdict"] == "faster":
@@ -346,12 +345,12 @@ def _fastest_line(group: list[DerivedResult]) -> str | None:
         claim = f"{best.impl} and {rival['over']} are equally fast"
     else:
         rounds = numbers.count(best.time["rounds"], "round")
-        why = f"cannot be resolved with {rounds}" if best.too_few_rounds else "is not resolved"
+        why = f"cannot be resolved with {rounds}" if _too_few_rounds(best) else "is not resolved"
         claim = f"{best.impl} leads, but its lead over {rival['over']} {why}"
     if baseline and rival and baseline["over"] != rival["over"]:
         claim += f"; {numbers.times(baseline['median'])} as fast as {baseline['over']}"
-    if best.limit and best.limit["fraction"]:
-        ceiling = "copy bandwidth" if best.limit["bound"] == "memory" else "matmul rate"
-        claim += f", at {share_text(best.limit['fraction'])} of this machine's {ceiling}"
-        claim += numbers.ceiling_doubt(best.limit["fraction"])
+    if limit and limit["fraction"]:
+        ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
+        claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
+        claim += numbers.ceiling_doubt(limit["fraction"])
     return f"{best.result['op']} {numbers.case_label(best.result['case'])}: {claim}."

@@ -1,9 +1,10 @@
-"""How grids fill GPUs: one grid in words, a range as a chart."""
+"""How grids fill GPUs: one grid in words, a range as a chart. Reads `gpumodel.grid_fill`."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,9 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from kernellab.base.errors import UserError
-from kernellab.gpumodel.filling import Block, FilledGpu, FilledGrid, MeasuredGrid
+from kernellab.gpumodel.grid_fill import Block, GpuFill, GridFill
 from kernellab.gpumodel.occupancy import describe_limiters
-from kernellab.gpumodel.waves import BOUNDS, Tiling, Waves
+from kernellab.gpumodel.waves import Tiling, Waves
 from kernellab.reporting.charts import characters as chart
 from kernellab.reporting.charts import files as curves
 from kernellab.reporting.text import numbers as words
@@ -23,45 +24,45 @@ _CLOSE = 0.1  # relative to the measured efficiency
 _DROP = 0.95  # of the efficiency of the next smaller grid
 
 
-def show(gpus: Sequence[FilledGpu], block: Block, out: Console) -> None:
+def show(entries: Sequence[GpuFill], block: Block, out: Console) -> None:
     """One grid in full for each GPU; of a range the saw-tooth, its best and its worst. `block` is the requested one."""
-    if len(gpus[0].grids) == 1:
-        for gpu in gpus:
-            _show_grid(gpu, gpu.grids[0], block, out)
+    if len(entries[0].grids) == 1:
+        for entry in entries:
+            _show_grid(entry, entry.grids[0], block, out)
         return
-    heading = f"Predicted efficiency in % over {_axis(gpus[0])}, if compute-bound; {_describe_block(block)}"
+    heading = f"Predicted efficiency in % over {_axis(entries[0])}, if compute-bound; {_describe_block(block)}"
     out.print(Text(heading, style="bold"))
-    chart.lines(_curves(gpus), out)
+    chart.lines(_curves(entries), out)
     if missing := curves.missing_packages():
         out.print(Text(missing))
-    for gpu in gpus:
-        out.print(Text(f"{gpu.name}, {gpu.sms} SMs: an SM holds {_describe_occupancy(gpu)}"))
-        _show_variants(gpu, out)
-        for line in [*_extremes(gpu), *_agreement(gpu)]:
+    for entry in entries:
+        out.print(Text(f"{entry.name}, {entry.sms} SMs: an SM holds {_describe_occupancy(entry)}"))
+        _show_variants(entry, out)
+        for line in [*_extremes(entry), *_agreement(entry)]:
             out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
         out.print()
 
 
-def plot(gpus: Sequence[FilledGpu], path: Path) -> None:
+def plot(entries: Sequence[GpuFill], path: Path) -> None:
     try:
         from kernellab.reporting.charts import sawtooth
     except ImportError:
         raise UserError("--plot needs matplotlib: pip install 'kernellab[plots]'") from None
     try:
-        sawtooth.save(_curves(gpus), _axis(gpus[0]), path)
+        sawtooth.save(_curves(entries), _axis(entries[0]), path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _show_grid(gpu: FilledGpu, grid: FilledGrid, block: Block, out: Console) -> None:
+def _show_grid(entry: GpuFill, grid: GridFill, block: Block, out: Console) -> None:
     compute = grid.compute
-    out.print(Text(f"{gpu.name}: {_answer(compute)}", style="bold"))
-    _show_variants(gpu, out)
+    out.print(Text(f"{entry.name}: {_answer(compute)}", style="bold"))
+    _show_variants(entry, out)
     facts = {
         **({"matmul": _describe_tiling(grid.tiling, grid.blocks)} if grid.tiling else {}),
         "block": _describe_block(block),
-        "an SM holds": _describe_occupancy(gpu),
-        "to hold more": gpu.occupancy.remedy,
+        "an SM holds": _describe_occupancy(entry),
+        "to hold more": entry.occupancy.remedy,
         **({"clusters": _describe_clusters(compute)} if compute.cluster > 1 else {}),
         "SM balance": _balance(compute),
         "resident": _resident(compute),
@@ -71,17 +72,16 @@ def _show_grid(gpu: FilledGpu, grid: FilledGrid, block: Block, out: Console) -> 
     out.print()
     print_table(_bounds_table(grid), out)
     out.print()
-    for line in (*_agreement(gpu), _tail(compute), _better(compute)):
+    for line in (*_agreement(replace(entry, grids=[grid])), _tail(compute), _better(compute)):
         out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
     out.print()
 
 
-def _bounds_table(grid: FilledGrid) -> Table:
+def _bounds_table(grid: GridFill) -> Table:
     rows = []
-    for bound in BOUNDS:
-        waves = grid.predictions[bound]
+    for bound, waves in (("compute", grid.compute), ("latency", grid.latency), ("memory", grid.memory)):
         efficiency = words.percent(waves.efficiency)
-        efficiency = f"≤ {efficiency}" if bound == "memory" else efficiency
+        efficiency = f"≤ {efficiency}" if bound == "memory" else efficiency  # the model gives an upper bound
         rows.append(Row([bound, waves.governs, efficiency, waves.why]))
     columns = [Column("if bound by", "left"), Column("governs", "left"), Column("efficiency")]
     return Table([*columns, Column("because", "left", wrap_to=20)], rows)
@@ -144,10 +144,10 @@ def _better(w: Waves) -> str:
     return f"Better grids: {grids}; from {w.four_per_sm} (4 × SMs) on a tail costs a fifth at most."
 
 
-def _describe_occupancy(gpu: FilledGpu) -> str:
-    occupancy = gpu.occupancy
+def _describe_occupancy(entry: GpuFill) -> str:
+    occupancy = entry.occupancy
     blocks = words.count(occupancy.blocks_per_sm, "block")
-    warps = f"{occupancy.warps_per_sm} of {gpu.chip.warps_per_sm} warps"
+    warps = f"{occupancy.warps_per_sm} of {entry.chip.warps_per_sm} warps"
     share, limiters = words.percent(occupancy.fraction), describe_limiters(occupancy.limiters)
     split = f"SRAM: {occupancy.shared_split_bytes // 1024} KB shared, {occupancy.l1_bytes // 1024} KB L1"
     return f"{blocks}, {warps} ({share}), limited by {limiters}; {split}"
@@ -162,10 +162,10 @@ def _describe_clusters(w: Waves) -> str:
     )
 
 
-def _show_variants(gpu: FilledGpu, out: Console) -> None:
-    if gpu.variants:
-        others = ", ".join(gpu.variants)
-        out.print(Text(f" {gpu.requested} means the common variant; others: {others}", style="dim"))
+def _show_variants(entry: GpuFill, out: Console) -> None:
+    if entry.variants:
+        others = ", ".join(entry.variants)
+        out.print(Text(f" {entry.asked} means the common variant; others: {others}", style="dim"))
 
 
 def _describe_block(block: Block) -> str:
@@ -184,36 +184,36 @@ def _describe_tiling(tiling: Tiling, blocks: int) -> str:
 # Ranges ------------------------------------------------------------------------------------------------
 
 
-def _axis(gpu: FilledGpu) -> str:
-    return "size of a square matmul" if gpu.grids[0].tiling else "blocks"
+def _axis(entry: GpuFill) -> str:
+    return "size of a square matmul" if entry.grids[0].tiling else "blocks"
 
 
-def _curves(gpus: Sequence[FilledGpu]) -> dict[str, dict[int, float]]:
-    curves = {gpu.name: _curve(gpu) for gpu in gpus}
-    measured = {f"{gpu.name}, measured": _measured_curve(gpu) for gpu in gpus}
-    return curves | {name: curve for name, curve in measured.items() if curve}
+def _curves(entries: Sequence[GpuFill]) -> dict[str, dict[int, float]]:
+    curves = {entry.name: _curve(entry) for entry in entries}
+    measured = [entry for entry in entries if entry.grids[0].measured]
+    return curves | {f"{entry.name}, measured": _measured_curve(entry) for entry in measured}
 
 
-def _curve(gpu: FilledGpu) -> dict[int, float]:
-    """Predicted efficiency in percent, by blocks or by the size of a matmul, of whose tiles the useful part counts."""
-    return {_x(grid): 100 * grid.compute.efficiency * _useful(grid) for grid in gpu.grids}
+def _curve(entry: GpuFill) -> dict[int, float]:
+    """Efficiency in percent, by blocks or by the size of a matmul; of a matmul only the useful part of its tiles."""
+    return {_x(grid): 100 * grid.compute.efficiency * _useful(grid) for grid in entry.grids}
 
 
-def _measured_curve(gpu: FilledGpu) -> dict[int, float]:
-    return {_x(grid): 100 * grid.measured.efficiency * _useful(grid) for grid in gpu.grids if grid.measured}
+def _measured_curve(entry: GpuFill) -> dict[int, float]:
+    return {_x(grid): 100 * grid.measured.efficiency * _useful(grid) for grid in entry.grids if grid.measured}
 
 
-def _x(grid: FilledGrid) -> int:
+def _x(grid: GridFill) -> int:
     return grid.tiling.m if grid.tiling else grid.blocks
 
 
-def _useful(grid: FilledGrid) -> float:
+def _useful(grid: GridFill) -> float:
     return grid.tiling.useful if grid.tiling else 1.0
 
 
-def _extremes(gpu: FilledGpu) -> list[str]:
-    curve = _curve(gpu)
-    sizes, where = sorted(curve), "size {}" if gpu.grids[0].tiling else "{} blocks"
+def _extremes(entry: GpuFill) -> list[str]:
+    curve = _curve(entry)
+    sizes, where = sorted(curve), "size {}" if entry.grids[0].tiling else "{} blocks"
     drops = [(a, b) for a, b in itertools.pairwise(sizes) if curve[b] < _DROP * curve[a]]
     worst, best = min(sizes, key=lambda s: (curve[s], -s)), max(sizes, key=lambda s: (curve[s], -s))
     ends = (f"{word} {curve[size]:.0f} % at {where.format(size)}" for word, size in (("best", best), ("worst", worst)))
@@ -225,20 +225,17 @@ def _extremes(gpu: FilledGpu) -> list[str]:
     return lines
 
 
-def _agreement(gpu: FilledGpu) -> list[str]:
+def _agreement(entry: GpuFill) -> list[str]:
     """How close the measured efficiencies are to the predicted ones, where any were measured."""
-    timed = [(grid, grid.measured) for grid in gpu.grids if grid.measured]
+    timed = [(grid, grid.measured) for grid in entry.grids if grid.measured]
     if not timed:
         return []
-
-    def error(pair: tuple[FilledGrid, MeasuredGrid]) -> float:
-        grid, measured = pair
-        return abs(grid.compute.efficiency / measured.efficiency - 1)
-
-    close, (worst, measured) = sum(error(pair) <= _CLOSE for pair in timed), max(timed, key=error)
-    predicted, actual = (words.percent(share) for share in (worst.compute.efficiency, measured.efficiency))
-    farthest = f"at {words.count(worst.blocks, 'block')} {predicted} were predicted and {actual} measured"
+    errors = [abs(grid.compute.efficiency / measured.efficiency - 1) for grid, measured in timed]
+    close, worst = sum(error <= _CLOSE for error in errors), errors.index(max(errors))
+    farthest, its_time = timed[worst]
+    predicted, reached = words.percent(farthest.compute.efficiency), words.percent(its_time.efficiency)
+    where = f"at {words.count(farthest.blocks, 'block')} {predicted} were predicted and {reached} measured"
     within = f"within {words.percent(_CLOSE)} of the prediction at {close} of {words.count(len(timed), 'grid')}; "
-    block = f"measured with compute-bound blocks of {measured.block_ms:.2f} ms: "
-    doubts = [f"not to be trusted: {doubt}" for doubt in gpu.doubts]
-    return [block + (within if len(timed) > 1 else "") + farthest, *doubts]
+    block = f"measured with compute-bound blocks of {timed[0][1].block_ms:.2f} ms: "
+    doubts = [f"not to be trusted: {doubt}" for doubt in entry.doubts]
+    return [block + (within if len(timed) > 1 else "") + where, *doubts]

@@ -1,11 +1,9 @@
-"""Numbers as people read them, and the labels of cases and records."""
+"""Numbers as people read them, and the labels of cases."""
 
 from __future__ import annotations
 
 from kernellab.declaration.case import Case
 from kernellab.declaration.documents import CaseJson
-from kernellab.record.derived import DerivedRecord
-from kernellab.record.schema import ErrorsJson, Record
 
 _ABOVE_CEILING = 1.1  # a measured ceiling that is exceeded by more than this was measured too low
 
@@ -70,27 +68,3 @@ def case_label(case: CaseJson) -> str:
 
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
-
-
-def errors(measures: ErrorsJson) -> str:
-    """A result's distance from the oracle, in every measure taken."""
-    values = {
-        "largest": measures["max"],
-        "99.9 %": measures["q999"],
-        "relative L2": measures["rel_l2"],
-        "absolute": measures["max_abs"],
-    }
-    return ", ".join(f"{name} {value:.2g}" for name, value in values.items() if value is not None)
-
-
-def provenance(record: Record | DerivedRecord) -> str:
-    """Where, when and with which versions a record was measured, on one line."""
-    environment, name = record["environment"], str(record["machine"].get("name", ""))
-    for gpu in environment.get("gpus", ()):
-        name = name.replace(f" {gpu['uuid']}", "")
-    versions = [f"{k} {v}" for k, v in environment.get("packages", {}).items() if k in ("kernellab", "torch", "triton")]
-    when = str(record.get("began", "")).partition("T")[0]
-    parts = [name, when, *versions, f"Python {environment.get('python', '')}"]
-    if "merged_from" in record:
-        parts.append(f"joined from {count(len(record['merged_from']), 'run')}")
-    return " · ".join(part for part in parts if part)

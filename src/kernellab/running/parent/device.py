@@ -50,23 +50,23 @@ def _gpu_unknown_to_torch() -> GpuJson | None:
 
 
 @dataclass(frozen=True)
-class DeviceRates:
-    """The rates of a device, and the device they were measured on."""
+class MeasuredDevice:
+    """A device of this machine and its measured rates."""
 
     name: str
     device: DeviceChosen
-    measured: RatesMeasured
+    rates: RatesMeasured
 
     def to_json(self) -> JsonObject:
-        return {"name": self.name, **_fields(self.device), **_fields(self.measured)}
+        return {"name": self.name, **_fields(self.device), **_fields(self.rates)}
 
 
-def measure(device: str, *, quick: bool) -> DeviceRates:
-    """Measures the bandwidths and matmul rates of a device."""
+def measure(device: str, *, quick: bool) -> MeasuredDevice:
+    """What `timing.rates` measures, with the device it was measured on and doubts about the figures."""
     with _worker(device) as slot:
-        measured = _ask(slot, MeasureRates(quick=quick), RatesMeasured)
+        rates = _ask(slot, MeasureRates(quick=quick), RatesMeasured)
         gpu = slot.device.gpu
-        return DeviceRates(gpu["name"] if gpu else cpu()["name"], slot.device, measured)
+        return MeasuredDevice(gpu["name"] if gpu else cpu()["name"], slot.device, rates)
 
 
 def fill(grids: Sequence[int], threads: int, shared_bytes: int, *, rounds: int) -> GridsTimed:
