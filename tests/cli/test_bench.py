@@ -74,3 +74,21 @@ def test_the_panel_and_other_series(klab):
     for args in (("--cache", "lukewarm"), ("--pass", "sideways"), ("--precision", "x"), ("--pin", "nowhere")):
         refused = klab("bench", "square", *args, "--device", "cpu")
         assert (refused.code, refused.err.count("\n")) == (2, 1), args
+
+
+def test_both_passes_together_are_timed_and_have_no_findings_of_the_forward_pass(klab):
+    seen = klab(
+        "bench",
+        "add",
+        "--impl",
+        "torch",
+        "--shape",
+        "32x32",
+        "--pass",
+        "both",
+        "--device=cpu",
+        "--seconds=0.05",
+        "--json",
+    )
+    assert seen.code == 0, seen.err
+    assert seen.result("torch")["derived"]["findings"] == []

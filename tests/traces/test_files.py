@@ -21,12 +21,12 @@ from support.chrome_traces import a_step, written
         (b"{nothing that is any JSON}", "is not valid JSON from character 1 on"),
         (b'{"a": {"b": [1, 2, "c', "is truncated before its first event"),
         (b'{"traceEv', "is truncated before its first event"),
-        (gzip.compress(b""), "is empty"),
-        (gzip.compress(b"no")[:10], "is empty. The gzip data is truncated"),
+        (gzip.compress(b"", mtime=0), "is empty"),
+        (gzip.compress(b"no", mtime=0)[:10], "is empty. The gzip data is truncated"),
         (b"\x1f\x8b", "is empty"),
         (b"NVIDIA Tegra Profiler Report 2023", "nsys export --type sqlite"),
-        (gzip.compress(b"NVIDIA Tegra Profiler Report 2023"), "nsys export --type sqlite"),
-        (gzip.compress(b"SQLite format 3\0and more"), "compressed by gzip. Decompress it: gunzip --keep"),
+        (gzip.compress(b"NVIDIA Tegra Profiler Report 2023", mtime=0), "nsys export --type sqlite"),
+        (gzip.compress(b"SQLite format 3\0and more", mtime=0), "compressed by gzip. Decompress it: gunzip --keep"),
     ],
 )
 def test_a_file_that_is_not_a_trace_is_refused_with_the_reason(tmp_path, content, message):

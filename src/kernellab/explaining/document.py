@@ -72,7 +72,9 @@ def add_findings(record: DerivedRecord) -> None:
     """Add `derived.findings` to each result of a record with its verdicts; empty where nothing was timed."""
     for result in record["results"]:
         derived = result["derived"]
-        timed = derived["status"] == "ok" and derived["time"] is not None and is_duration(derived["time"]["timer"])
+        forward = derived["passes"].get("forward")  # rules know the forward pass alone
+        time = forward["time"] if forward else None
+        timed = derived["status"] == "ok" and time is not None and is_duration(time["timer"])
         findings = find(read_timed_subject(record, result)) if timed else []
         derived["findings"] = [explain_document(finding) for finding in findings]
 

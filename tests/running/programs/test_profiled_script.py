@@ -51,7 +51,7 @@ def test_a_program_keeps_its_exit_code(run_here, tmp_path, text, code, early):
     ("text", "reason"),
     [
         ("import torch", "never worked with tensors in its main thread"),
-        ("import beside", "only in modules it imports"),
+        ("import tensors_on_import", "only in modules it imports"),
         (
             "import threading, torch\nt = threading.Thread(target=lambda: torch.ones(3))\nt.start()\nt.join()",
             "never worked",
@@ -59,7 +59,7 @@ def test_a_program_keeps_its_exit_code(run_here, tmp_path, text, code, early):
     ],
 )
 def test_a_report_says_why_nothing_was_recorded(run_here, tmp_path, text, reason):
-    (tmp_path / "beside.py").write_text("import torch\nMEAN = torch.ones(3)\n")
+    (tmp_path / "tensors_on_import.py").write_text("import torch\nMEAN = torch.ones(3)\n")
     assert run_here(text)[0] == 0
     assert reason in json.loads((tmp_path / "0.collected").read_text())[0]["notes"][0]
 
