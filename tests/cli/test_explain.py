@@ -82,11 +82,11 @@ def add(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @f.impl("triton")
 def _(x):
-    told = torch.cuda.get_device_properties(x.device)
-    assert (told.name, told.L2_cache_size, told.total_memory) == ("GeForce RTX 4060", 24 << 20, 8 << 30)
+    device = torch.cuda.get_device_properties(x.device)
+    assert (device.name, device.L2_cache_size, device.total_memory) == ("GeForce RTX 4060", 24 << 20, 8 << 30)
     assert torch.cuda.get_device_capability() == (8, 9)
     y = torch.empty_like(x)
-    add[(told.multi_processor_count,)](x, y, x.numel(), 1024)
+    add[(device.multi_processor_count,)](x, y, x.numel(), 1024)
     return y
 """
 

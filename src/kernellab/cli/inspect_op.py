@@ -141,8 +141,14 @@ def _parse_archs(text: str | None) -> list[str]:
 def _document(record: Record, folder: Path) -> dict[str, object]:
     from kernellab.reporting.terminal.inspection import list_failures, list_kernels
 
-    head = {key: record[key] for key in ("schema", "command", "environment")}
-    return {**head, "folder": display_path(folder), "kernels": list_kernels(record), "others": list_failures(record)}
+    return {
+        "schema": record["schema"],
+        "command": record["command"],
+        "environment": record["environment"],
+        "folder": display_path(folder),
+        "kernels": list_kernels(record),
+        "others": list_failures(record),
+    }
 
 
 def _keep_kernels(record: Record, name: str) -> None:

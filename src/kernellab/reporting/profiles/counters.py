@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from kernellab.base.text import shown
 from kernellab.counters.tables import BUSY_PERCENT, CountersDocument, ImplRow, KernelRow, RuleRow
-from kernellab.reporting.text.fitting import Fit
+from kernellab.reporting.text.layout import Layout
 from kernellab.reporting.text.numbers import count, duration, memory, percent, ratio
 
 _KINDS = {"OPT": "could gain", "WRN": "warns", "INF": "says"}
@@ -23,7 +23,7 @@ def lines(document: CountersDocument, *, name_width: int) -> list[str]:
     for impl in document["ways"]:
         text += [*_impl_sentences(impl), ""]
     kernels = [row for impl in document["ways"] for row in impl["kernels"]]
-    text += _kernel_table(kernels, Fit(name_width))
+    text += _kernel_table(kernels, Layout(name_width))
     for row in kernels:
         text += _rules(row, name_width)
     for skipped in document.get("skipped", []):
@@ -113,7 +113,7 @@ def _is_global(rule: RuleRow) -> bool:
     return rule["percent"] is not None and rule["scope"].lower() == "global"
 
 
-def _kernel_table(kernels: Sequence[KernelRow], fit: Fit) -> list[str]:
+def _kernel_table(kernels: Sequence[KernelRow], layout: Layout) -> list[str]:
     heads = ["kernel", "est. gain", "saves", "time", "compute", "memory", "registers", "grid", "block", "occupancy"]
     body = [
         [
@@ -130,7 +130,7 @@ def _kernel_table(kernels: Sequence[KernelRow], fit: Fit) -> list[str]:
         ]
         for row in kernels
     ]
-    return fit.table(heads, body)
+    return layout.table(heads, body)
 
 
 # A sweep -----------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _sweep_table(rows: Sequence[KernelRow]) -> list[str]:
         ]
         for row in rows
     ]
-    return Fit().table(heads, body)
+    return Layout().table(heads, body)
 
 
 def _occupancy(row: KernelRow) -> str:

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 
 from kernellab.analysis.ranks import LayerDocument, RanksDocument
 from kernellab.reporting.text import numbers as words
-from kernellab.reporting.text.fitting import Fit
+from kernellab.reporting.text.layout import Layout
 
 
 def lines(document: RanksDocument) -> list[str]:
-    ranks, fit = document["ranks"], Fit()
+    ranks, layout = document["ranks"], Layout()
     body = [
         [str(rank["rank"]), str(rank["all_reduces"]), *map(words.duration, (rank["all_reduce_us"], rank["wait_us"]))]
         for rank in ranks
     ]
-    text = [*fit.sentences([_who_waits(document)]), ""]
-    text += fit.table(["rank", "all-reduces", "time in them", "of it waiting"], body, spare=[1])
+    text = [*layout.sentences([_who_waits(document)]), ""]
+    text += layout.table(["rank", "all-reduces", "time in them", "of it waiting"], body, drop_first=[1])
     layers = [layer["layer"] for layer in ranks[0]["layers"]]
     if layers:
         head = ["layer", *(f"rank {rank['rank']}" for rank in ranks)]
         cells = [[_layer(rank["layers"], at) for rank in ranks] for at in range(len(layers))]
         body = [[name, *row] for name, row in zip(layers, cells, strict=True)]
-        text += ["", *fit.sentences(["compute per layer, forward + backward"]), *fit.table(head, body)]
+        text += ["", *layout.sentences(["compute per layer, forward + backward"]), *layout.table(head, body)]
     return [*text, ""]
 
 

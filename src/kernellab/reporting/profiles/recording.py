@@ -9,7 +9,7 @@ from pathlib import Path
 from kernellab.analysis.document import ProfileDocument
 from kernellab.profiler.protocol import PhaseSteps, SessionReport
 from kernellab.reporting.text import numbers as words
-from kernellab.reporting.text.fitting import Fit
+from kernellab.reporting.text.layout import Layout
 from kernellab.traces.trace import Trace
 
 
@@ -87,7 +87,7 @@ def recording_lines(session: SessionReport, folder: Path) -> list[str]:
         path = folder / "artifacts" / name
         pictures = [picture.name for suffix in (".html", ".svg") if (picture := path.with_suffix(suffix)).exists()]
         lines.append(f"trace: {'  '.join([name, *pictures])}")
-    return Fit().sentences(lines)
+    return Layout().sentences(lines)
 
 
 def _phase(steps: PhaseSteps) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernellab.profiler.protocol import SizeCurve
 from kernellab.reporting.text import numbers as words
-from kernellab.reporting.text.fitting import Fit as Layout
+from kernellab.reporting.text.layout import Layout
 from kernellab.stats import growth
 from kernellab.workloads.mlp_setup import DEFAULT_SIZES, MlpSetup
 

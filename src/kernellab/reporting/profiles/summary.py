@@ -14,7 +14,7 @@ from kernellab.base.errors import UserError, nearest
 from kernellab.base.text import share_text, shown
 from kernellab.findings.document import ProfileFinding
 from kernellab.reporting.text import numbers as words
-from kernellab.reporting.text.fitting import Fit
+from kernellab.reporting.text.layout import Layout
 
 # The values of `--sort`, each with what it sorts operators by.
 SORTS: dict[str, Callable[[OperatorDocument], float]] = {
@@ -36,18 +36,18 @@ def lines(document: ProfileDocument, *, sort: str | None = None, rows: int = 10,
     order = sort or ("gpu" if on_gpu else "cpu")
     if order not in SORTS:
         raise UserError(f"a profile is not sorted by {order}: {nearest(order, SORTS)}")
-    fit = Fit(name_width)
-    text = fit.sentences(_answer(document, fit))
+    layout = Layout(name_width)
+    text = layout.sentences(_answer(document, layout))
     tables = [
-        _operators(document, SORTS[order], rows, fit),
-        _kernels(document, rows, fit),
-        _kernels_of_operators(document, rows, fit),
-        _modules(document, rows, fit),
-        _ranges(document, rows, fit),
-        _waits(document, rows, fit),
-        _gaps(document, rows, fit),
-        _fusion(document, rows, fit),
-        _memory(document, fit),
+        _operators(document, SORTS[order], rows, layout),
+        _kernels(document, rows, layout),
+        _kernels_of_operators(document, rows, layout),
+        _modules(document, rows, layout),
+        _ranges(document, rows, layout),
+        _waits(document, rows, layout),
+        _gaps(document, rows, layout),
+        _fusion(document, rows, layout),
+        _memory(document, layout),
     ]
     for table in tables:
         if table:
@@ -58,7 +58,7 @@ def lines(document: ProfileDocument, *, sort: str | None = None, rows: int = 10,
 # The answer --------------------------------------------------------------------------------------------
 
 
-def _answer(document: ProfileDocument, fit: Fit) -> list[str]:
+def _answer(document: ProfileDocument, layout: Layout) -> list[str]:
     first, *others = document["findings"]
     # With a GPU, a typical profiler overhead is subtracted, and a note says so.
     scale = "" if document["summary"]["on_gpu"] or document["summary"]["plain_step_us"] else " as profiled"
@@ -67,7 +67,7 @@ def _answer(document: ProfileDocument, fit: Fit) -> list[str]:
         sentences.append(f"  {first['do']}")
     sentences += [f"Then: {_finding(finding, scale)}" for finding in others[:_MORE_FINDINGS]]
     sentences.append(_steps(document["summary"], document["idle"]))
-    sentences += _largest_operator(document, fit)
+    sentences += _largest_operator(document, layout)
     notes = document["notes"][: max(_FIRST_LINES - len(sentences), 1)]
     return [*sentences, *(f"Note: {shown(note)}" for note in notes)]
 
@@ -104,26 +104,26 @@ def _steps(summary: SummaryDocument, idle: IdleDocument) -> str:
     return f"{steps}; the GPU{shown(device)} is busy {words.percent(busy)} of that{reason}."
 
 
-def _largest_operator(document: ProfileDocument, fit: Fit) -> list[str]:
+def _largest_operator(document: ProfileDocument, layout: Layout) -> list[str]:
     """The operator with the most time of its own, and the kernel it ran."""
     if not document["operators"]:
         return []
     if not document["summary"]["on_gpu"]:
-        return _cpu_shares(document["cpu"], fit)
+        return _cpu_shares(document["cpu"], layout)
     if document["summary"]["gpu_rows_missing"]:
         return []
     whole_us = sum(row["self_gpu_us"] for row in document["operators"])
     first = max(document["operators"], key=SORTS["gpu"])
     if not first["self_gpu_us"]:
         return []
-    sentence = f"Most GPU time: {shown(first['name'], fit.name)}, {words.percent(first['self_gpu_us'] / whole_us)}"
+    sentence = f"Most GPU time: {shown(first['name'], layout.name)}, {words.percent(first['self_gpu_us'] / whole_us)}"
     own = [kernel for kernel in first["kernels"] if not kernel["through"]]
     if own:
-        sentence += f", as {shown(own[0]['name'], fit.name)} ({own[0]['family']})"
+        sentence += f", as {shown(own[0]['name'], layout.name)} ({own[0]['family']})"
     return [sentence + "."]
 
 
-def _cpu_shares(cpu: CpuDocument | None, fit: Fit) -> list[str]:
+def _cpu_shares(cpu: CpuDocument | None, layout: Layout) -> list[str]:
     """The operators' share of the CPU's time, and the operator that takes most of it."""
     if cpu is None or not cpu["operators_us"]:
         return []
@@ -137,13 +137,15 @@ def _cpu_shares(cpu: CpuDocument | None, fit: Fit) -> list[str]:
     if not cpu["python_us"] and share + cpu["compiling_us"] / whole_us < _BUSY:
         sentence += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
-    return [f"{sentence}; most of it {shown(dearest['operator'], fit.name)}, {part} of the operators' time."]
+    return [f"{sentence}; most of it {shown(dearest['operator'], layout.name)}, {part} of the operators' time."]
 
 
 # Tables ------------------------------------------------------------------------------------------------
 
 
-def _operators(document: ProfileDocument, order: Callable[[OperatorDocument], float], rows: int, fit: Fit) -> list[str]:
+def _operators(
+    document: ProfileDocument, order: Callable[[OperatorDocument], float], rows: int, layout: Layout
+) -> list[str]:
     operators = sorted(document["operators"], key=order, reverse=True)
     on_gpu = document["summary"]["on_gpu"]
     head = ["operator", "calls", *(["self GPU", "GPU"] if on_gpu else []), "self CPU", "CPU"]
@@ -152,17 +154,17 @@ def _operators(document: ProfileDocument, order: Callable[[OperatorDocument], fl
         gpu_us = [row["self_gpu_us"], row["total_gpu_us"]] if on_gpu else []
         times_us = [*gpu_us, row["self_cpu_us"], row["total_cpu_us"]]
         body.append([row["name"], str(row["count"]), *map(words.duration, times_us)])
-    return _table("Operators", head, body, fit, len(operators))
+    return _table("Operators", head, body, layout, len(operators))
 
 
-def _kernels(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+def _kernels(document: ProfileDocument, rows: int, layout: Layout) -> list[str]:
     kernels = document["kernels"]
     body = [
         [row["name"], str(row["count"]), words.duration(row["gpu_us"]), words.duration(row["mean_us"]),
          words.percent(row["share"]), row["family"], _launching_operators(row)]
         for row in kernels[:rows]
     ]  # fmt: skip
-    return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, fit, len(kernels))
+    return _table("Kernels", ["kernel", "runs", "GPU", "each", "share", "family", "for"], body, layout, len(kernels))
 
 
 def _launching_operators(kernel: KernelDocument) -> str:
@@ -170,7 +172,7 @@ def _launching_operators(kernel: KernelDocument) -> str:
     return f"{first['name']} and {len(more)} more" if more else str(first["name"])
 
 
-def _kernels_of_operators(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+def _kernels_of_operators(document: ProfileDocument, rows: int, layout: Layout) -> list[str]:
     """Operators by the shapes of their inputs, each with the kernel it ran, and through which operators."""
     paths = {
         kernel["through"].split(" → ")[-1]: f"{operator['name']} → {kernel['through']}"
@@ -190,7 +192,7 @@ def _kernels_of_operators(document: ProfileDocument, rows: int, fit: Fit) -> lis
                 each = words.duration(inputs["time_us"] / inputs["count"])
                 body.append([path, shapes, name, kernels[name]["family"], each])
     head = ["operator", "on", "kernel", "family", "each"]
-    return _table("Kernels of the operators", head, body[:rows], fit, len(body))
+    return _table("Kernels of the operators", head, body[:rows], layout, len(body))
 
 
 def _shape(shape: Sequence[object]) -> str:
@@ -198,13 +200,13 @@ def _shape(shape: Sequence[object]) -> str:
     return "×".join(map(str, shape)) if all(isinstance(size, int) for size in shape) else f"{len(shape)} tensors"
 
 
-def _modules(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+def _modules(document: ProfileDocument, rows: int, layout: Layout) -> list[str]:
     modules, on_gpu = document["modules"], document["summary"]["on_gpu"]
     body = [
         [" / ".join(row["path"]), str(row["count"]), *map(words.duration, _module_times_us(row, on_gpu=on_gpu))]
         for row in modules[:rows]
     ]
-    return _table("Modules", ["module", "calls", "total", "self", "backward"], body, fit, len(modules))
+    return _table("Modules", ["module", "calls", "total", "self", "backward"], body, layout, len(modules))
 
 
 def _module_times_us(row: ModuleDocument, *, on_gpu: bool) -> tuple[float, float, float]:
@@ -213,7 +215,7 @@ def _module_times_us(row: ModuleDocument, *, on_gpu: bool) -> tuple[float, float
     return row["total_cpu_us"], row["self_cpu_us"], row["backward_cpu_us"]
 
 
-def _ranges(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+def _ranges(document: ProfileDocument, rows: int, layout: Layout) -> list[str]:
     """The longest ranges, in the order of the tree. A range is never longer than its parent, so each has its parent."""
     ranges, on_gpu = document["ranges"], document["summary"]["on_gpu"]
     if len(ranges) <= 2 * rows:  # a tree that lacks a branch or two is hard to read
@@ -230,17 +232,17 @@ def _ranges(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
         body.append(["  " * row["depth"] + row["name"], f"{row['count']:g}", *map(words.duration, times_us)])
     head = ["range", "times", "CPU", *(["GPU"] if on_gpu else [])]
     averaged = any(row["steps"] > 1 for row in ranges)
-    return _table("Ranges, average of a step" if averaged else "Ranges, in total", head, body, fit, len(ranges))
+    return _table("Ranges, average of a step" if averaged else "Ranges, in total", head, body, layout, len(ranges))
 
 
-def _waits(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+def _waits(document: ProfileDocument, rows: int, layout: Layout) -> list[str]:
     waits = document["sync_points"]
     body = [
         [_call_place(row), str(row["count"]), words.duration(row["wait_us"]), words.duration(row["idle_us"])]
         for row in waits[:rows]
     ]
     head = ["call", "times", "waits", "GPU idle after"]
-    return _table("Where the CPU waits for the GPU", head, body, fit, len(waits))
+    return _table("Where the CPU waits for the GPU", head, body, layout, len(waits))
 
 
 def _call_place(row: WaitDocument) -> str:
@@ -248,32 +250,32 @@ def _call_place(row: WaitDocument) -> str:
     return f"{row['file']}:{row['line']} {call}" if row["file"] else str(call)
 
 
-def _gaps(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+def _gaps(document: ProfileDocument, rows: int, layout: Layout) -> list[str]:
     gaps = document["idle"]["gaps"][: min(rows, _MOST_GAPS)]
     body = [[row["cpu"], row["cause"], words.duration(row["idle_us"]), words.duration(row["begin_us"])] for row in gaps]
-    return _table("The GPU's longest idle gaps", ["CPU activity", "cause", "idle", "from"], body, fit, len(body))
+    return _table("The GPU's longest idle gaps", ["CPU activity", "cause", "idle", "from"], body, layout, len(body))
 
 
-def _fusion(document: ProfileDocument, rows: int, fit: Fit) -> list[str]:
+def _fusion(document: ProfileDocument, rows: int, layout: Layout) -> list[str]:
     body = [
         [" → ".join(name.removeprefix("aten::") for name in row["operators"]), f"{row['per_step']:g}",
          words.memory(row["moved_bytes"]), words.memory(row["fewest_bytes"]), words.duration(row["gain_us"])]
         for row in document["fusion"][:rows]
     ]  # fmt: skip
     head = ["chain", "per step", "moves", "fewest", "GPU time saved"]
-    return _table("What could be fused", head, body, fit, len(document["fusion"]))
+    return _table("What could be fused", head, body, layout, len(document["fusion"]))
 
 
-def _memory(document: ProfileDocument, fit: Fit) -> list[str]:
+def _memory(document: ProfileDocument, layout: Layout) -> list[str]:
     memory = document["memory"]
     if not memory:
         return []
     where = f"GPU {memory['device']}" if memory["device"] >= 0 else "the host"
     body = [[category["name"], words.memory(category["bytes"])] for category in memory["categories"]]
     title = f"Memory: {words.memory(memory['peak_bytes'])} at its peak on {where}"
-    return _table(title, ["used by", "bytes"], body, fit, len(body))
+    return _table(title, ["used by", "bytes"], body, layout, len(body))
 
 
-def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], fit: Fit, rows: int) -> list[str]:
+def _table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], layout: Layout, rows: int) -> list[str]:
     """`rows`: how many there are, of which `body` shows the first."""
-    return [*fit.sentences([title]), *fit.table(head, body, of=rows)] if body else []
+    return [*layout.sentences([title]), *layout.table(head, body, total=rows)] if body else []

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kernellab.record.batteries import BatterySummary, FailedTrial, WorstTrial
 from kernellab.record.schema import ErrorsJson, Result
 from kernellab.reporting.text import numbers
+from kernellab.reporting.text.table import Cell, Column, Row, Table, print_table
 
 _FAILURES_PER_KIND = 3
-_WIDE = 118  # columns of a terminal that has room for the trial with the worst error
 
 
 def show(batteries: Sequence[BatterySummary], results: Sequence[Result], out: Console, *, verbose: bool) -> None:
     for op in dict.fromkeys(summary["op"] for summary in batteries):
         summaries = [summary for summary in batteries if summary["op"] == op]
         out.print(Text(f"{op} · the battery", style="bold"))
-        out.print(_table(summaries, out.width))
+        print_table(_table(summaries), out)
         kinds = {result["impl"]: result["kind"] for result in results if result["op"] == op}
         for summary in summaries:
             if kinds.get(summary["impl"]) == "compile":
@@ -34,34 +33,36 @@ def show(batteries: Sequence[BatterySummary], results: Sequence[Result], out: Co
         out.print()
 
 
-def _table(summaries: list[BatterySummary], width: int) -> Table:
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in ("impl", "tried", "passed", "outside", "worst error", "peer", "at"):
-        text = title in ("impl", "peer", "at")
-        if title != "at" or width >= _WIDE:
-            table.add_column(title, justify="left" if text else "right", no_wrap=title != "at")
+def _table(summaries: list[BatterySummary]) -> Table:
+    columns = [
+        Column("impl", "left", cut_to=20),
+        *(Column(title) for title in ("tried", "passed", "outside", "worst error")),
+        Column("peer", "left", drop=1),
+        Column("at", "left", drop=2, wrap_to=40, style="dim"),
+    ]
+    rows = []
     for summary in summaries:
         outside = sum(summary["outside"].values()) + sum(summary["unknown"].values())
-        cells = [
-            Text(summary["impl"] + (" (interpreter)" if summary["interpreter"] else "")),
-            Text(str(summary["tried"])),
+        cells: list[Cell] = [
+            summary["impl"] + (" (interpreter)" if summary["interpreter"] else ""),
+            str(summary["tried"]),
             Text(str(summary["passed"]), style="" if summary["passed"] == summary["tried"] else "bold red"),
-            Text(str(outside) if outside else ""),
+            str(outside) if outside else "",
             *_worst_error(summary["impl"], summary["worst"]),
         ]
-        table.add_row(*cells[: len(table.columns)])
-    return table
+        rows.append(Row(cells))
+    return Table(columns, rows)
 
 
-def _worst_error(impl: str, worst: WorstTrial | None) -> list[Text]:
+def _worst_error(impl: str, worst: WorstTrial | None) -> list[str]:
     """The cells of the worst error: it, the peer's, and the trial."""
     if worst is None:
-        return [Text("")] * 3
+        return [""] * 3
     peer = worst["peer"]
     beside = ""
     if peer is not None and peer["max"] is not None and peer["impl"] != impl:
         beside = f"{peer['impl']}'s {peer['max']:.2g}"
-    return [Text(f"{worst['errors']['max']:.2g}"), Text(beside), Text(worst["label"], style="dim")]
+    return [f"{worst['errors']['max']:.2g}", beside, worst["label"]]
 
 
 def _failures(summary: BatterySummary, verbose: bool) -> list[Text]:

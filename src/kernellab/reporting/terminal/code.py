@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from kernellab.codeanalysis.diff import CountPair, DiffRow, FactValue, KernelDiff
@@ -19,11 +18,13 @@ from kernellab.machinecode.kernel_names import short_name
 from kernellab.ptxwords.explain import ExplainedLine
 from kernellab.ptxwords.stages import STAGES
 from kernellab.reporting.text.numbers import count
+from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 _CONTEXT = 2  # lines of equal code shown around a difference
 _MAX_INSTRUCTION_LENGTH = 100  # characters; a wgmma names 64 registers
 _MAX_OPCODES = 12
 _MAX_LOOPS = 4
+_NARROWEST = 12  # characters of the column of a kernel
 _STYLES = {"same": "dim", "values": "cyan", "changed": "yellow", "left": "red", "right": "green"}
 _ROW_KINDS = {
     "same": "the same",
@@ -36,13 +37,10 @@ _ROW_KINDS = {
 
 def show_facts(kernels: Sequence[KernelFacts], notes: Iterable[str], out: Console) -> None:
     """A table with a column per kernel, then the loops and remarks of each."""
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="bold")
-    table.add_column("")
-    for facts in kernels:
-        table.add_column(short_name(facts.name), overflow="fold")
-    for title, values in _facts_rows(kernels):
-        table.add_row(Text(title, style="dim"), *map(Text, values))
-    out.print(table)
+    names = [short_name(facts.name) for facts in kernels]
+    columns = [Column("", "left", style="dim"), *(Column(name, "left", wrap_to=_NARROWEST) for name in names)]
+    rows = [Row([title, *values]) for title, values in _facts_rows(kernels)]
+    print_table(Table(columns, rows, header_style="bold"), out)
     for facts in kernels:
         prefix = f"{short_name(facts.name)}: " if len(kernels) > 1 else ""
         for sentence in _describe_loops(facts.loops):
@@ -173,14 +171,13 @@ def shorten(text: str) -> str:
 
 def show_diff(diff: KernelDiff, names: tuple[str, str], level: str, out: Console) -> None:
     """Facts, instruction mix and code of two kernels; of the code only the differences with some context."""
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="bold")
-    for title in ("", *names, "change"):
-        table.add_column(title, justify="left" if title == "" else "right", overflow="fold")
+    rows = []
     for pair in diff.facts:
         style = "bold" if pair.differs else "dim"
         cells = [_describe_value(pair.left), _describe_value(pair.right), _describe_change(pair.left, pair.right)]
-        table.add_row(Text(pair.name.replace("_", " "), style="dim"), *(Text(text, style=style) for text in cells))
-    out.print(table)
+        name = Text(pair.name.replace("_", " "), style="dim")
+        rows.append(Row([name, *(Text(text, style=style) for text in cells)]))
+    print_table(Table(_diff_columns(names), rows, header_style="bold"), out)
     _show_counts("instructions by class", diff.classes, names, out)
     _show_counts("opcodes that differ", diff.opcodes[:_MAX_OPCODES], names, out)
     if len(diff.opcodes) > _MAX_OPCODES:
@@ -207,13 +204,16 @@ def _describe_change(left: FactValue, right: FactValue) -> str:
 def _show_counts(title: str, pairs: Sequence[CountPair], names: tuple[str, str], out: Console) -> None:
     if not pairs:
         return
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim", title=title, title_justify="left")
-    for head in ("", *names, "change"):
-        table.add_column(head, justify="left" if head == "" else "right", overflow="fold")
+    rows = []
     for pair in pairs:
         name = pair.name.replace("_", " ") if pair.name in CLASSES else pair.name
-        table.add_row(*map(Text, (name, str(pair.left), str(pair.right), _describe_change(pair.left, pair.right))))
-    out.print(table)
+        rows.append(Row([name, str(pair.left), str(pair.right), _describe_change(pair.left, pair.right)]))
+    out.print(Text(f" {title}", style="italic"))
+    print_table(Table(_diff_columns(names), rows), out)
+
+
+def _diff_columns(names: tuple[str, str]) -> list[Column]:
+    return [Column("", "left"), *(Column(name, wrap_to=_NARROWEST) for name in names), Column("change")]
 
 
 def _show_rows(rows: Sequence[DiffRow], out: Console) -> None:

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from kernellab.gpumodel.hierarchy import Row
+from kernellab.gpumodel.hierarchy import Row as Part
 from kernellab.machine.chips import Chip
 from kernellab.machine.description import CpuJson
 from kernellab.machine.gpus import Gpu
 from kernellab.record.schema import GpuJson
 from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text.table import Column, Row, Table, print_table
 from kernellab.timing.documents import Rate
 
 _WIDE = 110  # columns of a terminal from which the last cell of a row is beside the others instead of below
 
 
-def show_known(gpu: Gpu, asked: str, variants: Sequence[str], rows: Sequence[Row], out: Console) -> None:
+def show_known(gpu: Gpu, asked: str, variants: Sequence[str], parts: Sequence[Part], out: Console) -> None:
     """A GPU of the database by the name `asked`, with its peak rates and its sources."""
     out.print(Text(f"{gpu.name}: {gpu.sms} SMs, {gpu.chip.generation} ({gpu.chip.arch})", style="bold"))
     if variants:
         out.print(Text(f"{asked} means the common variant; others: {', '.join(variants)}", style="dim"))
-    _show_rows(rows, out)
+    _show_parts(parts, out)
     rates = {dtype: gpu.tensor_tflops(dtype) for dtype in gpu.chip.tensor_per_clock}
     tensor = ", ".join(f"{dtype} {words.digits(rate)}" for dtype, rate in rates.items() if rate is not None)
     power = f", {gpu.tdp_w} W" if gpu.tdp_w else ""
@@ -42,52 +41,52 @@ def show_known(gpu: Gpu, asked: str, variants: Sequence[str], rows: Sequence[Row
         out.print(Text(line), soft_wrap=True)  # an address must not be broken
 
 
-def show_present(gpu: GpuJson, chip: Chip, rows: Sequence[Row], out: Console) -> None:
+def show_present(gpu: GpuJson, chip: Chip, parts: Sequence[Part], out: Console) -> None:
     out.print(Text(f"{gpu['name']}: {gpu['sms']} SMs, {chip.generation} ({chip.arch})", style="bold"))
-    _show_rows(rows, out)
+    _show_parts(parts, out)
     out.print(Text("klab device --measure measures its bandwidths and matmul rates."))
 
 
-def show_cpu(cpu: CpuJson, rows: Sequence[Row], out: Console) -> None:
+def show_cpu(cpu: CpuJson, parts: Sequence[Part], out: Console) -> None:
     memory = f"{cpu['memory_bytes'] / 2**30:.0f} GiB"
     out.print(Text(f"{cpu['name']}: {cpu['cores']} cores, {memory}; no GPU here", style="bold"))
-    _show_rows(rows, out)
+    _show_parts(parts, out)
     hint = "klab device --gpu a100 shows a GPU, --list the database; klab device --measure measures this CPU."
     out.print(Text(hint))
 
 
-def _show_rows(rows: Sequence[Row], out: Console) -> None:
+def _show_parts(parts: Sequence[Part], out: Console) -> None:
     out.print()
     wide = out.width >= _WIDE
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    table.add_column("part", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("scope")
-    table.add_column("here")
-    if wide:
-        table.add_column("what matters")
-    for row in rows:
-        table.add_row(row.name, row.kind, row.scope, row.capacity, *([row.matters] if wide else []))
-    out.print(table)
+    texts = ["scope", "here", *(["what matters"] if wide else [])]
+    columns = [Column("part", "left"), Column("", "left"), *(Column(title, "left", wrap_to=12) for title in texts)]
+    rows = [Row([p.name, p.kind, p.scope, p.capacity, *([p.matters] if wide else [])]) for p in parts]
+    print_table(Table(columns, rows, indent=0), out)
     out.print()
     if not wide:
-        for row in rows:
-            out.print(Text.assemble((f"{row.name}: ", "dim"), row.matters))
+        for part in parts:
+            out.print(Text.assemble((f"{part.name}: ", "dim"), part.matters))
         out.print()
 
 
 def show_list(gpus: Sequence[Gpu], out: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    table.add_column("GPU", no_wrap=True)
-    table.add_column("arch", no_wrap=True)
-    for title in ("SMs", "MHz", "memory", "GB/s", "L2 MB", "fp32", "W"):
-        table.add_column(title, justify="right", no_wrap=True)
+    columns = [
+        Column("GPU", "left"),
+        Column("arch", "left"),
+        Column("SMs"),
+        Column("MHz", drop=1),
+        Column("memory"),
+        Column("GB/s"),
+        Column("L2 MB", drop=3),
+        Column("fp32"),
+        Column("W", drop=2),
+    ]
+    rows = []
     for gpu in gpus:
         l2 = "" if gpu.l2_bytes is None else f"{gpu.l2_bytes / 2**20:g}"
-        memory = f"{gpu.memory_gb:g} GB"
-        numbers = (gpu.sms, gpu.boost_mhz, memory, f"{gpu.pin_gbps:.0f}", l2)
-        table.add_row(gpu.name, gpu.arch, *map(str, numbers), words.digits(gpu.fp32_tflops), str(gpu.tdp_w or ""))
-    out.print(table)
+        sizes = (str(gpu.sms), str(gpu.boost_mhz), f"{gpu.memory_gb:g} GB", f"{gpu.pin_gbps:.0f}", l2)
+        rows.append(Row([gpu.name, gpu.arch, *sizes, words.digits(gpu.fp32_tflops), str(gpu.tdp_w or "")]))
+    print_table(Table(columns, rows, indent=0), out)
     out.print()
     out.print(Text(f"{len(gpus)} GPUs; fp32 in TFLOP/s. klab device --gpu NAME shows one, with its sources."))
 
@@ -96,16 +95,12 @@ def show_measured(
     name: str, rates: Sequence[Rate], clock_mhz: Sequence[float] | None, doubts: Sequence[str], out: Console
 ) -> None:
     out.print(Text(f"{name}, measured{_clock(clock_mhz)}", style="bold"))
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, show_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim")
-    for row in rates:
-        if row["value"] is None:
-            table.add_row(row["name"], "–", row["how"])
-        else:
-            table.add_row(row["name"], f"{words.digits(row['value'])} {row['unit']}", row["how"])
-    out.print(Padding(table, (0, 0, 0, 1), expand=False))
+    columns = [Column("", "left"), Column(""), Column("", "left", wrap_to=20, style="dim")]
+    rows = []
+    for rate in rates:
+        value = "–" if rate["value"] is None else f"{words.digits(rate['value'])} {rate['unit']}"
+        rows.append(Row([rate["name"], value, rate["how"]]))
+    print_table(Table(columns, rows, header=False), out)
     for doubt in doubts:
         out.print(Text(f" not to be trusted: {doubt}", style="yellow"))
     out.print()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kernellab.explaining.advice import WHO_DOES_WHAT, Choice
@@ -15,6 +14,7 @@ from kernellab.gpumodel.roofline import Roofline
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.terminal import inspection
 from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 # Resources of the time model.
 _RESOURCES = {
@@ -171,13 +171,15 @@ def _configuration(kernel: Kernel, measured: bool) -> str:
 
 def _show_choices(choices: ChoiceTable, out: Console) -> None:
     out.print(Text(f"Which implementation · {choices.op} · {words.case_label(choices.case)}", style="bold"))
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in ("impl", "lines", "build", "time", "of the limit"):
-        table.add_column(title, justify="left" if title == "impl" else "right", no_wrap=True)
-    table.add_column("when to choose it")
-    for row in choices.rows:
-        table.add_row(*map(Text, _cells(row)))
-    out.print(table)
+    columns = [
+        Column("impl", "left", cut_to=12),
+        Column("lines", drop=1),
+        Column("build", drop=2),
+        Column("time"),
+        Column("of the limit"),
+        Column("when to choose it", "left", wrap_to=20),
+    ]
+    print_table(Table(columns, [Row(_cells(choice)) for choice in choices.rows]), out)
     out.print(Text(f" {choices.advice}"), soft_wrap=not out.is_terminal)
     out.print()
 
@@ -193,9 +195,5 @@ def _cells(row: Choice) -> list[str]:
 
 
 def _show_who_does_what(out: Console) -> None:
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in ("who does what", "CUDA C++", "Triton"):
-        table.add_column(title, no_wrap=True)
-    for row in WHO_DOES_WHAT:
-        table.add_row(*map(Text, row))
-    out.print(table)
+    columns = [Column(title, "left") for title in ("who does what", "CUDA C++", "Triton")]
+    print_table(Table(columns, [Row(row) for row in WHO_DOES_WHAT]), out)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NotRequired, TypedDict
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kernellab.base.json import JsonObject, JsonValue
@@ -26,12 +25,21 @@ from kernellab.gpumodel.occupancy import describe_limiters
 from kernellab.record.schema import CodeJson, Record
 from kernellab.reporting.terminal.code import print_indented
 from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 StyledLine = tuple[str, str]  # a text and its style
 
-_NUMBERS = ("grid", "block", "registers", "spilled", "shared", "occupancy", "instructions", "access")
-# Columns that a narrow terminal omits, the first first.
-_OMITTED_FIRST = ("instructions", "spilled", "shared", "access", "grid", "block", "configuration")
+# Columns of numbers, and in which order a narrow terminal leaves them out: the highest first, 0 never.
+_NUMBERS = {
+    "grid": 3,
+    "block": 2,
+    "registers": 0,
+    "spilled": 6,
+    "shared": 5,
+    "occupancy": 0,
+    "instructions": 7,
+    "access": 4,
+}
 
 _Pass = TypedDict("_Pass", {"pass": str})
 
@@ -174,8 +182,7 @@ def show_inspection(record: Record, out: Console) -> None:
         out.print(Text(f"{kernels[0]['op']} · {case} · {pass_name}", style="bold"))
         with_facts = [kernel for kernel in kernels if "registers" in kernel]
         if with_facts:
-            for part in build_table(with_facts, out.width if out.is_terminal else None):
-                out.print(part)
+            print_table(build_table(with_facts), out)
         lines = [*_describe_refusals(with_facts), *_describe_remarks(with_facts), *_describe_others(kernels)]
         for text, style in lines:
             print_indented(text, 1, out, style)
@@ -190,30 +197,23 @@ def show_failures(failures: Iterable[FailedImpl], out: Console) -> None:
         print_indented(text, 1, out, style)
 
 
-def build_table(kernels: Sequence[InspectedKernel], width: int | None) -> Iterator[Table | Text]:
-    """The table, and a line that names the columns that did not fit: a column cut to a few letters says nothing."""
+def build_table(kernels: Sequence[InspectedKernel]) -> Table:
+    """One row for launches that look alike."""
     tuned = any(kernel["tuned"] for kernel in kernels)
-    titles = ["impl", "kernel", "arch", *(("configuration",) if tuned else ()), *_NUMBERS]
+    columns = [
+        Column("impl", "left"),
+        Column("kernel", "left", cut_to=6),  # the beginning of a name is enough
+        Column("arch", "left"),
+        *([Column("configuration", "left", drop=1)] if tuned else []),
+        *(Column(title, drop=drop) for title, drop in _NUMBERS.items()),
+    ]
     counts: dict[tuple[str, ...], int] = {}
     for kernel in kernels:
         configuration = (describe_configuration(kernel["tuned"], kernel["config"]),) if tuned else ()
         row = (kernel["impl"], kernel["name"], kernel["arch"], *configuration, *_number_cells(kernel))
         counts[row] = counts.get(row, 0) + kernel.get("times", 1)
-    rows = [(impl, f"{name} × {n}" if n > 1 else name, *more) for (impl, name, *more), n in counts.items()]
-    widths = {title: max(len(row[at]) for row in (titles, *rows)) + 2 for at, title in enumerate(titles)}
-    omitted: list[str] = []
-    while width and sum(widths.values()) > width and len(omitted) < len(_OMITTED_FIRST):
-        omitted.append(_OMITTED_FIRST[len(omitted)])
-        widths.pop(omitted[-1], None)
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in widths:  # only a kernel's name may be cut: its beginning is enough
-        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=title != "kernel")
-    for row in rows:
-        cells = (cell for title, cell in zip(titles, row, strict=True) if title in widths)
-        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
-    yield table
-    if omitted:
-        yield Text(f" A wider terminal shows: {', '.join(title for title in titles if title in omitted)}", style="dim")
+    rows = [Row([impl, f"{name} × {n}" if n > 1 else name, *more]) for (impl, name, *more), n in counts.items()]
+    return Table(columns, rows)
 
 
 def _number_cells(kernel: InspectedKernel) -> Iterator[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
 from kernellab.base.text import share_text
@@ -29,7 +28,7 @@ from kernellab.reporting.charts import characters, files, series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.terminal import battery, details, panel, sanitizer
 from kernellab.reporting.text import numbers
-from kernellab.reporting.text.table import Column, Row, Table, print_table
+from kernellab.reporting.text.table import Cell, Column, Row, Table, print_lines, print_table
 from kernellab.stats.intervals import FEWEST
 
 _BAD = verdict.BAD | {"unknown"}
@@ -43,7 +42,7 @@ def show(record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
     battery.show(record["batteries"], record["results"], out, verbose=verbose)
     sanitizer.show(record["sanitized"], out, verbose=verbose)
     for line in [*closing(record), *battery.closing(record["batteries"]), *sanitizer.closing(record["sanitized"])]:
-        out.print(Text(line))
+        out.print(Text(line), soft_wrap=not out.is_terminal)
 
 
 def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
@@ -54,7 +53,7 @@ def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
         if sweep.timed:
             characters.show(sweep, out)
         for line in sweep_table.growth(sweep):
-            out.print(Text(line))
+            out.print(Text(line), soft_wrap=not out.is_terminal)
 
 
 def show_files(written: list[Path], folder: str, out: Console) -> None:
@@ -92,17 +91,17 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
         if rows:
             print_table(_time_table(rows), out)
         for line in _trust_notes(rows):
-            _print_beside(out, " ", Text(line, style="yellow"))
+            _print_wrapped([Text(line, style="yellow")], out)
     panel.show(group, out)
     width = max(len(r["impl"]) for r in group)
     for result in group:
-        head = f" {result['impl']:<{width}}  "
+        head = f"{result['impl']:<{width}}"
         if result["impl"] not in in_table:
-            _print_beside(out, head, _status_text(result, record))
+            _print_wrapped([head, _status_text(result, record)], out)
         for note in _notes(result):
-            _print_beside(out, head, Text(f"note: {note}", style="yellow"))
+            _print_wrapped([head, Text(f"note: {note}", style="yellow")], out)
         for line in details.detail_lines(result) if verbose else ():
-            _print_beside(out, head, Text(line, style="dim"))
+            _print_wrapped([head, Text(line, style="dim")], out)
     out.print()
 
 
@@ -153,16 +152,10 @@ def _notes(result: DerivedResult) -> list[str]:
     return [*notes, *((check.get("notes") if check else None) or [])]
 
 
-def _print_beside(out: Console, head: str, text: Text) -> None:
-    """On a terminal, wrapped beside its head; elsewhere one line, however long."""
-    if not out.is_terminal:
-        out.print(Text(head) + text, soft_wrap=True)
-        return
-    line = Grid.grid()
-    line.add_column(no_wrap=True)
-    line.add_column()
-    line.add_row(Text(head), text)
-    out.print(line)
+def _print_wrapped(cells: list[Cell], out: Console) -> None:
+    """A line whose last cell is wrapped beside the others on a terminal; elsewhere one line, however long."""
+    columns = [*(Column("", "left") for _ in cells[1:]), Column("", "left", wrap_to=20)]
+    print_lines(Table(columns, [Row(cells)], header=False).lines(out.width if out.is_terminal else None), out)
 
 
 # The table of times ------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kernellab.record.schema import SanitizerFinding, SanitizerOutcome
 from kernellab.reporting.text import numbers
+from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 
 def show(sanitized: Sequence[SanitizerOutcome], out: Console, *, verbose: bool) -> None:
@@ -17,7 +17,7 @@ def show(sanitized: Sequence[SanitizerOutcome], out: Console, *, verbose: bool) 
     for op in dict.fromkeys(entry["op"] for entry in sanitized):
         entries = [entry for entry in sanitized if entry["op"] == op]
         out.print(Text(f"{op} · under compute-sanitizer", style="bold"))
-        out.print(_table(entries))
+        print_table(_table(entries), out)
         for entry in entries:
             raised = _calls_not_returned(entry) if verbose else []
             for line in [*_errors(entry), *_other_findings(entry, verbose), *raised]:
@@ -26,16 +26,15 @@ def show(sanitized: Sequence[SanitizerOutcome], out: Console, *, verbose: bool) 
 
 
 def _table(entries: list[SanitizerOutcome]) -> Table:
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="dim")
-    for title in ("impl", "tool", "cases", "findings", "time"):
-        table.add_column(title, justify="left" if title in ("impl", "tool") else "right", no_wrap=True)
+    rows = []
     for entry in entries:
         cases = str(entry["cases"]) + (f" of {entry['planned']}" if entry["cases"] < entry["planned"] else "")
         style = {"ok": "", "wrong": "bold red"}.get(entry["status"], "yellow")
         findings = "cannot tell" if entry["status"] == "unknown" else str(len(_own_errors(entry)))
         seconds = f"{entry['seconds']:.0f} s"
-        table.add_row(*map(Text, (entry["impl"], entry["tool"], cases)), Text(findings, style=style), Text(seconds))
-    return table
+        rows.append(Row([entry["impl"], entry["tool"], cases, Text(findings, style=style), seconds]))
+    columns = [Column("impl", "left", cut_to=12), Column("tool", "left")]
+    return Table([*columns, Column("cases"), Column("findings"), Column("time", drop=1)], rows)
 
 
 def _own_errors(entry: SanitizerOutcome) -> list[SanitizerFinding]:

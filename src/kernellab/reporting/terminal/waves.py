@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from kernellab.base.errors import UserError
@@ -19,6 +18,7 @@ from kernellab.gpumodel.waves import Tiling, Waves
 from kernellab.reporting.charts import characters as chart
 from kernellab.reporting.charts import files as curves
 from kernellab.reporting.text import numbers as words
+from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 _CLOSE = 0.1  # relative to the measured efficiency
 _DROP = 0.95  # of the efficiency of the next smaller grid
@@ -58,33 +58,33 @@ def _show_grid(entry: GpuFill, grid: GridFill, block: Block, out: Console) -> No
     compute = grid.compute
     out.print(Text(f"{entry.name}: {_answer(compute)}", style="bold"))
     _show_variants(entry, out)
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(no_wrap=True, style="dim")
-    facts.add_column()
-    if grid.tiling:
-        facts.add_row("matmul", _describe_tiling(grid.tiling, grid.blocks))
-    facts.add_row("block", _describe_block(block))
-    facts.add_row("an SM holds", _describe_occupancy(entry))
-    facts.add_row("to hold more", entry.occupancy.remedy)
-    if compute.cluster > 1:
-        facts.add_row("clusters", _describe_clusters(compute))
-    facts.add_row("SM balance", _balance(compute))
-    facts.add_row("resident", _resident(compute))
-    out.print(Padding(facts, (0, 0, 0, 1), expand=False))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("if bound by", no_wrap=True)
-    table.add_column("governs", no_wrap=True)
-    table.add_column("efficiency", justify="right", no_wrap=True)
-    table.add_column("because")
-    for bound, waves in (("compute", compute), ("latency", grid.latency), ("memory", grid.memory)):
-        efficiency = words.percent(waves.efficiency)
-        table.add_row(bound, waves.governs, f"≤ {efficiency}" if bound == "memory" else efficiency, waves.why)
+    facts = {
+        **({"matmul": _describe_tiling(grid.tiling, grid.blocks)} if grid.tiling else {}),
+        "block": _describe_block(block),
+        "an SM holds": _describe_occupancy(entry),
+        "to hold more": entry.occupancy.remedy,
+        **({"clusters": _describe_clusters(compute)} if compute.cluster > 1 else {}),
+        "SM balance": _balance(compute),
+        "resident": _resident(compute),
+    }
+    columns = [Column("", "left", style="dim"), Column("", "left", wrap_to=30)]
+    print_table(Table(columns, [Row(fact) for fact in facts.items()], header=False), out)
     out.print()
-    out.print(Padding(table, (0, 0, 0, 1), expand=False))
+    print_table(_bounds_table(grid), out)
     out.print()
     for line in (*_agreement(replace(entry, grids=[grid])), _tail(compute), _better(compute)):
         out.print(Padding(Text(line), (0, 0, 0, 1), expand=False))
     out.print()
+
+
+def _bounds_table(grid: GridFill) -> Table:
+    rows = []
+    for bound, waves in (("compute", grid.compute), ("latency", grid.latency), ("memory", grid.memory)):
+        efficiency = words.percent(waves.efficiency)
+        efficiency = f"≤ {efficiency}" if bound == "memory" else efficiency  # the model gives an upper bound
+        rows.append(Row([bound, waves.governs, efficiency, waves.why]))
+    columns = [Column("if bound by", "left"), Column("governs", "left"), Column("efficiency")]
+    return Table([*columns, Column("because", "left", wrap_to=20)], rows)
 
 
 def _answer(w: Waves) -> str:

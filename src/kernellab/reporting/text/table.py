@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.cells import cell_len
@@ -16,6 +16,7 @@ from kernellab.base.text import shown
 Cell = str | Text
 
 _GAP = 2  # spaces between columns
+_CONSOLE = Console(width=80)  # rich asks for one to wrap a text; its width is not used
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Table:
     total: int = 0
     indent: int = 1
     header: bool = True
+    header_style: str = "dim"
 
     def lines(self, width: int | None, *, complete: bool = False) -> list[Text]:
         """The table in lines of at most `width` characters; None: as wide as it needs.
@@ -56,7 +58,7 @@ class Table:
         lines = []
         if self.header:
             titles = [Text(column.title) for column in self.columns]
-            lines += self._row_lines(titles, widths, "dim")
+            lines += self._row_lines(titles, widths, self.header_style)
         for row, texts in zip(self.rows, cells, strict=True):
             lines += self._row_lines(texts, widths, row.style)
         notes = [f"… and {self.total - len(self.rows)} more"] if self.total > len(self.rows) else []
@@ -149,7 +151,7 @@ def split_columns(table: Table, width: int) -> list[Table]:
 def _select(table: Table, start: int, end: int) -> Table:
     chosen = [0, *range(start, end)]
     rows = [Row([row.cells[at] for at in chosen], row.style) for row in table.rows]
-    return Table([table.columns[at] for at in chosen], rows, table.total, table.indent, table.header)
+    return replace(table, columns=[table.columns[at] for at in chosen], rows=rows)
 
 
 def _text(cell: Cell) -> Text:
@@ -164,5 +166,7 @@ def _break(text: Text, width: int, column: Column) -> list[Text]:
         cut = text.copy()
         cut.truncate(width, overflow="ellipsis")
         return [cut]
-    style = text.style
-    return [Text(part, style) for part in textwrap.wrap(text.plain, width, break_on_hyphens=False)] or [text]
+    lines = list(text.wrap(_CONSOLE, width, overflow="fold"))
+    for line in lines:
+        line.rstrip()
+    return lines

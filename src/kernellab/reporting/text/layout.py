@@ -19,7 +19,7 @@ def _terminal_width() -> int | None:
 
 
 @dataclass(frozen=True)
-class Fit:
+class Layout:
     """`name`: the longest name, in characters. `columns`: the width of the terminal; None where there is none."""
 
     name: int = 80
@@ -37,14 +37,14 @@ class Fit:
         return lines
 
     def table(
-        self, head: Sequence[str], body: Sequence[Sequence[str]], *, of: int = 0, spare: Sequence[int] = ()
+        self, head: Sequence[str], body: Sequence[Sequence[str]], *, total: int = 0, drop_first: Sequence[int] = ()
     ) -> list[str]:
-        """The first column left-aligned, the others right-aligned. `of`: the number of all rows.
+        """The first column left-aligned, the others right-aligned. `total`: the number of all rows.
 
-        Where columns have to be left out, those of `spare` go first, then the others from the right.
+        Where columns have to be left out, those of `drop_first` go first, then the others from the right.
         """
         cells = [[shown(cell, self.name) for cell in row] for row in body]
-        order = [*spare, *(at for at in range(len(head) - 1, 0, -1) if at not in spare)]
+        order = [*drop_first, *(at for at in range(len(head) - 1, 0, -1) if at not in drop_first)]
         columns = [
             Column(
                 title,
@@ -54,7 +54,7 @@ class Fit:
             )
             for at, title in enumerate(head)
         ]
-        table = Table(columns, [Row(row) for row in cells], total=of, indent=0)
+        table = Table(columns, [Row(row) for row in cells], total=total, indent=0)
         return [line.plain for line in table.lines(self.columns)]
 
 

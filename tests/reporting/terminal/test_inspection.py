@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from kernellab.reporting.terminal.inspection import FailedImpl, build_table, describe_failures, describe_parameters
+from kernellab.reporting.text.table import print_table
 
 KERNEL = {
     "impl": "triton",
@@ -29,8 +30,7 @@ EVERY_COLUMN = 200  # characters
 
 def printed(kernels, width=EVERY_COLUMN):
     out = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
-    for part in build_table(kernels, width):
-        out.print(part)
+    print_table(build_table(kernels), out)
     return out.file.getvalue()
 
 
