@@ -75,5 +75,6 @@ class Child:
         supervisor.kill_tree(self._process.pid, own_session=self._own_session)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_KILL_GRACE_S)
-        with contextlib.suppress(OSError):
-            os.close(self._lifeline)
+        lifeline, self._lifeline = self._lifeline, -1  # once: a later descriptor may get the same number
+        if lifeline >= 0:
+            os.close(lifeline)
