@@ -117,13 +117,12 @@ def remarks_on(activity: CallActivity) -> list[str]:
 def _profile(call: Callable[[], object], on_gpu: bool, calls: int) -> tuple[Trace, int]:
     """The trace, and how often the caching allocator had to request memory from CUDA in the last call."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise the profiler writes to standard error
-    from torch.profiler import ProfilerActivity, profile, record_function
+    from torch.autograd.profiler import profile, record_function  # torch.profiler's would import Inductor: seconds
 
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     synchronise: Callable[[], None] = torch.cuda.synchronize if on_gpu else (lambda: None)
     segments = _segments if on_gpu else (lambda: 0)
     synchronise()
-    with profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
+    with profile(use_device="cuda" if on_gpu else None, profile_memory=True, acc_events=True) as profiler:
         with record_function("kernellab: warm-up"):  # the first event of each kind is slow in a profiler
             torch.empty(1, device="cuda" if on_gpu else "cpu").fill_(0)
         synchronise()

@@ -1,4 +1,4 @@
-"""The `kernel` timer: the time of the kernels alone, as CUPTI reports it through torch.profiler."""
+"""The `kernel` timer: the time of the kernels alone, as CUPTI reports it through torch's profiler."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class KernelTimer(ProfilerTimer):
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise the profiler writes to standard error
         import torch
         from torch._C._autograd import DeviceType
-        from torch.profiler import ProfilerActivity, profile, record_function
+        from torch.autograd.profiler import profile, record_function  # torch.profiler's would import Inductor: seconds
 
         sizes = []
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
+        with profile(use_device="cuda", acc_events=True) as profiler:
             for number, prepare in enumerate(windows):
                 calls = prepare()
                 if self._flush:
@@ -53,7 +53,7 @@ class KernelTimer(ProfilerTimer):
                     results = [call() for call in calls]
                     torch.cuda.synchronize()  # so that the range on the host encloses everything on the GPU
                 del results
-        events = profiler.events() or []
+        events = profiler.function_events or []
         kernels = [e for e in events if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
         ranges = {e.name: e.time_range for e in events if e.device_type == DeviceType.CPU and e.name.startswith(_RANGE)}
         times_us = []
