@@ -10,12 +10,12 @@ pytestmark = pytest.mark.gpu
 
 
 def test_gpu_faults_cost_only_themselves(klab):
-    seen = klab("run", OPFILES / "gpu_bad.py", "--seconds", "0.3", "--json")
+    impls = "manual,torch,good,out-of-bounds,tebibyte,zeros"  # without `compile`, of which each worker takes seconds
+    seen = klab("run", OPFILES / "gpu_bad.py", "--impl", impls, "--seconds", "0.3", "--json")
     assert seen.code == 1, seen.err
     results = {r["impl"]: r["derived"] for r in seen.record["results"]}
     assert {k: v["status"] for k, v in results.items()} == {
         "manual": "ok",
-        "compile": "ok",
         "torch": "ok",
         "good": "ok",
         "out-of-bounds": "crashed",
@@ -23,20 +23,21 @@ def test_gpu_faults_cost_only_themselves(klab):
         "zeros": "wrong",
     }
     assert "illegal memory access" in results["out-of-bounds"]["reason"]
-    for name in ("torch", "good", "compile"):
+    for name in ("torch", "good"):
         assert results[name]["time"]["timer"] == "events"
         assert results[name]["time"]["rounds"] >= 10
 
 
-def test_every_bad_way_of_the_cpu_is_bad_on_the_gpu(klab):
-    seen = klab("run", OPFILES / "good_and_bad.py", "--timeout", "25", "--seconds", "0.3", "--json")
+def test_implementations_that_fail_on_the_cpu_fail_on_the_gpu(klab):
+    impls = "good-a,good-b,manual,segfault,exits,hangs,raises"
+    seen = klab("run", OPFILES / "good_and_bad.py", "--impl", impls, "--timeout", "10", "--seconds", "0.3", "--json")
     assert seen.code == 1, seen.err
     statuses = {r["impl"]: r["derived"]["status"] for r in seen.record["results"]}
-    assert [statuses[n] for n in ("good-a", "good-b", "manual", "compile")] == ["ok"] * 4
+    assert [statuses[n] for n in ("good-a", "good-b", "manual")] == ["ok"] * 3
     assert [statuses[n] for n in ("segfault", "exits", "hangs", "raises")] == ["crashed", "crashed", "timeout", "error"]
 
 
-def test_the_manual_chain_launches_nine_kernels_and_the_fused_ways_one(klab):
+def test_the_manual_chain_launches_nine_kernels_and_the_fused_implementations_one(klab):
     seen = klab("run", "gelu", "--shape", "2048x2048", "--dtype", "float32", "--quick", "--json")
     assert seen.code == 0, seen.out + seen.err
     counts = {r["impl"]: len(r["kernels"]) for r in seen.record["results"] if r["kernels"] is not None}
@@ -57,21 +58,21 @@ def test_cuda_load_builds_an_authors_own_file(tmp_path):
         pytest.skip("no nvcc")
     source = tmp_path / "twice.cu"
     source.write_text(
-        "#include <torch/extension.h>\n"
+        "#include <pybind11/pybind11.h>\n"  # torch's own header would take nvcc a minute
         "__global__ void twice_kernel(const float* x, float* y, long n) {\n"
         "  long i = blockIdx.x * (long)blockDim.x + threadIdx.x;\n"
         "  if (i < n) y[i] = 2 * x[i];\n"
         "}\n"
-        "torch::Tensor twice(torch::Tensor x) {\n"
-        "  auto y = torch::empty_like(x);\n"
-        "  twice_kernel<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());\n"
-        "  return y;\n"
+        "void twice(size_t x, size_t y, long n) {\n"
+        "  twice_kernel<<<(n + 255) / 256, 256>>>((const float*)x, (float*)y, n);\n"
         "}\n"
         'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }\n'
     )
     module = kl.cuda.load(source, build_directory=tmp_path / "build")
     x = torch.randn(1000, device="cuda")
-    assert torch.equal(module.twice(x), 2 * x)
+    y = torch.empty_like(x)
+    module.twice(x.data_ptr(), y.data_ptr(), x.numel())
+    assert torch.equal(y, 2 * x)
     assert (tmp_path / "build" / "build.ninja").exists()
 
 

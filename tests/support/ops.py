@@ -38,6 +38,17 @@ def ops_with(impl, *, elementwise=False):
     ]
 
 
+def gpu_kernels():
+    """(op, implementation) of every kernel for GPUs in shipped ops of one tensor; launch studies are left out."""
+    ops = {name: getattr(kl.ops, name) for name in shipped_names()}
+    return [
+        (name, impl.name)
+        for name, op in ops.items()
+        for impl in op.impls.values()
+        if len(op.args) == 1 and impl.kind.name in ("triton", "cuda") and not impl.study
+    ]
+
+
 def options_of(op):
     """Every combination of an op's options."""
     declared = op.all_options()

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from kernellab.base.message import DamagedMessage, UnknownMessage
+from kernellab.base.paths import cache_dir
 from kernellab.record.event import Event
 from kernellab.running.processes import compile_cache
 from kernellab.running.processes.child import Child
@@ -111,6 +112,9 @@ def environment() -> dict[str, str]:
     env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     env["TORCHINDUCTOR_CACHE_DIR"] = str(compile_cache.folder())
     env["PYTHONUNBUFFERED"] = "1"
+    if env.pop("PYTHONDONTWRITEBYTECODE", None):
+        # Container images often set it, and lack torch's bytecode: compiling torch takes seconds in every worker.
+        env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))  # and nothing is written beside the sources
     return env
 
 

@@ -1,0 +1,18 @@
+"""The environment that a worker is started with."""
+
+from kernellab.base.paths import cache_dir
+from kernellab.running.processes.worker_process import environment
+
+
+def test_where_bytecode_must_not_be_written_beside_the_sources_workers_keep_theirs_in_the_cache(monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    env = environment()
+    assert "PYTHONDONTWRITEBYTECODE" not in env
+    assert env["PYTHONPYCACHEPREFIX"] == str(cache_dir("bytecode"))
+
+
+def test_elsewhere_bytecode_stays_where_python_puts_it(monkeypatch):
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    assert "PYTHONPYCACHEPREFIX" not in environment()
