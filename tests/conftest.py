@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from kernellab.base.paths import cache_dir, file_name
 from kernellab.machine.environment import device_identity, environment
-from support.klab import Ran, klab_command, klab_env
+from support.klab import Ran, run_klab
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,14 +45,6 @@ def klab(tmp_path: Path):
     """Run klab in an empty folder and return its exit code and output."""
 
     def run(*args: str | Path, timeout: float = 300, cwd: Path | None = None, **env: str) -> Ran:
-        done = subprocess.run(
-            klab_command(*args),
-            cwd=cwd or tmp_path,
-            env=klab_env(**env),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return run_klab(*args, timeout=timeout, cwd=cwd or tmp_path, **env)
 
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,3 +39,10 @@ def klab_command(*args: str | Path) -> list[str]:
 
 def klab_env(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(SRC), **extra}
+
+
+def run_klab(*args: str | Path, cwd: Path, timeout: float = 300, **env: str) -> Ran:
+    done = subprocess.run(
+        klab_command(*args), cwd=cwd, env=klab_env(**env), capture_output=True, text=True, timeout=timeout
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
