@@ -19,19 +19,19 @@ def line_of(path, words):
     return found
 
 
-def sanitized(klab, target, impls, asked):
-    """What each way did under each tool, by both their names."""
-    seen = klab("check", target, "--impl", impls, "--declared", "--sanitize", asked, "--json", timeout=900)
-    assert seen.code in (0, 1), seen.err
-    found = seen.record["sanitized"]
-    assert all(one["cases"] >= 5 for one in found), found
-    return seen, {(one["impl"], one["tool"]): one for one in found}
+def sanitize(klab, target, impls, tools, *more):
+    """How klab ended, and the outcome of each implementation under each tool."""
+    ran = klab("check", target, "--impl", impls, "--declared", "--sanitize", tools, *more, "--json", timeout=900)
+    assert ran.code in (0, 1), ran.err
+    outcomes = ran.record["sanitized"]
+    assert all(outcome["cases"] >= 5 for outcome in outcomes), outcomes
+    return ran, {(outcome["impl"], outcome["tool"]): outcome for outcome in outcomes}
 
 
 def test_memcheck_finds_a_triton_kernel_that_reads_beyond_the_end(klab):
-    seen, found = sanitized(klab, UNSAFE, "triton-reads-beyond,triton-masked", "memcheck")
-    assert seen.code == 1
-    bad, good = found["triton-reads-beyond", "memcheck"], found["triton-masked", "memcheck"]
+    ran, outcomes = sanitize(klab, UNSAFE, "triton-reads-beyond,triton-masked", "memcheck")
+    assert ran.code == 1
+    bad, good = outcomes["triton-reads-beyond", "memcheck"], outcomes["triton-masked", "memcheck"]
     assert (bad["status"], good["status"]) == ("wrong", "ok"), (bad, good)
     (one,) = [f for f in bad["findings"] if f["own"]]
     assert one["kind"] == "invalid read"
@@ -44,9 +44,9 @@ def test_memcheck_finds_a_triton_kernel_that_reads_beyond_the_end(klab):
 
 
 def test_racecheck_finds_a_missing_barrier(klab):
-    seen, found = sanitized(klab, UNSAFE, "cuda-races,cuda-staged", "racecheck")
-    bad, good = found["cuda-races", "racecheck"], found["cuda-staged", "racecheck"]
-    assert (seen.code, bad["status"], good["status"]) == (1, "wrong", "ok"), (bad, good)
+    ran, outcomes = sanitize(klab, UNSAFE, "cuda-races,cuda-staged", "racecheck")
+    bad, good = outcomes["cuda-races", "racecheck"], outcomes["cuda-staged", "racecheck"]
+    assert (ran.code, bad["status"], good["status"]) == (1, "wrong", "ok"), (bad, good)
     (one,) = [f for f in bad["findings"] if f["own"]]
     write, read = line_of(KERNELS, "// the write"), line_of(KERNELS, "// the read")
     assert one["kind"] == "race"
@@ -57,8 +57,8 @@ def test_racecheck_finds_a_missing_barrier(klab):
 
 
 def test_initcheck_finds_a_read_of_what_nothing_wrote(klab):
-    _, found = sanitized(klab, UNSAFE, "cuda-unwritten,cuda-staged", "initcheck")
-    bad, good = found["cuda-unwritten", "initcheck"], found["cuda-staged", "initcheck"]
+    _, outcomes = sanitize(klab, UNSAFE, "cuda-unwritten,cuda-staged", "initcheck", "--quick")
+    bad, good = outcomes["cuda-unwritten", "initcheck"], outcomes["cuda-staged", "initcheck"]
     assert (bad["status"], good["status"]) == ("wrong", "ok"), (bad, good)
     (one,) = [f for f in bad["findings"] if f["own"]]
     assert one["kind"] == "uninitialised read"
@@ -66,19 +66,19 @@ def test_initcheck_finds_a_read_of_what_nothing_wrote(klab):
 
 
 def test_the_shipped_gelu_is_clean_under_every_tool(klab):
-    seen, found = sanitized(klab, "gelu", "triton,cuda", "memcheck,racecheck,initcheck,synccheck")
-    assert seen.code == 0, seen.err
-    assert set(found) == {(impl, tool) for impl in ("triton", "cuda") for tool in tools.SANITIZERS}
-    for key, one in found.items():
+    ran, outcomes = sanitize(klab, "gelu", "triton,cuda", "memcheck,racecheck,initcheck,synccheck")
+    assert ran.code == 0, ran.err
+    assert set(outcomes) == {(impl, tool) for impl in ("triton", "cuda") for tool in tools.SANITIZERS}
+    for key, one in outcomes.items():
         assert (one["status"], one["findings"], one["exit"]) == ("ok", [], 0), (key, one)
         assert one["cases"] >= 20
 
 
-def test_without_a_choice_only_ways_with_kernels_of_their_own(klab):
-    seen = klab("check", "square", "--declared", "--quick", "--sanitize", "synccheck", timeout=900)
-    assert seen.code == 0, seen.out + seen.err
-    table = seen.out.partition("square · under compute-sanitizer")[2]
+def test_without_a_choice_only_implementations_with_kernels_of_their_own(klab):
+    ran = klab("check", "softmax", "--declared", "--quick", "--sanitize", "synccheck", timeout=900)
+    assert ran.code == 0, ran.out + ran.err
+    table = ran.out.partition("softmax · under compute-sanitizer")[2]
     assert "triton" in table
     assert "cuda" in table
     assert "manual" not in table
-    assert "nothing found." in seen.out
+    assert "nothing found." in ran.out

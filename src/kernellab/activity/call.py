@@ -122,7 +122,8 @@ def _profile(call: Callable[[], object], on_gpu: bool, calls: int) -> tuple[Trac
     synchronise: Callable[[], None] = torch.cuda.synchronize if on_gpu else (lambda: None)
     segments = _segments if on_gpu else (lambda: 0)
     synchronise()
-    with profile(use_device="cuda" if on_gpu else None, profile_memory=True, acc_events=True) as profiler:
+    device = "cuda" if on_gpu else None
+    with profile(use_kineto=True, use_device=device, profile_memory=True, acc_events=True) as profiler:
         with record_function("kernellab: warm-up"):  # the first event of each kind is slow in a profiler
             torch.empty(1, device="cuda" if on_gpu else "cpu").fill_(0)
         synchronise()

@@ -40,7 +40,7 @@ class KernelTimer(ProfilerTimer):
         from torch.autograd.profiler import profile, record_function  # torch.profiler's would import Inductor: seconds
 
         sizes = []
-        with profile(use_device="cuda", acc_events=True) as profiler:
+        with profile(use_kineto=True, use_device="cuda", acc_events=True) as profiler:
             for number, prepare in enumerate(windows):
                 calls = prepare()
                 if self._flush:
