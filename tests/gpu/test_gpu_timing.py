@@ -64,7 +64,7 @@ def test_the_panel_orders_the_timers_and_names_the_regime(klab):
 
 def test_backward_is_timed_and_verified(klab):
     args = ("--pass", "forward,backward,both", "--shape", "1024x4096", "--dtype", "float32", "--json")
-    seen = klab("bench", "gelu", "--impl", "manual,torch,compile,triton", *args)
+    seen = klab("bench", "gelu", "--impl", "manual,torch,triton", *args)
     assert seen.code == 0, seen.out[-3000:]
     torchs = seen.result("torch")
     passes = torchs["derived"]["passes"]

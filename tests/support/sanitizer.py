@@ -8,7 +8,7 @@ from kernellab.record import verdict
 from kernellab.record.journal import Journal
 from kernellab.record.reading import load
 from kernellab.record.settings import Settings
-from kernellab.running.parent.sanitizer import Sanitizer
+from kernellab.running.parent.sanitizer import Sanitizer, SanitizerJob
 from kernellab.sanitizer.report import MARK
 from support.klab import HERE, OPFILES
 from support.records import ENVIRONMENT, event
@@ -70,9 +70,11 @@ def run_under(standin, folder, impl, tool="memcheck", timeout_s=60.0):
     journal.write(event("run", schema=3, command=[], seed=0, environment=ENVIRONMENT, settings=settings.to_json()))
     progress = []
     sanitizer = Sanitizer(standin, settings, journal, "cpu")
-    sanitizer.run(resolve(target), "double", impl, tool, lambda number, count: progress.append((number, count)))
-    assert sanitizer.is_done("double", impl, tool)
-    assert not sanitizer.is_done("double", impl, "other")
+    job = SanitizerJob(resolve(target), "double", impl, tool)
+    sanitizer.run([job], lambda job, number, count: progress.append((number, count)))
+    finished = len(journal.record["sanitized"])
+    sanitizer.run([job])  # is done already
+    assert len(journal.record["sanitized"]) == finished
     journal.save()
     journal.close()
     assert load(folder / "run")["sanitized"] == json.loads(json.dumps(journal.record["sanitized"]))

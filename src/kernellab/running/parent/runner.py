@@ -5,7 +5,7 @@ This is the parent process. It imports neither torch nor op files.
 
 from __future__ import annotations
 
-import functools
+import itertools
 import json
 from collections.abc import Callable
 from typing import cast
@@ -27,7 +27,7 @@ from kernellab.running.parent.failed_trials import FailedTrials
 from kernellab.running.parent.groups import Groups
 from kernellab.running.parent.progress import Progress
 from kernellab.running.parent.remaining_work import Group
-from kernellab.running.parent.sanitizer import Sanitizer, impls_to_sanitize
+from kernellab.running.parent.sanitizer import Sanitizer, SanitizerJob, impls_to_sanitize
 from kernellab.running.parent.worker_pool import WorkerPool
 from kernellab.running.parent.worker_slot import WorkerSlot
 from kernellab.running.protocol.commands import MeasureCeilings
@@ -262,17 +262,18 @@ class Runner:
         path = tools.compute_sanitizer()
         if path is None:
             raise UserError(f"--sanitize: {tools.compute_sanitizer_missing()}")
-        sanitizer = Sanitizer(path, self.settings, self.journal, self.device)
+        jobs = []
         for group in _one_per_op(groups):
             assert group.slot.target is not None
             impls = impls_to_sanitize(group.impls, named=bool(self.settings.impls))
-            for impl, tool in [(impl, tool) for impl in impls for tool in self.settings.sanitizers]:
-                if sanitizer.is_done(group.op, impl, tool):
-                    continue
-                self.progress.say(f"{group.op} {impl} under {tool}")
-                listener = functools.partial(self.progress.show_trial, group.op, f"{impl} under {tool}")
-                sanitizer.run(group.slot.target, group.op, impl, tool, listener)
-                self.journal.save()
+            for impl, tool in itertools.product(impls, self.settings.sanitizers):
+                jobs.append(SanitizerJob(group.slot.target, group.op, impl, tool))
+
+        def listen(job: SanitizerJob, trial: int, trials: int) -> None:
+            self.progress.show_trial(job.op, f"{job.impl} under {job.tool}", trial, trials)
+
+        self.progress.say("compute-sanitizer")
+        Sanitizer(path, self.settings, self.journal, self.device).run(jobs, listen)
 
 
 def _one_per_op(groups: list[Group]) -> list[Group]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -31,9 +33,8 @@ _KINDS = ("triton", "cuda", "python", "compile")  # implementations with kernels
 _START_S = 180.0  # importing torch under a tool, and the tool's own analysis at the end
 _TIMEOUTS = 3  # for one trial: kernels are much slower under a tool, but most of a small trial is not kernels
 _POLL_S = 0.1
+_AT_ONCE = max(1, min(4, (os.cpu_count() or 1) // 2))
 _COMPLAINTS = 5  # kept of what the tool says about itself
-
-Listener = Callable[[int, int], None]  # which trial of how many
 
 
 def impls_to_sanitize(impls: Sequence[ImplDescription], *, named: bool) -> list[str]:
@@ -42,47 +43,61 @@ def impls_to_sanitize(impls: Sequence[ImplDescription], *, named: bool) -> list[
     return [impl["name"] for impl in possible if named or impl["kind"] in _KINDS]
 
 
+@dataclass(frozen=True)
+class SanitizerJob:
+    """One implementation under one tool."""
+
+    target: Target
+    op: str
+    impl: str
+    tool: str
+
+
+Listener = Callable[[SanitizerJob, int, int], None]  # which trial of how many
+
+
 class Sanitizer:
     """Runs implementations under tools and records what came of it. `path`: the program compute-sanitizer."""
 
     def __init__(self, path: str, settings: Settings, journal: Journal, device: str) -> None:
         self.path, self.settings, self.journal, self.device = path, settings, journal, device
 
-    def is_done(self, op: str, impl: str, tool: str) -> bool:
+    def run(self, jobs: Sequence[SanitizerJob], listener: Listener = lambda job, trial, trials: None) -> None:
+        """Run the jobs, several at a time: most of the time goes into starting Python and the tool, on the CPU.
+
+        Jobs that the record has already are left out. The listener is told of the present trial of each job.
+        """
+        waiting = deque(job for job in jobs if not self._is_done(job))
+        running: list[_SanitizedProcess] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < _AT_ONCE:
+                    running.append(self._start(waiting.popleft(), listener))
+                for process in [process for process in running if process.poll()]:
+                    running.remove(process)
+                    process.end()
+                    self.journal.write(process.outcome())
+                    self.journal.save()
+                time.sleep(_POLL_S)
+        finally:
+            for process in running:
+                process.end()
+
+    def _is_done(self, job: SanitizerJob) -> bool:
         outcomes = self.journal.record["sanitized"]
-        return any((outcome["op"], outcome["impl"], outcome["tool"]) == (op, impl, tool) for outcome in outcomes)
+        return any((o["op"], o["impl"], o["tool"]) == (job.op, job.impl, job.tool) for o in outcomes)
 
-    def run(
-        self, target: Target, op: str, impl: str, tool: str, listener: Listener = lambda trial, trials: None
-    ) -> None:
-        log = self.journal.folder / "artifacts" / f"sanitize-{file_name(op)}-{file_name(impl)}-{tool}.txt"
-        log.unlink(missing_ok=True)  # of a run that was interrupted
-        began = time.monotonic()
-        code, timeout = self._supervise(command(tool, self.path, self._program(target, op, impl)), log, listener)
-        report = read_report(log.read_text(errors="replace"), tool)
-        self.journal.write(
-            SanitizerFinished(
-                op=op,
-                impl=impl,
-                tool=tool,
-                planned=report.planned,
-                cases=report.returned,
-                raised=report.raised,
-                findings=[finding.to_json() for finding in report.findings],
-                errors=report.error_count,
-                complaints=list(dict.fromkeys(report.complaints))[:_COMPLAINTS],
-                exit=code,
-                unfinished=None if report.finished else timeout or _why_unfinished(report, code, log),
-                seconds=round(time.monotonic() - began, 1),
-                log=f"artifacts/{log.name}",
-            )
-        )
+    def _start(self, job: SanitizerJob, listener: Listener) -> _SanitizedProcess:
+        name = f"sanitize-{file_name(job.op)}-{file_name(job.impl)}-{job.tool}.txt"
+        words = command(job.tool, self.path, self._program(job))
+        trial_limit_s = _TIMEOUTS * self.settings.timeout_s
+        return _SanitizedProcess(job, words, self.journal.folder / "artifacts" / name, trial_limit_s, listener)
 
-    def _program(self, target: Target, op: str, impl: str) -> list[str]:
+    def _program(self, job: SanitizerJob) -> list[str]:
         request = {
-            "target": asdict(target),
-            "op": op,
-            "impl": impl,
+            "target": asdict(job.target),
+            "op": job.op,
+            "impl": job.impl,
             "device": self.device,
             "seed": self.settings.seed,
             "dtypes": self.settings.request["dtypes"],
@@ -90,31 +105,63 @@ class Sanitizer:
         }
         return program("kernellab.running.programs.sanitized_op", json.dumps(request))
 
-    def _supervise(self, words: list[str], log: Path, listener: Listener) -> tuple[int | None, str | None]:
-        """The exit code; or None and why the process was ended: no trial may take longer than its timeout."""
-        use = compile_cache.Use()
+
+class _SanitizedProcess:
+    """A job that runs. No trial may take longer than its limit."""
+
+    def __init__(
+        self, job: SanitizerJob, words: list[str], log: Path, trial_limit_s: float, listener: Listener
+    ) -> None:
+        self._job, self._log, self._trial_limit_s, self._listener = job, log, trial_limit_s, listener
+        log.unlink(missing_ok=True)  # of a run that was interrupted
+        self._began = time.monotonic()
+        self._cache_use = compile_cache.Use()
         # Each tensor gets an allocation of its own: in torch's cache another tensor lies beyond the end of one.
-        child = Child(words, {**environment(), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, output=log)
-        code, trial, trials = None, 0, 0
-        try:
-            with log.open(errors="replace") as output:
-                marks = _Marks(output)
-                limit, deadline = _START_S, time.monotonic() + _START_S
-                while code is None:
-                    code = child.poll()
-                    for mark in marks.new():
-                        trials = int(str(mark.get("trials", trials)))
-                        trial += "begin" in mark
-                        limit = _START_S if "end" in mark else _TIMEOUTS * self.settings.timeout_s
-                        deadline = time.monotonic() + limit
-                        listener(trial, trials)
-                    if code is None and time.monotonic() > deadline:
-                        return None, f"no end within {limit:g} s (--timeout)"
-                    time.sleep(_POLL_S if code is None else 0)
-        finally:
-            child.end()
-            use.end(interrupted=code is None)
-        return code, None
+        self._child = Child(words, {**environment(), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, output=log)
+        self._output = log.open(errors="replace")
+        self._marks = _Marks(self._output)
+        self._trial, self._trials = 0, 0
+        self._limit_s, self._deadline = _START_S, self._began + _START_S
+        self._code: int | None = None
+        self._timeout: str | None = None
+
+    def poll(self) -> bool:
+        """Whether it has ended; reads the progress that it has reported."""
+        self._code = self._child.poll()
+        for mark in self._marks.new():
+            self._trials = int(str(mark.get("trials", self._trials)))
+            self._trial += "begin" in mark
+            self._limit_s = _START_S if "end" in mark else self._trial_limit_s
+            self._deadline = time.monotonic() + self._limit_s
+            self._listener(self._job, self._trial, self._trials)
+        if self._code is None and time.monotonic() > self._deadline:
+            self._timeout = f"no end within {self._limit_s:g} s (--timeout)"
+        return self._code is not None or self._timeout is not None
+
+    def end(self) -> None:
+        """Kill it, if it still runs."""
+        self._child.end()
+        self._output.close()
+        self._cache_use.end(interrupted=self._code is None)
+
+    def outcome(self) -> SanitizerFinished:
+        report = read_report(self._log.read_text(errors="replace"), self._job.tool)
+        unfinished = None if report.finished else self._timeout or _why_unfinished(report, self._code, self._log)
+        return SanitizerFinished(
+            op=self._job.op,
+            impl=self._job.impl,
+            tool=self._job.tool,
+            planned=report.planned,
+            cases=report.returned,
+            raised=report.raised,
+            findings=[finding.to_json() for finding in report.findings],
+            errors=report.error_count,
+            complaints=list(dict.fromkeys(report.complaints))[:_COMPLAINTS],
+            exit=self._code,
+            unfinished=unfinished,
+            seconds=round(time.monotonic() - self._began, 1),
+            log=f"artifacts/{self._log.name}",
+        )
 
 
 class _Marks:
