@@ -50,7 +50,11 @@ def all_rules() -> dict[str, Rule]:
 
 def _load(file: str) -> Rule:
     module = importlib.import_module(f"{rules.__name__}.{file}")
-    summary = (module.__doc__ or "").strip().partition("\n")[0]
+    missing = [name for name in ("__doc__", "NEEDS", "GAIN", "examine") if not getattr(module, name, None)]
+    if missing:
+        lacking = ", ".join(missing).replace("__doc__", "a docstring")
+        raise TypeError(f"{module.__name__} is not a rule: it lacks {lacking} (see explaining/rules/__init__.py)")
+    summary = str(module.__doc__).strip().partition("\n")[0]
     return Rule(
         name=file.replace("_", "-"),
         summary=summary.removesuffix("."),
