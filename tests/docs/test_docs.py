@@ -62,14 +62,15 @@ def test_commands_are_found_in_the_pages():
 
 
 def test_every_verb_option_rule_timer_and_op_is_documented():
-    assert undocumented(take_inventory(SRC), ROOT) == []
+    missing = undocumented(take_inventory(SRC), ROOT)
+    assert not missing, "\n".join(["not documented yet:", *missing])
 
 
 def test_nothing_is_documented_that_does_not_exist():
     inventory = take_inventory(SRC)
-    assert documented_verbs(ROOT) == set(inventory.verbs)
-    assert documented_rules(ROOT) == set(inventory.rules)
-    assert documented_timers(ROOT) == set(inventory.timers)
+    assert documented_verbs(ROOT) - set(inventory.verbs) == set()
+    assert documented_rules(ROOT) - set(inventory.rules) == set()
+    assert documented_timers(ROOT) - set(inventory.timers) == set()
 
 
 def test_every_package_is_in_the_map_of_the_code():
