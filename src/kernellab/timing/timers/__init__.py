@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 AUTO = "auto"
-_REQUIRED = ("name", "devices", "overhead_rank", "measures", "help")  # the others have defaults
+REQUIRED = ("name", "devices", "overhead_rank", "measures", "help")  # attributes without a default
 
 
 def _discover() -> dict[str, type[Timer]]:
@@ -28,7 +28,7 @@ def _discover() -> dict[str, type[Timer]]:
         if not own:
             raise TypeError(f"{module.__name__} has no timer: it needs a subclass of BurstTimer or ProfilerTimer")
         for timer in own:
-            missing = [name for name in _REQUIRED if not hasattr(timer, name)]
+            missing = [name for name in REQUIRED if not hasattr(timer, name)]
             if missing:
                 raise TypeError(f"{module.__name__}.{timer.__name__} lacks {', '.join(missing)} (see timing/timer.py)")
             timers[timer.name] = timer
