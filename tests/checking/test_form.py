@@ -6,7 +6,7 @@ import torch
 import kernellab as kl
 from kernellab.checking.declared_case import CaseChecker
 from kernellab.declaration.case import Case
-from support.trying import CPU, check, doubling
+from support.trying import CPU, check, differentiable, doubling, examine, op_of, plane
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,18 @@ def test_other_strides_are_noted_in_users_ops_and_wrong_in_shipped_ones():
     op.file = kl.ops.gelu.file
     outcome = CaseChecker(op, case, seed=0, device=CPU).check(op["transposed"])
     assert (outcome.status, "strides (" in outcome.reason) == ("wrong", True)
+
+
+def test_strides_of_gradients_are_noted_in_shipped_ops_too_and_those_of_the_result_are_named():
+    transposed = differentiable(lambda x: x + x, lambda ctx, saved, grad: (grad.t() * 2).contiguous().t())
+    turned = differentiable(lambda x: (x + x).t().contiguous().t(), lambda ctx, saved, grad: grad * 2)
+    op = op_of(lambda x: x + x, gradient=transposed, result=turned)
+    op.file = kl.ops.gelu.file
+    outcome = examine(op, "gradient", plane(), pass_name="backward")
+    assert outcome.status == "ok"
+    assert outcome.notes == ("the gradient of x: strides (1, 16), manual's are (32, 1)",)
+    outcome = examine(op, "result", plane(), pass_name="backward")
+    assert (outcome.status, outcome.reason) == ("wrong", "the result: strides (1, 16), manual's are (32, 1)")
 
 
 def _gone(x):

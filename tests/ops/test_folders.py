@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 import kernellab as kl
 from kernellab.declaration.targets import shipped_names
-from support.klab import SRC
+from support.klab import SRC, klab_env
 
 # The files that hold an implementation, by its name. A Python file launches what the source beside it contains.
 ROOMS = {"triton": ("triton.py",), "cuda": ("cuda.py", "cuda.cu"), "cpp": ("cpp.py", "cpp.cpp")}
@@ -51,12 +53,25 @@ def test_implementations_are_declared_in_one_order(name):
     assert impls == sorted(impls, key=order.index)
 
 
-def test_an_op_is_added_by_adding_a_folder(klab, tmp_path):
+def copy_with_op(tmp_path, name, text):
+    """A source folder with one op more."""
     source = tmp_path / "src"
     shutil.copytree(SRC, source, ignore=shutil.ignore_patterns("__pycache__"))
-    folder = source / "kernellab" / "ops" / "halve"
+    folder = source / "kernellab" / "ops" / name
     folder.mkdir()
-    (folder / "__init__.py").write_text(HALVE)
+    (folder / "__init__.py").write_text(text)
+    return source
+
+
+def test_an_op_of_another_name_than_its_folder_is_refused(tmp_path):
+    source = copy_with_op(tmp_path, "half", HALVE)
+    code = [sys.executable, "-c", "import kernellab.ops"]
+    done = subprocess.run(code, env=klab_env(PYTHONPATH=str(source)), capture_output=True, text=True)
+    assert "kernellab/ops/half/__init__.py declares no op half: name the op as its folder" in done.stderr
+
+
+def test_an_op_is_added_by_adding_a_folder(klab, tmp_path):
+    source = copy_with_op(tmp_path, "halve", HALVE)
     listed = {entry["op"] for entry in json.loads(klab("list", "--json", PYTHONPATH=str(source)).out)}
     assert listed == {*shipped_names(), "halve"}
     seen = klab("check", "halve", "--declared", "--impl", "torch", "--device", "cpu", PYTHONPATH=str(source))

@@ -10,6 +10,8 @@ from kernellab.record import verdict
 from kernellab.record.verdict import derive, exit_code
 from kernellab.stats import intervals
 from kernellab.stats.intervals import compare_ratio, median_interval
+from kernellab.timing.timer import BurstTimer
+from kernellab.timing.timers import TIMERS
 from support.records import record, result
 
 
@@ -149,6 +151,19 @@ def test_nobody_is_accused_on_a_guess_or_by_a_timer_that_tells_no_duration():
     launched = judged(timer="launch")
     assert launched["status"] == "ok"
     assert launched["limit"]["gbps"] is None
+
+
+def test_only_a_timer_of_the_host_tells_the_time_of_launches(monkeypatch):
+    class Energy(BurstTimer):
+        name, devices, is_duration, overhead_rank = "energy", ("cuda",), False, -1
+
+    monkeypatch.setitem(TIMERS, "energy", Energy)
+    one = result("a", [8.0] * 9)
+    one["times"][0]["timer"] = "events"
+    one["times"].append({**one["times"][0], "timer": "energy", "cache": "warm", "samples_us": [30.0] * 9})
+    assert verdict.regime(one, None) == []
+    one["times"].append({**one["times"][1], "timer": "launch"})
+    assert [regime["name"] for regime in verdict.regime(one, None)] == ["launch-bound"]
 
 
 def test_a_further_series_that_fails_is_no_verdict_on_the_way():

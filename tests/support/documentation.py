@@ -49,18 +49,24 @@ def undocumented(inventory: Inventory, root: Path) -> list[str]:
     for verb, options in inventory.verbs.items():
         text = _about(verb, commands)
         if not re.search(rf"`klab {verb}\b", text):
-            missing.append(f"verb {verb} in docs/commands.md")
+            missing.append(f"verb {verb}: a row in the first table of docs/commands.md")
         missing += [
-            f"option --{option} of {verb} in docs/commands.md"
+            f"option --{option} of {verb}: its row there, or a section `Options of {verb}`"
             for option in options
             if not re.search(rf"--{option}(?![\w-])", text)
         ]
     rules = documented_rules(root)
-    missing += [f"rule {rule} in docs/explain.md" for rule in inventory.rules if rule not in rules]
+    missing += [
+        f"rule {rule}: its row in docs/explain.md (python -m kernellab.explaining.rulebook docs/explain.md)"
+        for rule in inventory.rules
+        if rule not in rules
+    ]
     timers = documented_timers(root)
-    missing += [f"timer {timer} in docs/timing.md" for timer in inventory.timers if timer not in timers]
+    missing += [
+        f"timer {timer}: a row in the table of docs/timing.md" for timer in inventory.timers if timer not in timers
+    ]
     readme = (root / "README.md").read_text()
-    missing += [f"op {op} in README.md" for op in inventory.ops if f"`{op}`" not in readme]
+    missing += [f"op {op}: in README.md, under Shipped ops" for op in inventory.ops if f"`{op}`" not in readme]
     return missing
 
 
@@ -72,7 +78,7 @@ def documented_rules(root: Path) -> set[str]:
 
 def documented_timers(root: Path) -> set[str]:
     """The timers in the table of docs/timing.md."""
-    section = _sections((root / "docs" / "timing.md").read_text())["Timers"]
+    section, *_ = _sections((root / "docs" / "timing.md").read_text())["Timers"].split("\n### ")
     return set(re.findall(r"^`(\w+)`", "\n".join(_first_cells(section)), re.MULTILINE))
 
 

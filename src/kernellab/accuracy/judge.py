@@ -37,7 +37,7 @@ def judge_values(
     worst, worst_peer, largest = NO_ERROR, NO_ERROR, -1.0
     notes: tuple[str, ...] = ()
     for number, (got, peer) in enumerate(zip(outputs, _peer_errors(impl, prepared, pass_name), strict=True)):
-        which = _which_result(prepared, number, pass_name)
+        which = prepared.label(number)
         if impl.name == "manual":  # its values are shown, not judged
             errors = _measure(op, got, prepared, number) if got.is_floating_point() else NO_ERROR
         elif not got.is_floating_point():
@@ -107,14 +107,6 @@ def _equal_to_any(got: torch.Tensor, candidates: Outputs) -> torch.Tensor:
 
 
 # Messages ----------------------------------------------------------------------------------------------
-
-
-def _which_result(prepared: PreparedTrial, number: int, pass_name: str) -> str:
-    """Names one of several results."""
-    results = prepared.result_count
-    if number < results:
-        return f"result {number}: " if results > 1 else "" if pass_name == "forward" else "the result: "
-    return f"the gradient of {prepared.gradient_inputs[number - results]}: "
 
 
 def _excess(errors: Errors, peer: Errors) -> float:

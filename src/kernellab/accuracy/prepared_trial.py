@@ -65,6 +65,15 @@ class PreparedTrial:
         """How many of the tensors are results; the gradients follow them."""
         return len(self.oracle) - len(self.gradient_inputs)
 
+    def label(self, number: int) -> str:
+        """Names one of several tensors at the start of a message; empty where there is only one."""
+        results = self.result_count
+        if number >= results:
+            return f"the gradient of {self.gradient_inputs[number - results]}: "
+        if results > 1:
+            return f"result {number}: "
+        return "the result: " if self.gradient_inputs else ""
+
 
 @dataclass(frozen=True)
 class _Results:

@@ -33,7 +33,7 @@ def _verb(module_name: str) -> Verb:
     module = importlib.import_module(f"kernellab.cli.verbs.{module_name}")
     missing = [name for name in ("SUMMARY", "arguments", "run") if not hasattr(module, name)]
     if missing:
-        raise TypeError(f"{module.__name__} is not a verb: it lacks {', '.join(missing)}")
+        raise TypeError(f"{module.__name__} is not a verb: it lacks {', '.join(missing)} (see cli/verbs/__init__.py)")
     return Verb(
         module_name.replace("_", "-"), module.SUMMARY, getattr(module, "ORDER", _LAST), module.arguments, module.run
     )

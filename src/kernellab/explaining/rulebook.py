@@ -1,6 +1,7 @@
 """Collects the rules, applies them to a subject, and ranks what they find. A rule is a file in `rules/`.
 
-python -m kernellab.explaining.rulebook     prints the table of rules for docs/explain.md
+`python -m kernellab.explaining.rulebook docs/explain.md` writes the table of rules into the page, between
+`<!-- rules -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kernellab.explaining import rules
 from kernellab.explaining.configurations import choose_configurations
@@ -17,6 +21,7 @@ from kernellab.findings.finding import Finding, Precedence
 from kernellab.findings.ranking import rank
 from kernellab.gpumodel.subject import Subject
 
+_TABLE = re.compile(r"(<!-- rules -->\n).*?(<!-- end -->)", re.DOTALL)
 _MIN_GAIN = 1.05  # a smaller gain is not worth a line
 
 
@@ -50,7 +55,11 @@ def all_rules() -> dict[str, Rule]:
 
 def _load(file: str) -> Rule:
     module = importlib.import_module(f"{rules.__name__}.{file}")
-    summary = (module.__doc__ or "").strip().partition("\n")[0]
+    missing = [name for name in ("__doc__", "NEEDS", "GAIN", "examine") if not getattr(module, name, None)]
+    if missing:
+        lacking = ", ".join(missing).replace("__doc__", "a docstring")
+        raise TypeError(f"{module.__name__} is not a rule: it lacks {lacking} (see explaining/rules/__init__.py)")
+    summary = str(module.__doc__).strip().partition("\n")[0]
     return Rule(
         name=file.replace("_", "-"),
         summary=summary.removesuffix("."),
@@ -68,5 +77,13 @@ def find(subject: Subject) -> list[Finding]:
     return rank([finding for finding in findings if finding.gain is None or finding.gain >= _MIN_GAIN])
 
 
+def write_table(page: str) -> str:
+    """The page with the table of rules as their files have it today."""
+    head = ["| rule | finds | from | gain |", "|---|---|---|---|"]
+    table = "\n".join([*head, *(rule.table_row for rule in all_rules().values())])
+    return _TABLE.sub(lambda block: f"{block[1]}{table}\n{block[2]}", page)
+
+
 if __name__ == "__main__":
-    print("\n".join(rule.table_row for rule in all_rules().values()))
+    page = Path(sys.argv[1])
+    page.write_text(write_table(page.read_text()))

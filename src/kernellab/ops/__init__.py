@@ -19,8 +19,12 @@ from kernellab.declaration.op import Op
 
 for _info in pkgutil.iter_modules(__path__):
     if _info.ispkg:
-        # The import binds the folder's module here; the op takes its place.
-        globals()[_info.name] = getattr(importlib.import_module(f"{__name__}.{_info.name}"), _info.name)
+        _op = getattr(importlib.import_module(f"{__name__}.{_info.name}"), _info.name, None)
+        if not isinstance(_op, Op):
+            raise ImportError(
+                f"kernellab/ops/{_info.name}/__init__.py declares no op {_info.name}: name the op as its folder"
+            )
+        globals()[_info.name] = _op  # in the place of the folder's module, which the import bound here
 
 
 def __getattr__(name: str) -> Op:

@@ -295,7 +295,7 @@ def regime(result: Result, limit: LimitJson | None) -> list[RegimeJson]:
     ranked = sorted(TIMERS.values(), key=lambda timer: timer.overhead_rank)
     on_gpu = [medians_us.get((t.name, "cold")) for t in ranked if "cuda" in t.devices and not t.on_host]
     gpu_us = next((us for us in on_gpu if us is not None), None)
-    launching = [medians_us.get((t.name, "warm")) for t in ranked if not t.is_duration]
+    launching = [medians_us.get((t.name, "warm")) for t in ranked if t.on_host and not t.is_duration]
     host_us = next((us for us in launching if us is not None), None)
     regimes: list[RegimeJson] = []
     if gpu_us and host_us and is_launch_bound(host_us, gpu_us):

@@ -32,10 +32,13 @@ class Timer(ABC):
     default_on: ClassVar[tuple[str, ...]] = ()  # devices on which `--timer auto` means this timer
     caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # states of the cache it can time; others become the first
     panel_caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # of these, the ones `--panel` shows
-    is_duration: ClassVar[bool] = True  # False: it does not say how long a call takes, so no verdict rests on it
+    # False: it does not say how long a call takes. It gives no rate and no share of the limit, and implementations are
+    # compared by it only where no other timer was asked for.
+    is_duration: ClassVar[bool] = True
     on_host: ClassVar[bool] = False  # it times the caller, not the device that computes
     needs_profiler: ClassVar[bool] = False  # it runs in a worker of its own, because a profiler slows what follows
-    overhead_rank: ClassVar[int]  # the panel lists timers from the least overhead in the number to the most
+    # The panel lists timers from the least overhead in the number to the most. No two timers of a device share a rank.
+    overhead_rank: ClassVar[int]
     measures: ClassVar[str]  # the panel's explanation of the number
     help: ClassVar[str]  # a few words for `--help`
 

@@ -49,6 +49,18 @@ def test_the_closing_line_answers_in_words():
     assert "are equally fast" in same
 
 
+def test_times_of_another_timer_or_a_warm_cache_are_labelled():
+    def of(**series):
+        one = timed("torch", 100)
+        one["times"][0] |= series
+        return shown(one)
+
+    assert "f · 8 · float32 · cpu\n" in of()
+    assert "f · 8 · float32 · cpu · warm cache\n" in of(cache="warm")
+    assert "f · 8 · float32 · cpu · host timer, warm cache\n" in of(timer="host", cache="warm")
+    assert "f 8 · float32 · launch timer: torch takes 100.1 µs." in of(timer="launch")
+
+
 def tried(impl, *statuses):
     """The trials of a battery."""
     about = {"op": "f", "impl": impl, "interpreter": False, "reason": "values: 1, should be 2"}

@@ -30,6 +30,8 @@ from kernellab.reporting.terminal import battery, details, panel, sanitizer
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Cell, Column, Row, Table, print_lines, print_table
 from kernellab.stats.intervals import FEWEST
+from kernellab.timing.timer import WARM
+from kernellab.timing.timers import default_timer
 
 _BAD = verdict.BAD | {"unknown"}
 
@@ -78,7 +80,7 @@ def _groups_outside_sweeps(record: DerivedRecord) -> list[list[DerivedResult]]:
 def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, *, verbose: bool) -> None:
     op, case = group[0]["op"], group[0]["case"]
     device = record["machine"].get("device", case["device"])
-    out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}"))
+    out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}{_how_timed(group)}"))
     passes = list(group[0]["derived"]["passes"])
     in_table: set[str] = set()
     for pass_name in passes:
@@ -103,6 +105,19 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
         for line in details.detail_lines(result) if verbose else ():
             _print_wrapped([head, Text(line, style="dim")], out)
     out.print()
+
+
+def _how_timed(group: list[DerivedResult]) -> str:
+    """` · host timer, warm cache`; empty where the times are the default timer's, with the cache emptied."""
+    time = next((time for result in group if (time := result["derived"]["time"])), None)
+    if time is None:
+        return ""
+    words = []
+    if time["timer"] not in (None, default_timer(group[0]["case"]["device"]).name):
+        words.append(f"{time['timer']} timer")
+    if time["cache"] == WARM:
+        words.append("warm cache")
+    return f" · {', '.join(words)}" if words else ""
 
 
 @dataclass(frozen=True)
@@ -353,4 +368,4 @@ def _fastest_line(group: list[DerivedResult]) -> str | None:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
         claim += numbers.ceiling_doubt(limit["fraction"])
-    return f"{best.result['op']} {numbers.case_label(best.result['case'])}: {claim}."
+    return f"{best.result['op']} {numbers.case_label(best.result['case'])}{_how_timed(group)}: {claim}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from kernellab.timing.timer import COLD, BurstTimer, ProfilerTimer, Timer
 
@@ -17,16 +17,26 @@ if TYPE_CHECKING:
     import torch
 
 AUTO = "auto"
+REQUIRED = ("name", "devices", "overhead_rank", "measures", "help")  # attributes without a default
 
 
 def _discover() -> dict[str, type[Timer]]:
     timers = {}
     for info in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{info.name}")
-        for value in vars(module).values():
-            if inspect.isclass(value) and issubclass(value, Timer) and value.__module__ == module.__name__:
-                timers[value.name] = value
+        own = [value for value in vars(module).values() if _is_timer(value) and value.__module__ == module.__name__]
+        if not own:
+            raise TypeError(f"{module.__name__} has no timer: it needs a subclass of BurstTimer or ProfilerTimer")
+        for timer in own:
+            missing = [name for name in REQUIRED if not hasattr(timer, name)]
+            if missing:
+                raise TypeError(f"{module.__name__}.{timer.__name__} lacks {', '.join(missing)} (see timing/timer.py)")
+            timers[timer.name] = timer
     return timers
+
+
+def _is_timer(value: object) -> TypeGuard[type[Timer]]:
+    return inspect.isclass(value) and issubclass(value, Timer)
 
 
 TIMERS = _discover()

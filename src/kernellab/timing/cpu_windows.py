@@ -1,0 +1,56 @@
+"""A clock around windows of calls on the CPU: what its timers share. Imports no torch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from kernellab.timing.timer import COLD, Burst, BurstSpec, BurstTimer
+from kernellab.timing.window import make_calls, make_lead_calls, prepare_window
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernellab.timing.timed_impl import TimedImpl
+
+_SHORT_WINDOW_US = 5000.0  # in a shorter window 0.1 ms would show
+
+
+class CpuWindowTimer(BurstTimer):
+    """Reads a clock before and after each window. A subclass says which clock."""
+
+    devices = ("cpu",)
+
+    def __init__(self, device: torch.device, cache: str) -> None:
+        from kernellab.timing.cache import Flush
+
+        super().__init__(device, cache)
+        self._flush = Flush(device) if cache == COLD else None
+        self._short: dict[str, bool] = {}
+
+    @staticmethod
+    @abstractmethod
+    def read_ns() -> int:
+        """The clock."""
+
+    def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
+        read_ns = self.read_ns
+        make_lead_calls(impl, spec.lead_calls)
+        samples_us = []
+        for window in range(spec.windows):
+            # Emptying the cache evicts the program too, which costs the first call about 0.1 ms. The data is to be
+            # cold, not the code: in short windows an untimed call on other inputs goes first.
+            warm_code = self._flush is not None and self._short.get(impl.name, True)
+            numbers, calls = prepare_window(impl, spec.calls + warm_code, self.cache, spec.swap and window == 0)
+            if self._flush:
+                self._flush()
+            if warm_code or not (self._flush or impl.restores_inputs):
+                calls.pop(0)()
+                numbers.pop(0)
+            start = read_ns()
+            result, index = make_calls(calls, self.cache, impl)
+            end = read_ns()
+            samples_us.append((end - start) / 1e3 / spec.calls)
+            self._short[impl.name] = samples_us[-1] * spec.calls < _SHORT_WINDOW_US
+        spec.verify(result, numbers[index])
+        return Burst(samples_us)
