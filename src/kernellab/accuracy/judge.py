@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -23,6 +24,7 @@ class Judgement:
     errors: Errors
     peer_errors: Errors
     notes: tuple[str, ...]
+    imprecision: str | None = None  # which results are beyond the limit and yet within what rounding each step does
 
 
 def peer_of(impl: Impl, prepared: PreparedTrial) -> str:
@@ -33,35 +35,60 @@ def peer_of(impl: Impl, prepared: PreparedTrial) -> str:
 def judge_values(
     op: Op, impl: Impl, outputs: Outputs, prepared: PreparedTrial, *, pass_name: str, check_nonfinite: bool
 ) -> Judgement:
-    """Raises Wrong for wrong values. `check_nonfinite`: NaN and inf must occur where they should."""
-    worst, worst_peer, largest = NO_ERROR, NO_ERROR, -1.0
-    notes: tuple[str, ...] = ()
-    for number, (got, peer) in enumerate(zip(outputs, _peer_errors(impl, prepared, pass_name), strict=True)):
-        which = prepared.label(number)
-        if impl.name == "manual":  # its values are shown, not judged
-            errors = _measure(op, got, prepared, number) if got.is_floating_point() else NO_ERROR
-        elif not got.is_floating_point():
-            _judge_integers(got, prepared, number, which)
-            continue
-        else:
-            if check_nonfinite:
-                _judge_nonfinite(got, prepared, number)
-            errors = _measure(op, got, prepared, number)
-            if not _passes(impl, errors, peer, got.dtype):
-                beyond = _measure(op, got, prepared, number, allowance=prepared.perturbed.deviation(number))
-                if not _passes(impl, beyond, peer, got.dtype):
-                    described = _describe_error(errors, peer, got, prepared.oracle[number])
-                    raise Wrong(f"values: {which}{described}", _excess(beyond, peer))
-                errors, notes = beyond, (_WITHIN_ROUNDING,)
-        if errors.max > largest:
-            largest, worst, worst_peer = errors.max, errors, peer
-    return Judgement(worst, worst_peer, notes)
+    """Raises Wrong for wrong values, with all the results that are wrong. `check_nonfinite`: NaN and inf must occur
+    where they should."""
+    peer_errors = _peer_errors(impl, prepared, pass_name)
+    judgements: list[Judgement] = []
+    wrong: list[Wrong] = []
+    for number, (got, peer) in enumerate(zip(outputs, peer_errors, strict=True)):
+        try:
+            judgements.append(_judge_result(op, impl, got, peer, prepared, number, check_nonfinite=check_nonfinite))
+        except Wrong as error:
+            wrong.append(error)
+    if wrong:
+        raise _join(wrong)
+    worst = max(judgements, key=lambda judgement: judgement.errors.max, default=Judgement(NO_ERROR, NO_ERROR, ()))
+    notes = dict.fromkeys(note for judgement in judgements for note in judgement.notes)
+    imprecise = [judgement.imprecision for judgement in judgements if judgement.imprecision]
+    return replace(worst, notes=tuple(notes), imprecision="; ".join(imprecise) or None)
 
 
-def _judge_nonfinite(got: torch.Tensor, prepared: PreparedTrial, number: int) -> None:
+def _judge_result(
+    op: Op, impl: Impl, got: torch.Tensor, peer: Errors, prepared: PreparedTrial, number: int, *, check_nonfinite: bool
+) -> Judgement:
+    """One result or gradient: right by the rule, right beyond what rounding the inputs does, imprecise, or Wrong."""
+    label = prepared.label(number)
+    if impl.name == "manual":  # its values are shown, not judged
+        return Judgement(_measure(op, got, prepared, number) if got.is_floating_point() else NO_ERROR, peer, ())
+    if not got.is_floating_point():
+        _judge_integers(got, prepared, number, label)
+        return Judgement(NO_ERROR, peer, ())
+    if check_nonfinite:
+        _judge_nonfinite(got, prepared, number, label)
+    errors = _measure(op, got, prepared, number)
+    if _passes(impl, errors, peer, got.dtype):
+        return Judgement(errors, peer, ())
+    beyond = _measure(op, got, prepared, number, allowance=prepared.perturbed.deviation(number))
+    if _passes(impl, beyond, peer, got.dtype):
+        return Judgement(beyond, peer, (_WITHIN_ROUNDING,))
+    description = f"{label}{_describe_error(errors, peer, got, prepared.oracle[number])}"
+    rounded = prepared.rounded.errors(number, got.dtype, prepared.least_scales[number])
+    if passes(beyond, rounded):
+        return Judgement(errors, peer, (), f"{description}; rounding each step explains up to {limit(rounded.max):.3g}")
+    raise Wrong(f"values: {description}", _excess(beyond, rounded if rounded.max > peer.max else peer))
+
+
+def _join(wrong: Sequence[Wrong]) -> Wrong:
+    """All that is wrong in one sentence."""
+    first, *others = wrong
+    message = "; ".join([str(first), *(str(other).removeprefix("values: ") for other in others)])
+    return Wrong(message, max(error.excess for error in wrong))
+
+
+def _judge_nonfinite(got: torch.Tensor, prepared: PreparedTrial, number: int, label: str) -> None:
     mismatch = nonfinite_mismatch(got, prepared.oracle[number], prepared.peer[number])
     if mismatch is not None:
-        raise Wrong(mismatch)
+        raise Wrong(f"{label}{mismatch}")
 
 
 def _measure(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from kernellab.accuracy.errors import NO_ERROR, Errors, measure, torch_passes
+from kernellab.accuracy.monte_carlo import RoundedReferences
 from kernellab.accuracy.oracle import Oracle, compute, gradient_inputs
 from kernellab.accuracy.outputs import Outputs, bitwise_equal, inputs_sharing_memory, require_same_shapes
 from kernellab.accuracy.perturbation import PerturbedOracles, gradient_scales, input_roundings
@@ -58,6 +59,7 @@ class PreparedTrial:
     aliases: frozenset[str]  # inputs whose memory the reference itself returns, as a view does
     integers: list[Outputs]  # per integer result: the oracle's, the peer's and manual's values; empty for float results
     perturbed: PerturbedOracles
+    rounded: RoundedReferences
     gradient_inputs: list[str]  # their gradients come last, after the results
 
     @property
@@ -153,6 +155,13 @@ class TrialPreparer:
                 for exact, theirs, mine in zip(oracle, peer.outputs, manual.outputs, strict=True)
             ],
             perturbed=perturbed,
+            rounded=RoundedReferences(
+                lambda inputs: compute(op, op.reference, inputs, trial),
+                pristine,
+                oracle,
+                rowwise=bool(op.reduces),
+                seed=self.seed,
+            ),
             gradient_inputs=gradient_inputs(op, trial, inputs),
         )
 

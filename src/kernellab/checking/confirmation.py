@@ -22,10 +22,15 @@ Examine = Callable[[Trial], "Outcome | None"]  # None: the trial does not apply
 def examine_and_confirm(examine: Examine, trial: Trial) -> Outcome | None:
     """The outcome of a trial. Values slightly above the limit are wrong only if other draws of them are too."""
     first = examine(trial)
-    if first is None or first.status != "wrong" or first.excess >= _CLEARLY_WRONG:
+    if first is None or first.status not in ("wrong", "imprecise"):
         return first
+    if first.status == "wrong" and first.excess >= _CLEARLY_WRONG:
+        return first
+    best = first
     for number in range(1, _REPETITIONS + 1):
         other = examine(replace(trial, draw=trial.draw + number))
         if other is not None and other.status == "ok":
             return other.with_notes([_NOTE])
-    return first
+        if other is not None and other.status == "imprecise":
+            best = other
+    return best

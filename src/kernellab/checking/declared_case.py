@@ -15,6 +15,7 @@ from kernellab.checking.outcome import CaseOutcome, OutsideVariant
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import FORWARD, Pass
+from kernellab.record.statuses import RIGHT, worst
 from kernellab.trials.small_cases import shrink_to
 from kernellab.trials.trial import Trial
 
@@ -64,11 +65,11 @@ class CaseChecker:
                 checked = replace(checked, outside=(*checked.outside, OutsideVariant(variant, outcome.reason or "")))
                 continue
             checked = replace(checked, trials=checked.trials + 1)
-            if number == 0 or outcome.status != "ok":
+            if number == 0 or worst((checked.status, outcome.status)) != checked.status:
                 reason = f"{outcome.reason} (with {_options(variant)})" if number else outcome.reason
                 outcomes = (*checked.outcomes, outcome)
                 checked = replace(checked, status=outcome.status, reason=reason, outcomes=outcomes)
-            if checked.status != "ok":
+            if checked.status not in RIGHT:
                 break
         return checked
 

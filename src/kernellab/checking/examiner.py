@@ -154,7 +154,8 @@ class Examiner:
         except Exception as error:  # the comparison failed, not the implementation
             return Outcome("unknown", f"cannot check: comparing failed: {explain(error)}")
         return Outcome(
-            "ok",
+            "imprecise" if judgement.imprecision else "ok",
+            judgement.imprecision,
             errors=judgement.errors,
             peer=PeerErrors(peer_of(impl, prepared), judgement.peer_errors),
             notes=(*notes, *returned.notes, *judgement.notes),

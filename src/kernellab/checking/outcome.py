@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kernellab.accuracy.errors import Errors
 from kernellab.declaration.case import Case
 from kernellab.record.schema import CheckOutcome, OutsideJson, PeerJson, TrialOutcome
+from kernellab.record.statuses import RIGHT
 from kernellab.trials.trial import Trial
 
 FAILED = ("wrong", "error")
@@ -29,8 +30,8 @@ class PeerErrors:
 class Outcome:
     """What came of one implementation at one trial.
 
-    Statuses: `ok`, `wrong`, `error`, `oom`, `crashed`; `outside`: the implementation or the reference refuses the
-    trial; `unknown`: the trial cannot be judged, which is not the implementation's fault.
+    Statuses: `ok`, `imprecise`, `wrong`, `error`, `oom`, `crashed`; `outside`: the implementation or the reference
+    refuses the trial; `unknown`: the trial cannot be judged, which is not the implementation's fault.
     """
 
     status: str
@@ -65,7 +66,7 @@ class Outcome:
             entry["errors"] = self.errors.to_json()
         if self.peer is not None:
             entry["peer"] = self.peer.to_json()
-        if self.status == "ok":
+        if self.status in RIGHT:
             entry["notes"] = list(self.notes)
         if self.traceback is not None:
             entry["traceback"] = self.traceback
@@ -110,7 +111,7 @@ class CaseOutcome:
                 stored["errors"] = outcome.errors.to_json()
             if outcome.peer is not None:
                 stored["peer"] = outcome.peer.to_json()
-            if outcome.status == "ok":
+            if outcome.status in RIGHT:
                 stored["notes"] = list(outcome.notes)
             if outcome.first_call_s is not None:
                 stored["first_call_s"] = outcome.first_call_s

@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from kernellab.record.verdict import BAD
+    from kernellab.record.statuses import FAILED
 
     show = choose("--show", args.show or "facts", SHOWN)
     if args.timings is not None:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         _print_level(record, folder, show)
     else:
         _print_facts(record, folder)
-    return 1 if any(entry["status"] in BAD for entry in record["code"]) else 0
+    return 1 if any(entry["status"] in FAILED for entry in record["code"]) else 0
 
 
 def inspect(

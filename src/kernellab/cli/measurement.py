@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kernellab.record.journal import Journal
     from kernellab.record.settings import Settings
 
-_WITH_RESUME = {"resume", "json", "verbose", "debug"}  # the only options that may go with --resume
+_WITH_RESUME = {"resume", "strict", "json", "verbose", "debug"}  # the only options that may go with --resume
 _TIMEOUT_S = 60.0
 
 
@@ -48,6 +48,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
     parser.add_argument("--quick", action="store_true", help="only the first case, a small battery, few rounds")
     parser.add_argument("--verbose", action="store_true", help="also show how each time was measured")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 also for what is only imprecise")
     parser.add_argument("--json", action="store_true", help="print the record with its verdicts as one JSON document")
     parser.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
 
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]
     record = verdict.derive(journal.record)
     _show(args, record, journal.folder, interrupted=interrupted)
     journal.close()
-    return 130 if interrupted else verdict.exit_code(record)
+    return 130 if interrupted else verdict.exit_code(record, strict=args.strict)
 
 
 def _start(args: argparse.Namespace, settings: Settings) -> tuple[Journal, Settings]:

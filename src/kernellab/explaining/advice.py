@@ -12,6 +12,7 @@ from kernellab.base.text import plural
 from kernellab.explaining.kernel_reader import unfit_kernels
 from kernellab.record.derived import Derived, DerivedResult
 from kernellab.record.schema import CodeJson
+from kernellab.record.statuses import RIGHT
 
 # Within this factor of the fastest implementation, a hand-written kernel is not worth its effort.
 _ENOUGH = 1.10
@@ -55,7 +56,7 @@ def timed_choices(group: Sequence[DerivedResult], code: Sequence[CodeJson]) -> l
     rows = [
         _choice(result["impl"], result.get("kind") or "python", entries, result["derived"])
         for result in group
-        if result["derived"]["status"] in ("ok", "skipped")
+        if result["derived"]["status"] in (*RIGHT, "skipped")
     ]
     rows.sort(key=lambda row: (row.time_us is None, row.time_us or 0.0))
     return rows

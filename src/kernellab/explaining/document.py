@@ -15,6 +15,7 @@ from kernellab.findings.document import ExplainFinding, explain_document
 from kernellab.gpumodel.fusion import Fusion
 from kernellab.record.derived import DerivedRecord
 from kernellab.record.schema import MachineJson
+from kernellab.record.statuses import RIGHT
 from kernellab.timing.timers import is_duration
 
 
@@ -74,7 +75,7 @@ def add_findings(record: DerivedRecord) -> None:
         derived = result["derived"]
         forward = derived["passes"].get("forward")  # rules know the forward pass alone
         time = forward["time"] if forward else None
-        timed = derived["status"] == "ok" and time is not None and is_duration(time["timer"])
+        timed = derived["at_case"]["status"] in RIGHT and time is not None and is_duration(time["timer"])
         findings = find(read_timed_subject(record, result)) if timed else []
         derived["findings"] = [explain_document(finding) for finding in findings]
 

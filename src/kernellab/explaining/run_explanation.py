@@ -13,6 +13,7 @@ from kernellab.explaining.subject_reader import read_subjects
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.schema import CodeJson
+from kernellab.record.statuses import FAILED
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _unexplained(record: DerivedRecord, explanations: Sequence[Explanation]) -> 
     # An implementation that the CPU skips is explained by its machine code, and one without machine code by its time.
     explained = {(s.op, s.impl) for s in subjects}
     candidates = [*failed, *_unread_code(record), *_unfit_code(record)]
-    return [c for c in candidates if c.status in verdict.BAD or (c.op, c.impl) not in explained]
+    return [c for c in candidates if c.status in FAILED or (c.op, c.impl) not in explained]
 
 
 def _from_result(result: DerivedResult) -> Unexplained:

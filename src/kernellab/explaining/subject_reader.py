@@ -18,6 +18,7 @@ from kernellab.machine.description import Ceilings
 from kernellab.machine.gpus import gpu
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.schema import CodeJson, MachineJson, TimeSeries
+from kernellab.record.statuses import RIGHT
 from kernellab.timing.timers import is_duration
 
 # Where the machine's peak rate is not known, and with it the clock.
@@ -166,7 +167,7 @@ def _forward_series(result: DerivedResult) -> Iterator[TimeSeries]:
 def _main_series(result: DerivedResult) -> TimeSeries | None:
     """The first series that measures a duration, of an implementation that is correct."""
     check = result["check"]
-    if check is None or check["status"] != "ok":
+    if check is None or check["status"] not in RIGHT:
         return None
     return next((series for series in _forward_series(result) if is_duration(series["timer"])), None)
 

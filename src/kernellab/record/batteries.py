@@ -18,10 +18,7 @@ from kernellab.record.schema import (
     SearchOutcome,
     TrialOutcome,
 )
-
-# The worst first: an implementation's status is the worst that any of its trials came to.
-_WORST_FIRST = ("crashed", "timeout", "oom", "error", "wrong")
-FAILED = frozenset(_WORST_FIRST)
+from kernellab.record.statuses import FAILED, IMPRECISE, RIGHT, UNKNOWN, worst
 
 
 class TrialCount(TypedDict):
@@ -58,6 +55,7 @@ class BatterySummary(TypedDict):
     interpreter: bool
     tried: int
     passed: int
+    imprecise: int
     kinds: dict[str, TrialCount]
     outside: dict[str, int]
     unknown: dict[str, int]
@@ -70,7 +68,7 @@ class BatterySummary(TypedDict):
 
 def severity(status: str) -> int:
     """Of a trial's status: a failure ranks above a success, a success above nothing judged."""
-    return 2 if status in FAILED else int(status == "ok")
+    return 2 if status in FAILED else int(status in RIGHT)
 
 
 def summaries(trials: Sequence[TrialOutcome], searches: Sequence[SearchOutcome] = ()) -> list[BatterySummary]:
@@ -89,7 +87,7 @@ def _summary(op: str, impl: str, trials: Sequence[TrialOutcome], search: SearchO
     for t in judged:
         count = kinds.setdefault(t["trial"]["kind"], {"tried": 0, "passed": 0})
         count["tried"] += 1
-        count["passed"] += t["status"] == "ok"
+        count["passed"] += t["status"] in RIGHT
     return {
         "op": op,
         "impl": impl,
@@ -97,12 +95,13 @@ def _summary(op: str, impl: str, trials: Sequence[TrialOutcome], search: SearchO
         "interpreter": any(t["interpreter"] for t in trials),
         "tried": len(judged),
         "passed": len(judged) - len(failures),
+        "imprecise": sum(t["status"] == IMPRECISE.name for t in judged),
         "kinds": kinds,
         "outside": _reasons(trials, "outside"),
         "unknown": _reasons(trials, "unknown"),
         "worst": _worst(judged),
         "notes": dict(Counter(note for t in judged for note in t.get("notes") or ()).most_common()),
-        "mended": [_label(t) for t in judged if t["trial"]["kind"] == "stored" and t["status"] == "ok"],
+        "mended": [_label(t) for t in judged if t["trial"]["kind"] == "stored" and t["status"] in RIGHT],
         "failures": [
             {"kind": t["trial"]["kind"], "label": _label(t), "status": t["status"], "reason": t["reason"]}
             for t in failures
@@ -114,10 +113,8 @@ def _summary(op: str, impl: str, trials: Sequence[TrialOutcome], search: SearchO
 def _status(trials: Sequence[TrialOutcome]) -> str:
     """The worst status of any trial. Without a judged trial nothing is known, or everything was outside the domain."""
     statuses = {t["status"] for t in trials}
-    for status in (*_WORST_FIRST, "ok", "unknown"):
-        if status in statuses:
-            return status
-    return "skipped"
+    judged = statuses & (FAILED | RIGHT)
+    return worst(judged or statuses & {UNKNOWN})
 
 
 def _reasons(trials: Sequence[TrialOutcome], status: str) -> dict[str, int]:
@@ -126,14 +123,14 @@ def _reasons(trials: Sequence[TrialOutcome], status: str) -> dict[str, int]:
 
 
 def _worst(judged: Sequence[TrialOutcome]) -> WorstTrial | None:
-    worst: WorstTrial | None = None
+    largest: WorstTrial | None = None
     for t in judged:
         errors = t.get("errors")
-        if t["status"] != "ok" or not errors or errors["max"] is None:
+        if t["status"] not in RIGHT or not errors or errors["max"] is None:
             continue
-        if worst is None or errors["max"] > (worst["errors"]["max"] or 0.0):
-            worst = {"label": _label(t), "kind": t["trial"]["kind"], "errors": errors, "peer": t.get("peer")}
-    return worst
+        if largest is None or errors["max"] > (largest["errors"]["max"] or 0.0):
+            largest = {"label": _label(t), "kind": t["trial"]["kind"], "errors": errors, "peer": t.get("peer")}
+    return largest
 
 
 def _label(trial: TrialOutcome) -> str:
@@ -153,6 +150,21 @@ def sentences(summary: BatterySummary, most: int = 12) -> list[str]:
     if len(failures) > most:
         lines.append(f"  and {len(failures) - most} more")
     return lines
+
+
+def failure_sentence(summary: BatterySummary) -> str | None:
+    """Why a battery's status is not `ok`, in one line: how many trials, and the first of them."""
+    failures = summary["failures"]
+    if failures:
+        first = failures[0]
+        counted = f"{len(failures)} of {summary['tried']} trials failed"
+        return f"{counted}, the first at {first['label']}: {first['reason']}"
+    if summary["imprecise"]:
+        return f"imprecise at {summary['imprecise']} of {summary['tried']} trials"
+    if summary["status"] == UNKNOWN:
+        reasons = summary["unknown"]
+        return f"none of {sum(reasons.values())} trials could be judged: {next(iter(reasons), '')}"
+    return None
 
 
 # Under compute-sanitizer ----------------------------------------------------------------------------------

@@ -94,11 +94,19 @@ class RegimeJson(TypedDict):
     evidence: Annotated[str, ""]
 
 
+class StatusJson(TypedDict):
+    """A status and its reason."""
+
+    status: Annotated[str, ""]
+    reason: Annotated[str | None, ""]
+
+
 class Derived(PassVerdict):
     """What is concluded of one result. Time, trust, speed-up and limit are those of the first pass."""
 
-    status: Annotated[str, "`ok`, `wrong`, `error`, `crashed`, `timeout`, `oom`, `skipped`, `unknown`"]
+    status: Annotated[str, "the worst of all that was examined: [the statuses](verdicts.md)"]
     reason: Annotated[str | None, "why, for everything but `ok`"]
+    at_case: Annotated[StatusJson, "the status at this case alone, without the battery and the sanitizer"]
     timing: Annotated[TimingSkipped | None, "for an implementation that is right and was not timed"]
     build_s: Annotated[float | None, "seconds of the first call beyond an ordinary one, for what is built"]
     passes: Annotated[dict[str, PassVerdict], "by pass"]

@@ -14,7 +14,8 @@ from kernellab.gpumodel.plausibility import why_implausible
 from kernellab.gpumodel.regime import NEAR_LIMIT, is_cache_resident, is_launch_bound
 from kernellab.gpumodel.roofline import roofline
 from kernellab.machine.description import Ceilings, Peaks
-from kernellab.record import batteries
+from kernellab.record import batteries, statuses
+from kernellab.record.batteries import BatterySummary
 from kernellab.record.derived import (
     Derived,
     DerivedRecord,
@@ -28,14 +29,13 @@ from kernellab.record.derived import (
     TrustVerdict,
 )
 from kernellab.record.result_events import is_series
-from kernellab.record.schema import Record, Result, SeriesJson, TimeSeries
+from kernellab.record.schema import Record, Result, SanitizerOutcome, SeriesJson, TimeSeries
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
 from kernellab.timing.timers import TIMERS, default_timer, is_duration
 
-RULES = 4
+RULES = 5
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
-BAD = batteries.FAILED
 
 _AnyResult = TypeVar("_AnyResult", bound=Result)
 
@@ -43,16 +43,16 @@ _AnyResult = TypeVar("_AnyResult", bound=Result)
 def derive(record: Record) -> DerivedRecord:
     """The record with `derived` on each result, and with what batteries and sanitizers came to."""
     machine = record.get("machine", {})
+    summaries = batteries.summaries(record.get("trials", ()), record.get("searches", ()))
+    sanitized = batteries.sanitizer_verdicts(record.get("sanitized", ()))
+    beyond = _Beyond(summaries, sanitized)
     derived: dict[int, Derived] = {}
     for results in groups(record["results"]):
-        group = _Group(results, machine.get("ceilings"), machine.get("peaks"))
+        group = _Group(results, beyond, machine.get("ceilings"), machine.get("peaks"))
         for result in results:
             derived[id(result)] = group.derive(result)
-    verdicts = {
-        "results": [{**result, "derived": derived[id(result)]} for result in record["results"]],
-        "batteries": batteries.summaries(record.get("trials", ()), record.get("searches", ())),
-        "sanitized": batteries.sanitizer_verdicts(record.get("sanitized", ())),
-    }
+    results_with_verdicts = [{**result, "derived": derived[id(result)]} for result in record["results"]]
+    verdicts = {"results": results_with_verdicts, "batteries": summaries, "sanitized": sanitized}
     return cast(DerivedRecord, {**record, **verdicts})
 
 
@@ -64,33 +64,57 @@ def groups(results: Sequence[_AnyResult]) -> list[list[_AnyResult]]:
     return list(together.values())
 
 
+class _Beyond:
+    """What an implementation was examined for beyond its declared cases: the battery, and compute-sanitizer."""
+
+    def __init__(self, summaries: Sequence[BatterySummary], sanitized: Sequence[SanitizerOutcome]) -> None:
+        self._found: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+        for summary in summaries:
+            verdict = (summary["status"], batteries.failure_sentence(summary))
+            self._found.setdefault((summary["op"], summary["impl"]), []).append(verdict)
+        for outcome in sanitized:
+            verdict = (outcome.get("status", statuses.UNKNOWN), outcome.get("reason"))
+            self._found.setdefault((outcome["op"], outcome["impl"]), []).append(verdict)
+
+    def worsen(self, result: Result, status: str, reason: str | None) -> tuple[str, str | None]:
+        """The status at the declared case, or a worse one from beyond it. What was skipped stays so."""
+        for other, why in self._found.get((result["op"], result["impl"]), ()) if status in statuses.RIGHT else ():
+            if statuses.worst((status, other)) != status:
+                status, reason = other, why
+        return status, reason
+
+
 class _Group:
     """The results of one op and case, to be judged against each other."""
 
     def __init__(
         self,
         results: Sequence[Result],
+        beyond: _Beyond,
         ceilings: Ceilings | None,
         peaks: Peaks | None,
     ) -> None:
         self.results, self.ceilings, self.peaks = results, ceilings, peaks
         self.passes = list(dict.fromkeys(e["pass"] for r in results for e in r["times"])) or ["forward"]
         self.series = {pass_name: main_series(results, pass_name) for pass_name in self.passes}
-        self.statuses = {id(r): self._status(r) for r in results}
+        self.at_case = {id(r): self._status_at_case(r) for r in results}
+        self.statuses = {id(r): beyond.worsen(r, *self.at_case[id(r)]) for r in results}
 
     def derive(self, result: Result) -> Derived:
         status, reason = self.statuses[id(result)]
+        status_at_case, reason_at_case = self.at_case[id(result)]
         passes = {pass_name: self._pass_verdict(result, pass_name) for pass_name in self.passes}
         main = passes[self.passes[0]]
         timed = main["time"] is not None
         return {
             "status": status,
             "reason": reason,
+            "at_case": {"status": status_at_case, "reason": reason_at_case},
             "time": main["time"],
             "trust": main["trust"],
             "speedup": main["speedup"],
             "limit": main["limit"],
-            "timing": None if timed or status != "ok" else _why_untimed(result),
+            "timing": None if timed or status_at_case not in statuses.RIGHT else _why_untimed(result),
             "build_s": _build_s(result, main["time"]),
             "passes": passes,
             "regime": regime(result, main["limit"]),
@@ -100,9 +124,9 @@ class _Group:
     def entry(self, result: Result, pass_name: str) -> TimeSeries | None:
         return entry_of(result, self.series[pass_name])
 
-    def _status(self, result: Result) -> tuple[str, str | None]:
+    def _status_at_case(self, result: Result) -> tuple[str, str | None]:
         status, reason = status_of(result)
-        for pass_name in self.passes if status == "ok" else ():
+        for pass_name in self.passes if status in statuses.RIGHT else ():
             entry, cost = self.entry(result, pass_name), result["cost"].get(pass_name)
             if entry is not None and is_duration(entry["timer"]) and cost and not cost.get("assumed"):
                 median = statistics.median(entry["samples_us"])
@@ -110,6 +134,10 @@ class _Group:
                 if problem:
                     return "wrong", f"implausible: {problem}"
         return status, reason
+
+    def _is_right(self, result: Result) -> bool:
+        status, _ = self.statuses[id(result)]
+        return status in statuses.RIGHT
 
     def _pass_verdict(self, result: Result, pass_name: str) -> PassVerdict:
         """What is concluded of one pass of an implementation."""
@@ -122,7 +150,7 @@ class _Group:
         rivals = [
             (e, r)
             for r in self.results
-            if r is not result and self.statuses[id(r)][0] == "ok" and (e := self.entry(r, pass_name)) is not None
+            if r is not result and self._is_right(r) and (e := self.entry(r, pass_name)) is not None
         ]
         fastest = min(rivals, key=lambda pair: statistics.median(pair[0]["samples_us"]))[1] if rivals else None
         return {
@@ -159,21 +187,23 @@ class _Group:
 
 
 def status_of(result: Result) -> tuple[str, str | None]:
-    """`ok, wrong, error, crashed, timeout, oom, skipped, unknown`, and why."""
+    """The status at the declared case, and why it is not `ok`."""
     check = result.get("check")
     if check is None:
         return "skipped", "not reached before the run ended"
-    if check["status"] != "ok":
+    if check["status"] not in statuses.RIGHT:
         return check["status"], check["reason"]
     gradients = result.get("gradients")
-    if gradients is not None and gradients["status"] not in ("ok", "skipped"):
+    if gradients is not None and gradients["status"] not in (*statuses.RIGHT, "skipped"):
         return gradients["status"], f"its gradient: {gradients['reason']}"
     timed = {times["pass"] for times in result["times"] if times["samples_us"]}
     for times in faults(result):
         # A further series that fails does not make a good time bad; a wrong result does.
         if times["status"] == "wrong" or times["pass"] not in timed:
             return times["status"], times["reason"]
-    return "ok", None
+    if check["status"] == statuses.OK.name and gradients is not None and gradients["status"] in statuses.RIGHT:
+        return gradients["status"], gradients["reason"] and f"its gradient: {gradients['reason']}"
+    return check["status"], check["reason"]
 
 
 def faults(result: Result) -> list[TimeSeries]:
@@ -188,16 +218,13 @@ def _why_untimed(result: Result) -> TimingSkipped:
     return {"status": "skipped", "reason": "timing was not asked for or not reached"}
 
 
-def exit_code(record: DerivedRecord) -> int:
-    """0 all is well, 1 something is wrong, 3 cannot tell."""
-    statuses = {r["derived"]["status"] for r in record["results"]}
-    others = {outcome.get("status") for outcome in record["sanitized"]}
-    others |= {battery["status"] for battery in record["batteries"]}
-    if (statuses | others) & BAD:
-        return 1
-    if "unknown" in statuses | others or not statuses & {"ok"}:
-        return 3
-    return 0
+def exit_code(record: DerivedRecord, *, strict: bool = False) -> int:
+    """0 all is well, 1 something is wrong, 3 cannot tell: the table of `statuses`. `strict`: imprecise is wrong."""
+    results = [r["derived"]["status"] for r in record["results"]]
+    if not set(results) - {"skipped"}:  # nothing was examined at a declared case
+        return statuses.exit_code(results, strict=strict)
+    others = [str(outcome.get("status")) for outcome in (*record["sanitized"], *record["batteries"])]
+    return statuses.exit_code([*results, *others], strict=strict)
 
 
 # Times -------------------------------------------------------------------------------------------------

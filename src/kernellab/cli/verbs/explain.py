@@ -20,6 +20,7 @@ from kernellab.cli.options import (
     split_commas,
 )
 from kernellab.cli.run_folder import create_journal, display_path
+from kernellab.record.statuses import FAILED
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         plot([entry.subject for entry in explanation.explanations], derived, Path(args.plot))
     if interrupted:
         return 130
-    failed = any(entry["status"] in verdict.BAD for entry in record["code"])
+    failed = any(entry["status"] in FAILED for entry in record["code"])
     return 1 if failed else verdict.exit_code(derived) if record["results"] else 0
 
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kernellab.record.derived import DerivedRecord
+from kernellab.record.statuses import RIGHT
 from kernellab.reporting.charts.provenance import provenance
 from kernellab.reporting.charts.series import Sweep
 
@@ -67,10 +68,10 @@ def _describe_gaps(sweep: Sweep, impl: str) -> str:
     counts: dict[str, int] = {}
     for size in sweep.groups:
         result = sweep.result(size, impl)
-        status = "absent" if result is None else result["derived"]["status"]
-        if status == "ok" and size not in sweep.curve(impl):
+        status = "absent" if result is None else result["derived"]["at_case"]["status"]
+        if status in RIGHT and size not in sweep.curve(impl):
             status = "not timed"
-        if status != "ok":
+        if status not in RIGHT:
             counts[status] = counts.get(status, 0) + 1
     return ", ".join(f"{status} at {n} of {len(sweep.groups)} sizes" for status, n in counts.items())
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kernellab.declaration.documents import CaseJson
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedRecord, DerivedResult, TimeVerdict, TrustVerdict
+from kernellab.record.statuses import RIGHT
 
 FEWEST = 3  # sizes that make a sweep
 _FACTOR = 1.4  # between neighbouring sizes of a geometric sweep, at least
@@ -168,7 +169,7 @@ def _distinguish_stems(sweeps: list[Sweep]) -> list[Sweep]:
 def _point(result: DerivedResult, unit: str) -> Point | None:
     derived, values = result["derived"], verdict.samples(result)
     time, trust = derived["time"], derived["trust"]
-    if derived["status"] != "ok" or time is None or trust is None:
+    if derived["at_case"]["status"] not in RIGHT or time is None or trust is None:
         return None
     quantiles = statistics.quantiles(values, n=5, method="inclusive") if len(values) > 1 else values
     q20, q80 = quantiles[0], quantiles[-1]

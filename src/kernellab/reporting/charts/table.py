@@ -10,6 +10,7 @@ from rich.text import Text
 
 from kernellab.base.text import share_text
 from kernellab.record.derived import DerivedRecord, DerivedResult
+from kernellab.record.statuses import OK, RIGHT
 from kernellab.reporting.charts.series import Sweep
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_lines, split_columns
@@ -52,7 +53,7 @@ def _cell(sweep: Sweep, size: int, impl: str, best: DerivedResult | None) -> Tex
     if result is None:
         return Text("")
     if point is None:
-        return Text(_status(result), style="" if result["derived"]["status"] == "ok" else "red")
+        return Text(_status(result), style="" if result["derived"]["status"] in RIGHT else "red")
     value = numbers.duration(point.value) if sweep.unit == "µs" else numbers.digits(point.value)
     trusted = point.trust["verdict"] == "trusted"
     return Text(value if trusted else f"{value}{_DOUBT}", style="bold" if result is best else "")
@@ -64,7 +65,8 @@ def _status(result: DerivedResult) -> str:
 
 
 def _fastest(group: Iterable[DerivedResult]) -> DerivedResult | None:
-    timed = [(time["median_us"], r) for r in group if r["derived"]["status"] == "ok" and (time := r["derived"]["time"])]
+    right = (r for r in group if r["derived"]["status"] in RIGHT)
+    timed = [(time["median_us"], r) for r in right if (time := r["derived"]["time"])]
     return min(timed, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
@@ -104,7 +106,7 @@ def _statuses(sweep: Sweep, impl: str, *, timing: bool) -> dict[str, dict[int, s
         if result is None:
             continue
         derived = result["derived"]
-        if derived["status"] != "ok":
+        if derived["status"] != OK.name:
             reasons.setdefault(_status(result), {})[size] = str(derived["reason"])
         elif derived["time"] is None:
             status, reason = _untimed(result)

@@ -135,18 +135,6 @@ def _shared_reasons(summaries: list[BatterySummary]) -> list[Text]:
     return lines
 
 
-def failing(batteries: Sequence[BatterySummary]) -> dict[tuple[str, str], str]:
-    """By op and implementation: how many trials failed, where any did."""
-    return {
-        (
-            summary["op"],
-            summary["impl"],
-        ): f"{len(summary['failures'])} of {numbers.count(summary['tried'], 'trial')} failed"
-        for summary in batteries
-        if summary["failures"]
-    }
-
-
 def closing(batteries: Sequence[BatterySummary]) -> list[str]:
     """One sentence: how much was tried in all, which implementations failed, and which could not be judged."""
     if not batteries:

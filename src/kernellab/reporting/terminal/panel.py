@@ -9,6 +9,7 @@ from rich.text import Text
 
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedResult
+from kernellab.record.statuses import RIGHT
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_table
 from kernellab.timing.timers import TIMERS
@@ -21,7 +22,7 @@ _FEWEST_GPU, _FEWEST_CPU = 3, 2  # series that make a panel
 
 def show(group: Sequence[DerivedResult], out: Console) -> None:
     """Shows nothing unless the implementations were timed in several series."""
-    timed = [r for r in group if r["derived"]["status"] == "ok" and _forward_medians(r)]
+    timed = [r for r in group if r["derived"]["at_case"]["status"] in RIGHT and _forward_medians(r)]
     fewest = _FEWEST_CPU if group[0]["case"]["device"] == "cpu" else _FEWEST_GPU
     if not timed or max(len(_forward_medians(r)) for r in timed) < fewest:
         return

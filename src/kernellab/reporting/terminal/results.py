@@ -24,6 +24,7 @@ from kernellab.record.derived import (
     TrustVerdict,
 )
 from kernellab.record.schema import CheckOutcome
+from kernellab.record.statuses import FAILED, IMPRECISE, OK, RIGHT, UNKNOWN
 from kernellab.reporting.charts import characters, files, series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.terminal import battery, details, panel, sanitizer
@@ -33,7 +34,7 @@ from kernellab.stats.intervals import FEWEST
 from kernellab.timing.timer import WARM
 from kernellab.timing.timers import default_timer
 
-_BAD = verdict.BAD | {"unknown"}
+_BAD = FAILED | {UNKNOWN}
 
 
 def show(record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
@@ -84,7 +85,7 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
     passes = list(group[0]["derived"]["passes"])
     in_table: set[str] = set()
     for pass_name in passes:
-        verdicts = [(r, r["derived"]["passes"][pass_name]) for r in group if r["derived"]["status"] == "ok"]
+        verdicts = [(r, r["derived"]["passes"][pass_name]) for r in group if _is_right_here(r)]
         rows = [row for result, pass_verdict in verdicts if (row := _timed(result, pass_verdict))]
         rows.sort(key=lambda row: row.time["median_us"])
         in_table |= {row.impl for row in rows}
@@ -98,7 +99,7 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
     width = max(len(r["impl"]) for r in group)
     for result in group:
         head = f"{result['impl']:<{width}}"
-        if result["impl"] not in in_table:
+        if result["impl"] not in in_table or result["derived"]["status"] != OK.name:
             _print_wrapped([head, _status_text(result, record)], out)
         for note in _notes(result):
             _print_wrapped([head, Text(f"note: {note}", style="yellow")], out)
@@ -158,7 +159,7 @@ def _trust_notes(rows: list[_TimedResult]) -> list[str]:
 def _notes(result: DerivedResult) -> list[str]:
     """What has no place in the table: series that failed, a missing backward, what guards and the check noticed."""
     notes = []
-    if result["derived"]["status"] == "ok":
+    if _is_right_here(result):
         notes += [f"{e['timer']} timer: {e['status']}: {e['reason']}" for e in verdict.faults(result)]
     gradients, check = result.get("gradients"), result["check"]
     if gradients and gradients["status"] == "skipped":
@@ -280,17 +281,21 @@ def _kernels(r: _TimedResult) -> str:
 
 
 def _status_text(result: DerivedResult, record: DerivedRecord) -> Text:
-    """The status of an implementation that is not in the table, and why."""
+    """The status of an implementation that is not in the table or not right, and why."""
     status, reason, check = result["derived"]["status"], result["derived"]["reason"], result["check"]
-    if status == "ok" and check is not None:
-        failed = battery.failing(record["batteries"]).get((result["op"], result["impl"]))
-        right = _describe_check(check, result["case"], result["impl"], timing="time" in record["stages"])
-        if failed is None:
-            return Text(right)
-        return Text.assemble(right.replace("right", "right at the declared case", 1), (f"; {failed}", "bold red"))
+    if status == OK.name and check is not None:
+        return Text(_describe_check(check, result["case"], result["impl"], timing="time" in record["stages"]))
+    if status == IMPRECISE.name:
+        return Text.assemble((f"{status}: ", "yellow"), str(reason))
     if status in _BAD:
-        return Text.assemble((f"{'cannot tell' if status == 'unknown' else status}: ", "bold red"), str(reason))
+        here = "right at the declared case; " if _is_right_here(result) else ""
+        return Text.assemble(here, (f"{'cannot tell' if status == UNKNOWN else status}: ", "bold red"), str(reason))
     return Text(f"{status}: {reason}", style="dim")
+
+
+def _is_right_here(result: DerivedResult) -> bool:
+    """Whether it is right at its case, whatever the battery and the sanitizer found elsewhere."""
+    return result["derived"]["at_case"]["status"] in RIGHT
 
 
 def _describe_check(check: CheckOutcome, case: CaseJson, impl: str, *, timing: bool) -> str:
@@ -321,11 +326,14 @@ def closing(record: DerivedRecord) -> list[str]:
         if len(sweep.sizes) > sweep_table.COMPACT:
             lines += sweep_table.closing(sweep)
     statuses = [r["derived"]["status"] for r in record["results"]]
-    failing = battery.failing(record["batteries"])
-    here_only = [r for r in record["results"] if r["derived"]["status"] == "ok" and (r["op"], r["impl"]) in failing]
-    right, skipped = statuses.count("ok") - len(here_only), statuses.count("skipped")
-    bad = [r for r in record["results"] if r["derived"]["status"] in _BAD]
+    right, skipped = statuses.count(OK.name), statuses.count("skipped")
+    imprecise = [r for r in record["results"] if r["derived"]["status"] == IMPRECISE.name]
+    not_right = [r for r in record["results"] if r["derived"]["status"] in _BAD]
+    here_only = [r for r in not_right if _is_right_here(r)]
+    bad = [r for r in not_right if not _is_right_here(r)]
     summary = f"{numbers.count(right, 'result')} right"
+    if imprecise:
+        summary += f", {len(imprecise)} imprecise: {_list_impls(imprecise)}"
     if skipped:
         summary += f", {skipped} skipped"
     if here_only:
@@ -346,7 +354,7 @@ def _list_impls(results: list[DerivedResult]) -> str:
 
 
 def _fastest_line(group: list[DerivedResult]) -> str | None:
-    right = [r for r in group if r["derived"]["status"] == "ok"]
+    right = [r for r in group if r["derived"]["status"] in RIGHT]
     timed = [row for result in right if (row := _timed(result, result["derived"]))]
     if not timed:
         return None

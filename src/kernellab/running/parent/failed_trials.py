@@ -11,10 +11,11 @@ from typing import cast
 from kernellab.base import shape
 from kernellab.base.paths import cache_dir, file_name, replace_file
 from kernellab.record.schema import TrialJson, TrialOutcome
+from kernellab.record.statuses import RIGHT
 
 KEPT = 10  # for each implementation
 FAILED = ("wrong", "error", "crashed", "timeout")
-_PASSED = ("ok", "outside")
+_PASSED = (*RIGHT, "outside")
 
 
 class FailedTrials:

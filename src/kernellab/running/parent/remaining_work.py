@@ -10,6 +10,7 @@ from kernellab.record.journal import Journal
 from kernellab.record.result_events import is_series
 from kernellab.record.schema import CheckOutcome, Result, SeriesJson
 from kernellab.record.settings import Settings, needed_checks
+from kernellab.record.statuses import RIGHT
 from kernellab.running.parent.worker_slot import WorkerSlot
 from kernellab.running.protocol.events import ImplDescription
 from kernellab.timing.timers import needs_profiler
@@ -54,12 +55,12 @@ class RemainingWork:
 
     def is_right(self, group: Group, impl: str, pass_name: str = "forward") -> bool:
         checks = [self.check(group, impl, needed) for needed in needed_checks(pass_name)]
-        return all(check is not None and check["status"] == "ok" for check in checks)
+        return all(check is not None and check["status"] in RIGHT for check in checks)
 
     def needs_check(self, group: Group, impl: str, pass_name: str) -> bool:
         """Not checked yet; gradients of what is wrong are not checked."""
         forward = self.check(group, impl)
-        possible = pass_name == "forward" or forward is None or forward["status"] == "ok"
+        possible = pass_name == "forward" or forward is None or forward["status"] in RIGHT
         return possible and self.check(group, impl, pass_name) is None
 
     def is_timed(self, group: Group, impl: str, series: SeriesJson) -> bool:
@@ -73,7 +74,7 @@ class RemainingWork:
         if self.is_timed(group, impl, series) or self.failed_while_timed(group, impl):
             return False
         checks = [self.check(group, impl, needed) for needed in needed_checks(series["pass"])]
-        return all(check is None or check["status"] == "ok" for check in checks)
+        return all(check is None or check["status"] in RIGHT for check in checks)
 
     def unfinished(self, group: Group, impls: list[str]) -> list[str]:
         """Implementations not checked yet, or right and not timed yet although timing was asked for."""

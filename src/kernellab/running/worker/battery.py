@@ -22,6 +22,7 @@ from kernellab.declaration.op import Op
 from kernellab.machine.gpu_state import gpu_is_dead
 from kernellab.record.battery_events import SearchFinished, TrialFinished
 from kernellab.record.schema import TrialJson
+from kernellab.record.statuses import RIGHT
 from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
 from kernellab.running.worker.channel import Channel, GpuContextLost
@@ -95,10 +96,10 @@ class BatteryRunner:
             raise GpuContextLost from None
         if outcome is None:
             return None
-        if outcome.status not in ("ok", "outside") and gpu_is_dead(self.device):
+        if outcome.status not in (*RIGHT, "outside") and gpu_is_dead(self.device):
             self._send_outcome(name, number, trial, Outcome("crashed", f"GPU fault: {outcome.reason}"))
             raise GpuContextLost
-        return outcome.with_notes(changes) if outcome.status == "ok" else outcome
+        return outcome.with_notes(changes) if outcome.status in RIGHT else outcome
 
     def _send_outcome(self, name: str, number: int, trial: Trial, outcome: Outcome) -> None:
         entry = outcome.at_trial(op="", impl=name, number=number, trial=trial, interpreted=self.interpreted)

@@ -27,6 +27,7 @@ from kernellab.machine.gpu_state import gpu_is_dead
 from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import CostCounted, ImplBuilt, ImplChecked, TimeSpent
 from kernellab.record.schema import BuiltJson
+from kernellab.record.statuses import RIGHT
 from kernellab.running.protocol.commands import SeriesRequest
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
@@ -81,13 +82,13 @@ class GroupRunner:
         right = set()
         for name in names:
             outcome = self._check_impl(name, pass_name)
-            dead = outcome.status not in ("ok", "skipped") and gpu_is_dead(self.device)
+            dead = outcome.status not in (*RIGHT, "skipped") and gpu_is_dead(self.device)
             if dead:
                 outcome = replace(outcome, status="crashed", reason=f"GPU fault: {outcome.reason}")
             self.channel.send(ImplChecked(impl=name, check=outcome.to_json(), pass_name=pass_name))
             if dead:
                 raise GpuContextLost
-            if outcome.status == "ok":
+            if outcome.status in RIGHT:
                 right.add(name)
         return right
 
