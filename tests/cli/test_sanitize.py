@@ -22,7 +22,7 @@ def test_without_a_gpu_one_sentence_says_so(klab):
     assert seen.err == "klab: --sanitize needs an NVIDIA GPU: there is none here. klab doctor lists what was found\n"
     seen = klab("check", "--sanitize", "gelu")
     assert seen.code == 2
-    assert "the op is named before it" in seen.err
+    assert "name the op before --sanitize" in seen.err
 
 
 def test_without_the_tool_one_sentence_says_so(monkeypatch, tmp_path):

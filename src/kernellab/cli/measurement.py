@@ -89,7 +89,7 @@ def _parse_cells(text: str | None) -> list[int] | None:
 
 
 def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]) -> int:
-    """Runs the job, shows the record, returns the exit code. `read` makes the verb's settings of its arguments."""
+    """Runs the job, shows the record, returns the exit code. `read` turns the arguments into the verb's settings."""
     from kernellab.record import verdict
     from kernellab.reporting.terminal.progress import stderr_progress
     from kernellab.running.parent.runner import Runner
@@ -120,7 +120,7 @@ def _start(args: argparse.Namespace, settings: Settings) -> tuple[Journal, Setti
     from kernellab.declaration.targets import resolve
 
     for target in settings.targets:
-        resolve(target)  # a name that means nothing is refused before a folder is made
+        resolve(target)  # an unknown name is refused before a folder is created
     return create_journal(args.out, settings), settings
 
 

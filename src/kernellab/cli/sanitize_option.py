@@ -26,7 +26,7 @@ def read_sanitizers(args: argparse.Namespace, device: str) -> list[str]:
     names = split_commas(args.sanitize)
     for name in names:
         if name not in tools.SANITIZERS:
-            raise UserError(f"--sanitize {name}: {nearest(name, tools.SANITIZERS)}; the op is named before it")
+            raise UserError(f"--sanitize {name}: {nearest(name, tools.SANITIZERS)}; name the op before --sanitize")
     if device == "cpu":
         raise UserError("--sanitize needs an NVIDIA GPU: leave out --device cpu")
     if not tools.has_gpu():

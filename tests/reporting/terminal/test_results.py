@@ -69,9 +69,9 @@ def tried(impl, *statuses):
 
 
 def checked(impl):
-    one = timed(impl, 1)
-    at = {"dims": one["case"]["dims"], "interpreter": False}
-    return {**one, "times": [], "check": {**one["check"], "checked_at": at}}
+    entry = timed(impl, 1)
+    at = {"dims": entry["case"]["dims"], "interpreter": False}
+    return {**entry, "times": [], "check": {**entry["check"], "checked_at": at}}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def checked(impl):
         (tried("mine", "outside"), "2 results right.\nNo trial of the battery applies.\n"),
     ],
 )
-def test_who_fails_the_battery_is_not_called_right(trials, message):
+def test_an_implementation_that_fails_the_battery_is_not_called_right(trials, message):
     text = shown(checked("torch"), checked("mine"), stages=("check", "battery"), trials=trials)
     assert text.endswith(message)
     assert ("right at the declared case, error 0.5" in text) is ("failed" in message)

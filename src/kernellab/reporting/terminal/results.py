@@ -59,7 +59,7 @@ def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
 
 
 def show_files(written: list[Path], folder: str, out: Console) -> None:
-    """The files that were drawn, and what is not installed for others."""
+    """The files that were written, and which packages are missing for others."""
     for name in files.group_names(written, folder):
         out.print(Text(f"curves: {name}", style="dim"), soft_wrap=True)
     missing = files.missing_packages() if written else None
@@ -122,7 +122,7 @@ def _how_timed(group: list[DerivedResult]) -> str:
 
 @dataclass(frozen=True)
 class _TimedResult:
-    """A result with the verdict of one pass that was timed."""
+    """A result, and the verdict of one pass in which it was timed."""
 
     result: DerivedResult
     time: TimeVerdict
@@ -244,7 +244,7 @@ def _interval(speedup: Ratio) -> str:
 
 
 def _too_few_rounds(r: _TimedResult) -> bool:
-    """Whether no interval of 99 % confidence can be had from its rounds."""
+    """Whether its rounds are too few for an interval of 99 % confidence."""
     return r.time["rounds"] < FEWEST
 
 
@@ -322,14 +322,17 @@ def closing(record: DerivedRecord) -> list[str]:
             lines += sweep_table.closing(sweep)
     statuses = [r["derived"]["status"] for r in record["results"]]
     failing = battery.failing(record["batteries"])
-    here_only = [r for r in record["results"] if r["derived"]["status"] == "ok" and (r["op"], r["impl"]) in failing]
-    right, skipped = statuses.count("ok") - len(here_only), statuses.count("skipped")
+    failed_battery = [
+        r for r in record["results"] if r["derived"]["status"] == "ok" and (r["op"], r["impl"]) in failing
+    ]
+    right, skipped = statuses.count("ok") - len(failed_battery), statuses.count("skipped")
     bad = [r for r in record["results"] if r["derived"]["status"] in _BAD]
     summary = f"{numbers.count(right, 'result')} right"
     if skipped:
         summary += f", {skipped} skipped"
-    if here_only:
-        summary += f", {len(here_only)} right at the declared case alone: {_list_impls(here_only)}"
+    if failed_battery:
+        impls = _list_impls(failed_battery)
+        summary += f", {len(failed_battery)} right at the declared case alone: {impls}"
     if bad:
         summary += f", {len(bad)} not right: {_list_impls(bad)}"
     if not record["complete"]:
@@ -360,8 +363,8 @@ def _fastest_line(group: list[DerivedResult]) -> str | None:
         claim = f"{best.impl} and {rival['over']} are equally fast"
     else:
         rounds = numbers.count(best.time["rounds"], "round")
-        why = f"cannot be resolved with {rounds}" if _too_few_rounds(best) else "is not resolved"
-        claim = f"{best.impl} leads, but its lead over {rival['over']} {why}"
+        problem = f"cannot be resolved with {rounds}" if _too_few_rounds(best) else "is not resolved"
+        claim = f"{best.impl} leads, but its lead over {rival['over']} {problem}"
     if baseline and rival and baseline["over"] != rival["over"]:
         claim += f"; {numbers.times(baseline['median'])} as fast as {baseline['over']}"
     if limit and limit["fraction"]:
