@@ -135,7 +135,7 @@ def test_the_assumptions_about_clusters_are_shown(klab):
     text = " ".join(seen.out.split())
     assert "136 blocks over 128 of 132 SMs: 2 waves, the last with 8 blocks; 52 % efficient" in text
     assert "at most 16 of them at once, on 128 of 132 SMs" in text
-    assert "cudaOccupancyMaxActiveClusters knows" in text
+    assert "cudaOccupancyMaxActiveClusters returns how many" in text
     refused = klab("waves", "--gpu", "h100", "--blocks", "9", "--cluster", "8")
     assert (refused.code, "not a whole number of clusters" in refused.err) == (2, True)
     alone = klab("waves", "--blocks", "8", "--cluster", "8", "--measure")

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--break", dest="break_line", nargs="?", const="", metavar="LINE", help="stop in a Triton kernel, in pdb"
+        "--break",
+        dest="break_line",
+        nargs="?",
+        const="",
+        metavar="LINE",
+        help="stop in a Triton kernel, in pdb, at a line: 12 or kernels.py:12",
     )
     parser.add_argument(
         "--break-at", dest="break_program", metavar="I,J", help="with --break: only in this program of the grid"
@@ -24,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def is_given(args: argparse.Namespace) -> bool:
     if args.break_line is None:
-        refuse_options(args, ["break_program"], "says in which program to stop: add --break")
+        refuse_options(args, ["break_program"], "is an option of --break: add --break")
         return False
     # Now: of `--break gelu` argparse takes the op for a line, and the op would be reported as missing.
     _parse_line(args.break_line)

@@ -38,7 +38,7 @@ _EXPORT_TIMEOUT_S = 300.0  # torch.compile, which an export runs, reports nothin
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("an op")
+    group = parser.add_argument_group("options for an op")
     add_case_options(group)
     group.add_argument(
         "--arch", metavar="sm_90,…", help="architectures, sm_75 to sm_121 (default: the GPU's, else sm_90)"
@@ -51,7 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="seconds an implementation may take without reporting anything (default 60, with --export 300)",
     )
     group.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-inspect-NAME)")
-    group.add_argument("--export", metavar="FILE", help="write an op file of the Triton that torch.compile generates")
+    group.add_argument(
+        "--export", metavar="FILE", help="write the Triton code that torch.compile generates as an op file"
+    )
     group.add_argument(
         "--timings", metavar="RUN", help="with --diff: also show how long the two took in an earlier run"
     )

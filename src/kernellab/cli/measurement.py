@@ -42,12 +42,14 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of all random inputs (default 0)")
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds per implementation and case (default 60)")
     parser.add_argument(
-        "--cells", metavar="I/N", help="only every N-th case, starting with the I-th (klab merge joins)"
+        "--cells", metavar="I/N", help="only every N-th case, starting with the I-th (klab merge joins the runs)"
     )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     parser.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
     parser.add_argument("--quick", action="store_true", help="only the first case, a small battery, few rounds")
-    parser.add_argument("--verbose", action="store_true", help="also show how each time was measured")
+    parser.add_argument(
+        "--verbose", action="store_true", help="also show how each time was measured, and which trials passed"
+    )
     parser.add_argument("--json", action="store_true", help="print the record with its verdicts as one JSON document")
     parser.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
 

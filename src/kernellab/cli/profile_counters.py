@@ -31,7 +31,7 @@ _MOST_BLOCKS, _MOST_LAUNCHES = 1 << 20, 64
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("--with ncu")
+    group = parser.add_argument_group("options for --with ncu")
     group.add_argument("--grids", metavar="1,8,64,512", help="count square with grids of these numbers of blocks")
     group.add_argument("--blocks", metavar="128,256", help=f"with --grids: threads per block (default {_THREADS})")
 

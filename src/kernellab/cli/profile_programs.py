@@ -59,10 +59,12 @@ class SizeStudy:
 def add_options(parser: argparse.ArgumentParser) -> None:
     from kernellab.workloads.mlp_setup import DEFAULT_SIZES, OPTIMIZERS, RATES
 
-    op = parser.add_argument_group("an op")
+    op = parser.add_argument_group("options for an op")
     add_case_options(op)
     op.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
-    mlp = parser.add_argument_group("mlp", "several sizes, 64:1024:x2, are timed and compared instead of traced")
+    mlp = parser.add_argument_group(
+        "options for mlp", "several sizes, 64:1024:x2, are timed and compared instead of traced"
+    )
     for name, default in DEFAULT_SIZES.items():
         mlp.add_argument(f"--{name}", metavar="N", help=f"default {default}")
     mlp.add_argument("--optimizer", metavar="O", help=f"{', '.join(OPTIMIZERS)} (default none)")

@@ -15,7 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=",".join(tools.SANITIZERS),
         metavar="TOOLS",
-        help=f"also run under NVIDIA's compute-sanitizer: all its tools, or {','.join(tools.SANITIZERS)}",
+        help=f"also run under NVIDIA's compute-sanitizer: all tools, or some of {','.join(tools.SANITIZERS)}",
     )
 
 

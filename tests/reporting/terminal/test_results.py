@@ -50,15 +50,15 @@ def test_the_closing_line_answers_in_words():
 
 
 def test_times_of_another_timer_or_a_warm_cache_are_labelled():
-    def of(**series):
-        one = timed("torch", 100)
-        one["times"][0] |= series
-        return shown(one)
+    def shown_with(**series):
+        entry = timed("torch", 100)
+        entry["times"][0] |= series
+        return shown(entry)
 
-    assert "f · 8 · float32 · cpu\n" in of()
-    assert "f · 8 · float32 · cpu · warm cache\n" in of(cache="warm")
-    assert "f · 8 · float32 · cpu · host timer, warm cache\n" in of(timer="host", cache="warm")
-    assert "f 8 · float32 · launch timer: torch takes 100.1 µs." in of(timer="launch")
+    assert "f · 8 · float32 · cpu\n" in shown_with()
+    assert "f · 8 · float32 · cpu · warm cache\n" in shown_with(cache="warm")
+    assert "f · 8 · float32 · cpu · host timer, warm cache\n" in shown_with(timer="host", cache="warm")
+    assert "f 8 · float32 · launch timer: torch takes 100.1 µs." in shown_with(timer="launch")
 
 
 def tried(impl, *statuses):

@@ -53,7 +53,7 @@ def arguments(parser: Parser) -> None:
         "--gpu", metavar="NAME", help="explain kernels for this GPU, which need not be present, by a model"
     )
     parser.add_argument("--arch", metavar="sm_90", help="the same by architecture (default: the GPU's, else sm_90)")
-    parser.add_argument("--static", action="store_true", help="time nothing: use the machine code and a model alone")
+    parser.add_argument("--static", action="store_true", help="time nothing: use only the machine code and a model")
     parser.add_argument(
         "--seconds", type=float, metavar="S", help="time to spend on timing each implementation (default 1; CPU 3)"
     )

@@ -42,10 +42,14 @@ def arguments(parser: Parser) -> None:
     )
     add_device_option(parser)
     parser.add_argument(
-        "--sort", metavar="BY", help="gpu, gpu_total, cpu, cpu_total, count (default gpu, or cpu without a GPU)"
+        "--sort",
+        metavar="BY",
+        help="sort by gpu, gpu_total, cpu, cpu_total or count (default gpu, or cpu without a GPU)",
     )
     parser.add_argument("--rows", type=int, default=10, metavar="N", help="rows of each table (default 10)")
-    parser.add_argument("--name-width", type=int, default=80, metavar="N", help="characters of a name (default 80)")
+    parser.add_argument(
+        "--name-width", type=int, default=80, metavar="N", help="longest name, in characters (default 80)"
+    )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-profile-NAME)")
     add_json_option(parser)
     profile_programs.add_options(parser)

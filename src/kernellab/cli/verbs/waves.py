@@ -37,7 +37,9 @@ class Gpu:
 
 
 def arguments(parser: Parser) -> None:
-    parser.add_argument("--gpu", metavar="A,B", help="GPUs by name (default: the one present); klab device --list")
+    parser.add_argument(
+        "--gpu", metavar="A,B", help="GPUs by name (default: the one present); klab device --list shows them"
+    )
     parser.add_argument("--blocks", metavar="N", help="blocks of the grid: 120, or a range 64:1024:4")
     parser.add_argument("--threads", type=int, metavar="N", help=f"threads per block (default {_THREADS})")
     parser.add_argument("--regs", type=int, metavar="N", help=f"registers per thread (default {_REGISTERS})")

@@ -80,7 +80,7 @@ def _groups_outside_sweeps(record: DerivedRecord) -> list[list[DerivedResult]]:
 def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, *, verbose: bool) -> None:
     op, case = group[0]["op"], group[0]["case"]
     device = record["machine"].get("device", case["device"])
-    out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}{_how_timed(group)}"))
+    out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}{_timing_label(group)}"))
     passes = list(group[0]["derived"]["passes"])
     in_table: set[str] = set()
     for pass_name in passes:
@@ -107,17 +107,17 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
     out.print()
 
 
-def _how_timed(group: list[DerivedResult]) -> str:
-    """` · host timer, warm cache`; empty where the times are the default timer's, with the cache emptied."""
+def _timing_label(group: list[DerivedResult]) -> str:
+    """` · host timer, warm cache`; empty for times of the default timer with a cold cache."""
     time = next((time for result in group if (time := result["derived"]["time"])), None)
     if time is None:
         return ""
-    words = []
+    labels = []
     if time["timer"] not in (None, default_timer(group[0]["case"]["device"]).name):
-        words.append(f"{time['timer']} timer")
+        labels.append(f"{time['timer']} timer")
     if time["cache"] == WARM:
-        words.append("warm cache")
-    return f" · {', '.join(words)}" if words else ""
+        labels.append("warm cache")
+    return f" · {', '.join(labels)}" if labels else ""
 
 
 @dataclass(frozen=True)
@@ -371,4 +371,4 @@ def _fastest_line(group: list[DerivedResult]) -> str | None:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
         claim += numbers.ceiling_doubt(limit["fraction"])
-    return f"{best.result['op']} {numbers.case_label(best.result['case'])}{_how_timed(group)}: {claim}."
+    return f"{best.result['op']} {numbers.case_label(best.result['case'])}{_timing_label(group)}: {claim}."
