@@ -158,8 +158,7 @@ def _is_same(left: LocatedKernel, right: LocatedKernel) -> bool:
 
 
 def _listing(side: Side, kernel: InspectedKernel, folder: Path) -> Listing:
-    """Of a kernel of an earlier run, the name begins with the run: otherwise a kernel has one name before and after
-    an edit."""
+    """Its name begins with the run's folder, if any: otherwise a kernel has the same name before and after an edit."""
     listing = inspect_op.listing_of(kernel, folder)
     if side.run is not None:
         listing.name = f"{side.run}:{listing.name}"

@@ -105,7 +105,7 @@ def _request(args: argparse.Namespace) -> OpRequest:
             raise UserError(f"--grids {size}: must be from 1 to {_MOST_BLOCKS} blocks")
     for size in threads:
         if size not in _ALLOWED_THREADS:
-            raise UserError(f"--blocks {size}: must be {', '.join(map(str, _ALLOWED_THREADS))} threads")
+            raise UserError(f"--blocks {size}: must be one of {', '.join(map(str, _ALLOWED_THREADS))} threads")
     if len(grids) * len(threads) > _MOST_LAUNCHES:
         raise UserError(f"{len(grids) * len(threads)} launches are too many to count: at most {_MOST_LAUNCHES}")
     args.shape, args.dtype = args.shape or [_SHAPE], args.dtype or [_DTYPE]

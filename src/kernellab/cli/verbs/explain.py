@@ -32,16 +32,8 @@ if TYPE_CHECKING:
 SUMMARY = "say why each implementation is as fast as it is, and what to do next"
 ORDER = 50
 
-_WITH_RUN = {
-    "target",
-    "gpu",
-    "arch",
-    "timeout",
-    "plot",
-    "verbose",
-    "json",
-    "debug",
-}  # options that may go with a finished run
+# The only options that may go with a finished run.
+_WITH_RUN = {"target", "gpu", "arch", "timeout", "plot", "verbose", "json", "debug"}
 
 
 def arguments(parser: Parser) -> None:
