@@ -1,8 +1,8 @@
-"""The A/A op for benchmarks/aa.py, which also wants to know what others say of the same kernel in the same process.
+"""The A/A op for benchmarks/aa.py, timed by another tool as well, in the same process.
 
-Loading this file in a run's worker calls the usual timer twice for way `a` at each case, before kernellab measures
-anything, and adds a line to the file that AA_OTHERS names: triton.testing.do_bench on a GPU, on the CPU
-torch.utils.benchmark.
+When a run's worker loads this file, the other tool times implementation `a` twice at each case, before kernellab
+measures anything, and a line is added to the file that AA_OTHERS names. The tool is triton.testing.do_bench on a GPU,
+torch.utils.benchmark on the CPU.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kernellab.doctor.aa_op import aa
 DEVICE = os.environ["AA_DEVICE"]
 
 
-def _said(call) -> dict[str, float]:
-    """Microseconds, as the mean and as the median of one and the same measurement."""
+def _time(call) -> dict[str, float]:
+    """The mean and the median of one measurement, in microseconds."""
     if DEVICE == "cuda":
         from triton.testing import do_bench
 
@@ -31,17 +31,17 @@ def _said(call) -> dict[str, float]:
     from torch.utils.benchmark import Timer
 
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-    measured = timer.blocked_autorange()
-    return {"mean": 1e6 * measured.mean, "median": 1e6 * measured.median}
+    measurement = timer.blocked_autorange()
+    return {"mean": 1e6 * measurement.mean, "median": 1e6 * measurement.median}
 
 
-def _twice(case) -> dict:
+def _time_twice(case) -> dict:
     x = make_inputs(aa, case, seed=0, device=torch.device(DEVICE))["x"]
-    aa["a"](x)  # builds
-    return {"case": case.to_json(), "first": _said(lambda: aa["a"](x)), "second": _said(lambda: aa["a"](x))}
+    aa["a"](x)  # builds the kernel
+    return {"case": case.to_json(), "first": _time(lambda: aa["a"](x)), "second": _time(lambda: aa["a"](x))}
 
 
 with torch.no_grad():
-    _line = json.dumps([_twice(case) for case in aa.expand(CaseRequest(), DEVICE)])
+    _line = json.dumps([_time_twice(case) for case in aa.expand(CaseRequest(), DEVICE)])
 with Path(os.environ["AA_OTHERS"]).open("a") as _file:
     _file.write(_line + "\n")

@@ -1,8 +1,8 @@
-"""Where does kernellab agree with do_bench, and where and why not? Needs a GPU.
+"""Where do the times of kernellab and do_bench agree, and where do they differ? Needs a GPU.
 
     python benchmarks/agreement.py OUT_DIR
 
-Above 100 µs: the event-cold medians of `klab bench` against triton.testing.do_bench with return_mode="median", on
+Above 100 µs: the medians of `klab bench` (events, cold) against triton.testing.do_bench with return_mode="median", on
 the same inputs, each in processes of its own. At about 5, 7 and 10 µs: all of kernellab's timers, one call per
 window, plain events and do_bench. Prints the tables of docs/results/timing-h200.md, writes agreement.json.
 """
@@ -34,7 +34,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     if not gpus():
-        sys.exit("agreement.py compares timers of a GPU, and there is none here")
+        sys.exit("agreement.py compares the timers of a GPU: there is no GPU here")
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     large = [
@@ -43,7 +43,9 @@ def main() -> int:
     ]
     small = _bench(out, "gelu", "--impl", "triton", "--shape", SMALL, "--dtype", "float32", "--panel", name="panel")
     timed = [r for record in large for r in record["results"] if r["derived"]["time"]]
-    others = _others({"large": [_way(r) for r in timed], "small": [_way(r) for r in small["results"]]})
+    others = _others(
+        {"large": [_impl_at_case(r) for r in timed], "small": [_impl_at_case(r) for r in small["results"]]}
+    )
     (out / "agreement.json").write_text(json.dumps({"large": large, "small": small, "others": others}))
     _stamp(small)
     _large_table(timed, others["large"])
@@ -53,7 +55,7 @@ def main() -> int:
     return 0
 
 
-def _way(result: dict) -> dict:
+def _impl_at_case(result: dict) -> dict:
     return {key: result[key] for key in ("op", "impl", "case")}
 
 
@@ -66,10 +68,10 @@ def _bench(out: Path, op: str, *options: str, name: str = "") -> dict:
     return json.loads(done.stdout)
 
 
-def _others(asked: dict) -> dict:
-    print("the others", file=sys.stderr, flush=True)
+def _others(request: dict) -> dict:
+    print("the other timers", file=sys.stderr, flush=True)
     command = [sys.executable, str(ROOT / "benchmarks" / "agreement_others.py")]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, env=ENV)
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, env=ENV)
     if done.returncode:
         sys.exit(done.stderr)
     return json.loads(done.stdout)
@@ -88,7 +90,7 @@ def _stamp(record: dict) -> None:
 
 
 def _large_table(timed: list[dict], others: list[dict]) -> None:
-    print("| op | way | size | dtype | kernellab, events, cold | do_bench, median | do_bench over kernellab |")
+    print("| op | impl | size | dtype | kernellab, events, cold | do_bench, median | do_bench over kernellab |")
     print("|---|---|---|---|---|---|---|")
     differences = []
     for result, other in zip(timed, others, strict=True):
@@ -101,7 +103,7 @@ def _large_table(timed: list[dict], others: list[dict]) -> None:
 
 
 def _small_table(results: list[dict], others: list[dict]) -> None:
-    columns = [*(f"{timer}, {cache}" for timer, cache in PANEL), "events, cold, less an empty kernel"]
+    columns = [*(f"{timer}, {cache}" for timer, cache in PANEL), "events, cold, minus an empty kernel"]
     print("| GeLU in Triton, µs |", " | ".join([*columns, *OTHERS]), "|")
     print("|---" * (1 + len(columns) + len(OTHERS)) + "|")
     for result, other in zip(results, others, strict=True):

@@ -1,6 +1,6 @@
-"""What benchmarks/agreement.py holds kernellab's times against, measured in a process of its own on a GPU.
+"""The timers that benchmarks/agreement.py compares kernellab with, in a process of their own on a GPU.
 
-Reads the ways and cases as JSON from standard input, writes microseconds as JSON to standard output.
+Reads implementations and cases as JSON from standard input, writes microseconds as JSON to standard output.
 """
 
 from __future__ import annotations
@@ -25,53 +25,53 @@ DEVICE = torch.device("cuda", 0)
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     flush, hold = Flush(DEVICE), Hold(DEVICE)
     with torch.no_grad():
-        found = {
-            "large": [{**way, "do_bench": _do_bench(_call(**way))} for way in asked["large"]],
-            "small": [{**way, **_small(_call(**way), flush, hold)} for way in asked["small"]],
+        times = {
+            "large": [{**at, "do_bench": _do_bench(_call(**at))} for at in request["large"]],
+            "small": [{**at, **_small(_call(**at), flush, hold)} for at in request["small"]],
             "null_window": _held(lambda: None, flush, hold),
             "launch_queue": _launch_queue(hold),
         }
-    json.dump(found, sys.stdout)
+    json.dump(times, sys.stdout)
 
 
 def _call(op: str, impl: str, case: dict) -> Callable:
-    """The same inputs as in kernellab's own runs: one seed."""
+    """A call on the inputs of kernellab's own runs, which have the same seed."""
     torch.cuda.empty_cache()
     loaded = getattr(kl.ops, op)
-    at = Case.from_json(case)
-    inputs = make_inputs(loaded, at, seed=0, device=DEVICE)
-    return lambda: call(loaded, loaded[impl].fn, inputs, at)
+    parsed_case = Case.from_json(case)
+    inputs = make_inputs(loaded, parsed_case, seed=0, device=DEVICE)
+    return lambda: call(loaded, loaded[impl].fn, inputs, parsed_case)
 
 
-def _small(way: Callable, flush: Flush, hold: Hold) -> dict[str, float]:
+def _small(run: Callable, flush: Flush, hold: Hold) -> dict[str, float]:
     return {
-        "held, one call": _held(way, flush, hold),
-        "plain events after a flush": _plain(way, flush),
-        "plain events": _plain(way, lambda: None),
-        "do_bench": _do_bench(way),
+        "held, one call": _held(run, flush, hold),
+        "plain events after a flush": _plain(run, flush),
+        "plain events": _plain(run, lambda: None),
+        "do_bench": _do_bench(run),
     }
 
 
-def _do_bench(way: Callable) -> float:
-    return 1e3 * do_bench(way, return_mode="median")
+def _do_bench(run: Callable) -> float:
+    return 1e3 * do_bench(run, return_mode="median")
 
 
-def _plain(way: Callable, before: Callable) -> float:
-    """Events around a call, as most people write it."""
-    return _median(lambda start, end: (before(), start.record(), way(), end.record()))
+def _plain(run: Callable, before: Callable) -> float:
+    """Events around a call, as most people write them."""
+    return _median(lambda start, end: (before(), start.record(), run(), end.record()))
 
 
-def _held(way: Callable, flush: Flush, hold: Hold) -> float:
-    """One call in a window that was queued as a whole before any of it ran."""
+def _held(run: Callable, flush: Flush, hold: Hold) -> float:
+    """One call in a window, all of which is queued before any of it runs."""
 
     def window(start: torch.cuda.Event, end: torch.cuda.Event) -> None:
         with hold():
             flush()
             start.record()
-            way()
+            run()
             end.record()
 
     return _median(window)
@@ -88,7 +88,7 @@ def _median(window: Callable) -> float:
 
 
 def _launch_queue(hold: Hold) -> int:
-    """How many launches fit behind a stream that is held back before the host has to wait."""
+    """How many launches a stream that is held back can queue before the host has to wait."""
     x = torch.zeros(1, device=DEVICE)
     x.add_(1)
     torch.cuda.synchronize()

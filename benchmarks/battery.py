@@ -1,10 +1,10 @@
-"""Every shipped op's battery, and its ways under compute-sanitizer, as Markdown tables.
+"""The battery of every shipped op, and its implementations under compute-sanitizer, as Markdown tables.
 
     python benchmarks/battery.py OUT_DIR [--sanitize] [--quick] [--device cpu] > tables.md
 
 One `klab check` per op, each a process of its own; with `--sanitize` one more per op under compute-sanitizer, all of
-these at the same time. Their records are kept in OUT_DIR and read instead of run again.
-Promised: every trial passes, and no tool finds anything in a way's own kernels. Exit code 1 where that is not so.
+these at the same time. Records are kept in OUT_DIR; an op whose record exists is not run again.
+Goal: every trial passes, and no tool finds anything in an implementation's own kernels. Otherwise the exit code is 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernellab.declaration.targets import shipped_names
 from kernellab.record.reading import load
 from kernellab.record.verdict import derive, exit_code
 
-_SANITIZE = ["--declared", "--sanitize"]  # the cases it runs are its own, whatever else is checked
+_SANITIZE = ["--declared", "--sanitize"]  # the sanitizer has trials of its own: no battery is needed
 
 
 def main() -> int:
@@ -39,29 +39,29 @@ def main() -> int:
     ops = args.ops.split(",")
     options = ["--quick"] if args.quick else []
     options += ["--device", args.device] if args.device else []
-    # One after the other: the largest cases want the memory of a whole GPU. compute-sanitizer's are small.
+    # One after the other: the largest trials need the memory of a whole GPU. Those of compute-sanitizer are small.
     records = [derive(_record(args.out, op, "", options)) for op in ops]
     with ThreadPoolExecutor() as pool:
-        under = [pool.submit(_record, args.out, op, "-sanitized", options + _SANITIZE) for op in ops if args.sanitize]
-        sanitized = [derive(one.result()) for one in under]
+        jobs = [pool.submit(_record, args.out, op, "-sanitized", options + _SANITIZE) for op in ops if args.sanitize]
+        sanitized = [derive(job.result()) for job in jobs]
     _stamp(records[0])
-    _table(("op", "way", "tried", "passed", "outside", "worst error", "beside", "at"), _batteries(records))
+    _table(("op", "impl", "tried", "passed", "outside", "worst error", "peer", "at"), _batteries(records))
     if args.sanitize:
         print()
-        _table(("op", "way", "tool", "cases", "findings", "seconds"), _sanitized(sanitized))
+        _table(("op", "impl", "tool", "cases", "findings", "seconds"), _sanitized(sanitized))
     records += sanitized
-    bad = [line for record in records for line in _bad(record)]
-    print(*(f"\n- {line}" for line in bad), sep="")
-    return 1 if bad or any(exit_code(record) for record in records) else 0
+    failures = [line for record in records for line in _describe_failures(record)]
+    print(*(f"\n- {line}" for line in failures), sep="")
+    return 1 if failures or any(exit_code(record) for record in records) else 0
 
 
-def _record(out: Path, op: str, end: str, options: list[str]) -> dict[str, Any]:
-    folder = out / f"{op}{end}"
+def _record(out: Path, op: str, suffix: str, options: list[str]) -> dict[str, Any]:
+    folder = out / f"{op}{suffix}"
     if not (folder / "run.json").exists():
         command = [sys.executable, "-m", "kernellab", "check", op, "--out", str(folder), *options]
         env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True)
-        (out / f"{op}{end}.txt").write_text(done.stdout)
+        (out / f"{op}{suffix}.txt").write_text(done.stdout)
         if done.returncode not in (0, 1, 3):
             raise SystemExit(f"klab check {op} ended with exit code {done.returncode}")
     return load(folder)
@@ -86,40 +86,41 @@ def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
 
 def _batteries(records: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     rows = []
-    for one in (one for record in records for one in record["batteries"]):
-        worst = one["worst"]
-        error, beside, at = "–", "–", "–"
+    for summary in (summary for record in records for summary in record["batteries"]):
+        worst = summary["worst"]
+        error, peer_error, at = "–", "–", "–"
         if worst:
             peer = worst["peer"]
             error, at = f"{worst['errors']['max']:.2g}", f"{worst['kind']}: {worst['label']}"
-            beside = f"{peer['impl']}'s {peer['max']:.2g}" if peer["max"] is not None else "–"
-        way = one["impl"] + (" (interpreter)" if one["interpreter"] else "")
-        outside = sum(one["outside"].values()) + sum(one["unknown"].values())
-        rows.append((one["op"], way, one["tried"], one["passed"], outside, error, beside, at))
+            peer_error = f"{peer['impl']}'s {peer['max']:.2g}" if peer["max"] is not None else "–"
+        impl = summary["impl"] + (" (interpreter)" if summary["interpreter"] else "")
+        outside = sum(summary["outside"].values()) + sum(summary["unknown"].values())
+        rows.append((summary["op"], impl, summary["tried"], summary["passed"], outside, error, peer_error, at))
     return rows
 
 
 def _sanitized(records: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     rows = []
-    for one in (one for record in records for one in record["sanitized"]):
-        own = [f for f in one["findings"] if f["own"]]
-        found = "cannot tell" if one["status"] == "unknown" else str(len(own))
-        others = len(one["findings"]) - len(own)
-        found += f" ({others} in others' kernels)" if others else ""
-        rows.append((one["op"], one["impl"], one["tool"], one["cases"], found, f"{one['seconds']:.0f}"))
+    for outcome in (outcome for record in records for outcome in record["sanitized"]):
+        own = [f for f in outcome["findings"] if f["own"]]
+        findings = "cannot tell" if outcome["status"] == "unknown" else str(len(own))
+        others = len(outcome["findings"]) - len(own)
+        findings += f" ({others} in other kernels)" if others else ""
+        seconds = f"{outcome['seconds']:.0f}"
+        rows.append((outcome["op"], outcome["impl"], outcome["tool"], outcome["cases"], findings, seconds))
     return rows
 
 
-def _bad(record: dict[str, Any]) -> list[str]:
+def _describe_failures(record: dict[str, Any]) -> list[str]:
     lines = [
-        f"{one['op']} {one['impl']}: {f['status']}: {f['kind']}: {f['label']}: {f['reason']}"
-        for one in record["batteries"]
-        for f in one["failures"]
+        f"{summary['op']} {summary['impl']}: {f['status']}: {f['kind']}: {f['label']}: {f['reason']}"
+        for summary in record["batteries"]
+        for f in summary["failures"]
     ]
     return lines + [
-        f"{one['op']} {one['impl']}: {one['status']}: {one['tool']}: {one['reason']}"
-        for one in record["sanitized"]
-        if one["status"] != "ok"
+        f"{outcome['op']} {outcome['impl']}: {outcome['status']}: {outcome['tool']}: {outcome['reason']}"
+        for outcome in record["sanitized"]
+        if outcome["status"] != "ok"
     ]
 
 

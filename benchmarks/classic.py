@@ -1,9 +1,9 @@
-"""The classic: square on 4096×N, N from 256 to 12672 in steps of 128, as Triton, PyTorch and torch.compile.
+"""A classic sweep: square on 4096×N, N from 256 to 12672 in steps of 128, in Triton, PyTorch and torch.compile.
 
     python benchmarks/classic.py OUT_DIR
 
-98 sizes, three ways. Writes the record, the table as text, CSV, PNG and SVG; says how long it took, and whether
-torch.compile compiled every size (a fall-back to eager would be an error).
+98 sizes, three implementations. Writes the record, the table as text, CSV, PNG and SVG; prints how long it took, and
+whether torch.compile compiled every size (a fall-back to eager would be an error).
 """
 
 from __future__ import annotations

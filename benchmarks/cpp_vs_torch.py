@@ -1,8 +1,8 @@
-"""Is `cpp` not slower than `torch` on this CPU? GeLU and softmax, 4096×4096 float32, ten runs of their own.
+"""Is `cpp` not slower than `torch` on this CPU? GeLU and softmax, 4096×4096 float32, ten runs each.
 
     python benchmarks/cpp_vs_torch.py [RUNS]
 
-Each run is one `klab bench` in a process of its own. The figures in docs/results/cpu.md come from here.
+Each run is one `klab bench` in a process of its own. It measured the figures in docs/results/cpu.md.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> int:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    worst = runs
+    fewest = runs
     for op in ("gelu", "softmax"):
-        lines, good = [], 0
+        lines, not_slower = [], 0
         for _ in range(runs):
             record = _bench(op)
             median = {r["impl"]: r["derived"]["time"]["median_us"] / 1e3 for r in record["results"]}
             speedup = next(r for r in record["results"] if r["impl"] == "cpp")["derived"]["speedup"]["fastest_other"]
-            good += median["cpp"] <= median["torch"]
+            not_slower += median["cpp"] <= median["torch"]
             lines.append(
                 f"{median['cpp']:.1f} / {median['torch']:.1f} ms, "
                 f"{speedup['median']:.2f}× ({speedup['low']:.2f}–{speedup['high']:.2f}) {speedup['verdict']}"
             )
-        print(f"{op}: cpp not slower than torch in {good} of {runs} runs (cpp / torch)")
+        print(f"{op}: cpp not slower than torch in {not_slower} of {runs} runs (cpp / torch)")
         print("\n".join(f"  {line}" for line in lines), flush=True)
-        worst = min(worst, good)
-    return 0 if worst >= 0.9 * runs else 1
+        fewest = min(fewest, not_slower)
+    return 0 if fewest >= 0.9 * runs else 1
 
 
 def _bench(op: str) -> dict:

@@ -1,12 +1,13 @@
-"""Do our facts about kernels equal Nsight Compute's? Every shipped Triton and CUDA kernel, ours against ncu's.
+"""Do kernellab's facts about kernels equal Nsight Compute's? Every shipped Triton and CUDA kernel is compared.
 
     python benchmarks/facts_vs_ncu.py OUT
 
-Ours come from the launches captured on meta tensors and their binaries, for the GPU present; ncu's from running the
-same way once. Compared are registers, static and dynamic shared memory, grid, block, theoretical occupancy (exactly)
-and waves per SM (to a hundredth). Every kernel in the sources is launched, in every width of access it has; the same
-kernels at other template arguments are the same code. Not compared is square's `cuda-inline`, whose host code launches
-out of sight. Writes facts_vs_ncu.csv and .md to OUT; exit code 0 when everything agrees.
+kernellab's facts come from launches captured on meta tensors and their binaries, for the GPU present; ncu's from one
+call of the same implementation. Registers, static and dynamic shared memory, grid, block and theoretical occupancy must
+be equal, waves per SM within a hundredth. Every kernel in the sources is launched, in every width of access it has;
+with other template arguments it is the same code. Square's `cuda-inline` is not compared: its host code launches the
+kernel itself, so the launch cannot be captured. Writes facts_vs_ncu.csv and .md to OUT. The exit code is 0 if
+everything agrees.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from kernellab.machine.tools import toolkit_program
 STRIDED = str(Path(__file__).with_name("strided_ops.py"))
 BOTH = ("triton", "cuda")
 STUDIES = ("triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once")
-AT_ONCE = 8  # processes: nothing is timed
+PROCESSES = 8  # at the same time: nothing is timed
 
 
 @dataclass(frozen=True)
 class Work:
-    """Cases of an op, all run in one process per way."""
+    """Cases of an op, all run in one process per implementation."""
 
     op: str
     shapes: str
     dtypes: str = "float32,bfloat16"
-    ways: tuple[str, ...] = BOTH
+    impls: tuple[str, ...] = BOTH
     options: str = ""
 
-    def words(self, way: str) -> list[str]:
-        words = [self.op, "--impl", way, "--shape", self.shapes, "--dtype", self.dtypes]
+    def words(self, impl: str) -> list[str]:
+        words = [self.op, "--impl", impl, "--shape", self.shapes, "--dtype", self.dtypes]
         return [*words, "--opt", self.options] if self.options else words
 
     @property
@@ -53,12 +54,12 @@ class Work:
         return self.op.rpartition(":")[2]
 
 
-# Widths of softmax on both sides of every choice its ways make; 4097 columns, which no wide access divides; rows that
-# are parts of longer ones, or lie down a column.
+# Widths of softmax on both sides of every choice that its implementations make; 4097 columns, which no wide access
+# divides; rows that are parts of longer ones, and rows that are columns in memory.
 WORK = [
     Work("gelu", "8192x8192", "float32,bfloat16,float16", options="approximate=tanh,none"),
     Work("square", "4096x4097", "float32,bfloat16,float16"),
-    Work("square", "4096x4097", ways=STUDIES),
+    Work("square", "4096x4097", impls=STUDIES),
     Work("softmax", "4096x64,4096x1000,4096x1024,4096x2048,4096x4096,4096x4097,4096x8192"),
     Work("softmax", "1024x16384,1024x32768,1024x65536,512x131072,64x300000,64x300001"),
     *(
@@ -76,17 +77,17 @@ METRICS = {
     "sm__maximum_warps_per_active_cycle_pct": "occupancy_percent",
 }
 
-# Runs a way once for every case, between cudaProfilerStart and cudaProfilerStop; everything is compiled before.
+# Runs an implementation once for every case, between cudaProfilerStart and cudaProfilerStop; it is compiled before.
 DRIVER = """
 import json, sys, torch
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.passes import pass_of
 from kernellab.declaration.targets import load, resolve
-target, way, shapes, dtypes, options = json.loads(sys.argv[1])
+target, impl, shapes, dtypes, options = json.loads(sys.argv[1])
 (op,) = load(resolve(target)).values()
 forward, device = pass_of("forward"), torch.device("cuda")
 for case in op.expand(CaseRequest(shapes=shapes, dtypes=dtypes, options=options), "cuda"):
-    run = forward.prepare(op, op.impls[way].fn, forward.inputs(op, case, 0, device), case)
+    run = forward.prepare(op, op.impls[impl].fn, forward.inputs(op, case, 0, device), case)
     for _ in range(2):
         run()
     torch.cuda.synchronize()
@@ -108,15 +109,15 @@ def main() -> int:
     if ncu is None:
         sys.exit("ncu was not found on the PATH, in $CUDA_HOME/bin or in /usr/local/cuda/bin")
     began = time.monotonic()
-    asked = [(number, work, way) for number, work in enumerate(WORK) for way in work.ways]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        ours = [pool.submit(inspected, work, way, args.out / f"{number}-{way}") for number, work, way in asked]
+    jobs = [(number, work, impl) for number, work in enumerate(WORK) for impl in work.impls]
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        ours = [pool.submit(inspect, work, impl, args.out / f"{number}-{impl}") for number, work, impl in jobs]
         theirs = [
-            pool.submit(profiled, ncu, work, way, args.out / f"{number}-{way}.csv") for number, work, way in asked
+            pool.submit(profile, ncu, work, impl, args.out / f"{number}-{impl}.csv") for number, work, impl in jobs
         ]
     rows = []
-    for (_, work, way), mine, yours in zip(asked, ours, theirs, strict=True):
-        rows += compared(f"{work.name} {way}", mine.result(), yours.result())
+    for (_, work, impl), our_job, ncu_job in zip(jobs, ours, theirs, strict=True):
+        rows += compare(f"{work.name} {impl}", our_job.result(), ncu_job.result())
     return write(args.out, rows, time.monotonic() - began)
 
 
@@ -124,66 +125,66 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
-def inspected(work: Work, way: str, out: Path) -> list[dict]:
-    command = [sys.executable, "-m", "kernellab", "inspect", *work.words(way), "--json", "--out", str(out)]
+def inspect(work: Work, impl: str, out: Path) -> list[dict]:
+    command = [sys.executable, "-m", "kernellab", "inspect", *work.words(impl), "--json", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=200)
     if not done.stdout.startswith("{"):
-        raise SystemExit(f"inspecting {work.name} {way}: {done.stderr}")
+        raise SystemExit(f"inspecting {work.name} {impl}: {done.stderr}")
     return json.loads(done.stdout)["kernels"]
 
 
-def profiled(ncu: str, work: Work, way: str, out: Path) -> list[dict]:
-    """The kernels of one call of each case, as ncu's raw page tells them."""
+def profile(ncu: str, work: Work, impl: str, out: Path) -> list[dict]:
+    """The kernels of one call at each case, from ncu's raw page."""
     script = out.with_suffix(".py")
     script.write_text(DRIVER)
     shapes = [[int(size) for size in shape.split("x")] for shape in work.shapes.split(",")]
     name, _, values = work.options.partition("=")
     options = {name: values.split(",")} if name else {}
-    case = json.dumps([work.op, way, shapes, work.dtypes.split(","), options])
+    case = json.dumps([work.op, impl, shapes, work.dtypes.split(","), options])
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
     command += ["--clock-control", "none", "--metrics", ",".join(METRICS), sys.executable, str(script), case]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=200)
     out.write_text(done.stdout)
-    found = raw_page(done.stdout)
-    if not found:
-        raise SystemExit(f"ncu saw no kernel of {work.name} {way}: {(done.stdout + done.stderr)[-1500:]}")
-    return found
+    kernels = parse_raw_page(done.stdout)
+    if not kernels:
+        raise SystemExit(f"ncu saw no kernel of {work.name} {impl}: {(done.stdout + done.stderr)[-1500:]}")
+    return kernels
 
 
-def raw_page(text: str) -> list[dict]:
-    found = []
+def parse_raw_page(text: str) -> list[dict]:
+    kernels = []
     for launch in launches(text):
-        known = {ours: launch.numbers[theirs] for theirs, ours in METRICS.items() if theirs in launch.numbers}
-        found.append({"name": launch.name, **known})
-    return found
+        facts = {fact: launch.numbers[metric] for metric, fact in METRICS.items() if metric in launch.numbers}
+        kernels.append({"name": launch.name, **facts})
+    return kernels
 
 
-def compared(where: str, ours: list[dict], theirs: list[dict]) -> list[dict]:
-    # A launch is told apart from the next by its order alone; PyTorch's own copies have no captured counterpart.
+def compare(where: str, ours: list[dict], theirs: list[dict]) -> list[dict]:
+    # Launches are matched by their order alone; PyTorch's own copies have no captured counterpart.
     if len(ours) != len(theirs):
         return [{"kernel": where, "fact": "kernels", "ours": len(ours), "ncu": len(theirs), "equal": False}]
-    return [row for mine, yours in zip(ours, theirs, strict=True) for row in facts(where, mine, yours)]
+    return [row for our, ncu in zip(ours, theirs, strict=True) for row in compare_kernels(where, our, ncu)]
 
 
-def facts(where: str, mine: dict, yours: dict) -> list[dict]:
-    fits = mine["occupancy"]
-    blocks, threads = product(mine["grid"]), product(mine["block"])
-    known = {
-        "registers": mine["registers"],
-        "static_shared_bytes": mine["static_shared_bytes"],
-        "dynamic_shared_bytes": mine["dynamic_shared_bytes"],
+def compare_kernels(where: str, our: dict, ncu: dict) -> list[dict]:
+    fits = our["occupancy"]
+    blocks, threads = product(our["grid"]), product(our["block"])
+    facts = {
+        "registers": our["registers"],
+        "static_shared_bytes": our["static_shared_bytes"],
+        "dynamic_shared_bytes": our["dynamic_shared_bytes"],
         "blocks": blocks,
         "threads": threads,
         "occupancy_percent": 100 * fits["fraction"],
         "waves": blocks / (fits["blocks_per_sm"] * sms()),
     }
     rows = []
-    for fact, value in known.items():
-        if fact in yours:
-            near = {"waves": 0.01, "occupancy_percent": 0.01}.get(fact, 0.0)
-            same = abs(value - yours[fact]) <= max(near, near * abs(value))
-            name = f"{where} {size(mine['case'])} {mine['name']}"
-            rows.append({"kernel": name, "fact": fact, "ours": value, "ncu": yours[fact], "equal": same})
+    for fact, value in facts.items():
+        if fact in ncu:
+            tolerance = {"waves": 0.01, "occupancy_percent": 0.01}.get(fact, 0.0)
+            equal = abs(value - ncu[fact]) <= max(tolerance, tolerance * abs(value))
+            name = f"{where} {size(our['case'])} {our['name']}"
+            rows.append({"kernel": name, "fact": fact, "ours": value, "ncu": ncu[fact], "equal": equal})
     return rows
 
 
@@ -203,7 +204,7 @@ def sms() -> int:
     return int(torch.cuda.get_device_properties(0).multi_processor_count)
 
 
-def differing(rows: list[dict]) -> str:
+def describe_differences(rows: list[dict]) -> str:
     return "; ".join(f"{r['fact']} {r['ours']:g}, {r['ncu']:g}" for r in rows if not r["equal"])
 
 
@@ -218,27 +219,27 @@ def write(out: Path, rows: list[dict], took_s: float) -> int:
     by_kernel: dict[str, list[dict]] = {}
     for row in rows:
         by_kernel.setdefault(row["kernel"], []).append(row)
-    good = sum(r["equal"] for r in rows)
+    equal = sum(r["equal"] for r in rows)
     lines = [
-        "# Facts about kernels, ours against Nsight Compute's",
+        "# Facts about kernels, kernellab's against Nsight Compute's",
         "",
         f"machine: {torch.cuda.get_device_name()}  ",
         f"date: {time.strftime('%Y-%m-%d')}  ",
         f"versions: torch {torch.__version__}, triton {triton.__version__}  ",
         "script: benchmarks/facts_vs_ncu.py",
         "",
-        "| kernel | equal | where not: ours, ncu's |",
+        "| kernel | equal | where not: kernellab's, ncu's |",
         "|---|---|---|",
         *(
-            f"| {name} | {sum(r['equal'] for r in of)} of {len(of)} | {differing(of)} |"
-            for name, of in by_kernel.items()
+            f"| {name} | {sum(r['equal'] for r in facts)} of {len(facts)} | {describe_differences(facts)} |"
+            for name, facts in by_kernel.items()
         ),
         "",
-        f"{good} of {len(rows)} facts equal; took {took_s:.0f} s.",
+        f"{equal} of {len(rows)} facts equal; took {took_s:.0f} s.",
     ]
     (out / "facts_vs_ncu.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    return 0 if good == len(rows) else 1
+    return 0 if equal == len(rows) else 1
 
 
 if __name__ == "__main__":

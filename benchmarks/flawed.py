@@ -58,8 +58,8 @@ def main() -> int:
     documents = {name: explain(name, args) for name in names}
     rows = [row(name, document, expected[name]) for name, document in documents.items()]
     write(args, rows, next((d for d in documents.values() if d), {}), time.monotonic() - began)
-    good = sum(r["right"] and (args.static or r["within"]) for r in rows)
-    return 0 if good >= len(rows) - MISSES else 1
+    hits = sum(r["right"] and (args.static or r["within"]) for r in rows)
+    return 0 if hits >= len(rows) - MISSES else 1
 
 
 def explain(name: str, args: argparse.Namespace) -> dict:

@@ -2,12 +2,12 @@
 
     python benchmarks/fusion.py OUT [--shape 16384x16384]
 
-Each op's manual way is timed beside its fused ones. Predicted is a fused kernel that moves the fewest bytes at the
-measured copy bandwidth, against the chain as it was timed: what klab explain promises where no fused way beside the
-chain has shown less. By bytes alone, as without a GPU, it is the bytes the chain's operators move against the fewest.
-The gain measured is over the fastest fused way.
-Writes fusion.csv and fusion.md to OUT, where runs are kept and read instead of run again. Promised: each within 25 %;
-exit code 0 when all are.
+Each op's implementation `manual`, a chain of operators, is timed beside its fused ones. The predicted gain is the time
+of the chain over that of a fused kernel that moves the fewest bytes at the measured copy bandwidth; `klab explain`
+predicts the same unless a fused implementation was timed and gains less. By bytes alone, as without a GPU, the gain is
+the bytes that the chain's operators move over the fewest. The measured gain is over the fastest fused implementation.
+Writes fusion.csv and fusion.md to OUT. Runs are kept there; an op whose run exists is not run again. Goal: each
+prediction within 25 %. The exit code is 0 if all are.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--shape", default="16384x16384")
-    parser.add_argument("--seconds", default="0.5", help="time to spend timing each way")
-    parser.add_argument("--device", default="cuda", help="cpu tries the script, and proves nothing about a GPU")
+    parser.add_argument("--seconds", default="0.5", help="time to spend timing each implementation")
+    parser.add_argument("--device", default="cuda", help="cpu only tests the script")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     rows, machine = [], {}
@@ -97,7 +97,7 @@ def write(args: argparse.Namespace, rows: list[dict], machine: dict) -> int:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    good, by_bytes = (sum(abs(r[which]) <= WITHIN for r in rows) for which in ("error", "bytes_error"))
+    within, within_by_bytes = (sum(abs(r[name]) <= WITHIN for r in rows) for name in ("error", "bytes_error"))
     lines = [
         "# Fusing, predicted and measured",
         "",
@@ -111,11 +111,11 @@ def write(args: argparse.Namespace, rows: list[dict], machine: dict) -> int:
         "|---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|",
         *(line(r) for r in rows),
         "",
-        f"{good} of {len(rows)} within {WITHIN:.0%}; by bytes alone {by_bytes}.",
+        f"{within} of {len(rows)} within {WITHIN:.0%}; by bytes alone {within_by_bytes}.",
     ]
     (args.out / "fusion.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    return 0 if good == len(rows) else 1
+    return 0 if within == len(rows) else 1
 
 
 if __name__ == "__main__":

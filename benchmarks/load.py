@@ -1,9 +1,9 @@
-"""Does kernellab stay honest on a CPU, idle and under load? Equal ways in many runs, then with every core busy.
+"""Are times on a CPU reliable, idle and under load? Equal implementations in many runs, then with every core busy.
 
     python benchmarks/load.py [--runs 40] [--loaded-runs 3] [--out DIR] [--seconds S]
 
-Idle: how often the interval on two equal ways covers 1. Under load, one busy process per core: what is said of the
-times. Writes load.json and the runs' records to DIR.
+Idle: how often the interval on two equal implementations covers 1. Under load, with one busy process per core: whether
+the times are marked as not trusted. Writes load.json and the runs' records to DIR.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ sys.path.insert(0, str(ROOT / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 
 from kernellab.doctor.aa_runs import repeat
-from kernellab.doctor.aa_summary import summarise
+from kernellab.doctor.aa_summary import Summary, summarise
 from kernellab.machine.environment import cpu
-from kernellab.reporting.terminal import aa as validation
+from kernellab.reporting.terminal import aa as report
 from kernellab.reporting.text.console import console
 
 
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--loaded-runs", type=int, default=3)
     parser.add_argument("--out", type=Path, default=None)
-    parser.add_argument("--seconds", type=float, default=1.0, help="per way and case")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per implementation and case")
     args = parser.parse_args()
     out = args.out or Path(f"load-{time.strftime('%Y%m%d-%H%M%S')}")
     idle = _summary(args.runs, out / "idle", args.seconds)
@@ -43,31 +43,31 @@ def main() -> int:
     (out / "load.json").write_text(json.dumps({"idle": idle, "loaded": loaded}, indent=1))
     for name, summary in (("idle", idle), ("every core busy with something else", loaded)):
         print(f"== {name}")
-        validation.show(summary, console())
+        report.show(summary, console())
         print()
     covered = all(c["equal"]["covers"] >= 0.95 * c["equal"]["of"] for c in idle["cases"])
     noticed = all("trusted" not in case["trust"] for case in loaded["cases"])
-    print(f"idle: the interval on equal ways covers 1 in at least 38 of 40 runs: {'kept' if covered else 'MISSED'}")
-    print(f"under load: no time is called trusted: {'kept' if noticed else 'MISSED'}")
+    print(f"idle: the interval on equal implementations covers 1 in 95 % of the runs: {'met' if covered else 'MISSED'}")
+    print(f"under load: no time is called trusted: {'met' if noticed else 'MISSED'}")
     return 0 if covered and noticed else 1
 
 
-def _summary(runs: int, folder: Path, seconds: float) -> dict:
-    found = repeat(
+def _summary(runs: int, folder: Path, seconds: float) -> Summary:
+    series = repeat(
         runs,
         folder,
         device="cpu",
         seconds=seconds,
         say=lambda text: print(f"{folder.name}: {text}", file=sys.stderr, flush=True),
     )
-    return summarise(found.records)
+    return summarise(series.records)
 
 
 @contextlib.contextmanager
 def busy(cores: int) -> Iterator[None]:
-    """A process that computes for ever on each core, ended at the end of the block."""
-    forever = [sys.executable, "-c", "while True: pass"]
-    processes = [subprocess.Popen(forever) for _ in range(cores)]
+    """Keeps every core busy with a process of its own until the end of the block."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(cores)]
     try:
         time.sleep(1.0)
         yield

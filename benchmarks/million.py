@@ -1,11 +1,11 @@
-"""A trace of a million events, read and analysed: how long, in how much memory, beside HolisticTraceAnalysis.
+"""How long, and how much memory, it takes to read and analyse a million events, compared with HolisticTraceAnalysis.
 
     python benchmarks/grow_trace.py real.json.gz grown.json --names 20
     python benchmarks/million.py grown.json [--hta PYTHON] [--runs 3]
 
-Each reader runs in a process of its own, one after another. PYTHON is one that has HolisticTraceAnalysis installed
-(https://github.com/facebookresearch/HolisticTraceAnalysis); it is asked for the like of what is asked here: where the
-GPU's time went by kernel, operator and range, how busy it was, why it was idle, how far the CPU ran ahead.
+Each reader runs in a process of its own, one after another. PYTHON is a Python that has HolisticTraceAnalysis
+(https://github.com/facebookresearch/HolisticTraceAnalysis) installed. It runs comparable analyses: GPU time by kernel,
+operator and range, how busy the GPU was, why it was idle, how far the CPU ran ahead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 900
+TIMEOUT_S = 900
 
 OURS = """
 import json, resource, sys, time
@@ -58,7 +58,7 @@ for question in questions:
         question += f" (fails: {type(error).__name__})"
     parts[question] = time.perf_counter() - before
 """
-LAST = """
+REPORT = """
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 cpu = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -67,26 +67,28 @@ print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": max(peak, children), "
 """
 
 
-def measured(python: str, code: str, trace: Path) -> dict[str, Any]:
+def measure(python: str, code: str, trace: Path) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")} if code is OURS else dict(os.environ)
     try:
-        ran = subprocess.run(
-            [python, "-c", code + LAST, str(trace.resolve())],
-            capture_output=True, text=True, timeout=SECONDS, env=environment,
+        done = subprocess.run(
+            [python, "-c", code + REPORT, str(trace.resolve())],
+            capture_output=True, text=True, timeout=TIMEOUT_S, env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return {"failed": f"not done after {SECONDS} s"}
-    if ran.returncode:
-        return {"failed": (ran.stderr.strip().splitlines() or [f"ended with {ran.returncode}"])[-1]}
-    found: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
-    return found
+        return {"failed": f"not done after {TIMEOUT_S} s"}
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]}
+    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
 
 
-def told(name: str, found: dict[str, Any]) -> str:
-    if "failed" in found:
-        return f"{name}: {found['failed']}"
-    parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in found["parts"].items())
-    return f"{name}: {found['seconds']:.1f} s ({found['cpu']:.1f} s of CPU), {found['peak'] / 1e9:.2f} GB ({parts})"
+def describe(name: str, figures: dict[str, Any]) -> str:
+    if "failed" in figures:
+        return f"{name}: {figures['failed']}"
+    parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in figures["parts"].items())
+    return (
+        f"{name}: {figures['seconds']:.1f} s ({figures['cpu']:.1f} s of CPU), {figures['peak'] / 1e9:.2f} GB ({parts})"
+    )
 
 
 def main() -> None:
@@ -94,19 +96,19 @@ def main() -> None:
     parser.add_argument("trace", type=Path)
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
     parser.add_argument("--runs", type=int, default=1)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     print(
-        f"{asked.trace.name}, {asked.trace.stat().st_size / 1e6:.0f} MB; {os.cpu_count()} cores, {platform.machine()}, "
+        f"{args.trace.name}, {args.trace.stat().st_size / 1e6:.0f} MB; {os.cpu_count()} cores, {platform.machine()}, "
         f"Python {platform.python_version()}, numpy {version('numpy')}; {time.strftime('%Y-%m-%d %H:%M')}"
     )
-    for _ in range(asked.runs):
+    for _ in range(args.runs):
         load = os.getloadavg()[0]
-        ours = measured(sys.executable, OURS, asked.trace)
-        print(told("kernellab", ours), f"[load before: {load:.1f}]", flush=True)
-        if asked.hta:
+        ours = measure(sys.executable, OURS, args.trace)
+        print(describe("kernellab", ours), f"[load before: {load:.1f}]", flush=True)
+        if args.hta:
             load = os.getloadavg()[0]
-            theirs = measured(asked.hta, THEIRS, asked.trace)
-            print(told("HolisticTraceAnalysis", theirs), f"[load before: {load:.1f}]", flush=True)
+            theirs = measure(args.hta, THEIRS, args.trace)
+            print(describe("HolisticTraceAnalysis", theirs), f"[load before: {load:.1f}]", flush=True)
             if "seconds" in ours and "seconds" in theirs:
                 print(f"{theirs['seconds'] / ours['seconds']:.1f} times as long", flush=True)
 

@@ -1,15 +1,14 @@
-"""Op files with random mistakes: does kernellab survive each, end in time, and name the culprit?
+"""Op files with random mistakes: does kernellab neither crash nor hang, and does it name the culprit?
 
     python benchmarks/mistakes.py OUT [--count 200] [--seed 0] [--jobs 2] [--every] [--only WORD]
 
-Runs `klab check FILE --device cpu --timeout 5 --json` on each file that
-tests/support/mistakes.py writes, in a process of its own.
-Writes OUT/mistakes.json and, for what failed, the file and what was said; prints a table by mistake. `--every` takes
-each mistake once instead of drawing them at random.
+Runs `klab check FILE --device cpu --timeout 5 --json` on each file that tests/support/mistakes.py writes, in a process
+of its own. Writes OUT/mistakes.json, and each file with the output of its command; prints a table by mistake. `--every`
+takes each mistake once instead of drawing mistakes at random.
 
-The outer deadline is 75 s, the sum of what a file may take: its own code five times --timeout (25 s; the reference has
-as much, and a file that needs both does not get there), two implementations --timeout each (10 s), and four starts of a
-worker (importing torch: 3 s alone, 8 s on a busy machine) with 8 s to spare.
+The outer deadline is 75 s, the sum of what a file may take: five times --timeout for its own code (25 s; the reference
+may take as long, but no file needs both), --timeout for each of two implementations (10 s), and four starts of a worker
+(importing torch takes 3 s on an idle machine, 8 s on a busy one), with 8 s to spare.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ DEADLINE_S = 75.0
 
 
 def run(mistake: Mistake, folder: Path, *, cache: Path, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """One file through klab; `violations` says what of the promise was broken."""
+    """Runs klab on one file; `violations` lists which expectations were not met."""
     folder.mkdir(parents=True)
     file = folder / FILE
     mistake.write(file)
@@ -54,61 +53,63 @@ def run(mistake: Mistake, folder: Path, *, cache: Path, timeout_s: float = TIMEO
             process.kill()
             process.wait()
             code = None
-    took = time.monotonic() - began
-    said = (folder / "stderr").read_text(errors="replace")
-    violations = judge(mistake, code, (folder / "stdout").read_bytes(), said)
-    return {"name": mistake.name, "code": code, "seconds": round(took, 2), "violations": violations}
+    seconds = round(time.monotonic() - began, 2)
+    errors = (folder / "stderr").read_text(errors="replace")
+    violations = judge(mistake, code, (folder / "stdout").read_bytes(), errors)
+    return {"name": mistake.name, "code": code, "seconds": seconds, "violations": violations}
 
 
 def judge(mistake: Mistake, code: int | None, out: bytes, err: str) -> list[str]:
-    """What of the promise a run broke."""
+    """The expectations that a run did not meet."""
     if code is None:
         return [f"hung: no end within {DEADLINE_S:g} s"]
-    found = []
+    violations = []
     if code not in (0, 1, 2, 3):
-        found.append(f"crashed: exit code {code}")
+        violations.append(f"crashed: exit code {code}")
     if "kernellab/cli" in err or "kernellab failed" in err:
-        found.append("crashed: kernellab's own failure on standard error")
+        violations.append("crashed: kernellab's own failure on standard error")
     if code not in mistake.codes:
-        found.append(f"exit code {code}, should be {' or '.join(map(str, mistake.codes))}")
+        violations.append(f"exit code {code}, should be {' or '.join(map(str, mistake.codes))}")
     if len(err) > 20_000:
-        found.append(f"{len(err)} characters on standard error")
+        violations.append(f"{len(err)} characters on standard error")
     results: dict[str, dict[str, Any]] = {}
     if code in (0, 1, 3):
         try:
             record = json.loads(out, parse_constant=lambda name: 1 / 0)
             results = {r["impl"]: r for r in record["results"]}
         except (ValueError, KeyError, ZeroDivisionError):
-            return [*found, "the record is no JSON"]
+            return [*violations, "the record is not JSON"]
     for expected in mistake.expected:
-        found += _not_named(expected, results, err)
+        violations += _check_expected(expected, results, err)
     for name in mistake.right:
         status = results[name]["derived"] if name in results else {"status": "absent", "reason": ""}
         if status["status"] != "ok":
-            found.append(f"blames {name}, which is right: {status['status']}: {str(status['reason'])[:200]}")
-    return found
+            violations.append(f"blames {name}, which is right: {status['status']}: {str(status['reason'])[:200]}")
+    return violations
 
 
-def _not_named(expected: Expected, results: dict[str, dict[str, Any]], err: str) -> list[str]:
+def _check_expected(expected: Expected, results: dict[str, dict[str, Any]], err: str) -> list[str]:
     if expected.culprit == "file":
         missing = [w for w in expected.words if w.lower() not in err.lower()]
         return [f"standard error lacks {missing}: {err.strip()[-300:]}"] if missing else []
-    found = []
+    violations = []
     for name in results if expected.culprit == "reference" else [expected.culprit]:
         if name not in results:
-            found.append(f"{name} is not in the record")
+            violations.append(f"{name} is not in the record")
             continue
         derived = results[name]["derived"]
         text = " ".join([str(derived["reason"]), *(g["detail"] for g in results[name]["guards"])])
         if derived["status"] not in expected.statuses:
-            found.append(f"{name} is {derived['status']}, should be {' or '.join(expected.statuses)}: {text[:200]}")
+            violations.append(
+                f"{name} is {derived['status']}, should be {' or '.join(expected.statuses)}: {text[:200]}"
+            )
         elif missing := [w for w in expected.words if w.lower() not in text.lower()]:
-            found.append(f"{name}, {derived['status']}, lacks {missing}: {text[:200]}")
+            violations.append(f"{name}, {derived['status']}, lacks {missing}: {text[:200]}")
         if "kernellab failed" in text:
-            found.append(f"{name}: kernellab took the blame: {text[:200]}")
+            violations.append(f"{name}: kernellab took the blame: {text[:200]}")
         if len(str(derived["reason"])) > 2000:
-            found.append(f"{name}: a reason of {len(derived['reason'])} characters")
-    return found
+            violations.append(f"{name}: a reason of {len(derived['reason'])} characters")
+    return violations
 
 
 def main() -> int:
@@ -126,56 +127,56 @@ def main() -> int:
     cache = args.out.resolve() / "cache"
     began = time.monotonic()
 
-    def one(numbered: tuple[int, Mistake]) -> dict[str, Any]:
+    def run_file(numbered: tuple[int, Mistake]) -> dict[str, Any]:
         number, mistake = numbered
-        seen = run(mistake, args.out.resolve() / f"{args.seed + number:04}", cache=cache) | {"seed": args.seed + number}
-        mark = "ok" if not seen["violations"] else "VIOLATION " + "; ".join(seen["violations"])
-        print(f"{seen['seed']:5} {seen['seconds']:6.1f} s  code {seen['code']}  {seen['name']}: {mark}", flush=True)
-        return seen
+        seed = args.seed + number
+        outcome = run(mistake, args.out.resolve() / f"{seed:04}", cache=cache) | {"seed": seed}
+        mark = "ok" if not outcome["violations"] else "VIOLATION " + "; ".join(outcome["violations"])
+        print(f"{seed:5} {outcome['seconds']:6.1f} s  code {outcome['code']}  {outcome['name']}: {mark}", flush=True)
+        return outcome
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        seen = list(pool.map(one, chosen))
+        outcomes = list(pool.map(run_file, chosen))
     took = time.monotonic() - began
-    summary = table(seen)
-    (args.out / "mistakes.json").write_text(json.dumps({"took_s": took, "files": seen, "table": summary}, indent=1))
+    summary = table(outcomes)
+    (args.out / "mistakes.json").write_text(json.dumps({"took_s": took, "files": outcomes, "table": summary}, indent=1))
     show(summary)
-    bad = [s for s in seen if s["violations"]]
-    slowest = max(s["seconds"] for s in seen)
-    print(f"\n{len(seen)} files in {took:.0f} s, the slowest {slowest:.1f} s (limit {DEADLINE_S:g} s)")
-    print(
-        f"  {'kept  ' if not bad else 'MISSED'} never crash, never hang, always name the culprit: {len(bad)} violations"
-    )
-    return 1 if bad else 0
+    failed = [outcome for outcome in outcomes if outcome["violations"]]
+    slowest = max(outcome["seconds"] for outcome in outcomes)
+    print(f"\n{len(outcomes)} files in {took:.0f} s, the slowest {slowest:.1f} s (limit {DEADLINE_S:g} s)")
+    mark = "met   " if not failed else "MISSED"
+    print(f"  {mark} never crash, never hang, always name the culprit: {len(failed)} violations")
+    return 1 if failed else 0
 
 
-def table(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By mistake: how many files, their exit codes, the longest time, the violations. A file with two counts twice."""
+def table(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By mistake: files, exit codes, longest time, violations. A file with two mistakes is in two rows."""
     rows = []
-    for name in sorted({name for s in seen for name in _mistakes(s)}):
-        of = [s for s in seen if name in _mistakes(s)]
+    for name in sorted({name for outcome in outcomes for name in _mistakes(outcome)}):
+        files = [outcome for outcome in outcomes if name in _mistakes(outcome)]
         rows.append(
             {
                 "name": name,
-                "files": len(of),
-                "codes": " ".join(sorted({str(s["code"]) for s in of})),
-                "longest_s": max(s["seconds"] for s in of),
-                "violations": sum(bool(s["violations"]) for s in of),
+                "files": len(files),
+                "codes": " ".join(sorted({str(file["code"]) for file in files})),
+                "longest_s": max(file["seconds"] for file in files),
+                "violations": sum(bool(file["violations"]) for file in files),
             }
         )
     return rows
 
 
-def _mistakes(seen: dict[str, Any]) -> list[str]:
-    """`an implementation: one + another (as torch)` is two mistakes."""
-    where, _, what = seen["name"].removesuffix(" (as torch)").partition(": ")
-    return [f"{where}: {one}" for one in what.split(" + ")] if what else [where]
+def _mistakes(outcome: dict[str, Any]) -> list[str]:
+    """`an implementation: A + B (as torch)` names two mistakes."""
+    place, _, names = outcome["name"].removesuffix(" (as torch)").partition(": ")
+    return [f"{place}: {name}" for name in names.split(" + ")] if names else [place]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    wide = max(len(row["name"]) for row in rows)
-    print(f"\n{'mistake':{wide}}  files  codes  longest  violations")
+    width = max(len(row["name"]) for row in rows)
+    print(f"\n{'mistake':{width}}  files  codes  longest  violations")
     for row in rows:
-        head = f"{row['name']:{wide}}  {row['files']:5}  {row['codes']:>5}  {row['longest_s']:5.1f} s"
+        head = f"{row['name']:{width}}  {row['files']:5}  {row['codes']:>5}  {row['longest_s']:5.1f} s"
         print(f"{head}  {row['violations'] or '–':>10}")
 
 

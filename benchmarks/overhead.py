@@ -1,9 +1,9 @@
-"""How much of a run is spent measuring? One `klab bench gelu`, taken apart from its record and its journal.
+"""Which share of a run is spent measuring? One `klab bench gelu`, broken down from its record and its journal.
 
     python benchmarks/overhead.py OUT_DIR [--device cpu] [--impl torch,triton]
 
-Measuring is warm-up and timed rounds, with the emptying of the cache and the looking at results between windows.
-It is held against the time after imports and builds: of the case, and of the whole command.
+Measuring means warm-up and timed rounds, including flushing the cache and checking results between windows. Its time is
+compared with the time after imports and builds: of the case, and of the whole command.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if gpus() else "cpu")
-    parser.add_argument("--impl", help="only these ways")
+    parser.add_argument("--impl", help="only these implementations")
     args = parser.parse_args()
     options = ["--shape", SHAPES[args.device], "--dtype", "float32", "--device", args.device]
     options += ["--impl", args.impl] if args.impl else []
@@ -41,24 +41,26 @@ def main() -> int:
     )
     if not done.stdout:
         sys.exit(done.stderr)
-    found = taken_apart(load(args.out / "run"), read_journal(args.out / "run"))
-    (args.out / "overhead.json").write_text(json.dumps(found, indent=1))
+    breakdown = break_down(load(args.out / "run"), read_journal(args.out / "run"))
+    (args.out / "overhead.json").write_text(json.dumps(breakdown, indent=1))
     print(f"klab bench gelu {' '.join(options)}")
     for part in ("case", "command"):
-        one = found[part]
-        print(f"\n{part}: {100 * one['share']:.0f} % of {one['after_s']:.1f} s after imports and builds is measuring")
-        for what, seconds in one["parts_s"].items():
-            print(f"  {seconds:7.2f} s  {what}")
-    print(f"\n  {found['windows_s']:.2f} s of the timed rounds were inside timed windows, the cache emptied before")
+        share, after_s = breakdown[part]["share"], breakdown[part]["after_s"]
+        print(f"\n{part}: {100 * share:.0f} % of {after_s:.1f} s after imports and builds is measuring")
+        for name, seconds in breakdown[part]["parts_s"].items():
+            print(f"  {seconds:7.2f} s  {name}")
+    print(
+        f"\n  {breakdown['windows_s']:.2f} s of the timed rounds were inside timed windows, after the cache was flushed"
+    )
     return 0
 
 
-def taken_apart(record: dict, events: list[dict]) -> dict:
-    spent = [one["seconds"] for one in record["spent"]]
-    warm_up, timed, whole = (sum(one.get(k, 0.0) for one in spent) for k in ("warm-up", "timed", "all"))
+def break_down(record: dict, events: list[dict]) -> dict:
+    cases = [entry["seconds"] for entry in record["spent"]]
+    warm_up, timed, whole = (sum(seconds.get(k, 0.0) for seconds in cases) for k in ("warm-up", "timed", "all"))
     phases = _phases(events)
     first_calls = _first_calls_s(record)
-    builds = first_calls + sum(one.get("build", 0.0) for one in spent)
+    builds = first_calls + sum(seconds.get("build", 0.0) for seconds in cases)
     checks = phases.get("check", 0.0) - first_calls
     at = {e["event"]: e["t"] for e in events if e["event"] in ("plan", "machine", "complete")}
     profile = phases.get("profile", 0.0)
@@ -87,28 +89,28 @@ def taken_apart(record: dict, events: list[dict]) -> dict:
 
 
 def _share(measuring: float, parts: dict[str, float]) -> dict:
-    after = sum(seconds for what, seconds in parts.items() if "not counted" not in what)
+    after = sum(seconds for name, seconds in parts.items() if "not counted" not in name)
     return {"share": measuring / after, "after_s": after, "parts_s": parts}
 
 
 def _phases(events: list[dict]) -> dict[str, float]:
-    """Seconds between the begin and the end of each kind of phase; a check's yardstick runs inside the check."""
-    begun: list[float] = []
+    """Seconds between the begin and the end of each kind of phase; the peer's check runs inside the check."""
+    open_phases: list[float] = []  # when each began
     spent: dict[str, float] = {}
     for event in events:
         if event["event"] == "begin":
-            begun.append(event["t"])
-        elif event["event"] == "fault":  # a worker that was lost ends nothing
-            begun.clear()
-        elif event["event"] == "end" and begun:
-            took = event["t"] - begun.pop()
-            if not begun:
+            open_phases.append(event["t"])
+        elif event["event"] == "fault":  # a lost worker sends no end
+            open_phases.clear()
+        elif event["event"] == "end" and open_phases:
+            took = event["t"] - open_phases.pop()
+            if not open_phases:
                 spent[event["phase"]] = spent.get(event["phase"], 0.0) + took
     return spent
 
 
 def _first_calls_s(record: dict) -> float:
-    """What the ways' first calls took beyond ordinary ones."""
+    """How much longer the first calls of the implementations took than ordinary ones."""
     return sum(r["derived"]["build_s"] or 0.0 for r in derive(record)["results"])
 
 

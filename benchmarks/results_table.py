@@ -1,4 +1,4 @@
-"""Turn records into the Markdown tables of docs/results/.
+"""Turns records into the Markdown tables of docs/results/.
 
 python benchmarks/results_table.py RECORD.json [RECORD.json ...] > table.md
 """
@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from kernellab.record.verdict import derive
 from kernellab.reporting.text import numbers as words
 
-HEAD = "| op | size | dtype | way | median | 99 % | GB/s | of copy | over manual | kernels | error (yardstick's) |"
+HEAD = "| op | size | dtype | impl | median | 99 % | GB/s | of copy | over manual | kernels | error (peer's) |"
 
 
 def main() -> None:

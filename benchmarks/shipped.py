@@ -1,9 +1,9 @@
-"""Is any shipped way accused of cheating? Every op and way, run after run, each run a process of its own.
+"""Do the checks while timing accuse a shipped implementation? Every op and implementation, in repeated runs.
 
     python benchmarks/shipped.py OUT_DIR [--runs 20] [--first 0] [--shape 2048x2048]
 
-Records of earlier runs in OUT_DIR are kept and counted: `--first 11 --runs 9` adds nine.
-Counts what is not ok and what was noted while timing. Promised: nothing, over 20 runs.
+Each run is a process of its own. Records of earlier runs in OUT_DIR are kept and counted: `--first 11 --runs 9` adds
+nine. Counts results that are not ok, and notes made while timing. Goal: none in 20 runs.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ def main() -> int:
     records = [derive(load(folder)) for folder in sorted(args.out.glob("run-*"))]
     for record in records:
         for result in record["results"]:
-            way = f"{result['op']} {result['impl']}"
+            impl = f"{result['op']} {result['impl']}"
             status = result["derived"]["status"]
-            timed[way] += result["derived"]["time"] is not None
+            timed[impl] += result["derived"]["time"] is not None
             if status not in ("ok", "skipped"):
-                accused[f"{way}: {status}: {result['derived']['reason']}"] += 1
+                accused[f"{impl}: {status}: {result['derived']['reason']}"] += 1
             for guard in result["guards"]:
-                accused[f"{way}: note: {guard['detail']}"] += 1
+                accused[f"{impl}: note: {guard['detail']}"] += 1
     document = {"runs": len(records), "timed": timed, "accused": accused, "took_s": time.monotonic() - began}
     (args.out / "shipped.json").write_text(json.dumps(document, indent=1))
-    for way, count in timed.items():
-        print(f"{way:24} timed in {count} of {len(records)} runs")
-    for what, count in accused.items():
-        print(f"ACCUSED {count} times: {what}")
-    print(f"{len(records)} runs, {args.runs} of them just now in {document['took_s']:.0f} s")
+    for impl, count in timed.items():
+        print(f"{impl:24} timed in {count} of {len(records)} runs")
+    for accusation, count in accused.items():
+        print(f"ACCUSED {count} times: {accusation}")
+    print(f"{len(records)} runs, {args.runs} of them now, in {document['took_s']:.0f} s")
     print(f"accusations: {sum(accused.values())}")
     return 1 if accused else 0
 

@@ -1,4 +1,4 @@
-"""Every shipped op in one file, so that one worker has them all: for benchmarks/shipped.py."""
+"""Every shipped op in one file, so that one worker runs them all. For benchmarks/shipped.py."""
 
 import kernellab.ops.add
 import kernellab.ops.gelu

@@ -1,11 +1,11 @@
-"""Does `klab profile` name what slows a training loop, and what mending it gives? The five of slowed_mlp.py.
+"""Does `klab profile` find what slows a training loop, and predict what fixing it gains? The five of slowed_mlp.py.
 
     python benchmarks/slowed.py OUT [--variant NAME] [--pairs 3]
 
-Each variant runs as it is and mended, in turn and unprofiled, three times in one process; then `klab profile` looks at
-the slowed one, unchanged and with nothing told. Right is a first finding of the variant's cause in the variant's line,
-with a saved time per step within 30 % of what mending saved. Writes slowed.csv and slowed.md to OUT, and each profile's
-folder; exit code 0 when all five are right.
+Each variant runs slowed and mended in turn, three times each, without a profiler and in one process. Then
+`klab profile` profiles the slowed program without any hint. The answer is right if the first finding has the variant's
+cause and line, and its gain per step is within 30 % of what mending saved. Writes slowed.csv, slowed.md and each
+profile's folder to OUT. The exit code is 0 if all five are right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(__file__).with_name("slowed_mlp.py")
 NEAR = 0.30
-# What each is called, and a piece of the line to blame; the line of tiny_batch is where its kernels are asked for.
+# The kind of the expected finding, and a part of its line; | separates alternatives. Any line counts for tiny_batch.
 EXPECTED = {
     "print_loss": ("wait", "loss.item()"),
     "tiny_batch": ("launch", ""),
@@ -34,19 +34,19 @@ EXPECTED = {
 STEPS = {"starving_loader": 30}
 
 
-# All runs without a profiler, in one process: what is compared should not differ by the process it ran in.
+# All runs without a profiler are in one process, so that processes make no difference.
 DRIVER = """
 import contextlib, gc, io, json, sys
 import slowed_mlp, torch
 pairs, variants, steps = json.loads(sys.argv[1])
 for variant in variants:
     for turn in range(2 * pairs + 2):  # the first two warm up
-        mended, said = turn % 2 == 1, io.StringIO()
+        mended, output = turn % 2 == 1, io.StringIO()
         sys.argv = ["slowed_mlp.py", variant, "--steps", str(steps[variant]), *["--mended"] * mended]
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(output):
             slowed_mlp.main()
         if turn > 1:
-            print(json.dumps([variant, mended, float(said.getvalue().split()[-4])]), flush=True)
+            print(json.dumps([variant, mended, float(output.getvalue().split()[-4])]), flush=True)
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -57,18 +57,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--variant", choices=EXPECTED, action="append")
-    parser.add_argument("--pairs", type=int, default=3, help="runs of each, as it is and mended")
+    parser.add_argument("--pairs", type=int, default=3, help="runs of each, slowed and mended")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     variants = args.variant or list(EXPECTED)
-    times = plain(variants, args.pairs)
+    times = time_variants(variants, args.pairs)
     print(json.dumps(times), file=sys.stderr)
-    answers = {variant: profiled(variant, args.out) for variant in variants}
+    processes = {variant: start_profile(variant, args.out) for variant in variants}
     rows = []
-    for variant, answer in answers.items():
-        answer.wait()
-        rows.append(compared(variant, times[variant], args.out))
-        write(args.out, rows)  # now: the next one may have failed
+    for variant, process in processes.items():
+        process.wait()
+        rows.append(compare(variant, times[variant], args.out))
+        write(args.out, rows)  # after each: the next one may have failed
     print((args.out / "slowed.md").read_text())
     return 0 if all(row["right"] for row in rows) else 1
 
@@ -77,24 +77,24 @@ def steps(variant: str) -> int:
     return STEPS.get(variant, 90)
 
 
-def plain(variants: list[str], pairs: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of a step, as it is and mended: the median of the runs."""
-    asked = json.dumps([pairs, variants, {variant: steps(variant) for variant in variants}])
-    done = subprocess.run([sys.executable, "-c", DRIVER, asked], capture_output=True, text=True, cwd=PROGRAM.parent)
+def time_variants(variants: list[str], pairs: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of a step, slowed and mended: the median of the runs."""
+    request = json.dumps([pairs, variants, {variant: steps(variant) for variant in variants}])
+    done = subprocess.run([sys.executable, "-c", DRIVER, request], capture_output=True, text=True, cwd=PROGRAM.parent)
     if done.returncode:
         sys.exit(done.stderr[-2000:])
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     return {
         variant: {
-            name: statistics.median(ms for one, is_mended, ms in runs if (one, is_mended) == (variant, mended))
+            name: statistics.median(ms for other, is_mended, ms in runs if (other, is_mended) == (variant, mended))
             for name, mended in (("slowed", False), ("mended", True))
         }
         for variant in variants
     }
 
 
-def profiled(variant: str, out: Path) -> subprocess.Popen:
-    """Begun, and the program ended: what is left, the answer, may be worked out beside the next."""
+def start_profile(variant: str, out: Path) -> subprocess.Popen:
+    """Starts `klab profile` and returns when the program has ended: its analysis may overlap with the next program."""
     words = ["-m", "kernellab", "profile", str(PROGRAM), "--out", str(out / variant)]
     words += ["--", variant, "--steps", str(steps(variant))]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -105,28 +105,28 @@ def profiled(variant: str, out: Path) -> subprocess.Popen:
     return process
 
 
-def compared(variant: str, times: dict[str, float], out: Path) -> dict:
+def compare(variant: str, times: dict[str, float], out: Path) -> dict:
     document = json.loads((out / variant / "profile.json").read_text())
     finding = document["findings"][0]
     before, after = times["slowed"], times["mended"]
-    saved, told = before - after, finding["gain_us"] / 1e3
+    saved, predicted = before - after, finding["gain_us"] / 1e3
     kind, line = EXPECTED[variant]
-    blamed = source(finding["line"])
-    named = finding["kind"] == kind and any(piece in blamed for piece in line.split("|"))
+    code = source(finding["line"])
+    named = finding["kind"] == kind and any(part in code for part in line.split("|"))
     return {
         "variant": variant,
         "slowed_ms": before,
         "mended_ms": after,
         "saved_ms": saved,
-        "told_ms": told,
-        "off": told / saved - 1,
+        "told_ms": predicted,
+        "off": predicted / saved - 1,
         "profiled_plain_ms": (document["summary"]["plain_step_us"] or 0.0) / 1e3,
         "kind": finding["kind"],
         "line": finding["line"],
-        "code": blamed,
+        "code": code,
         "title": finding["title"],
         "named": named,
-        "right": named and abs(told / saved - 1) <= NEAR,
+        "right": named and abs(predicted / saved - 1) <= NEAR,
     }
 
 
@@ -144,14 +144,14 @@ def write(out: Path, rows: list[dict]) -> None:
         writer.writerows(rows)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     lines = [
-        "# Five slowed training loops, and what `klab profile` says of each",
+        "# Five slowed training loops, and what `klab profile` finds in each",
         "",
         f"machine: {device}  ",
         f"date: {time.strftime('%Y-%m-%d')}  ",
         f"versions: torch {torch.__version__}  ",
         "script: benchmarks/slowed.py",
         "",
-        "| variant | slowed, ms | mended, ms | saved, ms | told, ms | off | line blamed | right |",
+        "| variant | slowed, ms | mended, ms | saved, ms | predicted, ms | off | line | right |",
         "|---|---|---|---|---|---|---|---|",
         *(
             f"| {r['variant']} | {r['slowed_ms']:.3f} | {r['mended_ms']:.3f} | {r['saved_ms']:.3f} "
@@ -160,7 +160,7 @@ def write(out: Path, rows: list[dict]) -> None:
             for r in rows
         ),
         "",
-        "What each says first:",
+        "The first finding of each:",
         "",
         *(f"- {r['variant']}: {r['title']}" for r in rows),
         "",

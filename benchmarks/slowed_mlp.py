@@ -1,9 +1,9 @@
-"""A training loop with one mistake, and without it: what `klab profile` is to find in a program it has never seen.
+"""A training loop with one mistake, and without it: a program in which `klab profile` is to find the mistake.
 
     python benchmarks/slowed_mlp.py VARIANT [--mended] [--steps 60]
     klab profile benchmarks/slowed_mlp.py -- VARIANT
 
-Plain PyTorch, nothing of kernellab. Prints milliseconds per step, the first third of the steps left out.
+Plain PyTorch, without kernellab. Prints milliseconds per step, without the first third of the steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UnfusedGelu(nn.Module):
 
 
 class Samples(torch.utils.data.Dataset):
-    """A batch each, made on the CPU as it is asked for: dear, as decoding pictures is."""
+    """Batches made on the CPU on request, which takes long, as decoding images does."""
 
     def __init__(self, batch: int, dim: int, count: int) -> None:
         self.batch, self.dim, self.count = batch, dim, count

@@ -1,7 +1,7 @@
-"""Shipped kernels on rows that are parts of longer ones, as ops: what a contiguous case never launches.
+"""Ops that run shipped kernels on rows of a larger tensor: launches that no contiguous case makes.
 
-For benchmarks/facts_vs_ncu.py. Rows of `wide` begin on 16 bytes, those of `narrow` do not; `turned` ones lie down a
-column.
+For benchmarks/facts_vs_ncu.py. Rows of `wide` are aligned to 16 bytes, rows of `narrow` are not. `turned` is the
+transposed tensor.
 """
 
 import torch
@@ -15,19 +15,19 @@ from kernellab.ops.square import square
 CUTS = {"wide": lambda x: x[:, 64:], "narrow": lambda x: x[:, 1:], "turned": lambda x: x.t()}
 
 
-def strided(op: Op) -> None:
+def declare_strided(op: Op) -> None:
     def reference(x, *, cut="wide"):
         return op["torch"](CUTS[cut](x))
 
     reference.__name__ = f"{op.name}_part"
-    made = kl.op(args=dict(x=kl.tensor("M N")), options={"cut": list(CUTS)}, dtypes=["float32", "bfloat16"])(reference)
-    for way in ("triton", "cuda"):
+    part = kl.op(args=dict(x=kl.tensor("M N")), options={"cut": list(CUTS)}, dtypes=["float32", "bfloat16"])(reference)
+    for impl in ("triton", "cuda"):
 
-        def run(x: torch.Tensor, *, cut="wide", way=way):
-            return op[way](CUTS[cut](x))
+        def run(x: torch.Tensor, *, cut="wide", impl=impl):
+            return op[impl](CUTS[cut](x))
 
-        made.impl(way)(run)
+        part.impl(impl)(run)
 
 
 for shipped in (gelu, softmax, square):
-    strided(shipped)
+    declare_strided(shipped)

@@ -1,10 +1,10 @@
-"""Programs nobody here wrote, profiled unchanged: tiny random-weight models of `transformers`.
+"""Profiles third-party code unchanged: tiny models of `transformers` with random weights.
 
     python benchmarks/third_party.py [--out DIR] [--json]
 
 Needs the package `transformers`, which kernellab does not depend on; no weights are downloaded. Each program is a few
 lines around the library's own code: a forward pass, training with an optimizer, text generation. Prints the first lines
-of what `klab profile` says of each, and fails if one does not run or leaves no trace.
+that `klab profile` prints for each, and fails if one does not run or leaves no trace.
 """
 
 import argparse
@@ -57,18 +57,18 @@ model.generate(tokens, max_new_tokens=24, do_sample=False, pad_token_id=0)
 """
 
 PROGRAMS = {"bert_forward": BERT_FORWARD, "llama_training": LLAMA_TRAINING, "gpt2_generation": GPT2_GENERATION}
-_LINES = 5  # of what is said
+_LINES = 5  # of a profile that are shown
 
 
-def profiled(name: str, source: str, folder: Path) -> tuple[int, str, dict]:
-    """The exit code, what was printed, and the document of a program."""
+def profile(name: str, source: str, folder: Path) -> tuple[int, str, dict]:
+    """Profiles a program: its exit code, the output of the command, and the profile's document."""
     path = folder / f"{name}.py"
     path.write_text(source)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "kernellab", "profile", path.name, "--out", name]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
-    found = folder / name / "profile.json"
-    return done.returncode, done.stdout or done.stderr, json.loads(found.read_text()) if found.exists() else {}
+    file = folder / name / "profile.json"
+    return done.returncode, done.stdout or done.stderr, json.loads(file.read_text()) if file.exists() else {}
 
 
 def main() -> None:
@@ -80,9 +80,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.out or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor() as pool:  # what a program says matters here, not how fast it is
-            found = pool.map(lambda one: profiled(*one, folder), PROGRAMS.items())
-        for name, (code, said, document) in zip(PROGRAMS, found, strict=True):
+        with ThreadPoolExecutor() as pool:  # times do not matter here
+            profiles = pool.map(lambda program: profile(*program, folder), PROGRAMS.items())
+        for name, (code, output, document) in zip(PROGRAMS, profiles, strict=True):
             ok = code == 0 and bool(document)
             summary[name] = {
                 "ok": ok,
@@ -90,14 +90,14 @@ def main() -> None:
                 "operators": len(document.get("operators", ())),
                 "kernels": len(document.get("kernels", ())),
                 "modules": len(document.get("modules", ())),
-                "said": said.splitlines()[:_LINES],
+                "said": output.splitlines()[:_LINES],
             }
             if not args.json:
                 print(f"── {name}: {'ok' if ok else f'failed, exit code {code}'} ──")
-                print("\n".join(said.splitlines()[: _LINES if ok else None]))
+                print("\n".join(output.splitlines()[: _LINES if ok else None]))
     if args.json:
         print(json.dumps(summary, indent=1))
-    sys.exit(not all(one["ok"] for one in summary.values()))
+    sys.exit(not all(program["ok"] for program in summary.values()))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python benchmarks/waves.py OUT [--resident 2] [--threads 256] [--rounds 15]
 
-Blocks of equal work, compute-bound (timing/busy.cu), `--resident` of them on an SM: shared memory is asked for so that
-no more fit. Grids are timed in rounds, in random order; a grid of 16 blocks per SM, which has no tail, says what a
-block takes. Writes waves.csv and waves.md to OUT. Exit code 0 when at least 16 of the 20 efficiencies are within 10 %
-of the measured ones, 3 without a GPU.
+Blocks of equal, compute-bound work (timing/busy.cu). Shared memory limits them to `--resident` blocks per SM. Grids are
+timed in rounds, in random order; a grid of 16 blocks per SM, which has no tail, gives the time of one block. Writes
+waves.csv and waves.md to OUT. The exit code is 0 if at least 16 of the 20 predicted efficiencies are within 10 % of the
+measured ones, and 3 without a GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 
 from kernellab.gpumodel.occupancy import occupancy, shared_bytes_for
-from kernellab.gpumodel.waves import waves
+from kernellab.gpumodel.waves import Waves, waves
 from kernellab.machine.chips import chip
 from kernellab.machine.environment import gpus, version
 from kernellab.running.parent.device import fill, present
@@ -41,51 +41,54 @@ def main() -> int:
     args = parser.parse_args()
     gpu = present()
     if gpu is None:
-        print("no GPU here: this measures one", file=sys.stderr)
+        print("waves.py times grids on a GPU: there is no GPU here", file=sys.stderr)
         return 3
-    known, sms = chip(gpu["arch"]), gpu["sms"]
-    shared = shared_bytes_for(known, args.threads, REGISTERS, args.resident)
-    held = occupancy(known, args.threads, REGISTERS, shared)
-    found = fill(around(sms, args.resident), args.threads, shared, rounds=args.rounds)
+    import torch
+
+    architecture, sms = chip(gpu["arch"]), gpu["sms"]
+    shared = shared_bytes_for(architecture, args.threads, REGISTERS, args.resident)
+    per_sm = occupancy(architecture, args.threads, REGISTERS, shared)
+    measurement = fill(grids_around_boundaries(sms, args.resident), args.threads, shared, rounds=args.rounds)
     rows = []
-    for timed in found["grids"]:
-        told = waves(timed["blocks"], sms, held, known)
-        rows.append(row(told.blocks, sms, told.governs, told.efficiency, timed["ms"], found["block_ms"]))
-    block = f"{args.threads} threads, {shared} bytes of shared memory, {held.blocks_per_sm} on an SM"
+    for timed in measurement.grids:
+        prediction = waves(timed["blocks"], sms, per_sm, architecture)
+        rows.append(row(prediction, timed["ms"], measurement.block_ms))
+    block = f"{args.threads} threads, {shared} bytes of shared memory, {per_sm.blocks_per_sm} on an SM"
     facts = {
         "machine": f"{gpu['name']}, {sms} SMs, driver {', '.join(sorted({g['driver'] for g in gpus()}))}",
         "date": time.strftime("%Y-%m-%d"),
-        "versions": f"torch {found['torch']}, CUDA {found['cuda']}, Python {platform.python_version()}, "
+        "versions": f"torch {torch.__version__}, CUDA {torch.version.cuda}, Python {platform.python_version()}, "
         f"kernellab {version('kernellab')}",
-        "block": f"{block}, {found['block_ms']:.3f} ms each",
-        "trust": "; ".join(found["doubts"]) or "trusted",
+        "block": f"{block}, {measurement.block_ms:.3f} ms each",
+        "trust": "; ".join(measurement.doubts) or "trusted",
         "script": f"benchmarks/waves.py --resident {args.resident} --threads {args.threads} --rounds {args.rounds}",
     }
     return write(args.out, facts, rows)
 
 
-def around(sms: int, resident: int) -> list[int]:
-    """One block less than, exactly, one more than and a quarter of the SMs more than five multiples of the SMs.
+def grids_around_boundaries(sms: int, resident: int) -> list[int]:
+    """Four grids around each of five multiples of the SMs: one block fewer, the multiple, one more, a quarter more.
 
-    They are one, two and four blocks per SM, then the ends of resident waves; others where those are the same.
+    The multiples are one, two and four blocks per SM and two ends of resident waves; where these coincide, others.
     """
     multiples = list(dict.fromkeys([1, 2, 4, 2 * resident, 3 * resident, 6, 8]))[:5]
     return [m * sms + more for m in sorted(multiples) for more in (-1, 0, 1, sms // 4)]
 
 
-def row(blocks: int, sms: int, governs: str, efficiency: float, ms: float, block_ms: float) -> dict:
-    """The efficiency predicted, and the one the measured time comes to."""
-    ideal_ms = blocks / sms * block_ms
+def row(prediction: Waves, ms: float, block_ms: float) -> dict:
+    """The predicted efficiency, and the efficiency that follows from the measured time."""
+    blocks_per_sm = prediction.blocks / prediction.sms
+    ideal_ms = blocks_per_sm * block_ms
     measured = ideal_ms / ms
     return {
-        "blocks": blocks,
-        "per_sm": round(blocks / sms, 3),
-        "governs": governs,
-        "predicted_ms": ideal_ms / efficiency,
+        "blocks": prediction.blocks,
+        "per_sm": round(blocks_per_sm, 3),
+        "governs": prediction.governs,
+        "predicted_ms": ideal_ms / prediction.efficiency,
         "measured_ms": ms,
-        "predicted_efficiency": efficiency,
+        "predicted_efficiency": prediction.efficiency,
         "measured_efficiency": measured,
-        "error": efficiency / measured - 1,
+        "error": prediction.efficiency / measured - 1,
     }
 
 
@@ -95,7 +98,7 @@ def write(out: Path, facts: dict[str, str], rows: list[dict]) -> int:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    good = sum(abs(r["error"]) <= WITHIN for r in rows)
+    close = sum(abs(r["error"]) <= WITHIN for r in rows)
     lines = [
         "# Waves, predicted and measured",
         "",
@@ -109,11 +112,11 @@ def write(out: Path, facts: dict[str, str], rows: list[dict]) -> int:
             for r in rows
         ),
         "",
-        f"{good} of {len(rows)} within {WITHIN:.0%}.",
+        f"{close} of {len(rows)} within {WITHIN:.0%}.",
     ]
     (out / "waves.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    return 0 if good >= ENOUGH * len(rows) / 20 else 1
+    return 0 if close >= ENOUGH * len(rows) / 20 else 1
 
 
 if __name__ == "__main__":

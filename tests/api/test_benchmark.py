@@ -21,7 +21,7 @@ def test_benchmark_reads_as_mean_milliseconds_and_keeps_every_trial():
     assert f"{result:.1f}" == f"{float(result):.1f}"
 
 
-def test_benchmark_says_what_it_is():
+def test_the_repr_names_trials_timer_and_cache():
     assert "5 trials, host timer, cache-warm" in repr(kl.benchmark("nothing", lambda: None, num_trials=5))
 
 
@@ -42,14 +42,14 @@ def test_benchmark_profiles_one_call_after_the_trials():
     assert kl.benchmark("x", lambda: x + x, count=False).inside == {}
 
 
-def test_benchmark_says_what_does_not_belong_in_it():
+def test_the_repr_names_what_does_not_belong_in_a_benchmark():
     result = kl.benchmark("noise", lambda: torch.randn(100_000), num_trials=2)
     assert "cache-warm; inside the timed region: draws random numbers: 1 op, " in repr(result)
     assert repr(result).endswith("% of the time")
     assert isinstance(result + 0.0, float)
 
 
-def test_benchmark_says_what_was_compiled_during_the_trials():
+def test_the_remarks_name_what_was_compiled_during_the_trials():
     def tripled(x):
         return x * 3
 
@@ -60,7 +60,7 @@ def test_benchmark_says_what_was_compiled_during_the_trials():
     assert kl.benchmark("warm", lambda: compiled(x)).remarks == []
 
 
-def test_benchmark_keeps_its_trials_where_the_profiled_call_fails():
+def test_the_trials_are_kept_if_the_profiled_call_fails():
     calls = iter(range(3))
     result = kl.benchmark("thrice", lambda: next(calls), num_warmups=0, num_trials=3)
     assert len(result.times_ms) == 3

@@ -19,9 +19,9 @@ def test_the_output_of_nsight_compute_is_read_and_a_difference_is_found():
     ours |= {"static_shared_bytes": 0, "dynamic_shared_bytes": 0, "occupancy": {"fraction": 1.0, "blocks_per_sm": 16}}
     module = load_script("facts_vs_ncu")
     module.sms = lambda: 132
-    theirs = module.raw_page(NCU)
+    theirs = module.parse_raw_page(NCU)
     assert theirs == [{"name": "map_flat", "threads": 128, "blocks": 524288, "registers": 18, "waves": 248.24}]
-    assert all(row["equal"] for row in module.compared("gelu", [ours], theirs))
-    wrong = module.compared("gelu", [{**ours, "registers": 20}], theirs)
+    assert all(row["equal"] for row in module.compare("gelu", [ours], theirs))
+    wrong = module.compare("gelu", [{**ours, "registers": 20}], theirs)
     assert [row["fact"] for row in wrong if not row["equal"]] == ["registers"]
-    assert module.raw_page("==ERROR== no kernels were profiled") == []
+    assert module.parse_raw_page("==ERROR== no kernels were profiled") == []

@@ -128,8 +128,8 @@ def test_files_may_hold_several_ops_and_one_can_be_named(klab):
     path = OPFILES / "sketches.py"
     both = klab("check", path, "--declared", "--impl", "torch", "--device", "cpu", "--json")
     assert {r["op"] for r in both.record["results"]} == {"cross_entropy", "attention"}
-    one = klab("check", f"{path}:attention", "--declared", "--impl", "torch", "--device", "cpu", "--json")
-    assert {r["op"] for r in one.record["results"]} == {"attention"}
+    single = klab("check", f"{path}:attention", "--declared", "--impl", "torch", "--device", "cpu", "--json")
+    assert {r["op"] for r in single.record["results"]} == {"attention"}
 
 
 def test_a_dim_may_stand_before_the_op(klab):

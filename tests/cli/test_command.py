@@ -58,7 +58,7 @@ def test_debug_shows_the_traceback(klab):
     assert "Traceback" in seen.err
 
 
-def test_a_full_disk_is_said_and_ends_the_run(tmp_path):
+def test_a_full_disk_ends_the_run_with_one_sentence(tmp_path):
     """A real one: a file system of 16 KiB, mounted in a namespace of the command's own."""
     small = tmp_path / "small"
     small.mkdir()

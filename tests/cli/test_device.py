@@ -22,14 +22,14 @@ def test_an_a100_as_a_table(klab):
 
 
 def test_the_same_as_json(klab):
-    found = json.loads(klab("device", "--gpu", "H100", "--json").out)
-    assert found["gpu"]["sms"] == 132
-    assert found["chip"]["shared_per_block_bytes"] == 227 * 1024
-    assert {row["kind"] for row in found["rows"]} == {"logical", "physical"}
-    assert "cluster" in {row["name"] for row in found["rows"]}
+    document = json.loads(klab("device", "--gpu", "H100", "--json").out)
+    assert document["gpu"]["sms"] == 132
+    assert document["chip"]["shared_per_block_bytes"] == 227 * 1024
+    assert {row["kind"] for row in document["rows"]} == {"logical", "physical"}
+    assert "cluster" in {row["name"] for row in document["rows"]}
 
 
-def test_what_is_not_known_is_said_not_guessed(klab):
+def test_an_unknown_value_is_reported_as_unknown(klab):
     seen = klab("device", "--gpu", "l40s")
     assert "not known" in seen.out
     assert "L2 left out" in seen.out
@@ -43,39 +43,39 @@ def test_the_list_has_every_gpu(klab):
 
 
 @no_gpu
-def test_without_a_gpu_the_cpu_is_described_and_the_way_to_a_gpu_told(klab):
+def test_without_a_gpu_the_cpu_is_described_with_a_hint_how_to_describe_a_gpu(klab):
     seen = klab("device")
     assert seen.code == 0, seen.err
     assert "no GPU here" in seen.out
     assert "klab device --gpu a100" in seen.out
-    found = json.loads(klab("device", "--json").out)
-    assert (found["kind"], found["present"]) == ("cpu", True)
-    assert found["cpu"]["cores"] >= 1
-    assert "memory" in {row["name"] for row in found["rows"]}
+    document = json.loads(klab("device", "--json").out)
+    assert (document["kind"], document["present"]) == ("cpu", True)
+    assert document["cpu"]["cores"] >= 1
+    assert "memory" in {row["name"] for row in document["rows"]}
     assert klab("waves", "--blocks", "8").err.startswith("klab: there is no GPU here: --gpu a100")
 
 
 def test_bandwidths_and_rates_are_measured_on_the_cpu(klab):
     seen = klab("device", "--measure", "--quick", "--device", "cpu", "--json", OMP_NUM_THREADS="1")
     assert seen.code == 0, seen.err
-    found = json.loads(seen.out)
-    rates = {rate["name"]: rate["value"] for rate in found["rates"]}
+    document = json.loads(seen.out)
+    rates = {rate["name"]: rate["value"] for rate in document["rates"]}
     assert set(rates) >= {"copy", "read", "write", "last-level cache read", "matmul float32", "matmul float64"}
     for name, value in rates.items():
         assert value > 0, name
-    # Bounds no CPU of this century leaves: what is printed are GB/s and TFLOP/s, not something else.
+    # Any CPU of this century is within these bounds, if the units are GB/s and TFLOP/s.
     assert 0.2 < rates["copy"] < 2000
     assert 0.001 < rates["matmul float32"] < 50
     assert rates["matmul float64"] < rates["matmul float32"] * 1.2
-    assert isinstance(found["doubts"], list)
-    assert found["device"] == "cpu"
+    assert isinstance(document["doubts"], list)
+    assert document["device"] == "cpu"
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (("--gpu", "voodoo"), "no GPU 'voodoo' in the database"),
-        (("--gpu", "a100", "--measure"), "ask one at a time"),
+        (("--gpu", "a100", "--measure"), "exclude each other"),
         (("--quick",), "--measure --quick"),
         (("--measure", "--device", "tpu"), "no device 'tpu'"),
     ],

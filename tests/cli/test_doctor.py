@@ -30,7 +30,7 @@ def test_aa_measures_known_differences(klab, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--runs", "2"], "says how to run --aa"),
+        (["--runs", "2"], "--runs is an option of --aa"),
         (["--aa", "--runs", "0"], "must be above 0"),
         (["--aa", "--device", "gpu"], "no device 'gpu'"),
     ],

@@ -53,7 +53,7 @@ def test_cubins_and_disassemblies_are_read_too(klab, tmp_path):
     assert "/*0000*/" in klab("inspect", "tiny.cubin", "--show", "sass").out
 
 
-def test_of_several_kernels_each_remark_names_its_own(capsys):
+def test_of_several_kernels_each_remark_names_its_kernel(capsys):
     module = parse_sass(disassemble(assemble(TINY.read_text(), "sm_75").cubin))
     (tiny,) = facts_from_sass(module)
     other = dataclasses.replace(tiny, name="other", loops=[], remarks=["too slow"])
@@ -169,7 +169,7 @@ def test_lines_that_cannot_be_read_are_named(klab, tmp_path):
         (["tiny.sass", "--show", "explain"], "only PTX can be explained"),
     ],
 )
-def test_bad_requests_are_one_sentence(klab, tmp_path, args, message):
+def test_a_bad_request_is_one_sentence(klab, tmp_path, args, message):
     (tmp_path / "tiny.txt").write_text(TINY.read_text())
     (tmp_path / "words.txt").write_text("nobody:x:65534\n")
     (tmp_path / "kernel.cu").write_text("__global__ void k() {}\n")
@@ -186,7 +186,7 @@ def test_bad_requests_are_one_sentence(klab, tmp_path, args, message):
 LIBRARY = ".global .align 1 .u8 _ZN4cuda3std3__417integral_constantIbLb{}EE5valueE = 1;\n"
 
 
-def test_constants_of_headers_are_told_apart_and_folded(klab, tmp_path):
+def test_constants_of_headers_are_recognised_and_folded(klab, tmp_path):
     text = TINY.read_text()
     own = ".const .align 4 .f32 cudalike;\n.global .align 4 .b8 __cudart_i2opi_f[24];\n"
     at = text.index(".extern")

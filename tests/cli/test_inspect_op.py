@@ -28,11 +28,11 @@ def test_all_facts_of_two_implementations_on_two_architectures(klab, tmp_path):
     """As JSON; then the same run read again: shown, and its kernels compared with each other."""
     seen = klab("inspect", "softmax", "--impl", "triton,cuda", "--arch", "sm_80,sm_100", "--json", "--out", "run")
     assert seen.code == 0, seen.err
-    found = json.loads(seen.out)["kernels"]
-    assert [(k["impl"], k["arch"]) for k in found] == [
+    kernels = json.loads(seen.out)["kernels"]
+    assert [(k["impl"], k["arch"]) for k in kernels] == [
         *(("triton", "sm_80"), ("triton", "sm_100"), ("cuda", "sm_80"), ("cuda", "sm_100"))
     ]
-    for k in found:
+    for k in kernels:
         assert all(k[name] is not None for name in FACTS)
         assert k["cubin_arch"].rstrip("af") == k["arch"]
         assert k["widest_global_bytes"] == 16
@@ -42,9 +42,9 @@ def test_all_facts_of_two_implementations_on_two_architectures(klab, tmp_path):
         assert k["occupancy"]["limiter"] in ("registers", "threads", "blocks", "shared")
         for file in k["files"].values():
             assert (tmp_path / "run" / file).stat().st_size > 100
-    assert {"ttir", "ttgir", "llir", "ptx", "cubin", "sass", "py"} == set(found[0]["files"])
-    assert {"ptx", "cubin", "sass", "cu"} == set(found[2]["files"])
-    assert list_kernels(load(tmp_path / "run")) == found  # the record holds what was printed
+    assert {"ttir", "ttgir", "llir", "ptx", "cubin", "sass", "py"} == set(kernels[0]["files"])
+    assert {"ptx", "cubin", "sass", "cu"} == set(kernels[2]["files"])
+    assert list_kernels(load(tmp_path / "run")) == kernels  # the record holds what was printed
 
     differs = klab("inspect", "--diff", "run:triton@sm_80", "run:triton@sm_100")
     assert differs.code == 0, differs.err
@@ -59,10 +59,10 @@ def test_all_facts_of_two_implementations_on_two_architectures(klab, tmp_path):
     assert "run:triton@sm_80 softmax_tile  triton@sm_80 softmax_tile" in again.out
     twice = klab("inspect", "--diff", "run:triton@sm_80", "run/:triton@80")
     assert (twice.code, twice.out) == (2, "")
-    assert "both are the same kernel" in twice.err
+    assert "both sides are the same kernel" in twice.err
 
 
-def test_an_implementation_that_cannot_be_captured_costs_only_itself(klab, tmp_path):
+def test_an_implementation_that_cannot_be_captured_does_not_affect_others(klab, tmp_path):
     impls = "triton-autograd,triton-looks,triton-dies,triton-too-much,triton-tuned,manual"
     args = ("--impl", impls, "--arch", "sm_86", "--pass", "forward,backward", "--out", "run")
     seen = klab("inspect", OPFILES / "captured.py", *args)
@@ -90,8 +90,8 @@ def test_an_implementation_that_cannot_be_captured_costs_only_itself(klab, tmp_p
     assert "manual  none: calls PyTorch's own kernels" in seen.out
 
 
-def test_architectures_know_nothing_of_each_other(klab, tmp_path):
-    """Not even what an author's code remembers, although two of the three share a worker."""
+def test_architectures_are_independent_of_each_other(klab, tmp_path):
+    """Even what an author's code caches is not shared, although two of the three share a worker."""
     args = ("--impl", "triton-persistent", "--arch", "sm_80,sm_86,sm_90", "--out", "run")
     seen = klab("inspect", OPFILES / "captured.py", *args)
     assert seen.code == 0, seen.err
@@ -170,7 +170,7 @@ def test_launches_that_look_alike_are_one_row_and_one_line(klab, tmp_path):
     assert seen.err.count("sm_80: twice") == 1
 
 
-def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
+def test_a_kernel_that_cannot_be_launched_or_differentiated_is_reported(klab, tmp_path):
     huge = ("--shape", "1000000x1000000x1000000", "--dtype", "float32", "--opt", "approximate=tanh")
     seen = klab("inspect", "gelu", "--impl", "triton", *huge, "--pass", "forward,both", "--out", "run")
     assert seen.code == 0, seen.err
@@ -182,19 +182,19 @@ def test_what_cannot_be_launched_or_differentiated_is_told(klab, tmp_path):
     assert both["reason"].endswith("; --pass forward shows what it launches")
 
 
-def test_a_side_of_a_difference_that_is_not_there_is_told_what_is(tmp_path):
+def test_a_missing_side_of_a_difference_is_answered_with_those_that_exist(tmp_path):
     with pytest.raises(UserError, match="numbered from 1"):
         inspect_diff.parse_side("triton#0")
     kernel = {"impl": "triton", "arch": "sm_90", "files": {"cubin": "a"}, "tuned": None}
-    known = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
+    kernels = [{**kernel, "tuned": [number, 2]} for number in range(2)] + [{**kernel, "impl": "cuda"}]
     for text, message in (
         ("tritn", "no such implementation: there are triton and cuda"),
         ("triton@sm_80", "no such architecture: there is sm_90"),
         ("triton#3", "no such configuration: there are 1 and 2"),
     ):
         with pytest.raises(UserError, match=message):
-            inspect_diff.refuse_missing(inspect_diff.parse_side(text), known)
-    inspect_diff.refuse_missing(inspect_diff.parse_side("triton#2"), known)
+            inspect_diff.refuse_missing(inspect_diff.parse_side(text), kernels)
+    inspect_diff.refuse_missing(inspect_diff.parse_side("triton#2"), kernels)
 
 
 def test_levels_and_code_for_the_cpu(klab, tmp_path):
@@ -227,11 +227,11 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
         ((), "nothing to inspect"),
     ],
 )
-def test_requests_that_cannot_be_carried_out(klab, args, message, tmp_path):
+def test_a_bad_request_is_one_sentence(klab, args, message, tmp_path):
     seen = klab("inspect", *args)
     assert seen.code == 2
     assert message in seen.err
-    assert not list((tmp_path / "runs").glob("*")) if (tmp_path / "runs").exists() else True
+    assert not list((tmp_path / "runs").glob("*"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Op files with mistakes: one sentence, and the frames of their author."""
+"""Op files with mistakes: one sentence, and the frames of the author's own code."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_bad_op_files_show_the_authors_own_frames(tmp_path, text, parts):
         ("import os\nos._exit(3)\n", ["loading", "exited with code 3"]),
     ],
 )
-def test_klab_passes_on_what_is_wrong_with_an_op_file(klab, tmp_path, text, parts):
+def test_klab_reports_what_is_wrong_with_an_op_file(klab, tmp_path, text, parts):
     seen = klab("check", _file(tmp_path, text))
     assert (seen.code, seen.out) == (2, "")
     _shows_only(parts, seen.err)
@@ -74,8 +74,8 @@ def test_klab_passes_on_what_is_wrong_with_an_op_file(klab, tmp_path, text, part
     ],
 )
 def test_what_an_op_does_not_have_is_one_sentence(target, wanted, message):
-    def planned():
+    def expand():
         return [op.expand(CaseRequest(**wanted), "cpu") for op in load(resolve(target)).values()]
 
     with pytest.raises(UserError, match=message):
-        planned()
+        expand()

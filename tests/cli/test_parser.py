@@ -1,4 +1,4 @@
-"""What the parser of a verb understands, and what it answers to what it does not."""
+"""What the parser of a verb accepts, and its messages for what it does not accept."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def refusal(*words):
     return refused.value.message
 
 
-def test_a_misspelt_option_is_answered_with_the_nearest_one_of_the_same_verb():
+def test_the_nearest_option_of_the_same_verb_is_suggested_for_a_misspelt_one():
     assert refusal("run", "gelu", "--pannel") == "unknown option --pannel: did you mean --panel?"
     assert refusal("merge", "a", "b", "--otu=c") == "unknown option --otu: did you mean --out?"
 
@@ -29,7 +29,7 @@ def test_options_of_other_verbs_are_not_suggested(verb):
     assert "--panel" not in message
 
 
-def test_an_option_like_no_other_is_answered_with_how_dims_are_written():
+def test_the_message_for_an_unknown_option_says_how_dims_are_written():
     assert "Dims begin with a capital letter, as in --N 1024." in refusal("run", "gelu", "--xyzzy", "1024")
     assert "Dims" not in refusal("list", "--xyzzy")
 
@@ -43,7 +43,7 @@ def test_dims_are_read_wherever_they_stand():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "gelu", "--N"], "no value for --N: a dim is given as --N 1024"),
+        (["run", "gelu", "--N"], "no value for --N: write --N 1024"),
         (["run", "gelu", "--N", "4:2"], "cannot read --N"),
         (["run", "gelu", "--N-2", "4"], "--N-2 cannot name a dim"),
         (["list", "--N", "4"], "klab list takes no dims: leave out --N"),
@@ -52,7 +52,7 @@ def test_dims_are_read_wherever_they_stand():
         (["--versoin"], "unrecognized arguments: --versoin (klab --help explains)"),
     ],
 )
-def test_what_cannot_be_understood_is_named(words, message):
+def test_a_word_that_is_not_accepted_is_named(words, message):
     assert message in refusal(*words)
 
 

@@ -70,7 +70,7 @@ def test_a_script_runs_unchanged_and_leaves_its_trace(klab, tmp_path):
         ("warm-up", 0, 2),
         ("active", 3, 9),
     ]
-    assert any(one["name"] == "aten::addmm" for one in document["operators"])
+    assert any(row["name"] == "aten::addmm" for row in document["operators"])
     assert {"train-1.json", "train-1.html", "train-1.svg"} <= {p.name for p in (tmp_path / "run/artifacts").iterdir()}
     assert json.loads((tmp_path / "run/profile.json").read_text()) == document
 
@@ -101,7 +101,7 @@ def test_a_program_ended_by_sigterm_leaves_its_trace_and_its_forks_end_as_usual(
     ran = klab("profile", "killed.py", "--json", "--out", "run")
     assert ran.code == 128 + 15
     assert "fork -15" in ran.err
-    assert any(one["name"] == "aten::sin" for one in ran.record["operators"])
+    assert any(row["name"] == "aten::sin" for row in ran.record["operators"])
     assert "ended early, by SIGTERM" in ran.record["notes"][0]
 
 
@@ -197,7 +197,7 @@ def test_profile_does_not_offer_to_resume_a_run(tmp_path, monkeypatch, capsys):
         (["--open", "none.json"], "none.json"),
     ],
 )
-def test_mistakes_are_sentences(words, sentence, capsys, tmp_path, monkeypatch):
+def test_a_bad_request_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.run(["profile", *words]) == 2
     assert sentence in capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_a_trace_is_opened_and_two_are_compared(capsys, tmp_path, monkeypatch):
         kl.profile(name, lambda a=a, b=b: a @ b)
     assert cli.run(["profile", "--open", "trace_small.json", "--json", "--out", "drawn"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert any(one["name"] == "aten::mm" for one in document["operators"])
+    assert any(row["name"] == "aten::mm" for row in document["operators"])
     assert {path.name for path in Path("drawn").iterdir()} == {
         f"trace_small.{end}" for end in ("html", "svg", "txt", "speedscope.json")
     }

@@ -1,4 +1,4 @@
-"""`klab run` as a person meets it."""
+"""`klab run` as a user runs it."""
 
 from pathlib import Path
 

@@ -68,10 +68,10 @@ def test_a_range_is_drawn_in_the_terminal_and_to_a_file(klab, tmp_path):
 
 
 def test_a_matmul_is_a_grid_of_tiles(klab):
-    one = klab("waves", "--gpu", "h100", "--matmul", "4096x4096", "--tile", "128x256")
-    assert "4096×4096 in 512 tiles of 128×256" in one.out
-    many = klab("waves", "--gpu", "h100", "--matmul", "512:8192:256", "--tile", "128x256", "--json")
-    grids = json.loads(many.out)[0]["grids"]
+    single = klab("waves", "--gpu", "h100", "--matmul", "4096x4096", "--tile", "128x256")
+    assert "4096×4096 in 512 tiles of 128×256" in single.out
+    several = klab("waves", "--gpu", "h100", "--matmul", "512:8192:256", "--tile", "128x256", "--json")
+    grids = json.loads(several.out)[0]["grids"]
     assert [g["tiling"]["m"] for g in grids] == list(range(512, 8193, 256))
 
 
@@ -104,12 +104,12 @@ def test_measured_efficiencies_are_compared_with_the_predicted_ones(gpu_present,
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "which grid?"),
-        (("--blocks", "120", "--matmul", "64x64"), "which grid?"),
+        ((), "name one grid"),
+        (("--blocks", "120", "--matmul", "64x64"), "name one grid"),
         (("--blocks", "many"), "cannot read --blocks"),
         (("--matmul", "4096x4096"), "--matmul needs the tile"),
         (("--matmul", "4096x4096", "--tile", "128"), "cannot read --tile"),
-        (("--blocks", "8", "--tile", "128x128"), "--tile belongs to a matmul"),
+        (("--blocks", "8", "--tile", "128x128"), "--tile is for a matmul"),
         (("--blocks", "8", "--threads", "0"), "at least 1"),
         (("--blocks", "8", "--threads", "2048"), "at most 1024 threads"),
         (("--blocks", "8", "--regs", "300"), "up to 255"),
@@ -135,7 +135,7 @@ def test_the_assumptions_about_clusters_are_shown(klab):
     text = " ".join(seen.out.split())
     assert "136 blocks over 128 of 132 SMs: 2 waves, the last with 8 blocks; 52 % efficient" in text
     assert "at most 16 of them at once, on 128 of 132 SMs" in text
-    assert "cudaOccupancyMaxActiveClusters knows" in text
+    assert "cudaOccupancyMaxActiveClusters returns how many" in text
     refused = klab("waves", "--gpu", "h100", "--blocks", "9", "--cluster", "8")
     assert (refused.code, "not a whole number of clusters" in refused.err) == (2, True)
     alone = klab("waves", "--blocks", "8", "--cluster", "8", "--measure")

@@ -55,10 +55,10 @@ def test_every_command_is_understood(page):
 
 
 def test_commands_are_found_in_the_pages():
-    found = {page.name: commands(page) for page in PAGES}
-    assert "run gelu --shape 16384x16384 --dtype float32" in found["README.md"]
-    assert "profile benchmarks/slowed_mlp.py -- print_loss --steps 90" in found["README.md"]
-    assert len([page for page in found if found[page]]) > 15
+    by_page = {page.name: commands(page) for page in PAGES}
+    assert "run gelu --shape 16384x16384 --dtype float32" in by_page["README.md"]
+    assert "profile benchmarks/slowed_mlp.py -- print_loss --steps 90" in by_page["README.md"]
+    assert len([page for page in by_page if by_page[page]]) > 15
 
 
 # Completeness ------------------------------------------------------------------------------------------

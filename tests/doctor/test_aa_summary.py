@@ -1,4 +1,4 @@
-"""What A/A runs show together: finds, misses, false alarms, variation."""
+"""The summary of A/A runs: finds, misses, false alarms, variation."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_the_summary_counts_finds_misses_and_false_alarms():
     records = [
         aa_record(100, **honest),
         aa_record(102, **honest | {"b": 1.02}),  # a false alarm
-        aa_record(98, **honest | {"plus1": 1.0, "plus2": 0.98}),  # a miss, and one the wrong way round
+        aa_record(98, **honest | {"plus1": 1.0, "plus2": 0.98}),  # a miss, and more work called faster
     ]
     summary = summarise(records)
     (case,) = summary["cases"]

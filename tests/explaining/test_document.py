@@ -30,9 +30,12 @@ def test_a_run_is_one_json_document():
     derived = derive(record(result("manual", 2250.0, traffic=CHAIN_TRAFFIC), code=[code_entry(code_kernel())]))
     run = {**derived, "schema": 3, "command": ["klab"]}
     document = json.loads(json.dumps(run_document(run, explain_run(run)), allow_nan=False))
-    assert [(one["impl"], one["measured"]) for one in document["results"]] == [("manual", True), ("triton", False)]
+    assert [(entry["impl"], entry["measured"]) for entry in document["results"]] == [
+        ("manual", True),
+        ("triton", False),
+    ]
     (choices,) = document["choices"]
-    assert [way["impl"] for way in choices["ways"]] == ["manual"]
+    assert [choice["impl"] for choice in choices["ways"]] == ["manual"]
     keys = {"schema", "command", "machine", "results", "others", "choices"}
     assert set(document) == keys
 
@@ -48,7 +51,7 @@ def test_findings_are_added_to_the_verdicts_of_timed_results_alone():
     untimed = {**result("triton", 510.0), "times": []}
     wrong = result("liar", 10.0, check={"status": "wrong", "reason": "3 of 9 elements differ"})
     derived = derive(record(result("manual", 2250.0, traffic=CHAIN_TRAFFIC), untimed, wrong))
-    assert all("findings" not in one["derived"] for one in derived["results"])
+    assert all("findings" not in entry["derived"] for entry in derived["results"])
     add_findings(derived)
-    rules = {one["impl"]: [finding["rule"] for finding in one["derived"]["findings"]] for one in derived["results"]}
+    rules = {e["impl"]: [finding["rule"] for finding in e["derived"]["findings"]] for e in derived["results"]}
     assert rules == {"manual": ["unfused-chain"], "triton": [], "liar": []}

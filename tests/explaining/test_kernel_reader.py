@@ -10,8 +10,8 @@ LOAD = {"global_load": 1}
 
 
 def read_one(kernel):
-    (only,) = read_kernels(code_entry(kernel))
-    return only
+    (read,) = read_kernels(code_entry(kernel))
+    return read
 
 
 def test_a_launch_touches_no_more_of_a_tensor_than_its_threads_request():

@@ -77,9 +77,9 @@ def test_an_unfinished_rule_is_refused_by_what_it_lacks(tmp_path, monkeypatch):
 
 def test_a_gain_below_the_least_worth_reporting_is_dropped(monkeypatch, new_rule):
     rule = all_rules()[new_rule]
-    found = rule.examine(subject(kernel(name="bad")))
+    finding = rule.examine(subject(kernel(name="bad")))
     for gain, names in ((1.04, []), (1.06, [new_rule])):
-        raised = rulebook.replace(rule, examine=lambda _, gain=gain: rulebook.replace(found, gain=gain))
+        raised = rulebook.replace(rule, examine=lambda _, gain=gain: rulebook.replace(finding, gain=gain))
         monkeypatch.setattr(rulebook, "all_rules", lambda raised=raised: {new_rule: raised})
         assert found_rules(subject(GOOD_KERNEL)) == names
 

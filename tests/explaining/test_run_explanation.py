@@ -10,7 +10,7 @@ def explained(run):
 
 
 def reasons(run):
-    return {one.impl: (one.status, one.reason) for one in run.unexplained}
+    return {entry.impl: (entry.status, entry.reason) for entry in run.unexplained}
 
 
 def test_timed_and_compiled_implementations_are_explained_and_failed_ones_named_with_their_reasons():

@@ -1,4 +1,4 @@
-"""A place in the source, in words."""
+"""A place in the source as text."""
 
 from kernellab.findings.place import UNKNOWN_PLACE, Place
 
@@ -20,5 +20,5 @@ def test_a_long_line_is_shown_by_its_call_and_a_loop_by_its_beginning():
     assert Place("own.py", 3, "f", "__next__", loop, exact=True).snippet == f"{loop[:60]}…"
 
 
-def test_an_unknown_place_has_words():
+def test_an_unknown_place_is_described():
     assert str(UNKNOWN_PLACE) == "an unrecorded place"

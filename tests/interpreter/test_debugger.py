@@ -195,8 +195,11 @@ def test_interrupts_and_the_end_of_input_on_a_terminal_end_without_a_traceback(t
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--break", "gelu"], "cannot read --break 'gelu': a line, 12 or kernels.py:12; the op is named before it"),
-        (["gelu", "--break-at", "2"], "--break-at says in which program to stop: add --break"),
+        (
+            ["--break", "gelu"],
+            "cannot read --break 'gelu': write a line, 12 or kernels.py:12, and name the op before --break",
+        ),
+        (["gelu", "--break-at", "2"], "--break-at is an option of --break: add --break"),
         (["gelu", "--break", "--break-at", "x"], "cannot read --break-at 'x'"),
         (["gelu", "--break", "--json"], "--break debugs one case and keeps no record: leave out --json"),
         (["gelu", "--break", "--device", "cuda"], "--break runs in Triton's interpreter, on the CPU"),

@@ -1,6 +1,6 @@
-"""What a kernellab has that a user can name, and what of it its documents leave out.
+"""Lists what users can name in kernellab, and what the documentation leaves out.
 
-Both take folders, so that the same check can be made of a copy of the package.
+The functions take folders, so that a copy of the package can be checked too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Inventory:
 
 
 def take_inventory(src: Path) -> Inventory:
-    """Of the package in a source folder, by its own means of discovery."""
+    """The inventory of the package in a source folder, by its own discovery."""
     env = klab_env(PYTHONPATH=str(src))
     done = subprocess.run([sys.executable, "-c", _INVENTORY], env=env, capture_output=True, text=True, check=True)
     return Inventory(**json.loads(done.stdout))
@@ -47,7 +47,7 @@ def undocumented(inventory: Inventory, root: Path) -> list[str]:
     commands = (root / "docs" / "commands.md").read_text()
     missing = []
     for verb, options in inventory.verbs.items():
-        text = _about(verb, commands)
+        text = _documentation_of(verb, commands)
         if not re.search(rf"`klab {verb}\b", text):
             missing.append(f"verb {verb}: a row in the first table of docs/commands.md")
         missing += [
@@ -88,8 +88,8 @@ def documented_verbs(root: Path) -> set[str]:
     return set(re.findall(r"`klab ([\w-]+)", "\n".join(_first_cells(first))))
 
 
-def _about(verb: str, commands: str) -> str:
-    """What docs/commands.md says of a verb: its rows of the first table, the sections of it and of every verb."""
+def _documentation_of(verb: str, commands: str) -> str:
+    """The parts of docs/commands.md about a verb: its rows of the first table, and sections of it or of every verb."""
     first, *_ = commands.split("\n## ")
     rows = [line for line in first.splitlines() if re.match(rf"\| `klab {verb}\b", line)]
     sections = [

@@ -1,4 +1,4 @@
-"""`kl.benchmark`: time any callable in one call. To compare implementations of an op, `klab bench` says much more."""
+"""`kl.benchmark`: times any callable in one call. To compare implementations of an op, use `klab bench`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _DONE = {"compile": "compiled", "triton": "compiled", "autotune": "tuned", "buil
 
 
 class Benchmark(float):
-    """The mean in milliseconds, which reads as a float; `.times_ms` has every trial.
+    """The mean in milliseconds, as a float; `.times_ms` has every trial.
 
     Repeated calls find their data in cache where it fits: the number is cache-warm. `.inside` counts what a call does
-    besides computing, and `.remarks` says what of it does not belong in a benchmark.
+    besides computing, and `.remarks` names what does not belong in a benchmark.
     """
 
     description: str
     timer: str
     times_ms: list[float]
-    inside: JsonObject  # empty where it was not counted
+    inside: JsonObject  # empty if nothing was counted
     remarks: list[str]
     cache = "warm"
 
@@ -92,7 +92,7 @@ def benchmark(
     if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
         raise UserError("TRITON_INTERPRET is set: interpreter time is not speed. Unset it to time")
     if timer not in ("host", "events"):
-        raise UserError(f"no timer {timer!r}: host or events")
+        raise UserError(f"no timer {timer!r}: use host or events")
     if num_trials < 1 or num_warmups < 0:
         raise UserError("num_trials must be at least 1 and num_warmups at least 0")
     import torch
@@ -108,7 +108,7 @@ def benchmark(
     time_once = _events_ms if timer == "events" else _host_ms
     mark = log.mark()
     times_ms = [time_once(run, synchronise) for _ in range(num_trials)]
-    remarks = _remarks_on_compiling(log.since(mark))
+    remarks = _describe_compiling(log.since(mark))
     inside: JsonObject = {}
     if count:
         inside, more = _count_activity(run, torch.device("cuda" if on_gpu else "cpu"))
@@ -116,7 +116,7 @@ def benchmark(
     return Benchmark(description, times_ms, timer, inside, remarks)
 
 
-def _remarks_on_compiling(events: Sequence[CompilationEvent]) -> list[str]:
+def _describe_compiling(events: Sequence[CompilationEvent]) -> list[str]:
     if not events:
         return []
     done = dict.fromkeys(f"{_DONE[event.kind]} {event.name}" for event in events if not event.nested)
@@ -128,7 +128,7 @@ def _count_activity(run: Callable[[], object], device: torch.device) -> tuple[Js
 
     try:
         profiled = profile_call(run, device, calls=1)
-    except Exception as error:  # the times stay valid: a profiler may already run, or the call work only once
+    except Exception as error:  # a profiler may be running already, or the call works only once: the times stay valid
         return {}, [f"what it does besides computing could not be counted: {explain(error)}"]
     inside = cast("JsonObject", dict(profiled.activity))
     if profiled.kernels is not None:

@@ -39,8 +39,8 @@ def check(
 ) -> list[batteries.BatterySummary]:
     """Try the implementations of an op, or one function against a plain PyTorch reference, with the battery.
 
-    Returns a summary per implementation. Raises AssertionError that names what failed. `declaration` is what `kl.op`
-    takes (args=, options=, reduces=, cases=, dtypes=), for a function with its reference.
+    Returns a summary per implementation. Raises an AssertionError that names the failed trials. For a function with its
+    reference, `declaration` takes what `kl.op` takes: args=, options=, reduces=, cases=, dtypes=.
 
     >>> check(lambda x: x * x, lambda x: x.square(), quick=True)[0]["status"]
     'ok'
@@ -71,7 +71,7 @@ def run(
     seed: int = 0,
     guards: frozenset[str] = GUARDS,
 ) -> list[TrialOutcome]:
-    """What came of each trial for each implementation, as a record stores it."""
+    """The outcome of each trial for each implementation, as a record stores it."""
     interpreted = _interprets(device)
     limit = INTERPRETER_LIMIT if interpreted else None
     trials = battery(op, device.type, dtypes=dtypes, quick=quick, max_elements=limit)

@@ -16,13 +16,13 @@ _NAME_BYTES = 200  # of a file: file systems take 255, with the parts before and
 
 
 class Profile(str):
-    """The tables as a string; `.document` holds everything that was found, `.files` the files written."""
+    """The tables as a string; `.document` holds the whole analysis, `.files` the files written."""
 
     description: str
     document: ProfileDocument
     files: list[Path]
 
-    def __repr__(self) -> str:  # a notebook shows a value by its repr
+    def __repr__(self) -> str:  # notebooks show the repr of a value
         return str(self)
 
 
@@ -32,7 +32,7 @@ def profile(
     """Profile one call of `run()` after warm-up calls: operators and kernels by GPU time, or by CPU time without a GPU.
 
     Writes `trace_<description>.json`, and self time by call stack as `stacks_<description>.txt` and `.svg`, a flame
-    graph. `with_stack` also records Python's calls: stacks, modules and source lines, at the price of more overhead.
+    graph. `with_stack` also records Python's calls: stacks, modules and source lines, with more overhead.
     """
     if num_warmups < 0:
         raise UserError("num_warmups must be at least 0")
@@ -74,4 +74,4 @@ def _file_name(description: str) -> str:
     if len(encoded) <= _NAME_BYTES:
         return name
     start = encoded[:_NAME_BYTES].decode(errors="ignore")
-    return f"{start}-{hashlib.sha256(encoded).hexdigest()[:8]}"  # names that begin alike stay different
+    return f"{start}-{hashlib.sha256(encoded).hexdigest()[:8]}"  # long names stay different

@@ -37,7 +37,7 @@ def ptx(code: object, *args: object, arch: str | None = None, **options: object)
     if isinstance(code, Op):
         first = next(iter(code.impls))
         raise UserError(f"op {code.name} has several implementations: name one, {code.name}[{first!r}]")
-    if isinstance(code, Impl) and code.kind.name == "compile":  # inductor remembers the first device it has seen
+    if isinstance(code, Impl) and code.kind.name == "compile":  # inductor keeps the first device it sees
         name = code.op.name
         raise UserError(f"torch.compile needs a process of its own: klab inspect {name} --impl {code.name} --show ptx")
     if isinstance(code, Impl):

@@ -86,6 +86,6 @@ def _top_parser(verbs: dict[str, Verb]) -> Parser:
 
 def verb_parser(verb: Verb) -> Parser:
     parser = Parser(prog=f"klab {verb.name}", description=f"{verb.summary[0].upper()}{verb.summary[1:]}.")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks instead of one sentence")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error instead of one sentence")
     verb.arguments(parser)
     return parser

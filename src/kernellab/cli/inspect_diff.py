@@ -1,5 +1,5 @@
-"""`klab inspect OP --diff A B`: two of an op's kernels compared, by implementation, architecture, configuration or
-run."""
+"""`klab inspect OP --diff A B`: compares two of an op's kernels, of given implementations, architectures,
+configurations or runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kernellab.record.schema import Record
     from kernellab.reporting.terminal.inspection import InspectedKernel
 
-Located = tuple["InspectedKernel", Path]  # a kernel, and the folder that its files are in
+LocatedKernel = tuple["InspectedKernel", Path]  # a kernel, and the folder that its files are in
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ def parse_side(text: str) -> Side:
 
 def run(args: argparse.Namespace) -> int:
     if len(args.diff) != 2:
-        raise UserError("--diff compares two: klab inspect gelu --diff triton@sm_90 cuda@sm_90")
-    choose("--show", args.show or "facts", inspect_op.SHOWN)
+        raise UserError("--diff compares two kernels: klab inspect gelu --diff triton@sm_90 cuda@sm_90")
+    choose("--show", args.show or "facts", inspect_op.SHOW_CHOICES)
     sides = [parse_side(text) for text in args.diff]
     located = _locate(args, sides)
     pairs = [(left, right) for left, right in _pair(sides, located) if not _is_same(left, right)]
     if not pairs:
-        raise UserError(f"--diff {sides[0].text} {sides[1].text}: both are the same kernel: nothing can differ")
+        raise UserError(f"--diff {sides[0].text} {sides[1].text}: both sides are the same kernel")
     for pair in pairs:
         inspect_files.compare(args, [_listing(side, *kernel) for side, kernel in zip(sides, pair, strict=True)])
     if not args.json:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _locate(args: argparse.Namespace, sides: Sequence[Side]) -> list[list[Located]]:
+def _locate(args: argparse.Namespace, sides: Sequence[Side]) -> list[list[LocatedKernel]]:
     """The kernels of each side, from its run or from an inspection now."""
     from kernellab.record.reading import load
 
@@ -96,7 +96,7 @@ def _locate(args: argparse.Namespace, sides: Sequence[Side]) -> list[list[Locate
     return located
 
 
-def _matching(side: Side, record: Record, folder: Path) -> list[Located]:
+def _matching(side: Side, record: Record, folder: Path) -> list[LocatedKernel]:
     from kernellab.reporting.terminal.inspection import list_kernels
 
     matching = [(kernel, folder) for kernel in list_kernels(record) if side.matches(kernel)]
@@ -133,8 +133,8 @@ def _enumerate(values: list[object]) -> str:
     return f"are {', '.join(map(str, values[:-1]))} and {values[-1]}"
 
 
-def _pair(sides: Sequence[Side], located: list[list[Located]]) -> list[tuple[Located, Located]]:
-    """One kernel with one. Several are paired by name, configuration and pass, and by what the sides have in common."""
+def _pair(sides: Sequence[Side], located: list[list[LocatedKernel]]) -> list[tuple[LocatedKernel, LocatedKernel]]:
+    """Pairs of kernels to compare. Several are paired by name, configuration and pass, and by what the sides share."""
     left, right = located
     if len(left) == len(right) == 1:
         return [(left[0], right[0])]
@@ -149,23 +149,23 @@ def _pair(sides: Sequence[Side], located: list[list[Located]]) -> list[tuple[Loc
     pairs = [(kernel, partners[key(kernel[0])]) for kernel in left if key(kernel[0]) in partners]
     if not pairs:
         counts = " and ".join(f"{len(kernels)} of {side.text}" for kernels, side in zip(located, sides, strict=True))
-        raise UserError(f"--diff: kernels that do not pair up, {counts}: name one each, triton@sm_90#2")
+        raise UserError(f"--diff: the kernels cannot be paired, {counts}: name one of each, triton@sm_90#2")
     return pairs
 
 
-def _is_same(left: Located, right: Located) -> bool:
+def _is_same(left: LocatedKernel, right: LocatedKernel) -> bool:
     return len({(folder / kernel["files"]["cubin"]).resolve() for kernel, folder in (left, right)}) == 1
 
 
 def _listing(side: Side, kernel: InspectedKernel, folder: Path) -> Listing:
-    """Its name begins with its run: a kernel before and after an edit has the same name otherwise."""
+    """Its name begins with the run's folder, if any: otherwise a kernel has the same name before and after an edit."""
     listing = inspect_op.listing_of(kernel, folder)
     if side.run is not None:
         listing.name = f"{side.run}:{listing.name}"
     return listing
 
 
-def time_line(run: Path, pair: tuple[Located, Located]) -> str | None:
+def time_line(run: Path, pair: tuple[LocatedKernel, LocatedKernel]) -> str | None:
     """How long the two took, where a run has timed both: `time: triton 506.6 µs, cuda 506.5 µs`."""
     from kernellab.record import verdict
     from kernellab.record.reading import load

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kernellab.codeanalysis.facts import KernelFacts
     from kernellab.ptxwords.explain import ExplainedLine
 
-_SHOWN = ("facts", "explain", "source", "sass")
+_SHOW_CHOICES = ("facts", "explain", "source", "sass")
 _OP_OPTIONS = ("arch", "impl", "shape", "dtype", "opt", "passes", "out", "export", "timings")
 _MOST_PROBLEMS = 5  # shown; the others are counted
 
@@ -28,10 +28,10 @@ def run(args: argparse.Namespace) -> int:
     if args.dims:
         raise UserError(f"--{next(iter(args.dims))} is a dim of an op, and {args.target[0]} is compiled already")
     refuse_options(args, _OP_OPTIONS, f"belongs to an op, and {args.target[0]} is compiled already: leave it out")
-    show = choose("--show", args.show or "facts", _SHOWN)
+    show = choose("--show", args.show or "facts", _SHOW_CHOICES)
     listings = [_keep_kernels(read_code_file(Path(target)), args.kernel) for target in args.target]
     if args.diff is not None:
-        if len({listing.name for listing in listings}) == 1:  # one name in different folders
+        if len({listing.name for listing in listings}) == 1:  # files of the same name in different folders
             for listing, target in zip(listings, args.target, strict=True):
                 listing.name = str(target)
         return compare(args, listings)
@@ -83,7 +83,7 @@ def _print_text(show: str, listing: Listing) -> None:
 
 
 def problem_lines(listing: Listing) -> list[str]:
-    """The first lines of the text that could not be read, and how many more there are."""
+    """The first lines that could not be read, and the number of the others."""
     shown = [
         f"line {problem.line} could not be read: {problem.message}" for problem in listing.problems[:_MOST_PROBLEMS]
     ]
@@ -92,7 +92,7 @@ def problem_lines(listing: Listing) -> list[str]:
 
 
 def explain_lines(listing: Listing) -> list[ExplainedLine]:
-    """The lines of its PTX, each explained; only of the kernels that the listing has facts of."""
+    """The lines of its PTX, explained: only those of kernels that the listing has facts of."""
     from kernellab.ptxwords.explain import explain_ptx
 
     if listing.ptx is None:
@@ -139,7 +139,9 @@ def compare(args: argparse.Namespace, listings: list[Listing]) -> int:
     left, right = listings
     kind = "ptx" if left.ptx is not None and right.ptx is not None and args.show != "sass" else "sass"
     if kind == "sass" and (left.sass is None or right.sass is None):
-        raise UserError("--diff: one file is PTX that was not assembled, the other is SASS; compare two of a kind")
+        raise UserError(
+            "--diff: one file is PTX that was not assembled, the other is SASS: compare two files of the same kind"
+        )
     diffs = [compare_kernels(a, b, left.code(a.name, kind), right.code(b.name, kind)) for a, b in _pair(left, right)]
     if args.json:
         print_json([_diff_document(item) for item in diffs])

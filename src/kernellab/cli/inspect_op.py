@@ -30,32 +30,39 @@ if TYPE_CHECKING:
     from kernellab.reporting.terminal.inspection import InspectedKernel
 
 _LEVELS = ("ttir", "ttgir", "llir", "ptx", "sass", "source")
-SHOWN = ("facts", "explain", *_LEVELS)
-_OLDEST = (7, 5)  # compute capability that CUDA 13 still compiles for
-_SOURCES = ("py", "cu", "cpp")
+SHOW_CHOICES = ("facts", "explain", *_LEVELS)
+_OLDEST = (7, 5)  # the lowest compute capability that CUDA 13 compiles for
+_SOURCE_SUFFIXES = ("py", "cu", "cpp")
 _TIMEOUT_S = 60.0
 _EXPORT_TIMEOUT_S = 300.0  # torch.compile, which an export runs, reports nothing while it works
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("an op")
+    group = parser.add_argument_group("options for an op")
     add_case_options(group)
     group.add_argument(
         "--arch", metavar="sm_90,…", help="architectures, sm_75 to sm_121 (default: the GPU's, else sm_90)"
     )
     group.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
     group.add_argument(
-        "--timeout", type=float, metavar="S", help="seconds without a sign of life (default 60, with --export 300)"
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="seconds an implementation may take without reporting anything (default 60, with --export 300)",
     )
     group.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-inspect-NAME)")
-    group.add_argument("--export", metavar="FILE", help="write an op file of the Triton that torch.compile generates")
-    group.add_argument("--timings", metavar="RUN", help="with --diff: how long the two took in an earlier run")
+    group.add_argument(
+        "--export", metavar="FILE", help="write the Triton code that torch.compile generates as an op file"
+    )
+    group.add_argument(
+        "--timings", metavar="RUN", help="with --diff: also show how long the two took in an earlier run"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from kernellab.record.statuses import FAILED
 
-    show = choose("--show", args.show or "facts", SHOWN)
+    show = choose("--show", args.show or "facts", SHOW_CHOICES)
     if args.timings is not None:
         raise UserError("--timings shows how long two kernels took: name them, --diff triton cuda")
     record, folder = inspect(args)
@@ -177,7 +184,7 @@ def listing_of(kernel: InspectedKernel, folder: Path) -> Listing:
     from kernellab.codeanalysis.code_files import listing_from_cubin
 
     if "cubin" not in kernel["files"]:
-        raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code of a GPU")
+        raise UserError(f"{kernel['impl']} {kernel['name']} has no machine code for a GPU")
     files = {level: folder / file for level, file in kernel["files"].items()}
     ptx = files["ptx"].read_text() if "ptx" in files else ""
     name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], _configuration(kernel))))
@@ -193,7 +200,7 @@ def _configuration(kernel: InspectedKernel) -> str:
 
 
 def _listings(record: Record, folder: Path) -> list[tuple[InspectedKernel, Listing]]:
-    """Every kernel that has machine code of a GPU, with its listing."""
+    """Every kernel that has machine code for a GPU, with its listing."""
     from kernellab.reporting.terminal.inspection import list_kernels
 
     listings = [(kernel, listing_of(kernel, folder)) for kernel in list_kernels(record) if "cubin" in kernel["files"]]
@@ -237,10 +244,10 @@ def _export(record: Record, folder: Path, path: Path) -> None:
         refusals = (kernel["not_exported"] for kernel in entries if kernel.get("not_exported"))
         reason = next(refusals, None) or _reasons(record)
         if files:
-            reason = f"{len(files)} could be written: --impl, --arch and one case choose"
+            reason = f"there are {len(files)}: --impl, --arch and one case choose one"
         raise UserError(f"--export writes one op file of an implementation by torch.compile: {reason}")
     if path.exists():
-        raise UserError(f"--export {path}: this file exists already; name another")
+        raise UserError(f"--export {path}: the file exists already: name another")
     path.write_text((folder / files[0]).read_text())
     print(f"wrote {path}: klab run {path} checks and times it", file=sys.stderr)
 
@@ -251,13 +258,13 @@ def _reasons(record: Record) -> str:
 
 
 def _print_level(record: Record, folder: Path, level: str) -> None:
-    """The text itself, to be read or piped. A line between kernels is a comment in each of these languages."""
+    """Prints the text of every kernel, to be read or piped. The heading of each is a comment in all these languages."""
     from kernellab.reporting.terminal.inspection import list_kernels
 
-    endings = _SOURCES if level == "source" else (level,)
+    suffixes = _SOURCE_SUFFIXES if level == "source" else (level,)
     count = 0
     for kernel in list_kernels(record):
-        file = next((kernel["files"][ending] for ending in endings if ending in kernel["files"]), None)
+        file = next((kernel["files"][suffix] for suffix in suffixes if suffix in kernel["files"]), None)
         if file is None:
             continue
         count += 1

@@ -42,12 +42,14 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of all random inputs (default 0)")
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds per implementation and case (default 60)")
     parser.add_argument(
-        "--cells", metavar="I/N", help="only every N-th case, starting with the I-th (klab merge joins)"
+        "--cells", metavar="I/N", help="only every N-th case, starting with the I-th (klab merge joins the runs)"
     )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     parser.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
     parser.add_argument("--quick", action="store_true", help="only the first case, a small battery, few rounds")
-    parser.add_argument("--verbose", action="store_true", help="also show how each time was measured")
+    parser.add_argument(
+        "--verbose", action="store_true", help="also show how each time was measured, and which trials passed"
+    )
     parser.add_argument("--strict", action="store_true", help="exit code 1 also for what is only imprecise")
     parser.add_argument("--json", action="store_true", help="print the record with its verdicts as one JSON document")
     parser.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
@@ -90,7 +92,7 @@ def _parse_cells(text: str | None) -> list[int] | None:
 
 
 def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]) -> int:
-    """Runs the job, shows the record, returns the exit code. `read` makes the verb's settings of its arguments."""
+    """Runs the job, shows the record, returns the exit code. `read` turns the arguments into the verb's settings."""
     from kernellab.record import verdict
     from kernellab.reporting.terminal.progress import stderr_progress
     from kernellab.running.parent.runner import Runner
@@ -121,7 +123,7 @@ def _start(args: argparse.Namespace, settings: Settings) -> tuple[Journal, Setti
     from kernellab.declaration.targets import resolve
 
     for target in settings.targets:
-        resolve(target)  # a name that means nothing is refused before a folder is made
+        resolve(target)  # an unknown name is refused before a folder is created
     return create_journal(args.out, settings), settings
 
 

@@ -19,11 +19,13 @@ PASSES = ("forward", "backward", "both")
 def add_case_options(
     parser: argparse._ActionsContainer, shape_help: str = "sizes (default: the op's first case)"
 ) -> None:
-    """Which implementations of an op, at which cases: `case_request` reads them."""
+    """Options for the implementations and cases of an op; `case_request` reads the cases."""
     parser.add_argument("--impl", metavar="A,B", help="only these implementations; shell patterns too: 'triton*'")
     parser.add_argument("--shape", action="append", metavar="4096x4096,…", help=shape_help)
     parser.add_argument("--dtype", action="append", metavar="float32,…", help="float32, float16, bfloat16, float64")
-    parser.add_argument("--opt", action="append", metavar="NAME=VALUE", help="an option of the op, several by commas")
+    parser.add_argument(
+        "--opt", action="append", metavar="NAME=VALUE", help="an option of the op; several values separated by commas"
+    )
 
 
 def case_request(args: argparse.Namespace, *, quick: bool = False) -> CaseRequest:
@@ -34,7 +36,7 @@ def case_request(args: argparse.Namespace, *, quick: bool = False) -> CaseReques
 
 
 def sized_request(args: argparse.Namespace) -> CaseRequest:
-    """The same for verbs that take the op's first case where no sizes are given: each further one takes long."""
+    """The same for verbs that use the op's first case if no sizes are given, because every case takes long."""
     return case_request(args, quick=not (args.shape or args.dims))
 
 
@@ -57,7 +59,7 @@ def parse_device(text: str | None) -> str:
     """`cpu`, `cuda` or `cuda:1`; `auto` where none is named."""
     device = text or "auto"
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
-        raise UserError(f"no device {device!r}: cpu, cuda or cuda:1")
+        raise UserError(f"no device {device!r}: write cpu, cuda or cuda:1")
     return device
 
 
@@ -66,7 +68,7 @@ def split_commas(text: str | None) -> list[str]:
 
 
 def choose(option: str, text: str, allowed: Collection[str]) -> str:
-    """The text itself where it is allowed; a UserError with the nearest choice where not."""
+    """The text, if it is allowed; otherwise a UserError that suggests the nearest choice."""
     if text not in allowed:
         raise UserError(f"{option} {text}: {nearest(text, allowed)}")
     return text

@@ -12,7 +12,7 @@ from kernellab.declaration.case_request import parse_sizes
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one sentence, and with what argparse has no word for.
+    """argparse with errors of one sentence, dims as options, and arguments for a script.
 
     `takes_dims`: dims of an op are options too, `--N 1024`. They begin with a capital letter.
     `takes_script_arguments`: words after `--` belong to a script.
@@ -73,21 +73,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def split_dims(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The named dims, `--N 1024`, apart from all other words: argparse would take their values for targets."""
+    """Separates named dims, `--N 1024`, from all other words: argparse would take their values for targets."""
     others: list[str] = []
     dims: dict[str, str] = {}
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         if not re.match(r"--[A-Z]", word):
             others.append(word)
             continue
         name, equals, sizes = word.removeprefix("--").partition("=")
         if not name.isidentifier():
-            raise UserError(f"{word.partition('=')[0]} cannot name a dim: --N 1024 does")
+            raise UserError(f"{word.partition('=')[0]} cannot name a dim: write --N 1024")
         if not equals:
-            following = next(left, None)
+            following = next(remaining, None)
             if following is None:
-                raise UserError(f"no value for --{name}: a dim is given as --{name} 1024")
+                raise UserError(f"no value for --{name}: write --{name} 1024")
             sizes = following
         dims[name] = sizes
     return others, dims

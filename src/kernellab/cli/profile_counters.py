@@ -1,4 +1,4 @@
-"""`klab profile --with ncu`: what Nsight Compute counts of the launches of an op, and reports of it opened."""
+"""`klab profile --with ncu`: counts the launches of an op with Nsight Compute, and opens its reports."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _MOST_BLOCKS, _MOST_LAUNCHES = 1 << 20, 64
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("--with ncu")
-    group.add_argument("--grids", metavar="1,8,64,512", help="square, by grids of these numbers of blocks")
-    group.add_argument("--blocks", metavar="128,256", help=f"threads of their blocks (default {_THREADS})")
+    group = parser.add_argument_group("options for --with ncu")
+    group.add_argument("--grids", metavar="1,8,64,512", help="count square with grids of these numbers of blocks")
+    group.add_argument("--blocks", metavar="128,256", help=f"with --grids: threads per block (default {_THREADS})")
 
 
 def opens_reports(args: argparse.Namespace) -> bool:
-    """Whether the files to open are reports of ncu, or CSV pages of them."""
+    """Whether the files to open are reports of ncu or their CSV pages."""
     return bool(args.open and args.target) and all(Path(name).suffix in (".ncu-rep", ".csv") for name in args.target)
 
 
 def check_options(args: argparse.Namespace) -> None:
     if args.tool != "ncu" and (args.grids or args.blocks):
-        raise UserError("--grids and --blocks belong to a sweep by Nsight Compute: add --with ncu")
+        raise UserError("--grids and --blocks are for Nsight Compute: add --with ncu")
     if args.blocks and not args.grids:
-        raise UserError("--blocks belong to a sweep over grids: add --grids 1,8,64,512")
+        raise UserError("--blocks is for a sweep over grids: add --grids 1,8,64,512")
 
 
 def run(args: argparse.Namespace) -> int:
     from kernellab.running.parent import nsight_compute as ncu
 
     if args.module or not args.target or args.target[0] == "mlp" or profile_programs.is_script(args.target[0]):
-        raise UserError("--with ncu counts the launches of an op, and repeats each: klab profile --with ncu gelu")
+        raise UserError("--with ncu counts the launches of an op: klab profile --with ncu gelu")
     if args.schedule:
         raise UserError("--schedule is for traces: ncu counts one call")
     if len(args.target) > 1:
@@ -81,8 +81,8 @@ def open_reports(args: argparse.Namespace) -> int:
     from kernellab.running.parent import nsight_compute as ncu
 
     if args.dims or args.script_arguments or args.compare:
-        raise UserError("--open reads reports and runs nothing: give it files, and how to show them")
-    document = _opened_document(ncu.read_files([Path(name) for name in args.target]))
+        raise UserError("--open reads reports and runs nothing: leave out dims, --compare and arguments after --")
+    document = _report_document(ncu.read_files([Path(name) for name in args.target]))
     if args.out:
         _write_files(document, create_folder(args.out))
     _print(args, document)
@@ -90,7 +90,7 @@ def open_reports(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> OpRequest:
-    """To count one call of each implementation, or a sweep over grids."""
+    """The request to count one call of each implementation, or a sweep over grids."""
     if not args.grids:
         request = profile_programs.op_request(args)
         request["do"] = "count"
@@ -102,10 +102,10 @@ def _request(args: argparse.Namespace) -> OpRequest:
     grids, threads = parse_sizes("grids", args.grids), parse_sizes("blocks", args.blocks or _THREADS)
     for size in grids:
         if not 1 <= size <= _MOST_BLOCKS:
-            raise UserError(f"--grids {size}: from 1 to {_MOST_BLOCKS} blocks")
+            raise UserError(f"--grids {size}: must be from 1 to {_MOST_BLOCKS} blocks")
     for size in threads:
         if size not in _ALLOWED_THREADS:
-            raise UserError(f"--blocks {size}: one of {', '.join(map(str, _ALLOWED_THREADS))} threads")
+            raise UserError(f"--blocks {size}: must be one of {', '.join(map(str, _ALLOWED_THREADS))} threads")
     if len(grids) * len(threads) > _MOST_LAUNCHES:
         raise UserError(f"{len(grids) * len(threads)} launches are too many to count: at most {_MOST_LAUNCHES}")
     args.shape, args.dtype = args.shape or [_SHAPE], args.dtype or [_DTYPE]
@@ -152,7 +152,7 @@ def _count_grids(request: OpRequest, folder: Path, name: str, path: str) -> Coun
     return {"op": name, "case": case, "sweep": rows, "report": counted.report}
 
 
-def _opened_document(counted: Counted) -> CountersDocument:
+def _report_document(counted: Counted) -> CountersDocument:
     from kernellab.counters.tables import impl_row, sweep_rows
 
     if len(counted.launches) > 1 and all(launch.function == _SWEPT_KERNEL for launch in counted.launches):

@@ -40,7 +40,7 @@ _SCRIPT_OPTIONS = ("seconds", "memory")
 
 @dataclass(frozen=True)
 class PlannedProgram:
-    """A program to profile. `program` makes its process once there is a folder for the traces."""
+    """A program to profile. `program` describes its process, given the folder of the run."""
 
     name: str
     settings: Settings
@@ -49,7 +49,7 @@ class PlannedProgram:
 
 @dataclass(frozen=True)
 class SizeStudy:
-    """The MLP timed over sizes: one program for each size that varies."""
+    """The MLP timed over sizes. `programs` has one program for each option with several sizes."""
 
     settings: Settings
     setup: MlpSetup
@@ -59,24 +59,26 @@ class SizeStudy:
 def add_options(parser: argparse.ArgumentParser) -> None:
     from kernellab.workloads.mlp_setup import DEFAULT_SIZES, OPTIMIZERS, RATES
 
-    op = parser.add_argument_group("an op")
+    op = parser.add_argument_group("options for an op")
     add_case_options(op)
     op.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both (default forward)")
-    mlp = parser.add_argument_group("mlp", "several sizes, 64:1024:x2, are timed and compared instead of traced")
+    mlp = parser.add_argument_group(
+        "options for mlp", "several sizes, 64:1024:x2, are timed and compared instead of traced"
+    )
     for name, default in DEFAULT_SIZES.items():
         mlp.add_argument(f"--{name}", metavar="N", help=f"default {default}")
     mlp.add_argument("--optimizer", metavar="O", help=f"{', '.join(OPTIMIZERS)} (default none)")
     mlp.add_argument("--rate", metavar="R", help=f"the learning rate over the steps: {', '.join(RATES)}")
-    mlp.add_argument("--data", action="store_true", help="a new batch from a data loader in each step")
+    mlp.add_argument("--data", action="store_true", help="get each batch from a data loader")
     mlp.add_argument("--workers", type=int, metavar="N", help="processes of the data loader (default 0)")
 
 
 def plan(args: argparse.Namespace) -> PlannedProgram | SizeStudy:
-    """The program that a command line means; a UserError where it cannot be run."""
+    """The program that a command line names; a UserError if it cannot be run."""
     targets = args.target
     if args.module:
         if targets:
-            raise UserError(f"-m {args.module} names the program: {targets[0]!r} is one too many")
+            raise UserError(f"-m {args.module} already names the program: leave out {targets[0]!r}")
         return _script(args, args.module)
     if not targets:
         raise UserError("nothing to profile: klab profile gelu, klab profile mlp or klab profile train.py -- ITS ARGS")

@@ -1,4 +1,4 @@
-"""`klab profile PROGRAM`: runs a program under a profiler, analyses its traces and shows what they say."""
+"""`klab profile PROGRAM`: runs a program under a profiler, analyses its traces and shows the results."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def run(args: argparse.Namespace, planned: PlannedProgram) -> int:
         journal.remove()
         raise
     if collected.exit_code == 2 and not collected.traces and not program.as_script:
-        journal.remove()  # the request was wrong, which only the program could find out; it has printed why
+        journal.remove()  # the request was wrong; the program has printed why
         return 2
     journal.write(ProgramProfiled(code=collected.exit_code, sessions=collected.sessions))
     journal.write(RunCompleted())
     journal.save()
     journal.close()
     if not collected.traces:
-        return _report_nothing(args, collected, script=program.as_script)
+        return _report_no_trace(args, collected, script=program.as_script)
     _report(args, _analyse(collected, artifacts), collected, journal.folder)
     failed = any(session.get("status") == "error" for session in collected.sessions)
     return collected.exit_code or int(failed)
 
 
-def _report_nothing(args: argparse.Namespace, collected: Collected, *, script: bool) -> int:
-    """Why there is no trace; returns the exit code, which is a script's own."""
+def _report_no_trace(args: argparse.Namespace, collected: Collected, *, script: bool) -> int:
+    """Says why there is no trace. Returns the exit code: for a script, its own."""
     from kernellab.reporting.profiles import recording
 
     if args.json:
@@ -64,7 +64,10 @@ def _report_nothing(args: argparse.Namespace, collected: Collected, *, script: b
         note for session in collected.sessions for note in (*session["notes"], *recording.early_end_lines(session))
     ]
     if script and not collected.sessions:
-        notes = [f"the program ended at once with exit code {collected.exit_code}, as os._exit does: nothing was kept"]
+        notes = [
+            f"the program ended with exit code {collected.exit_code} before its trace was written, as os._exit does: "
+            "nothing was kept"
+        ]
     for line in notes or recording.nothing_recorded_lines(collected.sessions, collected.exit_code):
         print(f"klab: {line}", file=sys.stderr)
     return collected.exit_code or int(not script)

@@ -30,7 +30,7 @@ def table_options(args: argparse.Namespace) -> TableOptions:
 
 def run(args: argparse.Namespace) -> int:
     if args.dims or args.script_arguments or args.module:
-        raise UserError("--open and --compare read traces and run nothing: give them files, and how to show them")
+        raise UserError("--open and --compare read traces and run nothing: leave out dims, -m and arguments after --")
     if not args.target or (args.compare and len(args.target) != 2):
         raise UserError("klab profile --compare A B takes two traces" if args.compare else "--open: name a trace")
     return _compare(args) if args.compare else _open(args)
@@ -66,7 +66,7 @@ def _open(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace, traces: Sequence[Trace]) -> list[str]:
-    """Draws the traces into `--out`. Without it nothing is written: the traces' own folder may be anybody's."""
+    """Draws the traces into `--out`. Without it nothing is written: the folder of the traces may not be the user's."""
     if not args.out:
         return []
     from kernellab.reporting.pages import pictures

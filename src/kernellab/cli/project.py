@@ -42,6 +42,6 @@ def project_defaults(start: Path | None = None) -> dict[str, Default]:
 
 
 def project_text(name: str) -> str | None:
-    """A default that is a text."""
+    """A default as text, or None."""
     value = project_defaults().get(name)
     return str(value) if value is not None else None

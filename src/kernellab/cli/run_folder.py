@@ -1,4 +1,4 @@
-"""The folder of a run: chosen, created, named to the user."""
+"""The folder of a run: how it is chosen and created, and its path as users see it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def create_journal(out: str | None, settings: Settings, prefix: str = "") -> Journal:
     """A journal in a folder of its own: the one that `--out` names, or `runs/WHEN-NAME`.
 
-    `prefix` starts the names of runs of verbs that cannot be resumed.
+    `prefix` begins the folder's name. Verbs that cannot resume a run have one.
     """
     from kernellab.record.journal import JOURNAL, begin
 

@@ -15,7 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=",".join(tools.SANITIZERS),
         metavar="TOOLS",
-        help=f"also run under NVIDIA's compute-sanitizer: all its tools, or {','.join(tools.SANITIZERS)}",
+        help=f"also run under NVIDIA's compute-sanitizer: all tools, or some of {','.join(tools.SANITIZERS)}",
     )
 
 
@@ -26,7 +26,7 @@ def read_sanitizers(args: argparse.Namespace, device: str) -> list[str]:
     names = split_commas(args.sanitize)
     for name in names:
         if name not in tools.SANITIZERS:
-            raise UserError(f"--sanitize {name}: {nearest(name, tools.SANITIZERS)}; the op is named before it")
+            raise UserError(f"--sanitize {name}: {nearest(name, tools.SANITIZERS)}; name the op before --sanitize")
     if device == "cpu":
         raise UserError("--sanitize needs an NVIDIA GPU: leave out --device cpu")
     if not tools.has_gpu():

@@ -1,4 +1,4 @@
-"""The job of `klab run` and `klab bench`: a measurement that also times, with options for what, how and how long."""
+"""The job of `klab run` and `klab bench`: a measurement that also times, and the options of timing."""
 
 from __future__ import annotations
 
@@ -28,13 +28,18 @@ def add_options(parser: Parser) -> None:
     group.add_argument(
         "--seconds", type=float, metavar="S", help="time to spend on timing each implementation (default 1; CPU 3)"
     )
-    group.add_argument("--rounds", type=int, metavar="N", help="rounds at least (default 10)")
+    group.add_argument("--rounds", type=int, metavar="N", help="at least N rounds (default 10)")
     group.add_argument("--precision", metavar="P", help="times closer than this are the same (default 0.5%%)")
-    group.add_argument("--pass", dest="passes", metavar="P", help="forward, backward, both; several by commas")
+    group.add_argument(
+        "--pass",
+        dest="passes",
+        metavar="P",
+        help="forward, backward, both; several separated by commas (default forward)",
+    )
     group.add_argument("--timer", metavar="T", help=timer_help())
-    group.add_argument("--cache", metavar="C", help="cold, warm or both by commas (default cold)")
+    group.add_argument("--cache", metavar="C", help="cold, warm, or cold,warm (default cold)")
     group.add_argument("--panel", action="store_true", help="all timers side by side, and what limits the speed")
-    group.add_argument("--pin", metavar="RUN", help="use the autotuners' choices of an earlier run")
+    group.add_argument("--pin", metavar="RUN", help="use what Triton's autotuners chose in an earlier run")
     group.add_argument("--only-times", action="store_true", help="measure no ceilings and run no profiler")
     group.add_argument("--refresh-ceilings", action="store_true", help="measure copy bandwidth and matmul rate again")
 
@@ -79,7 +84,7 @@ def _parse_precision(text: str) -> float:
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise UserError(f"--precision {text!r}: write a share, 0.005 or 0.5%") from None
+        raise UserError(f"cannot read --precision {text!r}: write 0.005 or 0.5%") from None
     return require_positive("--precision", value, 1.0)
 
 

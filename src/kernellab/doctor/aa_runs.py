@@ -18,7 +18,7 @@ from kernellab.running.processes.startup import program
 
 OP = "kernellab.doctor.aa_op:aa"
 _PROGRAM = "kernellab.running.programs.aa_run"
-_MOST_FAILURES = 3  # in a row from the start: then no run will succeed
+_MOST_FAILURES = 3  # if the first runs all fail, no run will succeed
 
 
 class RunFailed(Exception):

@@ -1,4 +1,4 @@
-"""What A/A runs show together: false alarms, misses, widths of intervals, variation from run to run. No torch."""
+"""Summarises A/A runs: false alarms, misses, widths of intervals, variation from run to run. No torch."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Summary(TypedDict):
 
 
 def summarise(records: Sequence[Record]) -> Summary:
-    """Of complete records, one per run: the machine, and what they show of each case."""
+    """The summary of complete records, one per run."""
     runs_by_case: dict[str, list[CaseRun]] = {}
     for record in records:
         for results in verdict.groups(record["results"]):

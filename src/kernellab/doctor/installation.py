@@ -1,4 +1,5 @@
-"""Looks for the tools and packages that kernellab can use: what is here, what a missing one costs, how to get it."""
+"""Looks for the tools and packages that kernellab can use: which are here, what does not work without the others, and
+how to get them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Component:
 
 
 def examine() -> list[Component]:
-    """Runs every probe. A probe tries what it looks for, where a version number alone would not tell."""
+    """Runs every probe. Where a version number does not show that a component works, its probe tries it."""
     return [probe() for probe in _PROBES]
 
 
@@ -36,7 +37,9 @@ def _cpu() -> Component:
 def _gpu() -> Component:
     names = "; ".join(f"{gpu['name']}, {(gpu['memory_bytes'] or 0) / 2**30:.0f} GiB" for gpu in gpus())
     return Component(
-        "GPU", names, "Triton implementations are checked in the interpreter and not timed; CUDA ones are skipped"
+        "GPU",
+        names,
+        "Triton implementations are checked in the interpreter and not timed; CUDA implementations are skipped",
     )
 
 

@@ -14,12 +14,12 @@ from kernellab.record.derived import Derived, DerivedResult
 from kernellab.record.schema import CodeJson
 from kernellab.record.statuses import RIGHT
 
-# Within this factor of the fastest implementation, a hand-written kernel is not worth its effort.
+# An implementation within this factor of the fastest is fast enough: a hand-written kernel is not worth the effort.
 _ENOUGH = 1.10
 _HAND_WRITTEN = ("triton", "cuda", "cpp")
 
-# Who does what: in CUDA C++, in Triton.
-WHO_DOES_WHAT = (
+# A task, and whether it is automatic in CUDA C++ and in Triton.
+AUTOMATION = (
     ("coalescing accesses to memory", "by hand", "automatic"),
     ("managing shared memory", "by hand", "automatic"),
     ("scheduling inside an SM", "by hand", "automatic"),
@@ -70,7 +70,7 @@ def untimed_choices(code: Sequence[CodeJson]) -> list[Choice]:
 
 
 def _choice(impl: str, kind: str, entries: Mapping[str, CodeJson], derived: Derived | None) -> Choice:
-    # torch.compile gets the reference: the lines of the manual implementation are all there is to write.
+    # torch.compile compiles the reference, so only the lines of `manual` have to be written.
     entry = entries.get(impl) or (entries.get("manual") if kind == "compile" else None)
     limit, time, build_s = (derived["limit"], derived["time"], derived["build_s"]) if derived else (None, None, None)
     if build_s is None and entry and kind != "compile":

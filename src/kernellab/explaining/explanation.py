@@ -15,7 +15,7 @@ from kernellab.machinecode.kernel_origin import KernelFamily, count_families
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the time model says of an implementation's own kernels."""
+    """The time that the model predicts for an implementation's own kernels."""
 
     time_us: float  # of all kernels, one after the other
     kernel: str  # the slowest

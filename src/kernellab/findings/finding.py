@@ -17,7 +17,7 @@ WEIGHTS: dict[Confidence, float] = {"measured": 1.0, "computed": 0.9, "likely": 
 
 
 class Precedence(enum.Enum):
-    """Where a finding stands among the others."""
+    """The place of a finding among the others."""
 
     BY_GAIN = "by gain"
     FIRST = "before findings by gain"

@@ -37,13 +37,13 @@ def test_the_csv_holds_what_the_record_does(tmp_path):
 
 def test_growth_is_written_beside_the_csv(tmp_path):
     files.write(swept(), tmp_path)
-    found = json.loads((tmp_path / "scaling-f-N-float32.json").read_text())
-    assert (found["dim"], found["fixed"], found["confidence"]) == ("N", {"dim0": 32}, 0.99)
-    assert found["ways"]["torch"]["whole"]["exponent"] == pytest.approx(1, abs=0.01)
-    assert set(found["ways"]) == {"torch", "cpp", "liar"}
+    document = json.loads((tmp_path / "scaling-f-N-float32.json").read_text())
+    assert (document["dim"], document["fixed"], document["confidence"]) == ("N", {"dim0": 32}, 0.99)
+    assert document["ways"]["torch"]["whole"]["exponent"] == pytest.approx(1, abs=0.01)
+    assert set(document["ways"]) == {"torch", "cpp", "liar"}
 
 
-def test_pictures_are_drawn_with_curves_gaps_and_where_they_come_from(tmp_path):
+def test_pictures_have_curves_gaps_and_their_provenance(tmp_path):
     pytest.importorskip("matplotlib")
     written = {path.suffix: path for path in files.write(swept(), tmp_path)}
     png, svg = written[".png"].read_bytes(), written[".svg"].read_text()
@@ -78,7 +78,7 @@ results.show_files(written, "here", console())
 @pytest.mark.parametrize(
     ("absent", "sentence"), [("matplotlib", "PNG and SVG need matplotlib"), ("plotext", "charts here need plotext")]
 )
-def test_a_package_that_is_missing_costs_only_what_it_draws(tmp_path, absent, sentence):
+def test_without_a_package_only_its_own_drawings_are_missing(tmp_path, absent, sentence):
     env = klab_env()
     env["PYTHONPATH"] += f":{HERE}"
     command = [sys.executable, "-c", DRAWN_WITHOUT, absent]

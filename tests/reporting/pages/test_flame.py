@@ -30,12 +30,12 @@ def frames(svg):
     holder = next(e for e in ET.fromstring(svg).iter(f"{SVG}svg") if e.get("id") == "frames")
     return [
         (
-            one.find(f"{SVG}title").text.split("\n")[0],
-            float(one.get("x").rstrip("%")),
-            float(one.get("width").rstrip("%")),
-            int(one.get("aria-level")),
+            frame.find(f"{SVG}title").text.split("\n")[0],
+            float(frame.get("x").rstrip("%")),
+            float(frame.get("width").rstrip("%")),
+            int(frame.get("aria-level")),
         )
-        for one in holder
+        for frame in holder
     ]
 
 
@@ -112,7 +112,7 @@ def test_the_functions_name_comes_first_in_a_frame_and_frames_are_coloured_by_ki
     }
     for name, (label, hue) in names.items():
         root = ET.fromstring(flame.svg("mlp", {(name,): 1}))
-        (drawn,) = (one for one in root.iter(f"{SVG}svg") if one.get("aria-level") == "2")
+        (drawn,) = (element for element in root.iter(f"{SVG}svg") if element.get("aria-level") == "2")
         assert drawn.find(f"{SVG}text").text == (label or name)
         assert drawn.get("class").startswith(hue)
 

@@ -10,15 +10,15 @@ from kernellab.explaining.run_explanation import explain_run
 from kernellab.explaining.subject_reader import read_subjects
 from kernellab.findings.finding import WEIGHTS
 from kernellab.record.verdict import derive
-from kernellab.reporting.terminal import explanation
+from kernellab.reporting.terminal import explanation as report
 from kernellab.reporting.terminal.explanation import fact_lines, headline, show
 from support.explain_records import CHAIN_TRAFFIC, code_entry, code_kernel, record, result, tuned_entry
 from support.subjects import GOOD_KERNEL, LIMIT_US, found_rules, kernel, subject
 
 
 def kernel_lines(of_record):
-    (only,) = map(explain, read_subjects(of_record))
-    return [line for line in fact_lines(only) if line.startswith("k: ")]
+    (explanation,) = map(explain, read_subjects(of_record))
+    return [line for line in fact_lines(explanation) if line.startswith("k: ")]
 
 
 def test_the_headline_is_the_first_finding_with_its_gain():
@@ -51,8 +51,8 @@ def test_of_an_autotuned_kernel_the_configuration_is_named():
 
 
 @pytest.mark.parametrize("confidence", WEIGHTS)
-def test_every_confidence_has_words(confidence):
-    assert explanation._CONFIDENCE[confidence]
+def test_every_confidence_has_a_description(confidence):
+    assert report._CONFIDENCE[confidence]
 
 
 def shown(of_record, **options):
@@ -74,7 +74,7 @@ def test_a_run_is_shown_with_what_was_timed_first_and_what_to_choose_last():
     assert "moved by the chain" not in text
 
 
-def test_verbose_adds_the_evidence_and_who_does_what():
+def test_verbose_adds_the_evidence_and_what_is_automatic_in_each_language():
     text = shown(record(result("manual", 2250.0, traffic=CHAIN_TRAFFIC)), verbose=True)
     assert "     moved by the chain: 9000 MB (torch's dispatcher)" in text
     assert "coalescing accesses to memory" in text

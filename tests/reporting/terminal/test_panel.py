@@ -28,7 +28,7 @@ def printed(*entries, device="cuda", width=200, first_call_s=0.5):
 GPU = [series("events", "cold", 10.0, floor_us=2.0), series("graph", "cold", 8.0), series("launch", "warm", 30.0)]
 
 
-def test_timers_stand_from_what_includes_least_to_what_includes_most():
+def test_timers_are_ordered_from_the_least_overhead_to_the_most():
     lines = printed(*GPU).splitlines()
     assert [line.split("  ")[0].strip() for line in lines[:6]] == [
         *("timer", "graph, cold", "events, cold", "launch, warm", "events, empty kernel", "first call")
@@ -49,7 +49,7 @@ def test_a_time_that_is_not_known_is_a_dash():
     assert "–  includes compiling" in printed(*GPU, first_call_s=None)
 
 
-def test_few_series_are_no_panel():
+def test_too_few_series_make_no_panel():
     assert printed(*GPU[:2]) == ""
     assert printed(series("clock", "cold", 5.0), device="cpu") == ""
     assert "clock, warm" in printed(series("clock", "cold", 5.0), series("clock", "warm", 4.0), device="cpu")

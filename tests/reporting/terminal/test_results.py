@@ -50,15 +50,15 @@ def test_the_closing_line_answers_in_words():
 
 
 def test_times_of_another_timer_or_a_warm_cache_are_labelled():
-    def of(**series):
-        one = timed("torch", 100)
-        one["times"][0] |= series
-        return shown(one)
+    def shown_with(**series):
+        entry = timed("torch", 100)
+        entry["times"][0] |= series
+        return shown(entry)
 
-    assert "f · 8 · float32 · cpu\n" in of()
-    assert "f · 8 · float32 · cpu · warm cache\n" in of(cache="warm")
-    assert "f · 8 · float32 · cpu · host timer, warm cache\n" in of(timer="host", cache="warm")
-    assert "f 8 · float32 · launch timer: torch takes 100.1 µs." in of(timer="launch")
+    assert "f · 8 · float32 · cpu\n" in shown_with()
+    assert "f · 8 · float32 · cpu · warm cache\n" in shown_with(cache="warm")
+    assert "f · 8 · float32 · cpu · host timer, warm cache\n" in shown_with(timer="host", cache="warm")
+    assert "f 8 · float32 · launch timer: torch takes 100.1 µs." in shown_with(timer="launch")
 
 
 def tried(impl, *statuses):
@@ -69,9 +69,9 @@ def tried(impl, *statuses):
 
 
 def checked(impl):
-    one = timed(impl, 1)
-    at = {"dims": one["case"]["dims"], "interpreter": False}
-    return {**one, "times": [], "check": {**one["check"], "checked_at": at}}
+    entry = timed(impl, 1)
+    at = {"dims": entry["case"]["dims"], "interpreter": False}
+    return {**entry, "times": [], "check": {**entry["check"], "checked_at": at}}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def checked(impl):
         (tried("mine", "outside"), "2 results right.\nNo trial of the battery applies.\n"),
     ],
 )
-def test_who_fails_the_battery_is_not_called_right(trials, message):
+def test_an_implementation_that_fails_the_battery_is_not_called_right(trials, message):
     text = shown(checked("torch"), checked("mine"), stages=("check", "battery"), trials=trials)
     assert text.endswith(message)
     assert ("right at the declared case, error 0.5" in text) is ("failed" in message)

@@ -25,7 +25,12 @@ def arguments(parser: Parser) -> None:
     break_option.add_options(parser)
     parser.add_argument("--declared", action="store_true", help="only the declared cases, no battery")
     sanitize_option.add_options(parser)
-    parser.add_argument("--budget", type=float, metavar="S", help="search beyond the battery for S seconds in all")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="S",
+        help="after the battery, search for S seconds in all (default 0: no search)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_settings(args: argparse.Namespace) -> Settings:
-    # First: `--sanitize gelu` takes the op for a tool, and no op is left.
+    # First: of `--sanitize gelu` argparse takes the op for a tool, and the op would be reported as missing.
     sanitizers = sanitize_option.read_sanitizers(args, parse_device(args.device or project_text("device")))
-    # Sizes or options ask for those cases alone, without the battery.
+    # Sizes and options select cases: those are checked without the battery.
     particular = args.shape or args.dims or args.opt or args.declared
     stages = ["check", *([] if particular else ["battery"]), *(["sanitize"] if sanitizers else [])]
     settings = dataclasses.replace(measurement.read_settings(args, stages), sanitizers=sanitizers)

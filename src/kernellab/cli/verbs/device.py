@@ -24,23 +24,25 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--list", action="store_true", help="list the GPUs of the database")
     parser.add_argument("--measure", action="store_true", help="measure bandwidths and matmul rates here")
     add_device_option(parser, "with --measure: ")
-    parser.add_argument("--quick", action="store_true", help="with --measure: fewer and smaller, less exact")
+    parser.add_argument(
+        "--quick", action="store_true", help="with --measure: smaller buffers and fewer samples, less exact"
+    )
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if sum((args.list, args.measure, args.gpu is not None)) > 1:
-        raise UserError("--list, --gpu and --measure are three questions: ask one at a time")
+        raise UserError("--list, --gpu and --measure exclude each other: use one at a time")
     if not args.measure and (args.device or args.quick):
-        raise UserError("--device and --quick say how to measure: klab device --measure --quick")
+        raise UserError("--device and --quick are for --measure: klab device --measure --quick")
     if args.measure:
         return _measure(args)
     if args.list:
         return _list(args)
-    return _describe_present(args) if args.gpu is None else _describe_known(args)
+    return _describe_present(args) if args.gpu is None else _describe_named(args)
 
 
-def _describe_known(args: argparse.Namespace) -> int:
+def _describe_named(args: argparse.Namespace) -> int:
     from kernellab.gpumodel.hierarchy import gpu_rows
     from kernellab.machine import gpus
     from kernellab.reporting.terminal import device as report
@@ -51,7 +53,7 @@ def _describe_known(args: argparse.Namespace) -> int:
     memory = f"{gpu.memory_gb:g} GB {gpu.memory_kind}, {gpu.bus_bits} bit, {gpu.pin_gbps:.0f} GB/s"
     rows = gpu_rows(chip, gpu.sms, gpu.l2_bytes, memory)
     if not args.json:
-        report.show_known(gpu, args.gpu, variants, rows, console())
+        report.show_named(gpu, args.gpu, variants, rows, console())
         return 0
     facts = {key: value for key, value in asdict(gpu).items() if not key.startswith("second")}
     rates = {"fp32": gpu.fp32_tflops, **{dtype: gpu.tensor_tflops(dtype) for dtype in chip.tensor_per_clock}}

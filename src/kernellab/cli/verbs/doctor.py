@@ -1,4 +1,4 @@
-"""`klab doctor`: what is installed here, what each missing thing costs, how to get it.
+"""`klab doctor`: what is installed here, what does not work without each missing component, how to get it.
 
 With `--aa`: how well this machine measures, from implementations whose difference is known.
 """
@@ -44,7 +44,7 @@ def arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.aa:
         return _run_aa(args)
-    refuse_options(args, ("runs", "seconds", "device", "out"), "says how to run --aa: add --aa")
+    refuse_options(args, ("runs", "seconds", "device", "out"), "is an option of --aa: add --aa")
     return _examine(args)
 
 

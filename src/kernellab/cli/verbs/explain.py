@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 SUMMARY = "say why each implementation is as fast as it is, and what to do next"
 ORDER = 50
 
-_WITH_RUN = {"target", "gpu", "arch", "timeout", "plot", "verbose", "json", "debug"}  # what a finished run can be given
+# The only options that may go with a finished run.
+_WITH_RUN = {"target", "gpu", "arch", "timeout", "plot", "verbose", "json", "debug"}
 
 
 def arguments(parser: Parser) -> None:
@@ -41,9 +42,11 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("target", help="an op, as for other verbs, or the folder of a run")
     add_case_options(parser)
     add_device_option(parser)
-    parser.add_argument("--gpu", metavar="NAME", help="explain kernels for this GPU by a model; it need not be here")
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="explain kernels for this GPU, which need not be present, by a model"
+    )
     parser.add_argument("--arch", metavar="sm_90", help="the same by architecture (default: the GPU's, else sm_90)")
-    parser.add_argument("--static", action="store_true", help="time nothing: use the machine code and a model alone")
+    parser.add_argument("--static", action="store_true", help="time nothing: use only the machine code and a model")
     parser.add_argument(
         "--seconds", type=float, metavar="S", help="time to spend on timing each implementation (default 1; CPU 3)"
     )
@@ -53,7 +56,9 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-explain-NAME)")
     parser.add_argument("--plot", metavar="FILE", help="draw the roofline to FILE.png or FILE.svg")
     parser.add_argument(
-        "--verbose", action="store_true", help="evidence of every finding; who does what in CUDA and Triton"
+        "--verbose",
+        action="store_true",
+        help="also show the evidence of every finding, and what is automatic in CUDA and Triton",
     )
     add_json_option(parser)
     parser.epilog = "Named dims are options too: --N 1024. Without a GPU kernels are explained by a model of one."
@@ -101,7 +106,7 @@ def _gpu_name(args: argparse.Namespace) -> str | None:
     from kernellab.machine.gpus import gpu, gpus
 
     if args.gpu and args.arch:
-        raise UserError("--gpu names a GPU with its architecture: leave out --arch")
+        raise UserError("--gpu implies the architecture: leave out --arch")
     if args.gpu:
         return gpu(args.gpu).name
     if not args.arch:
@@ -121,7 +126,9 @@ def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[Re
     path = Path(args.target)
     if (path / JOURNAL).exists() or (path / RUN).exists() or path.name in (JOURNAL, RUN):
         if args.dims or args.given.keys() - _WITH_RUN:
-            raise UserError(f"{args.target} is a run, explained as it is: leave out dims and all options but --gpu")
+            raise UserError(
+                f"{args.target} is a finished run and is not measured again: leave out dims and options of measuring"
+            )
         record = load(path)
         _require_costs(record, args.target)
         return record, path if path.is_dir() else path.parent, False
@@ -140,7 +147,7 @@ def _require_costs(record: Record, target: str) -> None:
         return
     inspected = [word for word in record["command"][2:3] if not word.startswith("-")]
     command = f"klab explain {(inspected or [entries[0]['op']])[0]} --static"
-    raise UserError(f"{target} has machine code and nothing else: {command} makes a run that can be explained")
+    raise UserError(f"{target} has only machine code: {command} makes a run that can be explained")
 
 
 def _settings(args: argparse.Namespace, gpu_name: str | None) -> Settings:

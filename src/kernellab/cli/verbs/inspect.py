@@ -21,14 +21,16 @@ def arguments(parser: Parser) -> None:
     parser.takes_dims = True
     parser.add_argument("target", nargs="*", help="an op, as for other verbs, or files: .ptx, .cubin, .sass")
     parser.add_argument(
-        "--show", metavar="WHAT", help="facts (default), explain, source, sass; of an op also ttir, ttgir, llir, ptx"
+        "--show", metavar="WHAT", help="facts (default), explain, source, sass; for an op also ttir, ttgir, llir, ptx"
     )
     parser.add_argument("--kernel", metavar="NAME", help="only this kernel")
-    parser.add_argument("--diff", nargs="*", metavar="A", help="compare two files, or two of triton@sm_90, cuda, RUN")
+    parser.add_argument(
+        "--diff", nargs="*", metavar="A", help="compare two files, or two kernels: triton@sm_90, cuda, RUN:triton"
+    )
     parser.add_argument("--html", metavar="FILE", help="write the explained PTX as a page")
     add_json_option(parser)
     inspect_op.add_options(parser)
-    parser.epilog = "Named dims are options too: --N 1024. No GPU is needed, nor a CUDA toolkit."
+    parser.epilog = "Named dims are options too: --N 1024. Neither a GPU nor a CUDA toolkit is needed."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,19 +39,19 @@ def run(args: argparse.Namespace) -> int:
     if args.diff and any(is_code_file(name) for name in args.diff):  # `--diff a.ptx b.ptx`: argparse gives it the files
         args.target, args.diff = [*args.target, *args.diff], []
     if not args.target and not args.diff:
-        raise UserError("nothing to inspect: klab inspect gelu, or a file: kernel.ptx, a .cubin or .sass")
+        raise UserError("nothing to inspect: name an op, klab inspect gelu, or a .ptx, .cubin or .sass file")
     others = [target for target in args.target if not is_code_file(target)]
     for target in others:
         _refuse_other_files(target)
     if len(others) == len(args.target):
         return inspect_diff.run(args) if args.diff is not None else inspect_op.run(args)
     if others:
-        raise UserError(f"{others[0]!r} is not a file of machine code, and the other targets are: name an op alone")
+        raise UserError(f"{others[0]!r} is not a file of machine code, but other targets are: name an op alone")
     return inspect_files.run(args)
 
 
 def _refuse_other_files(target: str) -> None:
-    """A file that is neither machine code nor Python would be run as an op file, and fail far from the reason."""
+    """Refuses a file that is neither machine code nor Python: loading it as an op file would hide the reason."""
     from kernellab.codeanalysis.code_files import SUFFIXES, guess_suffix
 
     path = Path(target)

@@ -43,10 +43,10 @@ def _print_entry(entry: CatalogueEntry) -> None:
         print(f"  problem: {entry.problem}")
     width = max((12, *map(len, entry.impls)))
     for impl, kind in entry.impls.items():
-        study = "; a study, run when named by --impl" if impl in entry.studies else ""
+        study = "; a study: runs only if --impl names it" if impl in entry.studies else ""
         print(f"  {impl:<{width}} {availability(kind)}{study}")
     if entry.computed_names:
-        print("  … and implementations that are named when its file runs")
+        print("  … and implementations that are named only when the file runs")
     print()
 
 

@@ -30,18 +30,26 @@ def arguments(parser: Parser) -> None:
         "--schedule", metavar="W,U,A,R", help="steps to wait, to warm up and to record, and how many times"
     )
     parser.add_argument("--seconds", type=float, metavar="S", help="record a script for at most S seconds (default 20)")
-    parser.add_argument("--memory", type=float, metavar="GIB", help="memory for recording a script (default 2)")
-    parser.add_argument("--no-stacks", action="store_true", help="record no Python calls: less overhead, no lines")
-    parser.add_argument("--ranks", type=int, metavar="N", help="run the MLP or a script in N processes, by torchrun")
     parser.add_argument(
-        "--with", dest="tool", metavar="TOOL", help="nsys: record by Nsight Systems; ncu: count by Nsight Compute"
+        "--memory", type=float, metavar="GIB", help="memory that recording a script may take (default 2)"
+    )
+    parser.add_argument(
+        "--no-stacks", action="store_true", help="record no Python calls: less overhead, no source lines"
+    )
+    parser.add_argument("--ranks", type=int, metavar="N", help="run the MLP or a script in N processes, with torchrun")
+    parser.add_argument(
+        "--with", dest="tool", metavar="TOOL", help="nsys: record with Nsight Systems; ncu: count with Nsight Compute"
     )
     add_device_option(parser)
     parser.add_argument(
-        "--sort", metavar="BY", help="gpu, gpu_total, cpu, cpu_total, count (default gpu, without one cpu)"
+        "--sort",
+        metavar="BY",
+        help="sort by gpu, gpu_total, cpu, cpu_total or count (default gpu, or cpu without a GPU)",
     )
     parser.add_argument("--rows", type=int, default=10, metavar="N", help="rows of each table (default 10)")
-    parser.add_argument("--name-width", type=int, default=80, metavar="N", help="characters of a name (default 80)")
+    parser.add_argument(
+        "--name-width", type=int, default=80, metavar="N", help="longest name, in characters (default 80)"
+    )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-profile-NAME)")
     add_json_option(parser)
     profile_programs.add_options(parser)
@@ -74,4 +82,4 @@ def _check_options(args: argparse.Namespace) -> None:
     require_positive("--rows", args.rows)
     require_positive("--name-width", args.name_width)
     if args.open and args.compare:
-        raise UserError("--open reads traces, --compare two of them: one or the other")
+        raise UserError("--open and --compare exclude each other: use one")

@@ -27,9 +27,9 @@ _MOST_BLOCKS = 2**31 - 1  # along a grid's first dim
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU to fill. `asked` is the name on the command line; None means the GPU that is present."""
+    """A GPU to fill. `requested` is the name on the command line; None means the GPU that is present."""
 
-    asked: str | None
+    requested: str | None
     name: str
     variants: list[str]
     chip: Chip
@@ -37,18 +37,20 @@ class Gpu:
 
 
 def arguments(parser: Parser) -> None:
-    parser.add_argument("--gpu", metavar="A,B", help="GPUs by name (default: the one present); klab device --list")
+    parser.add_argument(
+        "--gpu", metavar="A,B", help="GPUs by name (default: the one present); klab device --list shows them"
+    )
     parser.add_argument("--blocks", metavar="N", help="blocks of the grid: 120, or a range 64:1024:4")
     parser.add_argument("--threads", type=int, metavar="N", help=f"threads per block (default {_THREADS})")
     parser.add_argument("--regs", type=int, metavar="N", help=f"registers per thread (default {_REGISTERS})")
     parser.add_argument("--shared", type=int, default=0, metavar="BYTES", help="shared memory per block (default 0)")
     parser.add_argument("--cluster", type=int, default=1, metavar="N", help="blocks per cluster (default 1)")
     parser.add_argument("--matmul", metavar="MxN", help="a matmul in tiles: 4096x4096, or squares 512:8192:256")
-    parser.add_argument("--tile", metavar="MxN", help="the tile of a block, with --matmul: 128x256")
+    parser.add_argument("--tile", metavar="MxN", help="with --matmul: the tile of a block, 128x256")
     parser.add_argument(
-        "--ilp", type=int, default=4, metavar="N", help="independent instructions of a warp (default 4)"
+        "--ilp", type=int, default=4, metavar="N", help="independent instructions that a warp has ready (default 4)"
     )
-    parser.add_argument("--measure", action="store_true", help="time such grids on the GPU present, too")
+    parser.add_argument("--measure", action="store_true", help="also time such grids on the GPU present")
     parser.add_argument("--plot", metavar="FILE", help="draw a range to FILE.png or FILE.svg")
     add_json_option(parser)
 
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
     grids = _parse_grids(args)
     if args.plot and (Path(args.plot).suffix not in (".png", ".svg") or len(grids) < 2):
-        raise UserError(f"--plot {args.plot}: draws a range (--blocks 64:1024:4) to a file .png or .svg")
+        raise UserError(f"--plot {args.plot}: draws a range (--blocks 64:1024:4) to a .png or .svg file")
     if args.measure and args.gpu is not None:
         raise UserError("--measure times the GPU present: leave out --gpu")
     if args.measure and args.cluster > 1:
@@ -94,10 +96,10 @@ def _parse_grids(args: argparse.Namespace) -> list[int | Tiling]:
     from kernellab.gpumodel.waves import Tiling
 
     if (args.blocks is None) == (args.matmul is None):
-        raise UserError("which grid? --blocks 120, --blocks 64:1024:4, or --matmul 4096x4096 --tile 128x256")
+        raise UserError("name one grid: --blocks 120, --blocks 64:1024:4, or --matmul 4096x4096 --tile 128x256")
     if args.blocks is not None:
         if args.tile:
-            raise UserError("--tile belongs to a matmul: --matmul 4096x4096 --tile 128x256")
+            raise UserError("--tile is for a matmul: --matmul 4096x4096 --tile 128x256")
         sizes = list(parse_sizes("blocks", args.blocks))
         if max(sizes) > _MOST_BLOCKS:
             raise UserError(f"--blocks {max(sizes)}: a grid has at most {_MOST_BLOCKS} along its first dim")
@@ -114,7 +116,7 @@ def _parse_pair(name: str, text: str) -> tuple[int, int]:
     try:
         first, second = map(int, text.lower().split("x"))
     except ValueError:
-        raise UserError(f"cannot read --{name} {text!r}: two sizes, 128x256") from None
+        raise UserError(f"cannot read --{name} {text!r}: write two sizes, 128x256") from None
     return first, second
 
 
@@ -148,7 +150,7 @@ def _fill(gpu: Gpu, grids: list[int | Tiling], block: Block, args: argparse.Name
     fills = [_predict(grid, gpu, per_sm, args.ilp, args.cluster) for grid in grids]
     if args.measure:
         fills, doubts = _measure(fills, block.threads, gpu, per_sm)
-    return GpuFill(gpu.asked, gpu.name, gpu.variants, gpu.chip, gpu.sms, per_sm, fills, doubts)
+    return GpuFill(gpu.requested, gpu.name, gpu.variants, gpu.chip, gpu.sms, per_sm, fills, doubts)
 
 
 def _predict(grid: int | Tiling, gpu: Gpu, per_sm: Occupancy, ilp: int, cluster: int) -> GridFill:

@@ -32,7 +32,7 @@ def examine(subject: Subject) -> Finding | None:
     if not accesses or kernel.spill_bytes or kernel.stack_bytes <= TRIGONOMETRY_STACK_BYTES:
         return None
     gain = correct_by_headroom(speedup_without_local_memory(kernel, estimate), subject.headroom)
-    # Only ptxas tells an array from a spill.
+    # Only the log of ptxas separates arrays from spills.
     or_spills = "" if kernel.spill_bytes == 0 else ", or spills"
     return Finding(
         title=f"{kernel.stack_bytes} bytes per thread are in local memory instead of registers: an array indexed by a "

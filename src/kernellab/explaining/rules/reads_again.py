@@ -1,6 +1,6 @@
 """One kernel reads its input in several loops, each with loads of its own.
 
-L2 serves the second read while the rows in use fit there, otherwise memory does. The code does not say which. The rule
+L2 serves the second read while the rows in use fit there, otherwise memory does. Which one is not in the code. The rule
 therefore applies only to an implementation that was timed and is far from its limit, as a possible cause:
 
     gain = (loops × bytes read + bytes written) / (bytes read + bytes written), capped at the headroom

@@ -8,8 +8,8 @@ one iteration fetches and multiplies, and the bytes of the whole matmul follow f
 
 Narrow operands allow no such tiles: at least the fewest bytes of the op are fetched.
 
-L2's bandwidth is that of `gpumodel/fusion.py`. L1 may serve a part where operands go through registers. The code does
-not say how much TMA copies move: such kernels are not reported.
+L2's bandwidth is that of `gpumodel/fusion.py`. L1 may serve a part where operands go through registers. How much
+TMA copies move is not in the code: such kernels are not reported.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ NEEDS = "addresses of a warp, computed from the PTX; without them, a time that n
 GAIN = "sectors touched over the fewest"
 
 _SCATTERED = 1.5
-_UNEXPLAINED_FACTOR = 2.5
+_FAR_SLOWER = 2.5  # than the model predicts, as a factor
 
 
 def examine(subject: Subject) -> Finding | None:
@@ -43,7 +43,7 @@ def examine(subject: Subject) -> Finding | None:
     if subject.time_us is None or kernel.sectors is not None or estimate.bound != "memory":
         return None
     unexplained = subject.time_us / estimate.time_us
-    if unexplained < _UNEXPLAINED_FACTOR:
+    if unexplained < _FAR_SLOWER:
         return None
     return _finding(
         f"{unexplained:.3g} times slower than the model predicts: its accesses may not be coalesced",

@@ -3,8 +3,8 @@
     gain = Σ max(bytes of an operator / bandwidth, launch floor) / (fewest bytes / bandwidth)
 
 The bytes are counted as torch dispatches each operator: see `gpumodel/fusion.py`. Where the chain was timed, the gain
-is corrected by its headroom: what an operator loses beside its bytes is gone after fusing as well. Where fused
-implementations were timed too, the gain is no more than the fastest of them shows.
+is corrected by its headroom: fusing also removes what an operator loses beside moving its bytes. Where fused
+implementations were timed too, the gain is at most that of the fastest.
 
 Where launching the kernels takes most of the time, `launch_bound` applies instead; where the implementation has kernels
 of its own, `excess_bytes`.

@@ -33,7 +33,7 @@ def write(record: DerivedRecord, folder: Path) -> list[Path]:
 
 
 def missing_packages() -> str | None:
-    """One sentence on what cannot be drawn here, or None."""
+    """One sentence about what cannot be drawn because packages are missing, or None."""
     needs = [sentence for package, sentence in _NEEDS.items() if importlib.util.find_spec(package) is None]
     return f"{'; '.join(needs)}: pip install 'kernellab[plots]'" if needs else None
 

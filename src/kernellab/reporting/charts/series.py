@@ -108,9 +108,9 @@ def find(record: DerivedRecord) -> list[Sweep]:
             result = ordered[first][0]
             stem = f"{result['op']}-{dim}-{result['case']['dtype']}"
             sweeps.append(Sweep(kind[0], dim, together, dict(fixed), result["case"], ordered, stem))
-            taken = set(members)
-            left = {key: [m for m in kept if m not in taken] for key, kept in candidates.items()}
-            candidates = {key: kept for key, kept in left.items() if kept}
+            used = set(members)
+            unused = {key: [n for n in numbers if n not in used] for key, numbers in candidates.items()}
+            candidates = {key: numbers for key, numbers in unused.items() if numbers}
     return _distinguish_stems(sweeps)
 
 
@@ -131,14 +131,14 @@ def _candidates(groups: list[list[DerivedResult]]) -> dict[_Line, list[int]]:
     lines: dict[_Line, list[int]] = {}
     for number, group in enumerate(groups):
         dims = _dims(group[0])
-        for dim, together in _varied(dims):
+        for dim, together in _dim_groups(dims):
             fixed = tuple((d, n) for d, n in dims.items() if d != dim and d not in together)
             lines.setdefault((dim, together, fixed), []).append(number)
     return lines
 
 
-def _varied(dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each dim alone, and with every choice of later dims as large as it."""
+def _dim_groups(dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each dim alone, and together with every combination of later dims of the same size."""
     for at, dim in enumerate(dims):
         equal = [d for d in list(dims)[at + 1 :] if dims[d] == dims[dim]]
         for count in range(len(equal) + 1):

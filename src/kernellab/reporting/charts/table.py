@@ -23,7 +23,7 @@ _MOST_SIZES = 3  # that are listed one by one
 
 
 def show(sweep: Sweep, record: DerivedRecord, out: Console) -> None:
-    """The table, then everything it has no room for, each thing once."""
+    """The table, then remarks that do not fit in it, each once."""
     device = record["machine"].get("device", sweep.case["device"])
     unit = f", {sweep.unit}" if sweep.timed else ""
     out.print(Text.assemble((sweep.op, "bold"), f" · {sweep.label} · {device}{unit}"))
@@ -80,7 +80,7 @@ def _leaders(best: DerivedResult | None) -> str:
     return f"{best['impl']} ≈ {rival['over']}"
 
 
-# What the table has no room for ------------------------------------------------------------------------
+# Remarks below the table --------------------------------------------------------------------------------
 
 
 def _remarks(sweep: Sweep, *, timing: bool) -> list[Text]:
@@ -164,7 +164,7 @@ def _describe_sizes(sweep: Sweep, sizes: list[int]) -> str:
 def closing(sweep: Sweep) -> list[str]:
     """Which implementation is fastest over which sizes."""
     leaders = {size: _leaders(_fastest(group)) for size, group in sweep.groups.items()}
-    # Two whose lead is not resolved are the same two whichever was ahead.
+    # Two implementations whose lead is not resolved are the same pair whichever is ahead.
     leaders = {size: " ≈ ".join(sorted(names.split(" ≈ "))) for size, names in leaders.items() if names}
     if not leaders:
         return []

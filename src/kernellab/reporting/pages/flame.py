@@ -131,7 +131,7 @@ def _lay_out(root: _Frame) -> list[_Frame]:
 
 
 def _short_label(name: str) -> str:
-    """The part that people look for comes first, as the rest may be cut off."""
+    """The most useful part comes first, as the rest may be cut off."""
     if python := _PYTHON.match(name):
         return f"{python['name']} {python['file'].rpartition('/')[2]}:{python['line']}"
     if built_in := _BUILT_IN.match(name):

@@ -17,7 +17,7 @@ def label(name: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def json_in_script(value: object) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element that contains it."""
     return json.dumps(value).replace("<", "\\u003c")
 
 

@@ -1,7 +1,7 @@
 """A trace as one HTML page: threads and streams over time. It needs no network and no other file.
 
-The page holds the table of events as packed columns, which the browser unpacks; its scripts (`assets/`, one file for
-each idea) draw them. Names and details are only ever set as text: nothing of a trace becomes markup or code.
+The page holds the table of events as packed columns, which the browser unpacks; its scripts (`assets/`, one file per
+task) draw them. Names and details are only ever set as text: nothing of a trace becomes markup or code.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _kind_names() -> list[tuple[Kind, tuple[str, str]]]:
 
 
 def _hash(text: str) -> str:
-    """The one script, or style, that the page's security policy allows."""
+    """The hash by which the page's security policy allows its script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -119,7 +119,7 @@ def _pack(trace: Trace) -> tuple[list[_Column], bytes]:
         "kind": (1, trace.kind.astype(np.uint8).tobytes()),
         "name": (4, _byte_planes(trace.name)),
         "detail": (4, _byte_planes(detail)),
-        "starter": (4, _byte_planes(trace.launched_by + 1)),
+        "launcher": (4, _byte_planes(trace.launched_by + 1)),
         "waits": (1, find_blocking_calls(trace).astype(np.uint8).tobytes()),
         "names": (0, json.dumps(names).encode()),
         "details": (0, "\n".join(_detail_line(trace.details[at]) for at in used.tolist()).encode()),

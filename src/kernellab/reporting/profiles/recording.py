@@ -46,7 +46,7 @@ def select_profiles(profiles: Sequence[TraceProfile]) -> list[TraceProfile]:
 
 def impl_time_lines(sessions: Sequence[SessionReport]) -> list[str]:
     """The time of a call of each of an op's implementations, the fastest first. `klab bench` is more precise."""
-    timed = [(time_us, one) for one in sessions if "impl" in one and (time_us := one.get("plain_step_us"))]
+    timed = [(time_us, s) for s in sessions if "impl" in s and (time_us := s.get("plain_step_us"))]
     if len(timed) < 2:
         return []
     timed.sort(key=lambda pair: pair[0])
@@ -57,9 +57,9 @@ def impl_time_lines(sessions: Sequence[SessionReport]) -> list[str]:
     return [*lines, ""]
 
 
-def heading_lines(profile: TraceProfile, profiles: int) -> list[str]:
-    """Which of several profiles this is."""
-    if profiles == 1:
+def heading_lines(profile: TraceProfile, profile_count: int) -> list[str]:
+    """The name of a profile, if there are several."""
+    if profile_count == 1:
         return []
     cycles = len(profile.session["traces"])
     cycle = f", cycle {profile.cycle} of {cycles}" if cycles > 1 else ""
@@ -67,9 +67,9 @@ def heading_lines(profile: TraceProfile, profiles: int) -> list[str]:
 
 
 def early_end_lines(session: SessionReport) -> list[str]:
-    """Says that the program did not reach its end. It stands before everything else about the session."""
+    """Says that the program did not reach its end. This line comes before all others about the session."""
     ended = session.get("ended")
-    return [f"The program ended early, by {ended}: this is what was recorded until then."] if ended else []
+    return [f"The program ended early, by {ended}: only what was recorded until then is shown."] if ended else []
 
 
 def recording_lines(session: SessionReport, folder: Path) -> list[str]:
@@ -111,7 +111,9 @@ def _overhead_lines(session: SessionReport) -> list[str]:
 def skipped_lines(sessions: Sequence[SessionReport]) -> list[str]:
     """The implementations of an op that have no trace, and why."""
     return [
-        f"{one['impl']}: {status}, {one['reason']}" for one in sessions if (status := one.get("status", "ok")) != "ok"
+        f"{session['impl']}: {status}, {session['reason']}"
+        for session in sessions
+        if (status := session.get("status", "ok")) != "ok"
     ]
 
 

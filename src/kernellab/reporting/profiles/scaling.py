@@ -30,7 +30,7 @@ class ScalingStudy:
     curves: list[FittedCurve]
 
     def to_json(self) -> dict[str, object]:
-        curves = [{**one.curve, "fit": one.fit.to_json() if one.fit else None} for one in self.curves]
+        curves = [{**fitted.curve, "fit": fitted.fit.to_json() if fitted.fit else None} for fitted in self.curves]
         return {"setup": self.setup.to_json(), "scaling": curves}
 
 

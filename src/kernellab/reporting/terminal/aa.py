@@ -25,7 +25,7 @@ def _show_case(case: CaseSummary, out: Console) -> None:
     rows = [Row(["equal", *_cells(case, "b", equal)])]
     rows += [Row([f"+{m['percent']} % work", *_cells(case, f"plus{m['percent']}", m)]) for m in case["more_work"]]
     titles = ("measured", "called the same", "slower", "faster", "not resolved", "99 % interval")
-    print_table(Table([Column("known", "left"), *map(Column, titles)], rows), out)
+    print_table(Table([Column("difference", "left"), *map(Column, titles)], rows), out)
     variation = f", ± {_percent(case['variation'])} from run to run (standard deviation)" if case["variation"] else ""
     out.print(f"  time {numbers.duration(case['median_us'])}{variation}")
     out.print(f"  the interval on two equal implementations covers 1 in {equal['covers']} of {equal['of']} runs")

@@ -55,14 +55,14 @@ def _table(summaries: list[BatterySummary]) -> Table:
 
 
 def _worst_error(impl: str, worst: WorstTrial | None) -> list[str]:
-    """The cells of the worst error: it, the peer's, and the trial."""
+    """The worst error, the peer's error at the same trial, and the trial, as cells."""
     if worst is None:
         return [""] * 3
     peer = worst["peer"]
-    beside = ""
+    peer_error = ""
     if peer is not None and peer["max"] is not None and peer["impl"] != impl:
-        beside = f"{peer['impl']}'s {peer['max']:.2g}"
-    return [f"{worst['errors']['max']:.2g}", beside, worst["label"]]
+        peer_error = f"{peer['impl']}'s {peer['max']:.2g}"
+    return [f"{worst['errors']['max']:.2g}", peer_error, worst["label"]]
 
 
 def _failures(summary: BatterySummary, verbose: bool) -> list[Text]:
@@ -107,8 +107,10 @@ def _passed_by_kind(summary: BatterySummary) -> list[Text]:
     if worst is not None:
         errors, peer = worst["errors"], worst["peer"]
         place = ", ".join(map(str, errors.get("at", ())))
-        beside = "" if peer is None or peer["impl"] == summary["impl"] else f"; {peer['impl']}'s {_error_text(peer)}"
-        text = f" {summary['impl']}  worst error: {_error_text(errors)} at [{place}]{beside}"
+        peer_error = (
+            "" if peer is None or peer["impl"] == summary["impl"] else f"; {peer['impl']}'s {_error_text(peer)}"
+        )
+        text = f" {summary['impl']}  worst error: {_error_text(errors)} at [{place}]{peer_error}"
         lines.append(Text(text, style="dim"))
     return lines
 
@@ -136,7 +138,7 @@ def _shared_reasons(summaries: list[BatterySummary]) -> list[Text]:
 
 
 def closing(batteries: Sequence[BatterySummary]) -> list[str]:
-    """One sentence: how much was tried in all, which implementations failed, and which could not be judged."""
+    """One sentence: the number of trials, which implementations failed, and which could not be judged."""
     if not batteries:
         return []
     tried = sum(summary["tried"] for summary in batteries)
@@ -159,7 +161,7 @@ def _name(summary: BatterySummary) -> str:
 
 
 def _error_text(measures: ErrorsJson) -> str:
-    """A result's distance from the oracle, in every measure taken."""
+    """How far a result is from the oracle, in every measure of error."""
     named = {
         "largest": measures["max"],
         "99.9 %": measures["q999"],

@@ -51,8 +51,8 @@ def _telemetry_ranges(columns: Telemetry) -> list[str]:
 
 
 def _memory(sizes: MemoryJson) -> str:
-    known = {name.removesuffix("_bytes"): size for name, size in sizes.items() if isinstance(size, int)}
-    return ", ".join(f"{name} {numbers.memory(size)}" for name, size in known.items())
+    parts = [(name, size) for name, size in sizes.items() if isinstance(size, int)]
+    return ", ".join(f"{name.removesuffix('_bytes')} {numbers.memory(size)}" for name, size in parts)
 
 
 def _build_lines(built: BuiltJson) -> list[str]:

@@ -19,11 +19,11 @@ from kernellab.timing.documents import Rate
 _WIDE = 110  # columns of a terminal from which the last cell of a row is beside the others instead of below
 
 
-def show_known(gpu: Gpu, asked: str, variants: Sequence[str], parts: Sequence[Part], out: Console) -> None:
-    """A GPU of the database by the name `asked`, with its peak rates and its sources."""
+def show_named(gpu: Gpu, name: str, variants: Sequence[str], parts: Sequence[Part], out: Console) -> None:
+    """A GPU of the database, with its peak rates and its sources. `name` is the name on the command line."""
     out.print(Text(f"{gpu.name}: {gpu.sms} SMs, {gpu.chip.generation} ({gpu.chip.arch})", style="bold"))
     if variants:
-        out.print(Text(f"{asked} means the common variant; others: {', '.join(variants)}", style="dim"))
+        out.print(Text(f"{name} means the common variant; others: {', '.join(variants)}", style="dim"))
     _show_parts(parts, out)
     rates = {dtype: gpu.tensor_tflops(dtype) for dtype in gpu.chip.tensor_per_clock}
     tensor = ", ".join(f"{dtype} {words.digits(rate)}" for dtype, rate in rates.items() if rate is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from kernellab.explaining.advice import WHO_DOES_WHAT, Choice
+from kernellab.explaining.advice import AUTOMATION, Choice
 from kernellab.explaining.explanation import Explanation
 from kernellab.explaining.run_explanation import ChoiceTable, RunExplanation
 from kernellab.findings.finding import Confidence, Evidence, Finding
@@ -51,7 +51,7 @@ def show(run: RunExplanation, record: DerivedRecord, out: Console, *, verbose: b
     for table in run.choices:
         _show_choices(table, out)
     if verbose:
-        _show_who_does_what(out)
+        _show_automation(out)
 
 
 def _show_heading(op: str, case: str, first: Explanation, record: DerivedRecord, out: Console) -> None:
@@ -161,9 +161,9 @@ def _configuration(kernel: Kernel, measured: bool) -> str:
     if not kernel.tuned:
         return ""
     index, number = kernel.tuned
-    why = "" if measured else ", the fastest by the model"
+    reason = "" if measured else ", the fastest by the model"
     chosen = inspection.describe_configuration(kernel.tuned, kernel.config)
-    return f"; configuration {index + 1} of {number}{why}: {chosen}"
+    return f"; configuration {index + 1} of {number}{reason}: {chosen}"
 
 
 # What to choose ----------------------------------------------------------------------------------------
@@ -194,6 +194,6 @@ def _cells(row: Choice) -> list[str]:
     return [row.impl, lines, build, time, share, row.choose]
 
 
-def _show_who_does_what(out: Console) -> None:
-    columns = [Column(title, "left") for title in ("who does what", "CUDA C++", "Triton")]
-    print_table(Table(columns, [Row(row) for row in WHO_DOES_WHAT]), out)
+def _show_automation(out: Console) -> None:
+    columns = [Column(title, "left") for title in ("task", "CUDA C++", "Triton")]
+    print_table(Table(columns, [Row(row) for row in AUTOMATION]), out)

@@ -238,7 +238,7 @@ def _describe_occupancy(occupancy: OccupancyJson) -> str:
 
 
 def describe_configuration(tuned: Sequence[int] | None, config: Mapping[str, JsonValue]) -> str:
-    """What a tuner chose, with the names of the source: `BLOCK=256 num_warps=4`. Empty for a kernel without a tuner."""
+    """What a tuner chose, by the names in the source: `BLOCK=256 num_warps=4`. Empty for a kernel without a tuner."""
     if not tuned:
         return ""
     constants = config.get("constexprs")

@@ -21,7 +21,7 @@ _FEWEST_GPU, _FEWEST_CPU = 3, 2  # series that make a panel
 
 
 def show(group: Sequence[DerivedResult], out: Console) -> None:
-    """Shows nothing unless the implementations were timed in several series."""
+    """Shows the panel if the implementations were timed in enough series."""
     timed = [r for r in group if r["derived"]["at_case"]["status"] in RIGHT and _forward_medians(r)]
     fewest = _FEWEST_CPU if group[0]["case"]["device"] == "cpu" else _FEWEST_GPU
     if not timed or max(len(_forward_medians(r)) for r in timed) < fewest:

@@ -60,7 +60,7 @@ def show_sweeps(record: DerivedRecord, out: Console, *, more_than: int) -> None:
 
 
 def show_files(written: list[Path], folder: str, out: Console) -> None:
-    """The files that were drawn, and what is not installed for others."""
+    """The files that were written, and which packages are missing for others."""
     for name in files.group_names(written, folder):
         out.print(Text(f"curves: {name}", style="dim"), soft_wrap=True)
     missing = files.missing_packages() if written else None
@@ -81,7 +81,7 @@ def _groups_outside_sweeps(record: DerivedRecord) -> list[list[DerivedResult]]:
 def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, *, verbose: bool) -> None:
     op, case = group[0]["op"], group[0]["case"]
     device = record["machine"].get("device", case["device"])
-    out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}{_how_timed(group)}"))
+    out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}{_timing_label(group)}"))
     passes = list(group[0]["derived"]["passes"])
     in_table: set[str] = set()
     for pass_name in passes:
@@ -108,22 +108,22 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
     out.print()
 
 
-def _how_timed(group: list[DerivedResult]) -> str:
-    """` · host timer, warm cache`; empty where the times are the default timer's, with the cache emptied."""
+def _timing_label(group: list[DerivedResult]) -> str:
+    """` · host timer, warm cache`; empty for times of the default timer with a cold cache."""
     time = next((time for result in group if (time := result["derived"]["time"])), None)
     if time is None:
         return ""
-    words = []
+    labels = []
     if time["timer"] not in (None, default_timer(group[0]["case"]["device"]).name):
-        words.append(f"{time['timer']} timer")
+        labels.append(f"{time['timer']} timer")
     if time["cache"] == WARM:
-        words.append("warm cache")
-    return f" · {', '.join(words)}" if words else ""
+        labels.append("warm cache")
+    return f" · {', '.join(labels)}" if labels else ""
 
 
 @dataclass(frozen=True)
 class _TimedResult:
-    """A result with the verdict of one pass that was timed."""
+    """A result, and the verdict of one pass in which it was timed."""
 
     result: DerivedResult
     time: TimeVerdict
@@ -245,7 +245,7 @@ def _interval(speedup: Ratio) -> str:
 
 
 def _too_few_rounds(r: _TimedResult) -> bool:
-    """Whether no interval of 99 % confidence can be had from its rounds."""
+    """Whether its rounds are too few for an interval of 99 % confidence."""
     return r.time["rounds"] < FEWEST
 
 
@@ -368,12 +368,12 @@ def _fastest_line(group: list[DerivedResult]) -> str | None:
         claim = f"{best.impl} and {rival['over']} are equally fast"
     else:
         rounds = numbers.count(best.time["rounds"], "round")
-        why = f"cannot be resolved with {rounds}" if _too_few_rounds(best) else "is not resolved"
-        claim = f"{best.impl} leads, but its lead over {rival['over']} {why}"
+        problem = f"cannot be resolved with {rounds}" if _too_few_rounds(best) else "is not resolved"
+        claim = f"{best.impl} leads, but its lead over {rival['over']} {problem}"
     if baseline and rival and baseline["over"] != rival["over"]:
         claim += f"; {numbers.times(baseline['median'])} as fast as {baseline['over']}"
     if limit and limit["fraction"]:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
         claim += numbers.ceiling_doubt(limit["fraction"])
-    return f"{best.result['op']} {numbers.case_label(best.result['case'])}{_how_timed(group)}: {claim}."
+    return f"{best.result['op']} {numbers.case_label(best.result['case'])}{_timing_label(group)}: {claim}."

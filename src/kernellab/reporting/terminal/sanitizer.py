@@ -13,7 +13,7 @@ from kernellab.reporting.text.table import Column, Row, Table, print_table
 
 
 def show(sanitized: Sequence[SanitizerOutcome], out: Console, *, verbose: bool) -> None:
-    """`sanitized`: with their verdicts."""
+    """`sanitized` are outcomes with their verdicts."""
     for op in dict.fromkeys(entry["op"] for entry in sanitized):
         entries = [entry for entry in sanitized if entry["op"] == op]
         out.print(Text(f"{op} · under compute-sanitizer", style="bold"))

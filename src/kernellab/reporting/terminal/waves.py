@@ -158,7 +158,7 @@ def _describe_clusters(w: Waves) -> str:
     at_once = w.usable_sms * w.blocks_per_sm // w.cluster
     return (
         f"of {w.cluster} blocks, at most {at_once} of them at once, on {w.usable_sms} of {w.sms} SMs: each "
-        "must fit into one group of SMs (GPC), so fewer may run at once; cudaOccupancyMaxActiveClusters knows"
+        "must fit into one group of SMs (GPC), so fewer may run; cudaOccupancyMaxActiveClusters returns how many"
     )
 
 

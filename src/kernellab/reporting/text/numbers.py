@@ -40,7 +40,7 @@ def percent(fraction: float) -> str:
 
 
 def ceiling_doubt(fraction: float) -> str:
-    """A remark for a rate far above a ceiling: the ceiling was measured on a busy machine."""
+    """A remark for a rate far above a ceiling: the ceiling was probably measured on a busy machine."""
     return " (measured too low? --refresh-ceilings measures it again)" if fraction > _ABOVE_CEILING else ""
 
 

@@ -16,12 +16,12 @@ from kernellab.base.text import shown
 Cell = str | Text
 
 _GAP = 2  # spaces between columns
-_CONSOLE = Console(width=80)  # rich asks for one to wrap a text; its width is not used
+_CONSOLE = Console(width=80)  # rich needs one to wrap a text; its width is not used
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. What is never cut, wrapped or left out needs nothing but a title: figures, above all."""
+    """One column. With nothing but a title it is never cut, wrapped or left out, as is right for figures."""
 
     title: str
     align: Literal["left", "right"] = "right"

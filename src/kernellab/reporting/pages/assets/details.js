@@ -43,7 +43,7 @@ class Details {
     add("on", `${lane.name} · ${lane.process}`);
     const enclosing = tracks.enclosing(events, row);
     if (enclosing >= 0) this.links(add("inside", ""), [enclosing]);
-    const call = events.starter[row] - 1;
+    const call = events.launcher[row] - 1;
     if (call >= 0) {
       this.links(add("launched by", ""), [call]);
       const caller = tracks.enclosing(events, call);
@@ -82,7 +82,7 @@ function selfTime(events, tracks, row) {
 
 // The calls inside a row that launched something, each with what it launched: pairs, for the arrows.
 function launches(events, row) {
-  const launcher = events.starter[row] - 1;
+  const launcher = events.launcher[row] - 1;
   if (launcher >= 0) return [[launcher, row]];
   const pairs = [];
   const stop = events.after(row);

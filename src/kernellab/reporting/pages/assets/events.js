@@ -9,7 +9,7 @@ class Events {
     this.kinds = about.kinds;
     this.kind = columns.kind;
     this.name = columns.name;
-    this.starter = columns.starter; // the row of the call that launched it, plus one; 0 if unknown
+    this.launcher = columns.launcher; // the row of the call that launched it, plus one; 0 if unknown
     this.waits = columns.waits;
     this.names = JSON.parse(new TextDecoder().decode(columns.names));
     this.lower = this.names.map((name) => name.toLowerCase());
@@ -87,7 +87,7 @@ class Events {
     this.firstLaunched = new Int32Array(this.length).fill(-1);
     this.nextLaunched = new Int32Array(this.length).fill(-1);
     for (let row = this.length - 1; row >= 0; row--) {
-      const call = this.starter[row] - 1;
+      const call = this.launcher[row] - 1;
       if (call < 0) continue;
       this.nextLaunched[row] = this.firstLaunched[call];
       this.firstLaunched[call] = row;

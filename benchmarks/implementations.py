@@ -1,9 +1,9 @@
-"""Every way of gelu, square and softmax on this machine's GPU: checked, timed, tabled.
+"""Checks and times every implementation of gelu, square and softmax on this machine's GPU.
 
-    python benchmarks/ways.py OUT_DIR [gelu-float32 softmax ...]
+    python benchmarks/implementations.py OUT_DIR [gelu-float32 softmax ...]
 
-Writes one record per command to OUT_DIR, then a short table of what the commands promise. The figures
-in docs/results/ways-h200.md come from here.
+Writes one record per command to OUT_DIR and prints a short table of each. It measured the figures in
+docs/results/ways-h200.md.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def main() -> int:
             continue
         record = json.loads(done.stdout)
         (out / f"{name}.json").write_text(json.dumps(record))
-        _table(record)
+        _print_table(record)
         failed |= done.returncode
     return failed
 
 
-def _table(record: dict) -> None:
+def _print_table(record: dict) -> None:
     ceilings = record["machine"]["ceilings"]
     print(f"   copy {ceilings['copy_gbps']:.0f} GB/s, matmul {ceilings['matmul_tflops']}")
     for r in record["results"]:
