@@ -1,4 +1,4 @@
-"""The tables of architectures and GPUs agree with the vendor's own figures, with second sources, and with each other."""
+"""The tables of architectures and GPUs agree with the vendor's figures, with second sources, and with each other."""
 
 import re
 

@@ -11,8 +11,8 @@ import kernellab as kl
 from kernellab.declaration.targets import shipped_names
 from support.klab import SRC, klab_env
 
-# The files that hold an implementation, by its name. A Python file launches what the source beside it contains.
-ROOMS = {"triton": ("triton.py",), "cuda": ("cuda.py", "cuda.cu"), "cpp": ("cpp.py", "cpp.cpp")}
+# The files of each implementation. A Python file launches the kernels of the source beside it.
+FILES = {"triton": ("triton.py",), "cuda": ("cuda.py", "cuda.cu"), "cpp": ("cpp.py", "cpp.cpp")}
 
 HALVE = '''
 """Halve: x/2."""
@@ -41,14 +41,14 @@ def test_an_op_folder_has_a_file_for_each_implementation(name):
     assert "torch" in op.impls
     assert op.doc
     folder = op.file.parent
-    for impl, files in ROOMS.items():
+    for impl, files in FILES.items():
         for file in files:
             assert (folder / file).is_file() == (impl in op.impls), f"{file} and the implementation {impl}"
 
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_implementations_are_declared_in_one_order(name):
-    order = ["manual", "compile", "torch", *ROOMS]
+    order = ["manual", "compile", "torch", *FILES]
     impls = [impl for impl in getattr(kl.ops, name).impls if impl in order]
     assert impls == sorted(impls, key=order.index)
 

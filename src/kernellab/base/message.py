@@ -29,7 +29,7 @@ class DamagedMessage(ValueError):
 class Message:
     """The base of all families.
 
-    `class Event(Message, key="event")` starts a family, `class Round(Event, name="round")` declares one of its messages.
+    `class Event(Message, key="event")` starts a family, `class Round(Event, name="round")` declares a message of it.
     """
 
     name_key: ClassVar[str]

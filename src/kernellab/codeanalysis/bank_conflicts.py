@@ -20,7 +20,7 @@ _BANKS, _WORD_BYTES, _WARP = 32, 4, 32
 def transaction_ratio(kernel: PtxFunction, arguments: Sequence[int | None], block: Sequence[int]) -> float | None:
     """Transactions of the first warp's accesses over the fewest possible; 1 is free of conflicts.
 
-    `arguments` are those of the launch, None for a pointer. The result is None where no address is known.
+    `arguments` are those of the launch, None for a pointer. The result is None if no address is known.
     """
     warp = Warp(kernel, arguments, block)
     transactions = fewest = 0

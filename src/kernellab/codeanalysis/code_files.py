@@ -31,7 +31,7 @@ class Listing:
     problems: list[Problem] = field(default_factory=list)
 
     def code(self, kernel: str, level: str) -> list[Instruction]:
-        """A kernel's instructions as "ptx" or "sass"; empty where the file has no such code."""
+        """A kernel's instructions as "ptx" or "sass"; empty if the file has no such code."""
         if level == "ptx":
             functions = self.ptx.functions if self.ptx is not None else []
             return next((instructions(function.body) for function in functions if function.name == kernel), [])
@@ -45,7 +45,7 @@ def is_code_file(target: str) -> bool:
 
 
 def guess_suffix(path: Path) -> str:
-    """The suffix that fits a file's first bytes; empty where it is not machine code."""
+    """The suffix that fits a file's first bytes; empty if it is not machine code."""
     try:
         with path.open("rb") as file:
             head = file.read(1 << 16)

@@ -1,6 +1,6 @@
 """Kernel facts: the resources a kernel needs, its instructions and loops, and remarks about them.
 
-`facts_from_cubin` knows most. `facts_from_ptx` and `facts_from_sass` leave None where only a cubin has the number.
+`facts_from_cubin` knows most. `facts_from_ptx` and `facts_from_sass` leave None if only a cubin has the number.
 Occupancy depends on the launch and is computed elsewhere, by `gpumodel`.
 """
 
@@ -65,7 +65,7 @@ class LoopFacts:
     sources: tuple[str, ...]
     waits: bool
     hottest: bool
-    turns: int | None  # trip count; None where the code does not contain it
+    turns: int | None  # trip count; None if the code does not contain it
     executed: dict[str, int]  # in one iteration; an inner loop without a known trip count counts once
 
     def to_json(self) -> LoopJson:
@@ -86,7 +86,7 @@ class LoopFacts:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a launch of the kernel needs. None where the file does not contain it."""
+    """What a launch of the kernel needs. None if the file does not contain it."""
 
     name: str
     arch: str
@@ -96,7 +96,7 @@ class Resources:
     stack_bytes: int | None
     shared_bytes: int | None  # static; a launch may add dynamic bytes
     barriers: int | None
-    threads: tuple[int, ...] | None  # the block size required, or the largest allowed; empty where any is allowed
+    threads: tuple[int, ...] | None  # the block size required, or the largest allowed; empty if any is allowed
     threads_required: bool
 
 
@@ -152,7 +152,7 @@ def facts_from_cubin(
     """Facts about every kernel of a cubin, or about the one named `kernel`.
 
     `ptx` is the PTX that the cubin was assembled from, `ptxas_log` the output of `ptxas -v`: with either, spills can be
-    distinguished from arrays in local memory. `disassembly` saves a run of nvdisasm. Raises `UserError` where the
+    distinguished from arrays in local memory. `disassembly` saves a run of nvdisasm. Raises `UserError` if the
     cubin is damaged, cannot be disassembled or does not contain `kernel`.
     """
     cubin = read_cubin(data)

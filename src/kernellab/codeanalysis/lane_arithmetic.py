@@ -16,7 +16,7 @@ _MAX_SHIFT = 64  # damaged code may contain any number
 
 
 def compute(line: Instruction, operands: list[Lanes]) -> Lanes:
-    """The result of an instruction; None where the instruction is not supported or an operand is unknown."""
+    """The result of an instruction; None if the instruction is not supported or an operand is unknown."""
     operation = _OPERATIONS.get(line.base)
     operand_type = _operand_type(line)
     lanes = [operand for operand in operands if operand is not None]

@@ -35,7 +35,7 @@ class Loop:
     instructions: dict[str, int]
     sources: tuple[str, ...]  # the author's lines, most frequent first
     waits: bool  # it only waits: for a barrier, a copy, a lock
-    turns: int | None  # trip count; None where the code does not contain it
+    turns: int | None  # trip count; None if the code does not contain it
 
     @property
     def size(self) -> int:

@@ -23,7 +23,7 @@ _MAX_RESULT_REGISTERS = 4  # that one instruction writes
 def trip_count(
     before: Sequence[Line], body: Sequence[Line], inside: Sequence[Instruction], end: Sequence[Instruction]
 ) -> int | None:
-    """The trip count of the loop of the instructions `inside`; None where the code does not contain it.
+    """The trip count of the loop of the instructions `inside`; None if the code does not contain it.
 
     The loop follows `before` in the kernel's `body`, and its only exit is after its last block `end`.
     """
@@ -99,7 +99,7 @@ def _find_counter(compared: str, test: Instruction, inside: Sequence[Instruction
 
 
 def _constant_added(line: Instruction, counter: str) -> int | None:
-    """The constant that an instruction adds to a register; None where it does anything else."""
+    """The constant that an instruction adds to a register; None if it does anything else."""
     operands = [o for o in line.operands[1:] if o.name not in _ZEROS and not _is_predicate(o)]
     amounts = [value for o in operands if (value := _constant(o)) is not None]
     if line.base not in _STEPS or line.guard is not None or line.has("cc", "X", "sat"):
@@ -114,7 +114,7 @@ def _constant_added(line: Instruction, counter: str) -> int | None:
 def _start_value(
     before: Sequence[Line], body: Sequence[Line], inside: Sequence[Instruction], counter: str
 ) -> int | None:
-    """The counter's value before the loop; None where it depends on the path taken to the loop."""
+    """The counter's value before the loop; None if it depends on the path taken to the loop."""
     at = next((i for i in reversed(range(len(before))) if counter in _written(before[i])), None)
     if at is None:
         return None

@@ -60,7 +60,7 @@ class Warp:
                 yield line
 
     def addresses(self, line: Instruction) -> list[int]:
-        """The addresses that the active lanes access; empty where they are not known."""
+        """The addresses that the active lanes access; empty if they are not known."""
         operands = [operand for operand in line.operands if operand.kind == "address"]
         base = self._registers.get(operands[-1].name) if operands else None
         if base is None:
@@ -88,7 +88,7 @@ class Warp:
                 self._write(line, name, result)
 
     def _active_lanes(self, line: Instruction) -> list[bool] | None:
-        """The lanes that execute the instruction; None where its guard is not known."""
+        """The lanes that execute the instruction; None if its guard is not known."""
         if line.guard is None:
             return [True] * LANES
         predicate = self._registers.get(line.guard.register)

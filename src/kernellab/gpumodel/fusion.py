@@ -27,7 +27,7 @@ _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "_scaled_mm", 
 
 @dataclass(frozen=True)
 class OperatorTraffic:
-    """One operator as torch dispatched it. Bytes are None where they are not known."""
+    """One operator as torch dispatched it. Bytes are None if they are not known."""
 
     op: str
     read_bytes: int | None
@@ -83,7 +83,7 @@ def fusion(
     floor_us: float = 0.0,
     l2_bytes: int | None = None,
 ) -> Fusion | None:
-    """What fusing these operators gains; None where there are none or the bytes of one are not known."""
+    """What fusing these operators gains; None if there are none or the bytes of one are not known."""
     if not operators or not fewest_bytes:
         return None
     steps, resident = [], False

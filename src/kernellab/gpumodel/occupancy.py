@@ -28,7 +28,7 @@ _MAX_GRID, _MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`limits` has the number of blocks that each resource allows, None where it limits nothing.
+    """`limits` has the number of blocks that each resource allows, None if it limits nothing.
 
     `refusal` is the reason why CUDA would not launch the kernel, and empty otherwise. With a refusal, `blocks_per_sm`
     is 0 and `remedy` says how to lift it.
@@ -130,7 +130,7 @@ def occupancy(
 
 
 def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
-    """Why CUDA refuses a grid or block of this shape, whatever the kernel, and the remedy; empty where it does not."""
+    """Why CUDA refuses a grid or block of this shape, whatever the kernel, and the remedy; empty if it does not."""
     for name, part, sizes, limits in (("grid", "block", grid, _MAX_GRID), ("block", "thread", block, _MAX_BLOCK)):
         for dim, size, limit in zip("xyz", sizes, limits, strict=True):
             if size > limit:

@@ -14,7 +14,7 @@ _SLACK, _SLACK_US = 0.02, 1.0
 def why_implausible(
     cost: CostJson | None, dtype: str, time_us: float, cache: str | None, peaks: Peaks | None
 ) -> str | None:
-    """Why this GPU cannot have done the work in this time; None where it can, or where too little is known."""
+    """Why this GPU cannot have done the work in this time; None if it can, or where too little is known."""
     if not cost or not peaks:
         return None
     for work, bound_us in _lower_bounds(cost, dtype, cache, peaks):

@@ -72,7 +72,7 @@ class Subject:
 
     @property
     def chain(self) -> Fusion | None:
-        """Its operators as a chain that could be fused; None where there are none or their bytes are not known."""
+        """Its operators as a chain that could be fused; None if there are none or their bytes are not known."""
         if not self.gbps:
             return None
         l2_bytes = self.device.l2_bytes if self.device else None

@@ -107,7 +107,7 @@ def estimate_time(subject: Subject, kernel: Kernel) -> TimeEstimate | None:
 
 
 def slowest_kernel(subject: Subject) -> tuple[Kernel, TimeEstimate] | None:
-    """The kernel with the longest predicted time; None where nothing can be predicted."""
+    """The kernel with the longest predicted time; None if nothing can be predicted."""
     estimates = [(kernel, time) for kernel in subject.kernels if (time := estimate_time(subject, kernel)) is not None]
     return max(estimates, key=lambda pair: pair[1].time_us, default=None)
 

@@ -1,6 +1,6 @@
 """Tells from a kernel's name which library or compiler it comes from, and explains the rows of a profile.
 
-The name is the only evidence: a kernel whose name matches no pattern is `not known`; nothing is guessed.
+The name is the only evidence. A kernel whose name matches no pattern is `not known`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def find_family(kernel: str, own: Sequence[str] = ()) -> KernelFamily:
     for pattern, name, description in _FAMILIES:
         if re.search(pattern, matched):
             return KernelFamily(name, description)
-    return KernelFamily("not known", "the name matches no known library: another library's, or hand-written")
+    return KernelFamily("not known", "the name matches no known library: hand-written, or of another library")
 
 
 def count_families(kernels: Sequence[str], own: Sequence[str] = ()) -> list[tuple[KernelFamily, int]]:

@@ -18,7 +18,7 @@ from kernellab.ptxwords.phrases import (
 )
 from kernellab.ptxwords.registers import KernelContext
 
-# Describes one instruction; empty where its form is not known.
+# Describes one instruction; empty if its form is not known.
 Describer = Callable[[Instruction, KernelContext], str]
 
 _COMPARISONS = {
@@ -56,7 +56,7 @@ _BITWISE = {"and": "and", "or": "or", "xor": "exclusive or"}
 
 
 def _operands(line: Instruction, context: KernelContext, least: int) -> list[str] | None:
-    """Result and operands in words; None where there are too few for the opcode."""
+    """Result and operands in words; None if there are too few for the opcode."""
     return [describe_operand(o, context) for o in line.operands] if len(line.operands) >= least else None
 
 

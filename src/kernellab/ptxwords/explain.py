@@ -48,7 +48,7 @@ def explain_ptx(module: PtxModule) -> list[ExplainedLine]:
 
 
 def _describe_instruction(line: Instruction, context: KernelContext) -> str:
-    """One instruction in words; empty where its opcode, or this form of it, is not known."""
+    """One instruction in words; empty if its opcode, or this form of it, is not known."""
     describe = DESCRIBERS.get(line.base)
     words = describe(line, context) if describe is not None else ""
     return f"{_describe_guard(line.guard)}{words}" if words else ""
@@ -201,7 +201,7 @@ def _describe_warps(threads: int) -> str:
 def _describe_directive(
     line: Directive, declared: list[RegisterDeclaration | Variable], first: RegisterDeclaration | None
 ) -> tuple[str, str]:
-    """The stage of a directive and its sentence, which is empty where the directive is unknown."""
+    """The stage of a directive and its sentence, which is empty if the directive is unknown."""
     if line.name == ".reg":
         registers = [declaration for declaration in declared if isinstance(declaration, RegisterDeclaration)]
         return "registers", _describe_registers(registers, first)

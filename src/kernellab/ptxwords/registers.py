@@ -69,7 +69,7 @@ def build_context(kernel: PtxFunction) -> KernelContext:
 
 
 def _describe_content(line: Instruction, context: KernelContext) -> str:
-    """What the instruction's result is; empty where it is nothing that has a name."""
+    """What the instruction's result is; empty if it is nothing that has a name."""
     if len(line.operands) != 2 or line.guard is not None:
         return ""
     source = line.operands[1]

@@ -79,7 +79,7 @@ def is_steady(history: Sequence[float], clocks: Sequence[float | None], toleranc
     """Whether a warm-up has become steady: the last three rounds take as long as the three before, and the clock is
     constant.
 
-    `clocks` has the clock at each round, None where it was not read.
+    `clocks` has the clock at each round, None if it was not read.
     """
     last, before = history[-_STEADY_WINDOW:], history[-2 * _STEADY_WINDOW : -_STEADY_WINDOW]
     if len(before) < _STEADY_WINDOW:
