@@ -32,7 +32,7 @@ def transaction_ratio(kernel: PtxFunction, arguments: Sequence[int | None], bloc
                 parts = max(1, kind.bytes // _WORD_BYTES)
                 size = max(1, _WARP // parts)
                 transactions += sum(
-                    _count_transactions(addresses[at : at + size], kind.bytes) for at in range(0, len(addresses), size)
+                    _count_transactions(addresses[i : i + size], kind.bytes) for i in range(0, len(addresses), size)
                 )
                 fewest += -(-len(addresses) // size)
         warp.execute(line)

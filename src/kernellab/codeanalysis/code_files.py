@@ -88,11 +88,11 @@ def listing_from_cubin(name: str, cubin: bytes, ptx: str = "") -> Listing:
 
 
 def listing_from_ptx(name: str, text: str) -> Listing:
-    """Assembles the PTX where a ptxas supports its target, so that registers and SASS are known too."""
+    """The listing of a PTX file. If a ptxas supports its target, the PTX is assembled to get registers and SASS too."""
     module = parse_ptx(text)
     if not module.kernels:
-        first = f" (line {module.problems[0].line}: {module.problems[0].message})" if module.problems else ""
-        raise UserError(f"{name} contains no kernel: it has no .entry with a body{first}")
+        problem = f" (line {module.problems[0].line}: {module.problems[0].message})" if module.problems else ""
+        raise UserError(f"{name} contains no kernel: it has no .entry with a body{problem}")
     try:
         assembled = assemble(text, module.target)
         sass_text = disassemble(assembled.cubin)

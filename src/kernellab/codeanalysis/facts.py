@@ -1,7 +1,7 @@
 """Kernel facts: the resources a kernel needs, its instructions and loops, and remarks about them.
 
-`facts_from_cubin` knows most. `facts_from_ptx` and `facts_from_sass` leave None if only a cubin has the number.
-Occupancy depends on the launch and is computed elsewhere, by `gpumodel`.
+`facts_from_cubin` gives most of them. With `facts_from_ptx` and `facts_from_sass`, numbers that only a cubin has are
+None. Occupancy depends on the launch; `gpumodel` computes it.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def facts_from_sass(module: SassModule) -> list[KernelFacts]:
 def _facts_from_cubin_kernel(
     arch: str, kernel: CubinKernel, body: list[Line], source: PtxFunction | None, module: PtxModule, ptxas_log: str
 ) -> KernelFacts:
-    """`source` is the kernel in PTX, where that is known, and `module` the PTX around it."""
+    """`source` is the kernel in PTX, if that is known, and `module` the PTX around it."""
     spill_bytes, known_by = _count_spills(kernel.name, instructions(body), source, module, ptxas_log)
     resources = Resources(
         name=kernel.name,
@@ -241,7 +241,7 @@ def _facts_from_ptx_kernel(module: PtxModule, kernel: PtxFunction) -> KernelFact
 
 
 def _count(resources: Resources, counted_in: str, body: list[Line], source: PtxFunction | None) -> KernelFacts:
-    """Count the instructions of a body of SASS or PTX. `source` is the kernel in PTX, where that is known."""
+    """Count the instructions of a body of SASS or PTX. `source` is the kernel in PTX, if that is known."""
     code = [line for line in instructions(body) if line.base != "NOP"]  # padding
     kinds = [classify(line) for line in code]
     counts = Counter(kind.name for kind in kinds)
