@@ -1,4 +1,4 @@
-"""Explains PTX line by line, for someone who has never read any: `explain_ptx`.
+"""Explains PTX line by line: `explain_ptx`.
 
 Each line gets a sentence that names its operands, its stage, and the line of the author's program it comes from. A line
 that is not understood is marked as unknown.
@@ -25,7 +25,7 @@ _DEBUG_LABELS = ("$L__tmp", "$L__func_")  # marks for debuggers, which no branch
 
 @dataclass(frozen=True)
 class ExplainedLine:
-    """A line of PTX in words. `known` is False where the line is not understood."""
+    """A line of PTX in words. `known` is False if the line is not understood."""
 
     line: int
     text: str
@@ -141,7 +141,7 @@ def _explain_function(function: PtxFunction) -> list[ExplainedLine]:
 def _explained(
     number: int, text: str, words: str, stage: str, kernel: str, name: str, source_line: str | None = None
 ) -> ExplainedLine:
-    """A line with its sentence. Where there is none, the sentence says that `name` is unknown."""
+    """A line with its sentence. If `words` is empty, the sentence says that `name` is unknown."""
     sentence = words or f"unknown: kernellab has no explanation of {name}"
     return ExplainedLine(number, text, sentence, stage, source_line, bool(words), kernel)
 

@@ -27,9 +27,9 @@ _MOST_BLOCKS = 2**31 - 1  # along a grid's first dim
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU to fill. `asked` is the name on the command line; None means the GPU that is present."""
+    """A GPU to fill. `requested_name` is the name on the command line; None means the GPU that is present."""
 
-    asked: str | None
+    requested_name: str | None
     name: str
     variants: list[str]
     chip: Chip
@@ -148,7 +148,7 @@ def _fill(gpu: Gpu, grids: list[int | Tiling], block: Block, args: argparse.Name
     fills = [_predict(grid, gpu, per_sm, args.ilp, args.cluster) for grid in grids]
     if args.measure:
         fills, doubts = _measure(fills, block.threads, gpu, per_sm)
-    return GpuFill(gpu.asked, gpu.name, gpu.variants, gpu.chip, gpu.sms, per_sm, fills, doubts)
+    return GpuFill(gpu.requested_name, gpu.name, gpu.variants, gpu.chip, gpu.sms, per_sm, fills, doubts)
 
 
 def _predict(grid: int | Tiling, gpu: Gpu, per_sm: Occupancy, ilp: int, cluster: int) -> GridFill:
