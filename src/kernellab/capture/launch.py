@@ -12,7 +12,7 @@ Dims = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of a kernel. `special` is what the compiler assumed about it."""
+    """An argument of a kernel. `special` names the compiler's assumptions about it."""
 
     name: str
     type: str

@@ -19,7 +19,7 @@ class CaseLists:
     dtypes: Sequence[str] | None = None
 
     def replaced_by(self, other: CaseLists) -> CaseLists:
-        """The lists of `other`, and these where it has none. Shapes bind every dim, so they replace sizes of dims."""
+        """The lists of `other`; this one's if it has none. Shapes bind every dim, so they replace sizes of dims."""
         dims = self.dims if other.shapes is None else {}
         return CaseLists(
             self.shapes if other.shapes is None else other.shapes,

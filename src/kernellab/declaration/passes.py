@@ -37,7 +37,7 @@ class Pass:
     wrt: tuple[str, ...] = ()  # the inputs that require a gradient; empty: every floating-point input
 
     def inputs(self, op: Op, case: Case, seed: int, device: torch.device) -> Inputs:
-        """The op's inputs, and a random upstream gradient where the pass needs one."""
+        """The op's inputs, and random upstream gradients if the pass needs them."""
         inputs = make_inputs(op, case, seed, device)
         if self.name == "forward":
             return inputs

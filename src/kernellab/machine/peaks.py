@@ -33,7 +33,7 @@ def _pin_gbps(gpu: Nvml) -> float | None:
 
     NVML states the clock of every kind of memory as if it were double data rate, even if more bits pass per cycle:
     RTX 3090, GDDR6X, 9751 MHz × 384 bit × 2 = 936 GB/s; T4, GDDR6, 5001 × 256 × 2 = 320; A100, HBM2e,
-    1593 × 5120 × 2 = 2039; H200, HBM3e, 3201 × 6144 × 2 = 4917 where the data sheet says 4800
+    1593 × 5120 × 2 = 2039; H200, HBM3e, 3201 × 6144 × 2 = 4917, in the data sheet 4800
     (forums.developer.nvidia.com/t/198730).
     """
     clock, width = _highest_mhz(gpu, "NVML_CLOCK_MEM"), gpu.number("nvmlDeviceGetMemoryBusWidth")

@@ -65,7 +65,7 @@ _CUDA_CALLS = {
 def describe_row(row: str) -> str:
     """What a row of a profile is: an operator, a call of the CUDA runtime or driver, or a kernel."""
     if row.startswith("aten::"):
-        return f"PyTorch's operator {row.removeprefix('aten::')}: what it called and launched is listed below it"
+        return f"PyTorch's operator {row.removeprefix('aten::')}: its calls and launches are listed below it"
     return _CUDA_CALLS.get(row) or find_family(row).description
 
 

@@ -169,7 +169,7 @@ def _describe_parameter_type(param: Param, context: KernelContext) -> str:
 
 
 def _describe_launch_limit(directive: Directive) -> str:
-    """What a kernel requires of its launch."""
+    """The sentence for a directive that limits the launch of a kernel; empty if the directive is unknown."""
     numbers = [int(word) for word in directive.words if word.isdigit() and len(word) < 12]
     if directive.name in (".reqntid", ".maxntid") and numbers:
         threads = math.prod(numbers[:3])

@@ -89,7 +89,7 @@ def softmax_wide(x_ptr, y_ptr, cols, x_row, x_col, VEC: tl.constexpr, WIDTH: tl.
     GROUPS: tl.constexpr = CHUNK // WIDTH
     group = tl.arange(0, GROUPS)[:, None]
     member = tl.arange(0, WIDTH)[None, :]
-    # A group is one 16-byte access, or what a thread reads one element at a time.
+    # A group is one 16-byte access, or the elements that a thread reads one at a time.
     at = group * WIDTH + member if VEC > 1 else group + member * GROUPS
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * x_row * VEC
