@@ -51,7 +51,7 @@ class GridFill:
 
 @dataclass(frozen=True)
 class GpuFill:
-    """One GPU and the grids on it. `requested_name` is the name on the command line, None for the GPU that is present."""
+    """One GPU and the grids on it. `requested_name` is the name on the command line, None for the present GPU."""
 
     requested_name: str | None
     name: str
