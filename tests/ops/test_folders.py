@@ -54,7 +54,7 @@ def test_implementations_are_declared_in_one_order(name):
 
 
 def copy_with_op(tmp_path, name, text):
-    """A source folder with one op more."""
+    """A copy of the source folder with a further op."""
     source = tmp_path / "src"
     shutil.copytree(SRC, source, ignore=shutil.ignore_patterns("__pycache__"))
     folder = source / "kernellab" / "ops" / name
@@ -66,8 +66,8 @@ def copy_with_op(tmp_path, name, text):
 def test_an_op_of_another_name_than_its_folder_is_refused(tmp_path):
     source = copy_with_op(tmp_path, "half", HALVE)
     code = [sys.executable, "-c", "import kernellab.ops"]
-    done = subprocess.run(code, env=klab_env(PYTHONPATH=str(source)), capture_output=True, text=True)
-    assert "kernellab/ops/half/__init__.py declares no op half: name the op as its folder" in done.stderr
+    process = subprocess.run(code, env=klab_env(PYTHONPATH=str(source)), capture_output=True, text=True)
+    assert "kernellab/ops/half/__init__.py declares no op half: name the op as its folder" in process.stderr
 
 
 def test_an_op_is_added_by_adding_a_folder(klab, tmp_path):
