@@ -6,7 +6,7 @@ from kernellab.base.errors import UserError
 from kernellab.base.paths import cache_dir, file_name, replace_file
 
 
-def test_the_cache_is_where_the_user_says(tmp_path, monkeypatch):
+def test_environment_variables_name_the_cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path / "cache"))
     assert cache_dir("a", "b") == tmp_path / "cache" / "a" / "b"
     assert (tmp_path / "cache" / "a" / "b").is_dir()

@@ -1,4 +1,4 @@
-"""A C++ file with a header."""
+"""A fixture: a C++ file with a header."""
 
 import pytest
 

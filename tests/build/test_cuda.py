@@ -64,8 +64,8 @@ def test_the_toolkit_is_hidden_where_the_tests_hide_it(pytestconfig):
 @pytest.mark.bare
 def test_checking_runs_without_a_toolkit(tmp_path):
     args = ["check", "square", "--shape", "16x40", "--impl", "manual,torch,cpp,triton,cuda", "--device", "cpu"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "kernellab", *args], cwd=tmp_path, env=klab_env(), capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    assert "4 results right, 1 skipped." in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert "4 results right, 1 skipped." in process.stdout

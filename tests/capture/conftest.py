@@ -1,4 +1,4 @@
-"""The op whose launches are captured."""
+"""A fixture: the op whose launches are captured."""
 
 import pytest
 

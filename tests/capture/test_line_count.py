@@ -1,4 +1,4 @@
-"""How much code an implementation has: lines of its kernels and of the Python that launches them."""
+"""Counting the lines of an implementation's kernels and of the Python that launches them."""
 
 from kernellab.capture.line_count import c_lines, functions_called, lines_of_functions, python_lines
 

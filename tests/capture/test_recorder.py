@@ -51,7 +51,7 @@ def test_each_launch_is_reported_as_it_happens(double):
 
 
 def test_nothing_is_left_changed_after_capturing(double):
-    # The op's own: importing the file again would register its operators again.
+    # From the op's own globals: importing the file again would register its operators again.
     tuned = double["triton-tuned"].fn.__globals__["tuned"]
     available = torch.cuda.is_available()
     capture(double["triton-tuned"], [meta(64, 256)], arch="sm_90")

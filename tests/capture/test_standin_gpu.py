@@ -8,14 +8,14 @@ from kernellab.machine.gpus import gpus
 
 
 @pytest.mark.parametrize("arch", sorted({product.arch for product in gpus()}))
-def test_the_product_with_the_most_sms_stands_in(arch):
+def test_the_product_with_the_most_sms_is_the_stand_in(arch):
     gpu = standin_gpu(arch)
     assert gpu.arch == arch
     assert gpu.sms == max(product.sms for product in gpus() if product.arch == arch)
     assert f"sm_{gpu.index}" == arch
 
 
-def test_a_product_stands_in_for_itself():
+def test_a_product_can_be_named_as_the_stand_in():
     assert standin_product("H200").arch == "sm_90"
 
 

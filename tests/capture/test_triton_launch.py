@@ -1,4 +1,4 @@
-"""A Triton launch described: grid, arguments with the compiler's assumptions, constants and source."""
+"""The description of a Triton launch: grid, arguments with the compiler's assumptions, constants and source."""
 
 from kernellab.capture.recorder import capture
 from support.klab import OPFILES

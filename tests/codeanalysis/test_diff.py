@@ -1,4 +1,4 @@
-"""Two kernels compared: another register is no difference, another value or instruction is."""
+"""Comparing two kernels: another register is no difference, another value or instruction is one."""
 
 import re
 

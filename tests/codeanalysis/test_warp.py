@@ -1,4 +1,4 @@
-"""A warp emulated on its PTX: branches, predicates and arithmetic, seen in how far apart its addresses are."""
+"""A warp emulated on its PTX: branches, predicates and arithmetic, tested by the distances of its addresses."""
 
 import random
 
@@ -9,7 +9,7 @@ from kernellab.codeanalysis.loads_in_flight import bytes_in_flight
 from kernellab.machinecode.ptx import parse_ptx
 from support.machine_code import STRIDED_LOAD, strided_kernel, strided_ptx
 
-# A 64-bit division as compilers write it: with 32 bits where that will do.
+# A 64-bit division as compilers emit it: with 32 bits if the operands allow it.
 DIVIDED = """	cvt.u64.u32 %rd2, %r2;
 	cvt.s64.s32 %rd5, %r1;
 	or.b64 %rd6, %rd2, %rd5;

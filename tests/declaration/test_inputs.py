@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_inputs_and_another_seed_others():
     assert not torch.equal(a["x"], a["y"])
 
 
-def test_a_name_no_encoding_knows_still_has_inputs():
+def test_an_op_whose_name_cannot_be_encoded_has_inputs():
     op = kl.op(name="\udc80", cases=kl.cases(shape=[(4,)]))(lambda x: x)
     (case,) = op.expand(CaseRequest(), "cpu")
     assert make_inputs(op, case, 0)["x"].shape == (4,)

@@ -65,13 +65,13 @@ def test_dims_follow_others_unless_they_are_given(sketches):
     assert dict(case.dims) == {"B": 1, "H": 2, "Sq": 16, "D": 8, "Hk": 2, "Sk": 16}
     (grouped,) = op.expand(CaseRequest(dims={"Hk": [1]}), "cpu")
     assert grouped.Hk == 1
-    with pytest.raises(UserError, match="where= says no"):
+    with pytest.raises(UserError, match="where= refuses it"):
         op.expand(CaseRequest(dims={"Hk": [3]}), "cpu")
     assert op.resize(case, {"H": 4}).Hk == 4
     assert op.resize(grouped, {"H": 4}).Hk == 1
 
 
-def test_supports_gives_the_reason_of_a_refusal(sketches):
+def test_supports_gives_the_reason_for_a_refusal(sketches):
     op = sketches["attention"]
     (case,) = op.expand(CaseRequest(), "cpu")
     assert {op["torch"].refusal(variant) for variant in op.option_variants(case)} == {None, "no window"}
@@ -90,13 +90,13 @@ def test_compile_can_be_given_another_source():
     assert f["compile"].fn.settings["fullgraph"] is True
 
 
-def test_cases_without_a_dtype_are_of_the_first_that_is_declared():
+def test_cases_without_a_dtype_have_the_first_declared_dtype():
     op = kl.op(dtypes=["bfloat16", "float32"], cases=kl.cases(shape=[(4,)]))(lambda x: x)
     assert [case.dtype for case in op.expand(CaseRequest(), "cpu")] == ["bfloat16"]
     assert [case.dtype for case in op.expand(CaseRequest(dtypes=["float32"]), "cpu")] == ["float32"]
 
 
-def test_a_dim_that_only_the_cases_have_is_refused():
+def test_a_dim_that_only_the_cases_name_is_refused():
     @kl.op(cases=kl.cases(shape=[(4, 4)], Q=[4]))
     def f(x):
         return x

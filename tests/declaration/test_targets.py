@@ -82,9 +82,9 @@ def test_other_packages_offer_ops_through_the_entry_point_group(offering, klab):
     listed = {e["op"]: e for e in json.loads(klab("list", "--json", PYTHONPATH=path).out)}
     assert listed["negate"]["origin"] == "otherops.things:negate"
     assert set(listed["negate"]["ways"]) == {"manual", "compile", "torch"}
-    seen = klab("check", "negate", "--declared", "--impl", "torch", "--device", "cpu", "--json", PYTHONPATH=path)
-    assert seen.code == 0, seen.err
-    assert {r["op"] for r in seen.record["results"]} == {"negate"}
+    check = klab("check", "negate", "--declared", "--impl", "torch", "--device", "cpu", "--json", PYTHONPATH=path)
+    assert check.code == 0, check.err
+    assert {r["op"] for r in check.record["results"]} == {"negate"}
     assert "did you mean negate" in klab("check", "negat", PYTHONPATH=path).err
 
 
@@ -94,9 +94,9 @@ def test_an_offered_name_that_is_taken_is_refused(monkeypatch):
         resolve("gelu")
 
 
-@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit", "BaseException('odd')"])
-def test_an_exception_in_a_file_is_reported_as_the_files_own(tmp_path, raised):
-    (tmp_path / "op.py").write_text(f"raise {raised}\n")
-    with pytest.raises(UserError, match=r"op\.py could not be loaded") as refused:
+@pytest.mark.parametrize("exception", ["KeyboardInterrupt", "SystemExit(0)", "GeneratorExit", "BaseException('odd')"])
+def test_an_exception_in_a_file_is_reported_as_the_files_own(tmp_path, exception):
+    (tmp_path / "op.py").write_text(f"raise {exception}\n")
+    with pytest.raises(UserError, match=r"op\.py could not be loaded") as refusal:
         load(resolve(str(tmp_path / "op.py")))
-    assert raised.split("(")[0] in refused.value.detail
+    assert exception.split("(")[0] in refusal.value.detail

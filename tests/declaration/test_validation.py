@@ -1,4 +1,4 @@
-"""What a declaration refuses, and what it says to write instead."""
+"""Mistakes in a declaration are refused, and the message says what to write instead."""
 
 import pytest
 import torch
@@ -11,11 +11,11 @@ def _plain(x):
     return x
 
 
-def _two(x, i):
+def _with_index(x, i):
     return x
 
 
-def _optioned(x, *, p=3):
+def _with_option(x, *, p=3):
     return x
 
 
@@ -39,19 +39,19 @@ MN = dict(x=kl.tensor("M N"))
         (lambda: kl.op(args=MN, dims=dict(N=2.5))(_plain), "dim N is 2.5: write another dim's name, or an integer"),
         (lambda: kl.op(args=MN, dims=["N"])(_plain), r'dims= is a list: write dims=dict\(Hk="H"\)'),
         (
-            lambda: kl.op(args=dict(**MN, i=kl.index("M", below="K")))(_two),
-            "op _two: index i is below K, which is not a dim: known: M, N",
+            lambda: kl.op(args=dict(**MN, i=kl.index("M", below="K")))(_with_index),
+            "op _with_index: index i is below K, which is not a dim: known: M, N",
         ),
         (
-            lambda: kl.op(args=dict(**MN, i=kl.index("M", below="N", sentinel="ignore")))(_two),
+            lambda: kl.op(args=dict(**MN, i=kl.index("M", below="N", sentinel="ignore")))(_with_index),
             "the sentinel of i is ignore, which is not an option: write a number",
         ),
         (lambda: kl.op(args=dict(x="M N"))(_plain), r"describes x by 'M N': write x=kl.tensor\('M N'\)"),
         (lambda: kl.op(args=["x"])(_plain), "op _plain: args= is a list: write args=dict"),
-        (lambda: kl.op(options={"p": 3})(_optioned), r"option p is 3: list its values, p=\[3\]"),
-        (lambda: kl.op(options={"p": "abc"})(_optioned), r"option p is 'abc': list its values, p=\['abc'\]"),
-        (lambda: kl.op(options=["p"])(_optioned), "options= is a list: write options=dict"),
-        (lambda: kl.op(options={"p": []})(_optioned), "option p lists no values"),
+        (lambda: kl.op(options={"p": 3})(_with_option), r"option p is 3: list its values, p=\[3\]"),
+        (lambda: kl.op(options={"p": "abc"})(_with_option), r"option p is 'abc': list its values, p=\['abc'\]"),
+        (lambda: kl.op(options=["p"])(_with_option), "options= is a list: write options=dict"),
+        (lambda: kl.op(options={"p": []})(_with_option), "option p lists no values"),
         (
             lambda: kl.op(dtypes="float32")(_plain),
             r"op _plain: dtypes='float32' is not a list: write dtypes=\['float32'\]",

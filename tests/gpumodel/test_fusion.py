@@ -1,8 +1,8 @@
-"""What fusing a chain of operators gains, by the bytes it moves against the fewest."""
+"""The gain from fusing a chain of operators, by the bytes it moves against the fewest."""
 
 import pytest
 
-from kernellab.gpumodel.fusion import L2_OVER_MEMORY, OperatorTraffic, fusion
+from kernellab.gpumodel.fusion import L2_OVER_MEMORY, DispatchedOperator, fusion
 
 MB = 1 << 20
 GBPS = 1000.0
@@ -10,13 +10,13 @@ GBPS = 1000.0
 
 def chain(*operators, size=1024 * MB):
     """Operators that read and write these numbers of tensors of a size."""
-    return [OperatorTraffic("aten::op", int(read * size), int(written * size)) for read, written in operators]
+    return [DispatchedOperator("aten::op", int(read * size), int(written * size)) for read, written in operators]
 
 
 GELU = [(1, 1), (1, 1), (2, 1), (1, 1), (2, 1), (1, 1), (1, 1), (1, 1), (2, 1)]
 
 
-def test_the_gelu_chain_moves_21_tensors_where_2_would_do():
+def test_the_gelu_chain_moves_21_tensors_instead_of_2():
     fused = fusion(chain(*GELU), 2048 * MB, GBPS)
     assert (fused.kernels, fused.moved_bytes) == (9, 21 * 1024 * MB)
     assert fused.gain == pytest.approx(10.5)
@@ -49,12 +49,12 @@ def test_intermediates_that_fit_into_l2_are_cheaper_and_mark_the_prediction():
 
 
 def test_an_operator_of_unknown_traffic_leaves_the_chain_unknown():
-    unknown = [*chain((1, 1)), OperatorTraffic("None", None, None)]
+    unknown = [*chain((1, 1)), DispatchedOperator("None", None, None)]
     assert fusion(unknown, 2048, GBPS) is None
     assert fusion(None, 2048, GBPS) is None
     assert fusion([], 2048, GBPS) is None
 
 
-def test_a_matmul_is_known_by_the_name_of_its_operator():
+def test_a_matmul_is_recognised_by_the_name_of_its_operator():
     names = {"aten::mm": True, "aten::addmm.out": True, "aten::_scaled_mm": True, "aten::mul": False, "mm_like": False}
-    assert {name: OperatorTraffic(name, 1, 1).is_product for name in names} == names
+    assert {name: DispatchedOperator(name, 1, 1).is_product for name in names} == names

@@ -10,18 +10,18 @@ def capacities(rows):
 
 def test_a_gpu_has_its_logical_and_physical_parts():
     rows = gpu_rows(chip("sm_90"), 132, 50 << 20, "80 GB HBM3, 3352 GB/s")
-    found = capacities(rows)
-    assert list(found)[:3] == ["grid", "cluster", "block"]
-    assert found["L2"] == "50 MB"
-    assert found["global memory"] == "80 GB HBM3, 3352 GB/s"
-    assert found["SM"].startswith("132 SMs")
+    capacity = capacities(rows)
+    assert list(capacity)[:3] == ["grid", "cluster", "block"]
+    assert capacity["L2"] == "50 MB"
+    assert capacity["global memory"] == "80 GB HBM3, 3352 GB/s"
+    assert capacity["SM"].startswith("132 SMs")
     assert {row.kind for row in rows} == {"logical", "physical"}
 
 
 def test_clusters_come_with_sm_90_and_an_unknown_cache_is_not_guessed():
-    found = capacities(gpu_rows(chip("sm_89"), 142, None, "48 GB"))
-    assert "cluster" not in found
-    assert found["L2"] == "not known"
+    capacity = capacities(gpu_rows(chip("sm_89"), 142, None, "48 GB"))
+    assert "cluster" not in capacity
+    assert capacity["L2"] == "not known"
 
 
 def test_a_cpu_has_its_cores_caches_and_memory():

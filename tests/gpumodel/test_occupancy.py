@@ -66,8 +66,8 @@ def nvidia(tmp_path_factory):
 
     def blocks_per_sm(kernels):
         lines = "\n".join(" ".join(map(str, line)) for line in kernels)
-        done = subprocess.run([folder / "calculator"], input=lines, capture_output=True, text=True, check=True)
-        return [int(line) for line in done.stdout.split()]
+        process = subprocess.run([folder / "calculator"], input=lines, capture_output=True, text=True, check=True)
+        return [int(line) for line in process.stdout.split()]
 
     return blocks_per_sm
 
@@ -75,29 +75,29 @@ def nvidia(tmp_path_factory):
 def test_it_agrees_with_nvidias_own_calculator(nvidia):
     """1000 kernels for every architecture; sizes on, beside and between the allocation units."""
     draw = random.Random(5)
-    asked = []
-    for known in chips():
+    kernels = []
+    for arch in chips():
         for _ in range(1000):
             threads = draw.choice([draw.randint(1, 1024), 32 * draw.randint(1, 32), 2 ** draw.randint(5, 10)])
             registers = draw.choice([draw.randint(1, 255), 8 * draw.randint(1, 31)])
-            most = known.shared_per_block_bytes
+            most = arch.shared_per_block_bytes
             shared = draw.choice([0, draw.randint(0, most), 1024 * draw.randint(0, most // 1024), most])
-            asked.append((known, threads, registers, shared, draw.choice([1, 1, 1, draw.randint(1, 16)])))
+            kernels.append((arch, threads, registers, shared, draw.choice([1, 1, 1, draw.randint(1, 16)])))
     theirs = nvidia(
         (
-            *k.capability,
-            k.threads_per_sm,
-            k.shared_per_sm_bytes,
-            k.shared_per_block_bytes,
-            k.shared_reserved_bytes,
-            *rest,
+            *arch.capability,
+            arch.threads_per_sm,
+            arch.shared_per_sm_bytes,
+            arch.shared_per_block_bytes,
+            arch.shared_reserved_bytes,
+            *kernel,
         )
-        for k, *rest in asked
+        for arch, *kernel in kernels
     )
-    assert len(theirs) == len(asked)
-    for (known, threads, registers, shared, barriers), blocks in zip(asked, theirs, strict=True):
-        ours = occupancy(known, threads, registers, shared, barriers=barriers)
-        assert ours.blocks_per_sm == blocks, (known.arch, threads, registers, shared, barriers, ours)
+    assert len(theirs) == len(kernels)
+    for (arch, threads, registers, shared, barriers), blocks in zip(kernels, theirs, strict=True):
+        ours = occupancy(arch, threads, registers, shared, barriers=barriers)
+        assert ours.blocks_per_sm == blocks, (arch.arch, threads, registers, shared, barriers, ours)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_it_agrees_with_nvidias_own_calculator(nvidia):
         ("sm_90", 128, 32, 113 * 1024 + 1, 1, "shared"),
     ],
 )
-def test_known_values(arch, threads, registers, shared, blocks, limiter):
-    found = occupancy(chip(arch), threads, registers, shared)
-    assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
+def test_occupancy_has_known_values(arch, threads, registers, shared, blocks, limiter):
+    result = occupancy(chip(arch), threads, registers, shared)
+    assert (result.blocks_per_sm, result.limiter) == (blocks, limiter)
 
 
 def test_a_block_that_cannot_launch_fits_0_times_and_says_why():
@@ -156,7 +156,7 @@ def test_grids_and_blocks_are_limited_along_each_dim():
 
 
 def test_all_limiters_at_the_same_number_of_blocks_are_named():
-    # A block has at least one barrier: where as many blocks fit as there are barriers, the number of blocks limits.
+    # A block has at least one barrier: if as many blocks fit as there are barriers, the number of blocks limits.
     assert occupancy(chip("sm_121"), 32, 16).limiters == ["blocks"]
     assert occupancy(chip("sm_121"), 32, 16, barriers=2).limiters == ["barriers"]
     tied = occupancy(chip("sm_90"), 768, 40)
@@ -178,7 +178,7 @@ def test_impossible_numbers_are_refused():
 
 
 KERNELS = {
-    "known": st.sampled_from(chips()),
+    "arch": st.sampled_from(chips()),
     "threads": st.integers(1, 1024),
     "registers": st.integers(1, 255),
     "shared": st.integers(0, 64 * 1024),
@@ -187,22 +187,22 @@ KERNELS = {
 
 @settings(max_examples=300, deadline=None)
 @given(**KERNELS, more=st.integers(1, 64))
-def test_more_of_anything_never_fits_more_blocks(known, threads, registers, shared, more):
-    blocks = occupancy(known, threads, registers, shared).blocks_per_sm
-    assert occupancy(known, threads, min(registers + more, 255), shared).blocks_per_sm <= blocks
-    assert occupancy(known, threads, registers, shared + 64 * more).blocks_per_sm <= blocks
-    assert occupancy(known, threads + more, registers, shared).blocks_per_sm <= blocks
+def test_more_of_anything_never_fits_more_blocks(arch, threads, registers, shared, more):
+    blocks = occupancy(arch, threads, registers, shared).blocks_per_sm
+    assert occupancy(arch, threads, min(registers + more, 255), shared).blocks_per_sm <= blocks
+    assert occupancy(arch, threads, registers, shared + 64 * more).blocks_per_sm <= blocks
+    assert occupancy(arch, threads + more, registers, shared).blocks_per_sm <= blocks
 
 
 @settings(max_examples=300, deadline=None)
 @given(**KERNELS)
-def test_allocations_fit_the_sm(known, threads, registers, shared):
-    found = occupancy(known, threads, registers, shared)
-    assert 0 <= found.fraction <= 1
-    assert found.warps_per_sm <= known.warps_per_sm
-    assert found.shared_split_bytes + found.l1_bytes == known.l1_and_shared_bytes
-    assert found.shared_split_bytes >= found.blocks_per_sm * (shared + known.shared_reserved_bytes)
-    assert found.limits[found.limiter] == found.blocks_per_sm
+def test_allocations_fit_the_sm(arch, threads, registers, shared):
+    result = occupancy(arch, threads, registers, shared)
+    assert 0 <= result.fraction <= 1
+    assert result.warps_per_sm <= arch.warps_per_sm
+    assert result.shared_split_bytes + result.l1_bytes == arch.l1_and_shared_bytes
+    assert result.shared_split_bytes >= result.blocks_per_sm * (shared + arch.shared_reserved_bytes)
+    assert result.limits[result.limiter] == result.blocks_per_sm
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_allocations_fit_the_sm(known, threads, registers, shared):
 )
 def test_the_remedy_gives_what_it_promises(arch, threads, registers, shared):
     """Each step of the remedy gives the number of warps it promises, and more than before."""
-    known = chip(arch)
-    before = occupancy(known, threads, registers, shared)
+    sm = chip(arch)
+    before = occupancy(sm, threads, registers, shared)
     if before.fraction == 1:
         assert before.remedy.startswith("none needed")
         return
@@ -225,36 +225,34 @@ def test_the_remedy_gives_what_it_promises(arch, threads, registers, shared):
         return
 
     def follow(step, size=threads):
-        asked = {unit: int(number) for number, unit in re.findall(r"(\d+) (registers|bytes|threads)", step)}
-        return occupancy(
-            known, asked.get("threads", size), asked.get("registers", registers), asked.get("bytes", shared)
-        )
+        sizes = {unit: int(number) for number, unit in re.findall(r"(\d+) (registers|bytes|threads)", step)}
+        return occupancy(sm, sizes.get("threads", size), sizes.get("registers", registers), sizes.get("bytes", shared))
 
     steps = before.remedy.split(":", 1)[-1].split("; ")
     warps = [follow(step).warps_per_sm for step in steps]
     assert warps == sorted(warps)
     assert before.warps_per_sm < warps[0]
-    for step, found in zip(steps, warps, strict=True):
-        left = re.search(r"leave (\w+)$", step)
-        if left:
-            assert known.warps_per_sm - found == (0 if left[1] == "none" else int(left[1])), before.remedy
+    for step, count in zip(steps, warps, strict=True):
+        unused = re.search(r"leave (\w+)$", step)
+        if unused:
+            assert sm.warps_per_sm - count == (0 if unused[1] == "none" else int(unused[1])), before.remedy
         else:
             blocks = int(re.search(r"(\d+) blocks", step)[1])
-            assert found == blocks * before.warps_per_block, before.remedy
+            assert count == blocks * before.warps_per_block, before.remedy
             share = int(re.search(r"(\d+) %(?: of the warps)?\)$", step)[1])
-            assert share == pytest.approx(100 * found / known.warps_per_sm, abs=0.5)
+            assert share == pytest.approx(100 * count / sm.warps_per_sm, abs=0.5)
     # The last step gives the maximum: a full SM, or as many blocks of this size as there are slots for.
-    assert warps[-1] == known.warps_per_sm or known.warps_per_sm - warps[-1] < before.warps_per_block
+    assert warps[-1] == sm.warps_per_sm or sm.warps_per_sm - warps[-1] < before.warps_per_block
 
 
 def test_an_occupancy_is_plain_data():
     assert json.loads(json.dumps(asdict(occupancy(chip("sm_90"), 256, 64))))["limits"]["registers"] == 4
 
 
-@pytest.mark.parametrize("known", chips(), ids=lambda c: c.arch)
+@pytest.mark.parametrize("arch", chips(), ids=lambda c: c.arch)
 @pytest.mark.parametrize("blocks", [1, 2, 3, 4])
-def test_shared_memory_can_limit_an_sm_to_any_number_of_blocks(known, blocks):
-    assert occupancy(known, 256, 32, shared_bytes_for(known, 256, 32, blocks)).blocks_per_sm == blocks
+def test_shared_memory_can_limit_an_sm_to_any_number_of_blocks(arch, blocks):
+    assert occupancy(arch, 256, 32, shared_bytes_for(arch, 256, 32, blocks)).blocks_per_sm == blocks
 
 
 def test_more_blocks_than_fit_are_refused():

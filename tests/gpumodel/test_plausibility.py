@@ -13,8 +13,8 @@ def cost(read=0, written=0, **flops):
     return {"bytes_read": read, "bytes_written": written, "flops": flops}
 
 
-def test_bytes_cannot_pass_faster_than_the_pins():
-    gigabyte = cost(1 << 30, 1 << 30)  # 424 µs for what is beyond the cache
+def test_bytes_cannot_move_faster_than_the_pins():
+    gigabyte = cost(1 << 30, 1 << 30)  # 424 µs for the bytes beyond the cache
     assert why_implausible(gigabyte, "float32", 440.0, "cold", H200) is None
     assert why_implausible(gigabyte, "float32", 418.0, "cold", H200) is None  # the timer's own slack
     reason = why_implausible(gigabyte, "float32", 300.0, "cold", H200)

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from kernellab.gpumodel.fusion import OperatorTraffic
+from kernellab.gpumodel.fusion import DispatchedOperator
 from support.subjects import CHAIN, GOOD_KERNEL, LIMIT_US, MATMUL_KERNEL, kernel, matmul, subject
 
 
@@ -20,9 +20,9 @@ def test_in_a_sequence_an_empty_kernel_takes_no_longer_than_alone(empty_kernel_u
     assert subject(device=None, empty_kernel_us=empty_kernel_us).launch_floor_us == 0.0
 
 
-def test_its_operators_are_a_chain_where_their_bytes_are_known():
+def test_its_operators_are_a_chain_if_their_bytes_are_known():
     assert subject(operators=CHAIN).chain.gain == pytest.approx(4.5)
-    assert subject(operators=[*CHAIN, OperatorTraffic("aten::sort", None, None)]).chain is None
+    assert subject(operators=[*CHAIN, DispatchedOperator("aten::sort", None, None)]).chain is None
     assert subject().chain is None
 
 
@@ -35,5 +35,5 @@ def test_the_matmul_is_done_by_the_kernel_on_tensor_cores():
 
 
 def test_the_matmul_is_not_done_by_a_kernel_beside_an_operator_that_does_it():
-    product = [OperatorTraffic("aten::mm", 2**26, 2**25)]
+    product = [DispatchedOperator("aten::mm", 2**26, 2**25)]
     assert not matmul(GOOD_KERNEL, operators=product).computes_product(GOOD_KERNEL)

@@ -17,8 +17,8 @@ from kernellab.gpumodel.time_model import (
 from support.subjects import COST, GB, GOOD_KERNEL, H200, LIMIT_US, MATMUL_KERNEL, kernel, matmul, subject
 
 
-def estimate(one_kernel, **fields):
-    return estimate_time(subject(one_kernel, **fields), one_kernel)
+def estimate(measured_kernel, **fields):
+    return estimate_time(subject(measured_kernel, **fields), measured_kernel)
 
 
 def test_the_slowest_resource_is_the_predicted_time():
@@ -75,14 +75,14 @@ def test_littles_law_bounds_what_an_sm_receives():
     assert estimate(one_block).flight == pytest.approx(16 * estimate(GOOD_KERNEL).flight)
 
 
-def test_local_memory_is_served_by_l1_where_it_fits_and_by_l2_otherwise():
+def test_local_memory_is_served_by_l1_if_it_fits_and_by_l2_otherwise():
     code = {**GOOD_KERNEL.instructions, "local_load": 10, "local_store": 10}
     spilling = kernel(spill_bytes=80, stack_bytes=48, instructions=code)
     in_l1, in_l2 = estimate(spilling), estimate(dataclasses.replace(spilling, l1_bytes=0))
     assert 0 < in_l1.local < in_l2.local
 
 
-def test_loops_of_unknown_length_make_it_compute_bound_only_where_the_time_is_unexplained():
+def test_loops_of_unknown_length_make_it_compute_bound_only_if_the_time_is_unexplained():
     looping = kernel(unknown_turns={"fp32": 4})
     for time_us, bound in ((None, False), (1.5 * LIMIT_US, False), (3 * LIMIT_US, True)):
         assert is_compute_bound(subject(looping, time_us=time_us), looping, estimate(looping)) is bound

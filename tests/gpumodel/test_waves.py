@@ -1,4 +1,4 @@
-"""How grids fill GPUs: what is counted, what governs, what a tail costs."""
+"""How grids fill GPUs: both counts, which of them governs the time, and the cost of a tail."""
 
 import pytest
 from hypothesis import given, settings
@@ -61,7 +61,7 @@ def test_a_block_of_few_warps_and_dependent_instructions_needs_neighbours():
     assert doubled.efficiency == 1  # the second block of each SM is free
 
 
-def test_with_one_block_per_sm_the_two_counts_are_one():
+def test_with_one_block_per_sm_the_two_counts_are_equal():
     for bound in ("compute", "latency"):
         grid = on_a100(120, ONE_PER_SM, bound=bound)
         assert grid.governs == "both"
@@ -93,14 +93,14 @@ def test_no_grid_is_better_than_perfect_and_more_neighbours_needed_is_never_bett
 def simulate(blocks, sms, b, k):
     """The time of a grid, step by step: blocks go to the SM with most room, `n` on an SM each run at 1/max(n, k)."""
     waiting, now = blocks, 0.0
-    left = [[] for _ in range(sms)]  # what remains of the blocks on each SM
-    while waiting or any(left):
-        while waiting and len(emptiest := min(left, key=len)) < b:
+    remaining = [[] for _ in range(sms)]  # the remaining work of the blocks on each SM
+    while waiting or any(remaining):
+        while waiting and len(emptiest := min(remaining, key=len)) < b:
             emptiest.append(1.0)
             waiting -= 1
-        step = min(min(sm) * max(len(sm), k) for sm in left if sm)
+        step = min(min(sm) * max(len(sm), k) for sm in remaining if sm)
         now += step
-        left = [[rest for work in sm if (rest := work - step / max(len(sm), k)) > 1e-9] for sm in left]
+        remaining = [[rest for work in sm if (rest := work - step / max(len(sm), k)) > 1e-9] for sm in remaining]
     return now
 
 

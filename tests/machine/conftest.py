@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the machine: NVML by a stand-in, and a clock that the test moves."""
+"""Fixtures: a fake NVML, and a clock that the test moves."""
 
 import sys
 import time
@@ -19,9 +19,9 @@ def nvml(monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes when the test says so."""
-    hands = SimpleNamespace(now=100.0)
-    fake = SimpleNamespace(monotonic=lambda: hands.now, process_time=time.process_time)
+    """A monotonic clock that the test moves by setting `now`."""
+    state = SimpleNamespace(now=100.0)
+    fake = SimpleNamespace(monotonic=lambda: state.now, process_time=time.process_time)
     for module in (telemetry, gpu_telemetry, cpu_telemetry):
         monkeypatch.setattr(module, "time", fake)
-    return hands
+    return state

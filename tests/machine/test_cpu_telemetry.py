@@ -1,4 +1,4 @@
-"""Readings of the CPU, for real."""
+"""Readings of the real CPU."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ def others(columns):
 
 @contextlib.contextmanager
 def foreign_processes(count):
-    """Busy processes that are not our children. They end by themselves, and are killed before."""
+    """Busy processes that are not our children. They are killed at the end, and would end by themselves."""
     spin = SPIN.format(seconds=8)
     start = (
         "import subprocess, sys\n"
@@ -116,7 +116,7 @@ def test_our_own_time_includes_threads_and_descendants(load):
     with load():
         processes = OwnProcesses()
         before = processes.cpu_seconds()
-        deadline = time.monotonic() + 20  # on a machine with much else to do, it takes longer to burn half a second
+        deadline = time.monotonic() + 20  # on a busy machine, using half a second takes longer
         while processes.cpu_seconds() - before < 0.5 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert processes.cpu_seconds() - before >= 0.5
@@ -132,7 +132,7 @@ def test_our_own_time_includes_children_that_ended():
     assert spent >= 0.5
 
 
-def test_other_load_is_what_is_busy_beyond_our_own(monkeypatch, clock):
+def test_the_load_of_others_is_busy_time_minus_our_own(monkeypatch, clock):
     core_times = iter([CoreTime(50.0, 5.0), CoreTime(53.0, 5.5), CoreTime(58.0, 5.5)])
     owned = iter([10.0, 11.5, 11.0])
     monkeypatch.setattr(cpu_telemetry, "core_time", lambda cores: next(core_times))

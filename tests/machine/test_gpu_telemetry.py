@@ -1,4 +1,4 @@
-"""Readings of a GPU, through a stand-in for NVML's Python package."""
+"""Readings of a GPU through a fake NVML."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 from kernellab.machine.gpu_telemetry import own_pids
 from kernellab.machine.telemetry import telemetry_for
-from support.nvml import GPU_KEYS, NOT_SUPPORTED, refusing
+from support.nvml import GPU_KEYS, NOT_SUPPORTED, refuse
 
 
 def test_a_gpu_sample_has_everything(nvml):
@@ -43,21 +43,21 @@ def test_every_throttle_reason_has_a_name_and_settings_are_not_throttling(nvml):
     ],
 )
 def test_a_refused_query_loses_only_its_own_answer(nvml, function, keys):
-    refusing(nvml, function)
+    refuse(nvml, function)
     sample = telemetry_for("GPU-1").sample()
     assert {k for k in GPU_KEYS - {"others"} if sample[k] is None} == keys
 
 
-def test_older_drivers_have_older_names(nvml):
-    refusing(nvml, "nvmlDeviceGetTemperatureV")
-    refusing(nvml, "nvmlDeviceGetCurrentClocksEventReasons")
+def test_functions_of_older_drivers_are_tried_too(nvml):
+    refuse(nvml, "nvmlDeviceGetTemperatureV")
+    refuse(nvml, "nvmlDeviceGetCurrentClocksEventReasons")
     nvml.nvmlDeviceGetTemperature = lambda handle, sensor: 55
     nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x40
     sample = telemetry_for("GPU-1").sample()
     assert (sample["temp_c"], sample["throttle"]) == (55.0, ["hw-thermal"])
 
 
-def test_without_the_package_or_the_gpu_all_is_none(monkeypatch, nvml):
+def test_without_the_package_or_the_gpu_everything_is_none(monkeypatch, nvml):
     absent = telemetry_for("GPU-2").sample()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     for sample in (absent, telemetry_for("GPU-1").sample()):
@@ -80,7 +80,7 @@ def test_other_users_are_all_processes_but_ours(nvml, clock):
     assert other_users(nvml, clock, [me], [me], [me, (77, 5)], [me]) == [None, 0, 1, 1]
 
 
-def test_in_a_container_one_of_the_processes_seen_is_ours(nvml, clock):
+def test_in_a_container_one_of_the_listed_processes_is_ours(nvml, clock):
     assert other_users(nvml, clock, [(4_000_001, 90)], [(4_000_001, 90)], [(4_000_001, 50), (4_000_002, 50)]) == [
         None,
         0,

@@ -1,4 +1,4 @@
-"""The tables of architectures and GPUs: held to the vendor's own figures, to second sources, and to each other."""
+"""The tables of architectures and GPUs agree with the vendor's figures, with second sources, and with each other."""
 
 import re
 
@@ -18,19 +18,19 @@ def test_there_are_gpus_of_every_kind_and_generation():
         assert any(kind in g.name for g in ALL), kind
 
 
-@pytest.mark.parametrize("known", ALL, ids=lambda g: g.name)
-def test_bandwidth_and_fp32_rate_come_to_what_the_vendor_states(known):
-    assert known.pin_gbps == pytest.approx(known.stated_gbps, rel=0.02)
-    assert known.fp32_tflops == pytest.approx(known.stated_fp32_tflops, rel=0.02)
+@pytest.mark.parametrize("product", ALL, ids=lambda g: g.name)
+def test_bandwidth_and_fp32_rate_are_what_the_vendor_states(product):
+    assert product.pin_gbps == pytest.approx(product.stated_gbps, rel=0.02)
+    assert product.fp32_tflops == pytest.approx(product.stated_fp32_tflops, rel=0.02)
 
 
-@pytest.mark.parametrize("known", ALL, ids=lambda g: g.name)
-def test_every_entry_names_its_sources_and_what_is_left_out(known):
-    assert known.sources
-    assert all(source.title for source in known.sources)
-    assert any(source.url.startswith("https://") for source in known.sources)
-    for value, word in ((known.l2_bytes, "L2"), (known.tdp_w, "power")):
-        assert value is not None or word in known.note
+@pytest.mark.parametrize("product", ALL, ids=lambda g: g.name)
+def test_every_entry_names_its_sources_and_what_is_left_out(product):
+    assert product.sources
+    assert all(source.title for source in product.sources)
+    assert any(source.url.startswith("https://") for source in product.sources)
+    for value, word in ((product.l2_bytes, "L2"), (product.tdp_w, "power")):
+        assert value is not None or word in product.note
 
 
 def test_second_sources_agree():
@@ -46,7 +46,7 @@ def test_second_sources_agree():
             assert mine == pytest.approx(value, rel=0 if exact else 0.02), (g.name, name)
 
 
-def test_several_facts_are_behind_the_second_sources():
+def test_second_sources_cover_several_facts():
     facts = {name for g in ALL for name in g.second}
     assert facts >= {"sms", "boost_mhz", "gbps", "fp32_tflops", "l2_mb", "bus_bits"}
     assert sum("sms" in g.second for g in ALL) >= 5
@@ -76,13 +76,13 @@ def test_names_are_read_as_people_and_drivers_write_them(written, name):
     assert gpu(written).name == name
 
 
-def test_a_family_means_its_common_variant_and_the_others_are_told():
+def test_a_family_means_its_common_variant_and_the_others_are_listed():
     assert {g.name for g in variants("a100")} == {"A100 SXM4 40GB", "A100 PCIe 80GB", "A100 PCIe 40GB"}
     assert variants("A100-SXM4-80GB") == []
     assert variants("rtx 4090") == []
 
 
-def test_an_unknown_gpu_is_told_its_nearest():
+def test_for_an_unknown_gpu_the_nearest_names_are_suggested():
     with pytest.raises(UserError, match=r"no GPU 'rtx 4900' in the database: did you mean RTX 4090 or"):
         gpu("rtx 4900")
     with pytest.raises(UserError, match="klab device --list"):
@@ -104,13 +104,13 @@ def test_an_architecture_is_read_in_every_spelling(written):
     assert chip(written).arch == "sm_90"
 
 
-def test_double_digits_are_not_mistaken():
+def test_an_architecture_with_two_digits_is_read():
     assert chip("10.0").arch == chip("sm_100f").arch == "sm_100"
     assert chip("12.1").capability == (12, 1)
 
 
 @pytest.mark.parametrize("written", ["sm_91", "9", "hopper", "", "sm_9000"])
-def test_an_unknown_architecture_names_those_known(written):
+def test_for_an_unknown_architecture_the_known_ones_are_listed(written):
     with pytest.raises(UserError, match=r"sm_75, sm_80.*sm_120"):
         chip(written)
 
@@ -120,12 +120,12 @@ def test_every_architecture_from_turing_on_is_there():
     assert {c.arch for c in chips()} >= expected
 
 
-@pytest.mark.parametrize("known", chips(), ids=lambda c: c.arch)
-def test_the_limits_of_an_architecture_fit_together(known):
-    assert known.shared_splits[-1] == known.shared_per_sm_bytes <= known.l1_and_shared_bytes
-    assert known.shared_per_block_bytes + known.shared_reserved_bytes == known.shared_per_sm_bytes
-    assert known.warps_per_sm * 32 == known.threads_per_sm
-    assert known.threads_per_sm >= known.threads_per_block
+@pytest.mark.parametrize("row", chips(), ids=lambda c: c.arch)
+def test_the_limits_of_an_architecture_fit_together(row):
+    assert row.shared_splits[-1] == row.shared_per_sm_bytes <= row.l1_and_shared_bytes
+    assert row.shared_per_block_bytes + row.shared_reserved_bytes == row.shared_per_sm_bytes
+    assert row.warps_per_sm * 32 == row.threads_per_sm
+    assert row.threads_per_sm >= row.threads_per_block
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_limits_of_an_architecture_fit_together(known):
         ("l40", "fp16", 181, None),
         ("l40", "fp8", 362, None),
         ("l40s", "fp16", 362, None),
-        ("rtx 2080 ti", "fp16", 53.8, None),  # products of floats added up in fp32, as everywhere here
+        ("rtx 2080 ti", "fp16", 53.8, None),  # accumulated in fp32, like every rate here
         ("rtx 3090", "bf16", 71.2, None),
         ("rtx 3090", "tf32", 35.6, None),
         ("rtx 3090", "int8", 284, None),
@@ -159,19 +159,19 @@ def test_the_limits_of_an_architecture_fit_together(known):
         ("jetson agx thor", "fp8", 517, None),
     ],
 )
-def test_tensor_rates_come_to_what_the_vendor_states(name, dtype, stated, mhz):
-    known = gpu(name)
-    rate = known.tensor_tflops(dtype) * (mhz or known.boost_mhz) / known.boost_mhz
+def test_tensor_rates_are_what_the_vendor_states(name, dtype, stated, mhz):
+    product = gpu(name)
+    rate = product.tensor_tflops(dtype) * (mhz or product.boost_mhz) / product.boost_mhz
     assert rate == pytest.approx(stated, rel=0.02)
 
 
-def test_there_is_no_rate_where_there_are_no_units():
+def test_a_dtype_that_the_tensor_cores_lack_has_no_rate():
     assert gpu("t4").tensor_tflops("bf16") is None
     assert gpu("a100").tensor_tflops("fp8") is None
 
 
 @pytest.mark.parametrize("name", ["H20", "RTX A400", "A3", "B2"])
-def test_a_name_is_not_taken_for_a_longer_number(name):
+def test_a_number_does_not_match_a_longer_number(name):
     with pytest.raises(UserError, match="in the database"):
         gpu(name)
 
@@ -179,5 +179,5 @@ def test_a_name_is_not_taken_for_a_longer_number(name):
 def test_a_drivers_name_means_the_same_product_as_a_users():
     assert same_product("NVIDIA H200", "h200")
     assert not same_product("NVIDIA H100 80GB HBM3", "h200")
-    assert same_product("Voodoo2", "Voodoo2")  # nobody knows it, and it is itself all the same
+    assert same_product("Voodoo2", "Voodoo2")  # unknown, but the same name
     assert not same_product("Voodoo2", "h200")

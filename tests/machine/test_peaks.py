@@ -1,4 +1,4 @@
-"""What the vendor's numbers allow: NVML's answers are a stand-in's, the arithmetic is held to data sheets."""
+"""Upper bounds computed from a fake NVML's answers agree with data sheets."""
 
 import sys
 from types import SimpleNamespace
@@ -71,17 +71,17 @@ def test_rates_are_what_the_data_sheet_says(gpu_with, name, capability, sms, boo
         assert tflops["matmul"]["float32"] == pytest.approx(tf32, rel=0.03)
 
 
-def test_an_unknown_capability_or_bus_bounds_nothing(gpu_with):
+def test_an_unknown_capability_or_bus_gives_no_bound(gpu_with):
     gpu_with(mem_mhz=3000, sm_mhz=2000)
     assert peaks("GPU-1", 100, (99, 0), 7) == {"pin_gbps": None, "l2_bytes": 7, "tflops": None}
 
 
-def test_an_overclocked_gpu_is_held_to_its_own_clock(gpu_with):
+def test_the_bound_of_an_overclocked_gpu_uses_its_present_clock(gpu_with):
     gpu_with(mem_mhz=1000, bus=8000, sm_mhz=1000, now=1100)
     assert peaks("GPU-1", 100, (9, 0), 7)["pin_gbps"] == pytest.approx(2200)
 
 
-def test_there_are_none_on_the_cpu_or_without_the_driver(monkeypatch):
+def test_there_are_no_peaks_for_the_cpu_or_without_the_driver(monkeypatch):
     assert peaks("cpu", 0, (0, 0), 0) is None
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert peaks("GPU-1", 132, (9, 0), 0) is None

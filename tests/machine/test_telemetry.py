@@ -9,7 +9,7 @@ from kernellab.stats import trust
 from support.nvml import GPU_KEYS
 
 
-def test_samples_are_not_taken_more_often_than_asked(nvml, clock):
+def test_samples_are_not_taken_more_often_than_the_interval_allows(nvml, clock):
     readings = telemetry_for("GPU-1")
     assert readings.sample() is not None
     assert readings.sample() is None

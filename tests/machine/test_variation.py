@@ -7,12 +7,12 @@ from kernellab.machine import variation
 from support.aa_records import CASE, aa_record
 
 
-def test_the_variation_is_remembered_and_read_back():
+def test_the_variation_is_stored_and_read_back():
     assert variation.load_variation("never seen") is None
     summary = summarise([aa_record(98), aa_record(102)])
     file = variation.store_variation("a machine, 2 threads", summary["versions"], 2, variations(summary))
-    known = variation.load_variation("a machine, 2 threads")
-    assert (known["runs"], known["versions"], known["cases"][0]["case"]) == (2, {"torch": "2"}, CASE)
-    assert known["cases"][0]["variation"] == pytest.approx(0.0283, abs=1e-3)
+    stored = variation.load_variation("a machine, 2 threads")
+    assert (stored["runs"], stored["versions"], stored["cases"][0]["case"]) == (2, {"torch": "2"}, CASE)
+    assert stored["cases"][0]["variation"] == pytest.approx(0.0283, abs=1e-3)
     file.write_text("half of it")
     assert variation.load_variation("a machine, 2 threads") is None

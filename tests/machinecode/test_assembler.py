@@ -1,4 +1,4 @@
-"""PTX assembled by ptxas, and its log read."""
+"""Assembling PTX with ptxas, and reading its log."""
 
 import pytest
 

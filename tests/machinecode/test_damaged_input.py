@@ -20,7 +20,7 @@ from support.machine_code import TINY_PTX
 
 MUTANTS = 10_000
 PARTS = {"ptx": 0.4, "sass": 0.3, "cubin": 0.3}
-USED = 4  # every fourth is also explained, counted and compared, which takes longer than parsing it
+USED = 4  # every fourth input is also explained, counted and compared, which takes longer than parsing it
 # One input takes milliseconds; a hang takes for ever. The limit allows for a busy machine.
 SECONDS = 5.0
 ODD = (
@@ -85,7 +85,7 @@ def samples() -> dict[str, list[bytes]]:
 
 
 def count_problems(kind: str, data: bytes, use: bool = True) -> int:
-    """How many problems a file has. With `use`, everything else is done with it that needs no other tool."""
+    """How many problems a file has. With `use`, the parsed file is also analysed and explained."""
     text = data.decode("utf-8", "replace")
     if kind == "ptx":
         module = parse_ptx(text)
@@ -117,9 +117,9 @@ def test_ten_thousand_damaged_inputs_are_parsed_or_refused(samples):
     for kind, share in PARTS.items():
         for _ in range(round(MUTANTS * share)):
             data = mutate(rng, rng.choice(samples[kind]), everything)
-            began = time.monotonic()
+            start = time.monotonic()
             noticed[kind] += bool(count_problems(kind, data, use=done % USED == 0))
-            assert time.monotonic() - began < SECONDS, f"{len(data)} bytes of {kind}"
+            assert time.monotonic() - start < SECONDS, f"{len(data)} bytes of {kind}"
             done += 1
     assert done == MUTANTS
     # If no damage were noticed, the inputs would not be damaged.
@@ -198,9 +198,9 @@ def test_the_undamaged_samples_have_no_problems(samples, kind):
     ids=range(16),
 )
 def test_text_made_to_be_slow_is_parsed_in_linear_time(text):
-    began = time.monotonic()
+    start = time.monotonic()
     module = parse_ptx(text)
     explain_ptx(module)
     facts_from_ptx(module)
     facts_from_sass(parse_sass(text))
-    assert time.monotonic() - began < 4 * SECONDS
+    assert time.monotonic() - start < 4 * SECONDS

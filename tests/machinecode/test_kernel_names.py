@@ -1,4 +1,4 @@
-"""Kernel names: mangled symbols shortened, and matched by what a person types."""
+"""Kernel names: mangled symbols are shortened, and matched by what a user types."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_mangled_names_are_shortened_where_that_is_safe(symbol, name):
     ],
 )
 def test_a_kernel_is_matched_by_its_symbol_its_name_or_a_part(name, matches):
-    assert match_symbols(name, MANGLED) == [MANGLED[at] for at in matches]
+    assert match_symbols(name, MANGLED) == [MANGLED[i] for i in matches]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_cpp_takes_any_layout(name, layout, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @pytest.mark.parametrize("name", ops_with("cpp", elementwise=True))
-def test_cpp_gives_special_values_as_the_reference_does(name, dtype):
+def test_cpp_treats_special_values_as_the_reference_does(name, dtype):
     op, x = getattr(kl.ops, name), torch.tensor(SPECIALS).to(dtype).repeat(50)
     for options in options_of(op):
         assert_agrees(op, op["cpp"](x, **options), x, **options)

@@ -24,8 +24,8 @@ def instances(name, monkeypatch):
     monkeypatch.setattr(module, "kernel", record)
     for make, dtype, options in itertools.product(TENSORS, DTYPES[:3], options_of(op)):
         op["cuda"](make().to(dtype), **options)
-    # Another dtype for each kernel, so that all are built.
-    return [names[number % len(names)] for number, names in enumerate(launched.values())]
+    # The dtype alternates from kernel to kernel, so that more than one dtype is built.
+    return [names[i % len(names)] for i, names in enumerate(launched.values())]
 
 
 @pytest.mark.bare

@@ -11,8 +11,8 @@ import kernellab as kl
 from kernellab.declaration.targets import shipped_names
 from support.klab import SRC, klab_env
 
-# The files that hold an implementation, by its name. A Python file launches what the source beside it contains.
-ROOMS = {"triton": ("triton.py",), "cuda": ("cuda.py", "cuda.cu"), "cpp": ("cpp.py", "cpp.cpp")}
+# The files of each implementation. A Python file launches the kernels of the source beside it.
+FILES = {"triton": ("triton.py",), "cuda": ("cuda.py", "cuda.cu"), "cpp": ("cpp.py", "cpp.cpp")}
 
 HALVE = '''
 """Halve: x/2."""
@@ -41,20 +41,20 @@ def test_an_op_folder_has_a_file_for_each_implementation(name):
     assert "torch" in op.impls
     assert op.doc
     folder = op.file.parent
-    for impl, files in ROOMS.items():
+    for impl, files in FILES.items():
         for file in files:
             assert (folder / file).is_file() == (impl in op.impls), f"{file} and the implementation {impl}"
 
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_implementations_are_declared_in_one_order(name):
-    order = ["manual", "compile", "torch", *ROOMS]
+    order = ["manual", "compile", "torch", *FILES]
     impls = [impl for impl in getattr(kl.ops, name).impls if impl in order]
     assert impls == sorted(impls, key=order.index)
 
 
 def copy_with_op(tmp_path, name, text):
-    """A source folder with one op more."""
+    """A copy of the source folder with a further op."""
     source = tmp_path / "src"
     shutil.copytree(SRC, source, ignore=shutil.ignore_patterns("__pycache__"))
     folder = source / "kernellab" / "ops" / name
@@ -66,8 +66,8 @@ def copy_with_op(tmp_path, name, text):
 def test_an_op_of_another_name_than_its_folder_is_refused(tmp_path):
     source = copy_with_op(tmp_path, "half", HALVE)
     code = [sys.executable, "-c", "import kernellab.ops"]
-    done = subprocess.run(code, env=klab_env(PYTHONPATH=str(source)), capture_output=True, text=True)
-    assert "kernellab/ops/half/__init__.py declares no op half: name the op as its folder" in done.stderr
+    process = subprocess.run(code, env=klab_env(PYTHONPATH=str(source)), capture_output=True, text=True)
+    assert "kernellab/ops/half/__init__.py declares no op half: name the op as its folder" in process.stderr
 
 
 def test_an_op_is_added_by_adding_a_folder(klab, tmp_path):

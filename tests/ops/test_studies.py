@@ -1,4 +1,4 @@
-"""Implementations that run only when they are asked for, and the studies of square's launch parameters."""
+"""Studies: implementations that run only when a request names them, here of square's launch parameters."""
 
 import json
 
@@ -29,12 +29,12 @@ def test_a_wrong_implementation_is_not_timed(klab):
         *("bench", "square", "--impl", "torch,triton-1024-once", "--shape", "4x1536", "--device", "cpu"),
         *("--quick", "--json"),
     )
-    exhibit = seen.result("triton-1024-once")
-    assert (exhibit["derived"]["status"], exhibit["times"]) == ("wrong", [])
+    wrong = seen.result("triton-1024-once")
+    assert (wrong["derived"]["status"], wrong["times"]) == ("wrong", [])
     assert seen.result("torch")["derived"]["time"]["median_us"] > 0
 
 
-def test_studies_run_only_when_asked_for():
+def test_studies_run_only_when_a_request_names_them():
     assert set(kl.ops.square.impls) >= STUDIES
     assert not STUDIES & {impl.name for impl in kl.ops.square.select_impls([])}
     assert [i.name for i in kl.ops.square.select_impls(["triton-w*", "torch"])] == [
@@ -58,7 +58,7 @@ def test_the_list_marks_studies(klab):
     assert set(square["studies"]) == STUDIES
 
 
-def test_a_row_too_long_for_one_block_is_refused_in_words():
+def test_a_row_too_long_for_one_block_is_refused_with_a_reason():
     case = next(iter(kl.ops.square.expand(CaseRequest(shapes=[(2, (1 << 20) + 1)]), "cuda")))
     assert "one block" in str(kl.ops.square["triton-pow2"].refusal(case))
     assert kl.ops.square["triton-1024"].refusal(case) is None

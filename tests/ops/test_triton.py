@@ -37,11 +37,11 @@ print("all agree")
 
 
 def test_triton_in_its_interpreter_takes_any_layout_width_and_value():
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", INTERPRETED],
         env={**os.environ, "PYTHONPATH": f"{SRC}{os.pathsep}{HERE}"},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert done.stdout == "all agree\n", done.stderr[-3000:]
+    assert process.stdout == "all agree\n", process.stderr[-3000:]

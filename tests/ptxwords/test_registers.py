@@ -20,7 +20,7 @@ def parameters(lines):
     return [line.words for line in lines if line.words.startswith("parameter")]
 
 
-def test_pointers_are_distinguished_from_integers_even_where_undeclared(tiny):
+def test_pointers_are_distinguished_from_integers_even_if_undeclared(tiny):
     assert parameters(tiny) == [
         "parameter 0: a pointer to global memory",
         "parameter 1: a pointer (it is used as an address)",
@@ -49,6 +49,6 @@ def test_registers_are_named_with_what_they_hold(tiny):
     assert "%rd1 (pointer 0)" in sentence(tiny, "add.s64 %rd5")
 
 
-def test_nothing_is_claimed_about_a_register_that_is_set_twice():
+def test_nothing_is_said_about_a_register_that_is_set_twice():
     text = ".entry k(.param .u32 n) { ld.param.u32 %r1, [n]; @%p1 mov.u32 %r1, 5; add.s32 %r2, %r1, 1; ret; }"
     assert sentence(explain_ptx(parse_ptx(text)), "add").startswith("computes %r1 + 1 into %r2 ")

@@ -5,7 +5,7 @@ from kernellab.ptxwords.explain import explain_ptx
 from support.machine_code import TINY_PTX
 
 
-def test_what_a_result_is_used_for_determines_the_stage():
+def test_the_use_of_a_result_determines_the_stage():
     stages = {
         "ld.param.u64 %rd1": "entry",
         ".maxntid": "entry",
@@ -13,7 +13,7 @@ def test_what_a_result_is_used_for_determines_the_stage():
         "mov.u32 %r2, %tid.x": "index",
         "mul.wide.s32": "addresses",
         "add.s64 %rd5": "addresses",
-        "mov.f32 %f3": "loads",  # the value where the load is masked out
+        "mov.f32 %f3": "loads",  # the value for lanes in which the load is masked out
         "@%p1 ld.global": "loads",
         "fma.rn.f32": "arithmetic",
         "st.global": "stores",

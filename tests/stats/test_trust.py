@@ -1,4 +1,4 @@
-"""Whether a time can be trusted, from what was read beside it: numbers in, words out."""
+"""Whether a time can be trusted, from its rounds and the telemetry read beside them."""
 
 import random
 import subprocess
@@ -40,9 +40,9 @@ def rounds(n=60, *, scatter=0.01, drift=0.0, seed=1):
     return [100.0 * (1 + drift * i / n) * rng.lognormvariate(0, scatter) for i in range(n)]
 
 
-def verdict(telemetry, taken=None, device="cuda", steady=True):
-    taken = rounds() if taken is None else taken
-    return summarise(find_reasons(telemetry, taken, device=device, steady=steady, interval=median_interval(taken)))
+def verdict(telemetry, times=None, device="cuda", steady=True):
+    times = rounds() if times is None else times
+    return summarise(find_reasons(telemetry, times, device=device, steady=steady, interval=median_interval(times)))
 
 
 def test_a_calm_machine_is_trusted():
@@ -84,7 +84,7 @@ def test_one_reading_alone_is_not_throttling():
         ([0.0] * 40, "trusted"),
     ],
 )
-def test_the_sm_clock(clocks, expected):
+def test_the_sm_clock_moved_if_it_changed_by_more_than_noise(clocks, expected):
     assert verdict(gpu(sm_mhz=clocks)) == expected
 
 
@@ -93,7 +93,7 @@ def test_any_change_of_the_memory_clock_counts():
     assert verdict(gpu(mem_mhz=[405.0] + [3201.0] * 39)) == "trusted"
 
 
-def test_a_cpus_clock_counts_only_when_it_moves_for_good():
+def test_a_cpus_clock_counts_only_when_the_change_lasts():
     jumping = [2800.0, 3400.0] * 6
     assert verdict(cpu(12, mhz=jumping), device="cpu") == "trusted"
     assert verdict(cpu(12, mhz=[3400.0] * 5 + [2800.0] * 7), device="cpu") == "clock-moved"
@@ -108,14 +108,14 @@ def test_a_cpus_clock_counts_only_when_it_moves_for_good():
         ({"others_cores": [0.9] * 10}, "contended"),
         ({"others_cores": [0.6] * 10, "cores": [16] * 10, "threads": [8] * 10}, "trusted"),  # there is room
         ({"others_cores": [0.6] * 10, "cores": [16] * 10, "threads": [16] * 10}, "contended"),
-        ({"others_cores": [6.0] * 10, "cores": [16] * 10, "threads": [8] * 10}, "contended"),  # room, but so many
+        ({"others_cores": [6.0] * 10, "cores": [16] * 10, "threads": [8] * 10}, "contended"),  # room, but too many
         ({"others_cores": [0.6] * 10, "threads": [None] * 10}, "contended"),
         ({"steal": [0.02] * 10}, "trusted"),
         ({"steal": [0.2] * 10}, "contended"),
         ({"others_cores": [None] * 10, "steal": [None] * 10, "mhz": [None] * 10}, "trusted"),
     ],
 )
-def test_others_on_the_cpu(columns, expected):
+def test_other_processes_contend_once_they_take_cores_from_the_implementation(columns, expected):
     assert verdict(cpu(**columns), device="cpu") == expected
 
 
@@ -124,7 +124,7 @@ def test_long_spans_weigh_more():
     assert verdict(cpu(2, **quiet_then_loud), device="cpu") == "contended"
 
 
-def test_noise():
+def test_a_wide_interval_or_a_wide_spread_is_noise():
     assert verdict(gpu(), rounds(scatter=0.02)) == "trusted"
     assert verdict(gpu(), rounds(scatter=0.3)) == "noisy"
     assert verdict(gpu(), [100.0, 130.0] * 50) == "noisy"
@@ -146,11 +146,11 @@ def test_scatter_alone_is_hardly_ever_called_drift():
     assert false <= 18  # 2 % of 900
 
 
-@pytest.mark.parametrize("taken", [[], [0.0], [5.0], [0.0] * 20, [5.0] * 7, [1.0, 2.0]])
-def test_few_or_empty_rounds_break_nothing(taken):
+@pytest.mark.parametrize("times", [[], [0.0], [5.0], [0.0] * 20, [5.0] * 7, [1.0, 2.0]])
+def test_with_few_or_empty_rounds_there_is_no_reason_to_distrust(times):
     for device in ("cuda", "cpu"):
         for telemetry in (None, {}, gpu(0), gpu(1), cpu(0), cpu(1)):
-            find_reasons(telemetry, taken, device=device, steady=False, interval=None)
+            assert find_reasons(telemetry, times, device=device, steady=False, interval=None) == []
 
 
 def test_steady_after_the_times_and_the_clock_have_settled():

@@ -4,7 +4,7 @@ import dataclasses
 
 from kernellab.explaining.rulebook import find
 from kernellab.gpumodel.device import Device
-from kernellab.gpumodel.fusion import OperatorTraffic
+from kernellab.gpumodel.fusion import DispatchedOperator
 from kernellab.gpumodel.kernel import Kernel
 from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import Subject
@@ -18,7 +18,7 @@ SMALL_COST = {"bytes_read": 8_000_000, "bytes_written": 8_000_000, "flops": {}}
 MATMUL_COST = {"bytes_read": 2**26, "bytes_written": 2**25, "flops": {"matmul": 2 * 4096**3}}
 LIMIT_US = 500.0  # of COST
 CASE = {"dims": {"...": [1]}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cuda"}
-CHAIN = [OperatorTraffic("aten::mul", tensors * GB, GB) for tensors in (1, 2, 1, 1)]
+CHAIN = [DispatchedOperator("aten::mul", tensors * GB, GB) for tensors in (1, 2, 1, 1)]
 
 # One 16-byte load and store per thread, every SM full: 62.5 M threads read 1 GB.
 GOOD_KERNEL = Kernel(

@@ -1,7 +1,6 @@
-"""`UserError`: the request is wrong, not kernellab.
+"""`UserError`: the user made a mistake, not kernellab.
 
-Every mistake of a user raises it. The command line turns it into one sentence and exit code 2, and catches nothing
-else.
+The command line turns it into one sentence and exit code 2. It catches no other exception.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ class UserError(Exception):
         self.detail = detail
 
     def report(self) -> None:
-        """Print it to standard error; all processes of a command print it alike."""
+        """Print it to standard error, in the same form in every process of a command."""
         print(f"klab: {self.message}", *filter(None, [self.detail]), sep="\n", file=sys.stderr)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A "did you mean" clause for an unknown word, or the list to choose from."""
     choices = sorted(set(known))
-    close = difflib.get_close_matches(word, choices, n=3, cutoff=0.55)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
+    matches = difflib.get_close_matches(word, choices, n=3, cutoff=0.55)
+    if matches:
+        return f"did you mean {' or '.join(matches)}?"
     return f"known: {', '.join(choices)}" if choices else "none are known"

@@ -1,9 +1,9 @@
-"""The type of a function that kernellab calls and knows nothing about: an author's reference or implementation."""
+"""The type of a function with unknown parameters that kernellab calls: an author's reference or implementation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeAlias
 
-# Its parameters are the author's choice, which only `...` can say; `object` would refuse every function with any.
+# The author chooses the parameters, so they are `...`: a signature of `object` parameters would match no function.
 AnyFunction: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]

@@ -1,8 +1,8 @@
 """Calls a function when a module is imported, without importing that module.
 
-Two uses need this: the profiler must not import torch before the profiled program does, or the program's settings for
-torch would come too late; and compilers are hooked only in processes that import them, because importing one takes
-seconds.
+Two uses need this. The profiler must not import torch before the profiled program does, because the program's settings
+for torch would then come too late. Compilers are hooked only in processes that import them, because importing one
+takes seconds.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def call_after_import(name: str, action: Action) -> Callable[[], None]:
 
 
 class _Finder(MetaPathFinder):
-    """Returns what the other finders return, with a loader that runs the actions after the module's code.
+    """Returns the spec of the other finders, with a loader that calls the actions after the module's code.
 
-    It is on `sys.meta_path` only while actions wait, and leaves no trace in the modules it has seen.
+    It is on `sys.meta_path` only while actions wait, and leaves nothing behind in the imported modules.
     """
 
     def __init__(self) -> None:
@@ -67,15 +67,15 @@ class _Finder(MetaPathFinder):
         finally:
             self._searching.name = None
         if spec is not None and spec.loader is not None:
-            self._run_actions_after(spec.loader, fullname)
+            self._call_actions_after(spec.loader, fullname)
         return spec
 
-    def _run_actions_after(self, loader: Loader, name: str) -> None:
+    def _call_actions_after(self, loader: Loader, name: str) -> None:
         execute = loader.exec_module
 
         @functools.wraps(execute)
         def execute_and_call(module: ModuleType) -> None:
-            del loader.exec_module  # the instance's: the class's own is in force again
+            del loader.exec_module  # from the instance, so that the method of the class applies again
             execute(module)
             for action in self._forget(name):
                 action(module)

@@ -1,4 +1,4 @@
-"""The types of JSON documents that no declaration describes further."""
+"""The types of JSON documents whose fields are not declared."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Messages: JSON objects whose fields are declared once, as a dataclass.
 
 A family of messages (the events of a run, the commands to a worker) shares the JSON key that holds the message's name.
-Sender and receiver construct and read the same class; a name that nobody declared cannot be sent.
+The sender constructs and the receiver reads the same class, so a message that is not declared cannot be sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 from kernellab.base import shape
 from kernellab.base.json import JsonObject, JsonValue
 
-_KEYS = {"pass_name": "pass"}  # fields whose JSON key is a keyword of Python
+_KEYS = {"pass_name": "pass"}  # fields whose JSON key is a Python keyword
 
 
 class UnknownMessage(ValueError):
@@ -29,7 +29,7 @@ class DamagedMessage(ValueError):
 class Message:
     """The base of all families.
 
-    `class Event(Message, key="event")` begins a family, `class Round(Event, name="round")` declares a message of it.
+    `class Event(Message, key="event")` starts a family, `class Round(Event, name="round")` declares a message of it.
     """
 
     name_key: ClassVar[str]
@@ -54,7 +54,7 @@ class Message:
 
     @classmethod
     def from_json(cls, entry: JsonObject) -> Self:
-        """A message of this class. Keys that are no fields are ignored: a newer version may have written them."""
+        """A message of this class. Unknown keys are ignored, because a newer version may have written them."""
         types = shape.fields(typing.cast(type, cls))
         values = {}
         for field in dataclasses.fields(cls):

@@ -1,4 +1,7 @@
-"""The cache folder, for what kernellab can rebuild: compiled kernels, measured ceilings, locks."""
+"""The cache folder, file names, and files that are replaced as a whole.
+
+The cache holds only what kernellab can rebuild: compiled kernels, measured ceilings, locks.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ def cache_dir(*parts: str) -> Path:
 
 
 def file_name(text: str) -> str:
-    """A text with everything but letters and digits replaced, as the name of a file."""
+    """A file name made of a text: everything but letters and digits becomes `-`."""
     return "".join(c if c.isalnum() else "-" for c in text)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
+    """Write a file atomically: a reader sees the old content or the new, never a part."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with scratch.open("wb") as f:

@@ -1,6 +1,6 @@
-"""Whether a JSON document has the shape that a declaration describes; the first difference as a sentence.
+"""Compares a JSON document with its declared type, and describes the first difference in a sentence.
 
-Fields that no declaration knows are ignored: a newer version of kernellab may have written them.
+Unknown fields are ignored, because a newer version of kernellab may have written them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kernellab.base.json import JsonValue
 
 
 def difference(value: object, declared: object, where: str = "") -> str | None:
-    """What is wrong with `value`, as in "results[2] has no `case`"; None if it has the declared shape."""
+    """How `value` differs from the declared type, as in "results[2] has no `case`"; None if it does not."""
     declared = _plain(declared)
     if typing.is_typeddict(declared):
         return _difference_in_document(value, typing.cast(type, declared), where)
@@ -27,19 +27,19 @@ def difference(value: object, declared: object, where: str = "") -> str | None:
     if origin is dict:
         return _difference_in_mapping(value, arguments[1], where)
     if isinstance(declared, type) and not _is_scalar(value, declared):
-        return f"{where} is {_name(value)}, not {_NAMES.get(declared, declared.__name__)}"
+        return f"{where} is {_describe(value)}, not {_NAMES.get(declared, declared.__name__)}"
     return None  # a forward reference to any JSON value
 
 
 @functools.cache
 def fields(document: type) -> Mapping[str, object]:
     """The fields of a TypedDict or dataclass with their declared types."""
-    # The alias refers to itself by name, which the modules that use it need not import.
+    # `JsonValue` refers to itself by name, and a module that uses it need not have imported that name.
     return typing.get_type_hints(document, localns={"JsonValue": JsonValue}, include_extras=True)
 
 
 def is_required(document: type, key: str) -> bool:
-    """Whether a field of a TypedDict must be there. `__required_keys__` does not see through postponed annotations."""
+    """Whether a TypedDict requires a field. `__required_keys__` is wrong where annotations are postponed."""
     return bool(getattr(document, "__total__", True)) and get_origin(fields(document)[key]) is not NotRequired
 
 
@@ -63,7 +63,7 @@ def _is_scalar(value: object, declared: type) -> bool:
 
 def _difference_in_document(value: object, document: type, where: str) -> str | None:
     if not isinstance(value, dict):
-        return f"{where} is {_name(value)}, not an object"
+        return f"{where} is {_describe(value)}, not an object"
     for key, declared in fields(document).items():
         if key not in value:
             if is_required(document, key):
@@ -79,25 +79,25 @@ def _difference_in_union(value: object, choices: tuple[object, ...], where: str)
     problems = [difference(value, choice, where) for choice in choices]
     if None in problems:
         return None
-    # A document that lacks a field says more than "is an object, not null".
+    # "has no `case`" says more than "is an object, not null".
     return next((p for p, choice in zip(problems, choices, strict=True) if choice is not type(None)), problems[0])
 
 
 def _difference_in_list(value: object, declared: object, where: str) -> str | None:
     if not isinstance(value, list):
-        return f"{where} is {_name(value)}, not a list"
-    problems = (difference(entry, declared, f"{where}[{place}]") for place, entry in enumerate(value))
+        return f"{where} is {_describe(value)}, not a list"
+    problems = (difference(entry, declared, f"{where}[{i}]") for i, entry in enumerate(value))
     return next((problem for problem in problems if problem), None)
 
 
 def _difference_in_mapping(value: object, declared: object, where: str) -> str | None:
     if not isinstance(value, dict):
-        return f"{where} is {_name(value)}, not an object"
+        return f"{where} is {_describe(value)}, not an object"
     problems = (difference(entry, declared, f"{where}.{key}") for key, entry in value.items())
     return next((problem for problem in problems if problem), None)
 
 
-def _name(value: object) -> str:
+def _describe(value: object) -> str:
     if value is None:
         return "null"
     return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)[:40]

@@ -1,12 +1,12 @@
-"""Text that every package may print: from untrusted files, made safe; counts and shares in sentences."""
+"""Text to print: text from untrusted files made safe, and counts and shares as part of a sentence."""
 
 from __future__ import annotations
 
 
-def shown(text: str, longest: int | None = None) -> str:
-    """One line of at most `longest` characters, without control characters or characters that cannot be encoded."""
-    if longest is not None and len(text) > longest:
-        text = text[: max(longest - 1, 1)] + "…"
+def printable(text: str, max_length: int | None = None) -> str:
+    """One line of at most `max_length` characters, without control characters or characters that cannot be encoded."""
+    if max_length is not None and len(text) > max_length:
+        text = text[: max(max_length - 1, 1)] + "…"
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kernellab.base.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_LONGEST_LINE = 300  # characters: a message may contain a whole tensor
+_LONGEST_LINE = 300  # characters; a message may contain a whole tensor
 _MOST_LINES, _MOST_FRAMES = 12, 12
 
 
@@ -23,10 +23,11 @@ def first_line(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """Triton's errors begin with the kernel's source, or with a header before ptxas's log; the cause is elsewhere."""
+    """The exception's message, without what Triton writes before the cause: the kernel's source, or a header of ptxas's
+    log."""
     text = str(getattr(error, "error_message", None) or error)
     _, _, log = text.partition("`ptxas` stderr:\n")
-    return re.sub(r"^ptxas \S+, ", "ptxas, ", log) or text  # a temporary file that no longer exists
+    return re.sub(r"^ptxas \S+, ", "ptxas, ", log) or text  # without the path of a temporary file that is gone
 
 
 def explain(error: BaseException) -> str:
@@ -34,8 +35,8 @@ def explain(error: BaseException) -> str:
     if isinstance(error, UserError):
         detail = error.detail.splitlines()
         return error.message + (f": {detail[0]}" if detail else "")
-    own = [f for f in traceback.extract_tb(error.__traceback__) if is_user_code(f.filename)]
-    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_code(f.filename)]
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {first_line(error)}{place}"
 
 
@@ -54,7 +55,8 @@ def _cut(line: str) -> str:
 
 
 def is_user_code(filename: str) -> bool:
-    """An op's code counts as the user's, shipped or not; the rest of kernellab and installed packages do not."""
+    """Whether a file is the user's own. Every op's code counts, shipped ops included; the rest of kernellab and
+    installed packages do not."""
     path = Path(filename)
     if PACKAGE in path.parents:
         return path.relative_to(PACKAGE).parts[0] == "ops"

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
     Argument = torch.Tensor | bool | int | float
 
-# errno and floating-point exception flags are not used; keeping them would turn each ?: into a branch.
+# The functions use neither errno nor floating-point exception flags; keeping them would turn each ?: into a branch.
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
 
-
-# While launches are captured: called instead of the function.
+# Called instead of the function while launches are captured.
 interceptor: Callable[[CppFunction], object] | None = None
 
 
@@ -79,7 +78,7 @@ def _load(path: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
 
 
 def build(path: Path, flags: tuple[str, ...] = ()) -> Path:
-    """The shared library: compiled, or from the cache where this CPU and compiler built it before."""
+    """The shared library: compiled, or from the cache if this compiler built it for this CPU before."""
     cxx = _require_compiler()
     command = [cxx, *FLAGS, *flags]
     target = cache_dir("cpp") / f"{path.parent.name}-{fingerprint(path, *command, _cpu_model(), _version(cxx))}.so"
@@ -119,7 +118,7 @@ def _version(cxx: str) -> str:
 
 @functools.cache
 def _cpu_model() -> str:
-    """What `-march=native` depends on: machines with different CPUs may share a cache folder."""
+    """The lines that `-march=native` depends on: machines with different CPUs may share a cache folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -66,7 +66,7 @@ class LaunchInterceptor(Protocol):
     ) -> None: ...
 
 
-# While launches are captured: called instead of launching.
+# Called instead of launching while launches are captured.
 interceptor: LaunchInterceptor | None = None
 
 
@@ -157,9 +157,9 @@ class Kernel:
 
 
 def _from_first_error(log: str) -> str:
-    """NVRTC's log from its first error on: many reports show only one line of it."""
+    """NVRTC's log from its first error on, because many reports show only one line of it."""
     lines = log.strip().splitlines()
-    first = next((at for at, line in enumerate(lines) if "error:" in line), 0)
+    first = next((i for i, line in enumerate(lines) if "error:" in line), 0)
     return "\n".join(lines[first:])
 
 
@@ -179,7 +179,7 @@ def _stream(handle: int) -> Stream:
 
 
 def _read_ptx(program: Program) -> str:
-    """The PTX that NVRTC assembled the machine code from; it keeps it, so this compiles nothing again."""
+    """The PTX that NVRTC assembled the machine code from. NVRTC keeps it, so nothing is compiled again."""
     from cuda.bindings import nvrtc
 
     _, size = nvrtc.nvrtcGetPTXSize(program.handle)
@@ -216,7 +216,7 @@ _NVCC_FLAGS = ("-O3", "-lineinfo")  # line information serves profilers and sani
 
 
 def nvcc_missing() -> str | None:
-    """Why CUDA host code cannot be built here; None where it can."""
+    """The reason why CUDA host code cannot be built here; None if it can."""
     if tools.nvcc() is not None:
         return None
     return "needs nvcc: install the CUDA toolkit, or write the kernel for kl.cuda.kernel, which does not need it"
@@ -229,7 +229,7 @@ def inline(
     extra_cuda_cflags: Sequence[str] = _NVCC_FLAGS,
     build_directory: str | Path | None = None,
 ) -> ModuleType:
-    """Builds host and device code given as text with torch's headers; the first build takes half a minute.
+    """Build host and device code, given as text, with torch's headers. The first build takes half a minute.
 
     Returns the module that contains `functions`. Unchanged source is not built again.
     """
@@ -258,7 +258,7 @@ def load(
     extra_cuda_cflags: Sequence[str] = _NVCC_FLAGS,
     build_directory: str | Path | None = None,
 ) -> ModuleType:
-    """Builds `.cu` and `.cpp` files with host code and a `PYBIND11_MODULE` as an extension module."""
+    """Build `.cu` and `.cpp` files with host code and a `PYBIND11_MODULE` as an extension module."""
     _require_nvcc()
     from torch.utils.cpp_extension import load as load_extension
 
@@ -295,8 +295,8 @@ def _list(sources: str | Sequence[str]) -> list[str]:
     return [sources] if isinstance(sources, str) else list(sources)
 
 
-def _build_directory(given: str | Path | None, name: str) -> Path:
-    folder = Path(given) if given is not None else cache_dir("extensions", name)
+def _build_directory(requested: str | Path | None, name: str) -> Path:
+    folder = Path(requested) if requested is not None else cache_dir("extensions", name)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -304,8 +304,8 @@ def _build_directory(given: str | Path | None, name: str) -> Path:
 def _build_extension(folder: Path, build: Callable[[], ModuleType]) -> ModuleType:
     """Run a build with this environment's own tools (ninja) on the PATH, for this GPU only, one at a time.
 
-    torch guards a build with a file called `lock`, and waits for ever for one that a killed process left behind. The
-    operating system releases our own lock when a process dies, so while we hold it such a file can only be a leftover.
+    torch guards a build with a file called `lock`, and waits for ever if a killed process left one behind. The
+    operating system releases our own lock when a process dies, so while we hold it, such a file is a leftover.
     """
     with notify_observers(folder.name), (folder / ".kernellab-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 
-# Each is entered, with a name, around every build, so that a timed region cannot contain a build unnoticed.
+# Every build runs inside the contexts of these observers, so that a build in a timed region is noticed.
 observers: list[Callable[[str], AbstractContextManager[object]]] = []
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -20,7 +20,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 def locate(file: str | Path, depth: int = 2) -> Path:
     """The path of a source file. A relative path starts at the folder of the Python file that passes it.
 
-    `depth` is how many calls lie between that file and this function.
+    `depth` is the number of calls between that file and this function.
     """
     path = Path(file)
     if not path.is_absolute():
@@ -46,19 +46,19 @@ def with_includes(path: Path) -> list[Path]:
     return list(seen)
 
 
-def fingerprint(path: Path, *more: str) -> str:
+def fingerprint(path: Path, *settings: str) -> str:
     """Identifies a build: a hash of the sources it reads and of everything else that decides its result."""
     digest = hashlib.sha256()
     for file in with_includes(path):
         digest.update(file.read_bytes())
-    for part in more:
-        digest.update(b"\0" + part.encode())
+    for setting in settings:
+        digest.update(b"\0" + setting.encode())
     return digest.hexdigest()[:24]
 
 
 @contextlib.contextmanager
 def notify_observers(name: str) -> Iterator[None]:
-    """Wraps a build, or the loading of an earlier build from the cache, in the contexts of all observers."""
+    """Run a build, or the loading of a cached one, inside the contexts of all observers."""
     with contextlib.ExitStack() as stack:
         for observer in observers:
             stack.enter_context(observer(name))

@@ -1,8 +1,8 @@
 """Captures the source and the Triton kernels that `torch.compile` generates.
 
 Without a GPU, inductor sees the stand-in GPU: tensors are fake, properties come from the database, and nothing is
-timed, so that every configuration it would try is listed. The code is the one it would generate on that GPU. Inductor
-remembers the first device it has seen: one architecture per process.
+timed, so every configuration that it would try is listed. The code is the same as on that GPU. Inductor remembers the
+first device it has seen, so a process can generate code for one architecture only.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def generate_on_gpu(fn: AnyFunction, args: Sequence[object], options: Mapping[st
     run = CachingAutotuner.run
 
     @functools.wraps(run)
-    def run_and_record(tuner: CachingAutotuner, *call_args: object, stream: object, **more: object) -> object:
-        result = run(tuner, *call_args, stream=stream, **more)
-        launches.extend(_find_launches(tuner, call_args, more))
+    def run_and_record(tuner: CachingAutotuner, *call_args: object, stream: object, **keywords: object) -> object:
+        result = run(tuner, *call_args, stream=stream, **keywords)
+        launches.extend(_find_launches(tuner, call_args, keywords))
         return result
 
     with replace_attribute(CachingAutotuner, "run", run_and_record), _launch_through_triton():
@@ -101,7 +101,7 @@ def _to_fake(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _use_standin(gpu: StandinGpu) -> Iterator[None]:
-    """Makes inductor see the stand-in GPU."""
+    """Make inductor see the stand-in GPU."""
     from torch._dynamo import device_interface
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime import triton_helpers
@@ -141,7 +141,7 @@ def _use_standin(gpu: StandinGpu) -> Iterator[None]:
 
 
 def _clear_device_caches() -> None:
-    """Torch caches whether there is a GPU for Triton."""
+    """Clear torch's cached answers to whether Triton has a GPU."""
     from torch.utils import _triton
 
     for function in vars(_triton).values():
@@ -150,7 +150,7 @@ def _clear_device_caches() -> None:
 
 
 def _launch_every_config(tuner: CachingAutotuner, *args: object, stream: object, **kwargs: object) -> None:
-    """Replaces tuning: launches each of inductor's configurations once, through the stand-in driver."""
+    """Replaces tuning: launch each of inductor's configurations once, through the stand-in driver."""
     from kernellab.capture.standin_triton import mark_configuration
 
     if not tuner.launchers:
@@ -162,11 +162,11 @@ def _launch_every_config(tuner: CachingAutotuner, *args: object, stream: object,
 
 @contextlib.contextmanager
 def _launch_through_triton() -> Iterator[None]:
-    """Makes inductor launch kernels through Triton, which has their code, and use no cache."""
+    """Make inductor launch kernels through Triton, which has their code, and use no cache."""
     from torch._inductor import config
 
-    wanted = {"fx_graph_cache": False, "autotune_local_cache": False, "use_static_cuda_launcher": False}
-    with config.patch({name: value for name, value in wanted.items() if hasattr(config, name)}):
+    settings = {"fx_graph_cache": False, "autotune_local_cache": False, "use_static_cuda_launcher": False}
+    with config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
         yield
 
 
@@ -174,7 +174,7 @@ def _launch_through_triton() -> Iterator[None]:
 
 
 def _find_launches(tuner: CachingAutotuner, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[Launch]:
-    """The launch that a tuner has chosen. Its launcher is called again, with a function in place of the launch."""
+    """The launch that a tuner has chosen. Its launcher is called again, with `record_call` in place of the launch."""
     from kernellab.capture.triton_launch import describe_launch
 
     if len(tuner.launchers) != 1:

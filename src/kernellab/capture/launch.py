@@ -12,7 +12,7 @@ Dims = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of a kernel. `special` is what the compiler assumed about it."""
+    """An argument of a kernel. `special` names the compiler's assumptions about it."""
 
     name: str
     type: str
@@ -36,8 +36,8 @@ class Launch:
     """A kernel as it was launched, and its code.
 
     `grid` counts blocks, also for clusters. `code` has one entry per level: ttir, ttgir, llir and ptx as text, cubin as
-    bytes. It is empty where `refusal` says why the kernel was not compiled. `config` is what the author or a tuner
-    chose: warps, stages and constexprs in Triton, template and macros in CUDA C++.
+    bytes. It is empty if the kernel was not compiled; `refusal` then has the reason. `config` is what the author or a
+    tuner chose: warps, stages and constexprs in Triton, template and macros in CUDA C++.
     """
 
     kind: str  # "triton" or "cuda"
@@ -53,7 +53,7 @@ class Launch:
     parameters: tuple[Parameter, ...]
     sources: tuple[Source, ...]  # the kernel's own first, then the functions it calls or includes
     code: Mapping[str, str | bytes] = field(repr=False)
-    build_s: float  # 0 where it was compiled before
+    build_s: float  # 0 if it was compiled before
     tuned: tuple[int, int] | None = None  # which of an autotuner's configurations this is, and how many there are
     refusal: str = ""
     times: int = 1  # number of identical launches

@@ -1,6 +1,6 @@
 """Counts the lines of code of an implementation: its kernels, and the Python that launches them.
 
-Counted are the author's functions that a call executes; those of torch, Triton and this package are not. Blank lines,
+The author's functions that a call executes count; functions of torch, Triton and kernellab do not. Blank lines,
 comments, docstrings and decorators do not count. CUDA C++ and C++ are counted per file, with their headers.
 """
 
@@ -32,12 +32,12 @@ _NOT_CODE = frozenset(
 
 @contextlib.contextmanager
 def functions_called() -> Iterator[set[CodeType]]:
-    """Collects the author's functions that the body of the context calls."""
+    """Collect the author's functions that the body of the context calls."""
     functions: set[CodeType] = set()
 
     def profile(frame: FrameType, event: str, arg: object) -> None:
         code = frame.f_code
-        if event == "call" and not code.co_name.startswith("<") and _is_authors(code.co_filename):
+        if event == "call" and not code.co_name.startswith("<") and _is_authors_file(code.co_filename):
             functions.add(code)
 
     before = sys.getprofile()
@@ -49,7 +49,7 @@ def functions_called() -> Iterator[set[CodeType]]:
 
 
 @functools.cache
-def _is_authors(file: str) -> bool:
+def _is_authors_file(file: str) -> bool:
     if file.startswith("<"):
         return False
     path = str(Path(file).resolve())
@@ -59,7 +59,7 @@ def _is_authors(file: str) -> bool:
 
 
 def lines_of_functions(codes: Iterable[CodeType]) -> int:
-    """Lines of functions. A function whose source is gone counts 0."""
+    """The lines of these functions. A function without source text counts 0."""
     total = 0
     for code in codes:
         with contextlib.suppress(OSError, TypeError):
@@ -77,7 +77,7 @@ def python_lines(text: str) -> int:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)) and ast.get_docstring(node, clean=False):
             docstring = node.body[0]
             lines -= set(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
-        if isinstance(node, ast.FunctionDef) and node.decorator_list:  # they declare an op, they do not launch a kernel
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:  # decorators declare an op, they launch nothing
             lines -= set(range(node.decorator_list[0].lineno, node.lineno))
     return len(lines)
 

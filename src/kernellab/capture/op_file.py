@@ -1,7 +1,7 @@
 """Writes an op file from the code that `torch.compile` generated: plain Triton kernels and explicit launches.
 
-Comments explain inductor's decisions: block, warps and size hints. Sizes are compiled in. The file works as it is, and
-an author can change it from there.
+Comments explain inductor's decisions: block, warps and size hints. Sizes are compiled in. The file works unchanged, and
+an author can go on from there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SKIPPED = (
 
 
 def write_op_file(op: Op, case: Case, generated: GeneratedCode, *, ran: bool, interpreter_limit: int) -> str:
-    """The text of the file. Raises `UserError` where the generated code does something that an op file cannot.
+    """The text of the file. Raises `UserError` if the generated code does something that an op file cannot.
 
     `ran`: the launches ran on a GPU, in the tuned configuration. `interpreter_limit` is the largest number of elements
     of an input for which Triton's interpreter can run the kernels without a GPU.
@@ -55,7 +55,7 @@ def write_op_file(op: Op, case: Case, generated: GeneratedCode, *, ran: bool, in
     ]
     kernel_text = "\n\n\n".join(texts)
     reference = _write_reference(op)
-    renamed = [f"    {theirs} = {ours}" for theirs, ours in zip(inputs, op.args, strict=True) if theirs != ours]
+    renamings = [f"    {theirs} = {ours}" for theirs, ours in zip(inputs, op.args, strict=True) if theirs != ours]
     needs_gpu = _count_elements(op, case) > interpreter_limit
     return _FILE.format(
         name=op.name,
@@ -70,7 +70,7 @@ def write_op_file(op: Op, case: Case, generated: GeneratedCode, *, ran: bool, in
         note=_NEEDS_GPU.format(limit=interpreter_limit, name=op.name) if needs_gpu else "",
         dtype=case.dtype,
         signature=_write_signature(op),
-        unpack="\n".join(renamed),
+        unpack="\n".join(renamings),
         body=textwrap.indent(body, "    "),
         kernels=kernel_text,
     )
@@ -197,7 +197,7 @@ def _flatten(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _write_statement(statement: ast.stmt, launches: dict[str, Launch], inputs: list[str]) -> Iterator[str]:
     text = ast.unparse(statement)
-    called = _called_function(statement)
+    called = _name_called(statement)
     if isinstance(statement, ast.Delete) or called in _SKIPPED:
         return
     if isinstance(statement, ast.Return):
@@ -209,7 +209,7 @@ def _write_statement(statement: ast.stmt, launches: dict[str, Launch], inputs: l
         arguments = [_to_plain_torch(ast.unparse(a)) for a in statement.value.args]
         keywords = {**launch.constants, **{k: launch.config[k] for k in ("num_warps", "num_stages")}}
         arguments += [f"{name}={value!r}" for name, value in keywords.items()]
-        grid = launch.grid[: max(at for at, n in enumerate(launch.grid, 1) if n > 1 or at == 1)]
+        grid = launch.grid[: max(i for i, n in enumerate(launch.grid, 1) if n > 1 or i == 1)]
         yield f"{launch.kernel}[{grid!r}]({', '.join(arguments)})"
     elif called == "empty_strided_cuda":
         assert isinstance(statement, ast.Assign)
@@ -220,16 +220,17 @@ def _write_statement(statement: ast.stmt, launches: dict[str, Launch], inputs: l
     elif called.startswith("extern_kernels.") or called == "reinterpret_tensor" or _is_alias(statement):
         yield _to_plain_torch(text)
     else:
-        raise UserError(f"torch.compile's code contains what an op file cannot: {text.splitlines()[0]}")
+        raise UserError(f"torch.compile's code has a statement that cannot be exported: {text.splitlines()[0]}")
 
 
-def _called_function(statement: ast.stmt) -> str:
+def _name_called(statement: ast.stmt) -> str:
+    """The name of the function that a statement calls; empty if it calls none."""
     value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
     return ast.unparse(value.func) if isinstance(value, ast.Call) else ""
 
 
 def _is_alias(statement: ast.stmt) -> bool:
-    """`buf1 = buf0`."""
+    """Whether a statement is of the form `buf1 = buf0`."""
     return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name)
 
 

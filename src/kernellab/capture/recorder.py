@@ -1,4 +1,4 @@
-"""Records an implementation's own launches without a GPU: it is called on meta tensors, and its kernels are compiled.
+"""Records an implementation's own launches without a GPU: it calls it on meta tensors and compiles its kernels.
 
 Triton kernels and kernels of `kl.cuda.kernel` are recorded. Launches of PyTorch itself or of a library are not.
 Functions of `kl.cpp` are not called: a meta tensor has no memory that they could read.
@@ -37,7 +37,7 @@ def capture(
 def record_launches(
     on: str | StandinGpu, on_launch: Callable[[Launch], None] = lambda launch: None
 ) -> Iterator[list[Launch]]:
-    """Records the launches of the body on an architecture or a stand-in GPU. Equal launches are one: see `times`.
+    """Record the launches of the body on an architecture or a stand-in GPU. Equal launches are one, with a count.
 
     `on_launch` is called for each launch as it happens.
     """
@@ -47,9 +47,9 @@ def record_launches(
     def record(launch: Launch) -> None:
         on_launch(launch)
         verify_arch(launch)
-        for at, earlier in enumerate(launches):
+        for i, earlier in enumerate(launches):
             if _is_same_launch(earlier, launch):
-                launches[at] = dataclasses.replace(earlier, times=earlier.times + 1)
+                launches[i] = dataclasses.replace(earlier, times=earlier.times + 1)
                 return
         launches.append(launch)
 
@@ -70,7 +70,7 @@ def _is_same_launch(a: Launch, b: Launch) -> bool:
 
 
 def verify_arch(launch: Launch) -> None:
-    """Raise `UserError` where a cache returned a cubin for another architecture."""
+    """Raise `UserError` if a cache returned a cubin for another architecture."""
     if launch.cubin is not None:
         arch = read_cubin(launch.cubin).arch.rstrip("af")
         if arch != launch.arch:
@@ -92,9 +92,9 @@ def _record_cuda_launches(gpu: StandinGpu, record: Callable[[Launch], None]) -> 
         shared: int,
         cluster: cuda.Dim | None,
     ) -> None:
-        began = time.perf_counter()
+        start = time.perf_counter()
         built = kernel.compile(gpu.arch)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         x, y, z = _three_dims(grid)
         cluster_dims = _three_dims(cluster or 1)
         record(
@@ -109,7 +109,7 @@ def _record_cuda_launches(gpu: StandinGpu, record: Callable[[Launch], None]) -> 
                 cluster=cluster_dims,
                 shared_bytes=shared,
                 config={"template": kernel.name, "defines": list(kernel.defines), **cuda.NVRTC_OPTIONS},
-                parameters=tuple(_describe_argument(at, value) for at, value in enumerate(args)),
+                parameters=tuple(_describe_argument(number, value) for number, value in enumerate(args)),
                 sources=tuple(Source(f.name, str(f), 1, f.read_text()) for f in with_includes(kernel.path)),
                 code={"ptx": built.ptx, "cubin": built.code},
                 build_s=seconds,
@@ -126,12 +126,12 @@ def _three_dims(dim: cuda.Dim) -> Dims:
     return x, y, z
 
 
-def _describe_argument(at: int, value: object) -> Parameter:
+def _describe_argument(number: int, value: object) -> Parameter:
     import torch
 
     from kernellab.capture.pointers import describe_pointer, tensor_bytes
 
     if isinstance(value, torch.Tensor):
-        return Parameter(f"argument {at}", "pointer", describe_pointer(value), bytes=tensor_bytes(value))
+        return Parameter(f"argument {number}", "pointer", describe_pointer(value), bytes=tensor_bytes(value))
     type_name = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
-    return Parameter(f"argument {at}", type_name, str(value))
+    return Parameter(f"argument {number}", type_name, str(value))

@@ -1,4 +1,4 @@
-"""The stand-in GPU: the product whose properties torch and Triton see where there is no GPU."""
+"""The stand-in GPU: the product whose properties torch and Triton see while launches are captured."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class StandinGpu:
 
 
 def standin_gpu(arch: str) -> StandinGpu:
-    """The product of this architecture with the most SMs. Where the database has none, a related product's sizes."""
+    """The product of this architecture with the most SMs. If the database has none, a related product's sizes."""
     wanted = chip(arch)
-    own = [product for product in gpus() if product.arch == wanted.arch]
+    exact = [product for product in gpus() if product.arch == wanted.arch]
     related = [product for product in gpus() if product.chip.capability[0] == wanted.capability[0]]
-    largest = max(own or related, key=lambda product: product.sms)
-    name = largest.name if own else f"{wanted.arch} with the SMs of {largest.name}"
+    largest = max(exact or related, key=lambda product: product.sms)
+    name = largest.name if exact else f"{wanted.arch} with the SMs of {largest.name}"
     return _standin(name, wanted, largest)
 
 

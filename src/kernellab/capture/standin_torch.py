@@ -20,15 +20,15 @@ from kernellab.base.functions import AnyFunction
 from kernellab.capture.standin_gpu import StandinGpu
 
 _META = torch.device("meta")
-_UNCHANGED: frozenset[object] = frozenset({torch.device})  # functions that are called with the arguments as they are
+_UNCHANGED: frozenset[object] = frozenset({torch.device})  # functions whose arguments are not changed
 
-# All threads share torch and Triton: hold this lock while functions of theirs are replaced.
+# All threads share torch and Triton: hold this lock while their functions are replaced.
 torch_lock = threading.RLock()
 
 
 @contextlib.contextmanager
 def use_standin(gpu: StandinGpu) -> Iterator[None]:
-    """In the body torch sees one GPU of this kind, and custom operators run their implementation for it."""
+    """In the body, torch sees one GPU of this kind, and custom operators run their implementation for it."""
     with contextlib.ExitStack() as stack:
         for name, function in cuda_functions(gpu).items():
             stack.enter_context(replace_attribute(torch.cuda, name, function))
@@ -77,7 +77,7 @@ def _to_meta(value: object) -> object:
 
 @contextlib.contextmanager
 def _use_real_custom_ops(gpu: StandinGpu) -> Iterator[None]:
-    """On meta tensors a custom operator runs its fake function, which launches nothing. Run its real one instead.
+    """On meta tensors, a custom operator runs its fake function, which launches nothing. Run its real one instead.
 
     The dispatcher looks up the fake function at each call, so replacing it keeps the operator's registered gradients.
     """
@@ -85,8 +85,8 @@ def _use_real_custom_ops(gpu: StandinGpu) -> Iterator[None]:
 
     def is_torchs(op: CustomOpDef) -> bool:
         """Torch defines its own operators in the same way; on meta tensors they compute nothing."""
-        home = str(op._init_fn.__module__)
-        return home.startswith("torch.") and home != "torch._library.triton"  # every author's triton_op is there
+        module = str(op._init_fn.__module__)
+        return module.startswith("torch.") and module != "torch._library.triton"  # has the authors' triton_op's
 
     with contextlib.ExitStack() as stack:
         for op in list(OPDEFS.values()):
@@ -99,7 +99,7 @@ def _use_real_custom_ops(gpu: StandinGpu) -> Iterator[None]:
 
 
 def _call_on_standin(gpu: StandinGpu, real: AnyFunction, *args: object, **kwargs: object) -> object:
-    with _MetaAsGpu(gpu):  # the dispatcher has left the mode
+    with _MetaAsGpu(gpu):  # the mode is not active inside the dispatcher
         return real(*args, **kwargs)
 
 
@@ -176,9 +176,9 @@ class NullContext:
 
 @contextlib.contextmanager
 def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]:
-    """Replaces an attribute in the body of the context; one that does not exist is added and removed again."""
+    """Replace an attribute in the body of the context. One that does not exist is added and removed again."""
     existed = hasattr(owner, name)
-    before = inspect.getattr_static(owner, name, None)  # a static method stays one
+    before = inspect.getattr_static(owner, name, None)  # so that a static method is restored as one
     setattr(owner, name, value)
     try:
         yield

@@ -1,6 +1,6 @@
-"""A driver for Triton without a GPU: kernels are compiled for the stand-in GPU, and their launches recorded.
+"""A driver for Triton without a GPU: kernels are compiled for the stand-in GPU, and their launches are recorded.
 
-Without a GPU nothing can be timed, so an autotuned kernel has no fastest configuration: every one is launched.
+Without a GPU nothing can be timed, so the fastest configuration of an autotuned kernel is unknown: all are launched.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OnLaunch = Callable[[Launch], None]
 
 @contextlib.contextmanager
 def use_standin_driver(gpu: StandinGpu, on_launch: OnLaunch) -> Iterator[None]:
-    """In the body Triton compiles for this GPU, and `on_launch` is called instead of each launch."""
+    """In the body, Triton compiles for this GPU, and `on_launch` is called instead of each launch."""
     recording = _Recording(gpu, on_launch)
     config = triton.runtime.driver
     before = config._active  # the public property would look for a GPU
@@ -66,7 +66,7 @@ def use_standin_driver(gpu: StandinGpu, on_launch: OnLaunch) -> Iterator[None]:
 
 
 class _Recording:
-    """Where launches are reported, and which of an autotuner's configurations is being launched."""
+    """The function that launches are reported to, and the autotuner's configuration that is being launched."""
 
     def __init__(self, gpu: StandinGpu, on_launch: OnLaunch) -> None:
         self.gpu, self.on_launch = gpu, on_launch
@@ -79,7 +79,7 @@ _recordings: list[_Recording] = []
 
 @contextlib.contextmanager
 def mark_configuration(number: int, count: int) -> Iterator[None]:
-    """Launches of the body are of one of several configurations. A single one is not marked."""
+    """Mark launches of the body as one of several configurations. If there is only one, they are not marked."""
     recording = _recordings[-1]
     recording.tuned = (number, count) if count > 1 else None
     try:
@@ -89,7 +89,7 @@ def mark_configuration(number: int, count: int) -> Iterator[None]:
 
 
 class _Driver:
-    """Names a target, a device and a stream, and loads nothing.
+    """Has a target, a device and a stream, and loads nothing.
 
     The device's number is the architecture's, because Triton caches compiled kernels by device.
     """
@@ -186,7 +186,7 @@ def _keep_code(
 
 
 def _hash_with_files(src: ASTSource, hash_source: Callable[[ASTSource], str]) -> str:
-    """Adds the files to Triton's cache key, which is the text alone: a copied file would get the other file's names."""
+    """Add the files to Triton's cache key, which is the text alone: a copy of a file would get the other's names."""
     return "-".join([hash_source(src), *sorted({source.file for source in find_sources(src)})])
 
 

@@ -37,7 +37,8 @@ def describe_launch(
     *,
     arch: str,
 ) -> Launch:
-    """`src` is what Triton compiled: a jitted function with types and constants, or a file. `grid` counts programs."""
+    """The launch of `src`, which Triton compiled: a jitted function with types and constants, or a file. `grid` counts
+    programs."""
     x, y, z = grid
     cluster_x, cluster_y, cluster_z = getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1)
     return Launch(
@@ -80,14 +81,14 @@ def _describe_parameters(src: ASTSource, arguments: tuple[object, ...]) -> tuple
             continue
         kind = str(src.signature[parameter.name])
         special = ", ".join(f"{_WORDS.get(name, name)} {amount}" for name, amount in src.attrs.get((at,), ()))
-        if kind == "constexpr":  # Triton's choice, not the author's
+        if kind == "constexpr":  # chosen by Triton, not declared by the author
             kind, special = type(value).__name__, f"equal to {value}: compiled in as a constant"
         parameters.append(Parameter(parameter.name, kind, _describe_value(value), special, tensor_bytes(value)))
     return tuple(parameters)
 
 
 def _describe_value(value: object) -> str:
-    """A number as it is, a tensor by the pointer to it."""
+    """The text of a number, or the description of a tensor's pointer."""
     if isinstance(value, torch.Tensor):
         return describe_pointer(value)
     base = getattr(value, "base", None)

@@ -20,7 +20,7 @@ _BANKS, _WORD_BYTES, _WARP = 32, 4, 32
 def transaction_ratio(kernel: PtxFunction, arguments: Sequence[int | None], block: Sequence[int]) -> float | None:
     """Transactions of the first warp's accesses over the fewest possible; 1 is free of conflicts.
 
-    `arguments` are those of the launch, None for a pointer. The result is None where no address is known.
+    `arguments` are those of the launch, None for a pointer. The result is None if no address is known.
     """
     warp = Warp(kernel, arguments, block)
     transactions = fewest = 0
@@ -32,7 +32,7 @@ def transaction_ratio(kernel: PtxFunction, arguments: Sequence[int | None], bloc
                 parts = max(1, kind.bytes // _WORD_BYTES)
                 size = max(1, _WARP // parts)
                 transactions += sum(
-                    _count_transactions(addresses[at : at + size], kind.bytes) for at in range(0, len(addresses), size)
+                    _count_transactions(addresses[i : i + size], kind.bytes) for i in range(0, len(addresses), size)
                 )
                 fewest += -(-len(addresses) // size)
         warp.execute(line)

@@ -1,9 +1,9 @@
 """Coalescing: how many sectors of memory a warp's accesses touch, relative to the minimum.
 
-Accesses with unknown addresses are ignored; where no address is known the result is None.
+Accesses with unknown addresses are ignored. If no address is known, the result is None.
 
 Several instructions may access parts of the same sector. Stores are merged in L2. Loads are merged in L1 as long as the
-data a warp touches stays there: where it exceeds the warp's share of L1, each load fetches its sectors again.
+data that a warp touches stays there: if it exceeds the warp's share of L1, each load fetches its sectors again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernellab.machinecode.instruction_classes import classify
 from kernellab.machinecode.ptx import PtxFunction
 
 SECTOR_BYTES = 32
-_MIN_DIFFERENT_ADDRESSES = 16  # below this most lanes share a value, and one sector for it is as good as it gets
+_MIN_DIFFERENT_ADDRESSES = 16  # with fewer, most lanes share a value, and one sector for it is the best possible
 _LOADS = ("global_load", "async_copy")
 
 
@@ -34,7 +34,7 @@ def sector_ratio(
     block: Sequence[int],
     l1_share_bytes: float | None = None,
 ) -> float | None:
-    """Sectors that the first warp's loads and stores touch, over the fewest that hold the bytes moved; 1 is coalesced.
+    """Sectors that the first warp's loads and stores touch, over the fewest that hold their bytes; 1 is coalesced.
 
     `arguments` are those of the launch in order, None for a pointer. `l1_share_bytes` is a warp's share of L1 when the
     SM is full; None means that L1 holds everything.

@@ -31,7 +31,7 @@ class Listing:
     problems: list[Problem] = field(default_factory=list)
 
     def code(self, kernel: str, level: str) -> list[Instruction]:
-        """A kernel's instructions as "ptx" or "sass"; empty where the file has no such code."""
+        """A kernel's instructions as "ptx" or "sass"; empty if the file has no such code."""
         if level == "ptx":
             functions = self.ptx.functions if self.ptx is not None else []
             return next((instructions(function.body) for function in functions if function.name == kernel), [])
@@ -45,7 +45,7 @@ def is_code_file(target: str) -> bool:
 
 
 def guess_suffix(path: Path) -> str:
-    """The suffix that fits a file's first bytes; empty where it is not machine code."""
+    """The suffix that fits a file's first bytes; empty if it is not machine code."""
     try:
         with path.open("rb") as file:
             head = file.read(1 << 16)
@@ -88,11 +88,11 @@ def listing_from_cubin(name: str, cubin: bytes, ptx: str = "") -> Listing:
 
 
 def listing_from_ptx(name: str, text: str) -> Listing:
-    """Assembles the PTX where a ptxas supports its target, so that registers and SASS are known too."""
+    """The listing of a PTX file. If a ptxas supports its target, the PTX is assembled to get registers and SASS too."""
     module = parse_ptx(text)
     if not module.kernels:
-        first = f" (line {module.problems[0].line}: {module.problems[0].message})" if module.problems else ""
-        raise UserError(f"{name} contains no kernel: it has no .entry with a body{first}")
+        problem = f" (line {module.problems[0].line}: {module.problems[0].message})" if module.problems else ""
+        raise UserError(f"{name} contains no kernel: it has no .entry with a body{problem}")
     try:
         assembled = assemble(text, module.target)
         sass_text = disassemble(assembled.cubin)

@@ -1,4 +1,4 @@
-"""The control-flow graph of a kernel, in PTX or SASS: basic blocks, where each leads, and which dominate which."""
+"""The control-flow graph of a kernel, in PTX or SASS: basic blocks, their successors, and their dominators."""
 
 from __future__ import annotations
 
@@ -106,18 +106,18 @@ def _falls_through(last: Instruction) -> bool:
 
 def reachable_blocks(blocks: list[Block]) -> list[int]:
     """Blocks that can be reached from the first, in reverse postorder."""
-    seen, done = {0}, []
+    seen, postorder = {0}, []
     stack = [(0, iter(blocks[0].leads_to))]
     while stack:
         block, successors = stack[-1]
         successor = next(successors, None)
         if successor is None:
-            done.append(block)
+            postorder.append(block)
             stack.pop()
         elif successor not in seen:
             seen.add(successor)
             stack.append((successor, iter(blocks[successor].leads_to)))
-    return done[::-1]
+    return postorder[::-1]
 
 
 class Dominance:
@@ -129,7 +129,7 @@ class Dominance:
         children: dict[int, list[int]] = {block: [] for block in order}
         for block in order[1:]:
             children[parents[block]].append(block)
-        # Numbering the tree in preorder makes each subtree an interval: a query is two comparisons, not a walk.
+        # Numbered in preorder, each subtree is an interval, so that a query takes two comparisons.
         self._first: dict[int, int] = {0: 0}
         self._end: dict[int, int] = {}
         stack = [(0, iter(children[0]))]

@@ -1,7 +1,7 @@
 """Compares two kernels: their facts, their opcode mix, and their code aligned line by line.
 
-Registers are compared by the value they hold, not by their numbers. A value that moved to another register is no
-difference; an operand that takes another value is one.
+Registers are compared by the value they hold, not by their numbers. A value in another register is no difference; an
+operand with another value is one.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class _RegisterPairs:
         self._right_of: dict[str, str] = {}
 
     def pair(self, left: Instruction, right: Instruction) -> bool:
-        """Whether two aligned instructions read the same values; their results are paired from here on."""
+        """Whether two aligned instructions read the same values. Their results are paired from here on."""
         writes = bool(left.operands) and left.operands[0].kind != "address"
         left_reads, right_reads = (
             [name for operand in line.operands[1 if writes else 0 :] for name in operand.registers()]

@@ -1,4 +1,4 @@
-"""Whether a kernel's data is double precision, or its arithmetic became double on the way.
+"""Whether a kernel's data is double precision, or only its arithmetic.
 
 Each register is followed from the instruction that writes it to those that read it, in the order of the code and then a
 second time, as in a loop. Doubles that are loaded and computed with, or computed and stored, are the kernel's data.
@@ -49,7 +49,7 @@ def find_doubles(code: Sequence[Instruction]) -> DoubleUse:
 
 
 def _track_result(contents: dict[str, str], line: Instruction, kind: InstructionClass, sources: list[str]) -> None:
-    """Note what the instruction writes into its result registers."""
+    """Record what the instruction writes into its result registers."""
     if not line.operands:
         return
     if kind.name in _LOADS:
@@ -63,8 +63,8 @@ def _track_result(contents: dict[str, str], line: Instruction, kind: Instruction
     else:
         content = ""
     # SHFL PT, R5, R6: the first operand is a predicate, the result comes second.
-    place = 1 if line.operands[0].name.startswith("P") and len(line.operands) > 1 else 0
-    for name in wide_registers(line.operands[place], kind.bytes):
+    position = 1 if line.operands[0].name.startswith("P") and len(line.operands) > 1 else 0
+    for name in wide_registers(line.operands[position], kind.bytes):
         contents[name] = content
 
 

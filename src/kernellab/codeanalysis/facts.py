@@ -1,7 +1,7 @@
 """Kernel facts: the resources a kernel needs, its instructions and loops, and remarks about them.
 
-`facts_from_cubin` knows most. `facts_from_ptx` and `facts_from_sass` leave None where only a cubin has the number.
-Occupancy depends on the launch and is computed elsewhere, by `gpumodel`.
+`facts_from_cubin` gives most of them. With `facts_from_ptx` and `facts_from_sass`, numbers that only a cubin has are
+None. Occupancy depends on the launch; `gpumodel` computes it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LoopFacts:
     sources: tuple[str, ...]
     waits: bool
     hottest: bool
-    turns: int | None  # trip count; None where the code does not contain it
+    turns: int | None  # trip count; None if the code does not contain it
     executed: dict[str, int]  # in one iteration; an inner loop without a known trip count counts once
 
     def to_json(self) -> LoopJson:
@@ -86,7 +86,7 @@ class LoopFacts:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a launch of the kernel needs. None where the file does not contain it."""
+    """What a launch of the kernel needs. None if the file does not contain it."""
 
     name: str
     arch: str
@@ -96,7 +96,7 @@ class Resources:
     stack_bytes: int | None
     shared_bytes: int | None  # static; a launch may add dynamic bytes
     barriers: int | None
-    threads: tuple[int, ...] | None  # the block size required, or the largest allowed; empty where any is allowed
+    threads: tuple[int, ...] | None  # the block size required, or the largest allowed; empty if any is allowed
     threads_required: bool
 
 
@@ -152,7 +152,7 @@ def facts_from_cubin(
     """Facts about every kernel of a cubin, or about the one named `kernel`.
 
     `ptx` is the PTX that the cubin was assembled from, `ptxas_log` the output of `ptxas -v`: with either, spills can be
-    distinguished from arrays in local memory. `disassembly` saves a run of nvdisasm. Raises `UserError` where the
+    distinguished from arrays in local memory. `disassembly` saves a run of nvdisasm. Raises `UserError` if the
     cubin is damaged, cannot be disassembled or does not contain `kernel`.
     """
     cubin = read_cubin(data)
@@ -205,7 +205,7 @@ def facts_from_sass(module: SassModule) -> list[KernelFacts]:
 def _facts_from_cubin_kernel(
     arch: str, kernel: CubinKernel, body: list[Line], source: PtxFunction | None, module: PtxModule, ptxas_log: str
 ) -> KernelFacts:
-    """`source` is the kernel in PTX, where that is known, and `module` the PTX around it."""
+    """`source` is the kernel in PTX, if that is known, and `module` the PTX around it."""
     spill_bytes, known_by = _count_spills(kernel.name, instructions(body), source, module, ptxas_log)
     resources = Resources(
         name=kernel.name,
@@ -241,7 +241,7 @@ def _facts_from_ptx_kernel(module: PtxModule, kernel: PtxFunction) -> KernelFact
 
 
 def _count(resources: Resources, counted_in: str, body: list[Line], source: PtxFunction | None) -> KernelFacts:
-    """Count the instructions of a body of SASS or PTX. `source` is the kernel in PTX, where that is known."""
+    """Count the instructions of a body of SASS or PTX. `source` is the kernel in PTX, if that is known."""
     code = [line for line in instructions(body) if line.base != "NOP"]  # padding
     kinds = [classify(line) for line in code]
     counts = Counter(kind.name for kind in kinds)

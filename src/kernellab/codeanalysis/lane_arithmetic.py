@@ -10,13 +10,13 @@ from kernellab.machinecode.instructions import Instruction
 LANES = 32
 Lanes = list[int] | None
 Values = tuple[int, ...]  # of the operands, in one lane
-# The result of an instruction in one lane. Raises ValueError for another number of operands than the usual one.
+# The result of an instruction in one lane. Raises ValueError for an unusual number of operands.
 Operation = Callable[[Instruction, Values], int]
 _MAX_SHIFT = 64  # damaged code may contain any number
 
 
 def compute(line: Instruction, operands: list[Lanes]) -> Lanes:
-    """The result of an instruction; None where the instruction is not supported or an operand is unknown."""
+    """The result of an instruction; None if the instruction is not supported or an operand is unknown."""
     operation = _OPERATIONS.get(line.base)
     operand_type = _operand_type(line)
     lanes = [operand for operand in operands if operand is not None]
@@ -24,12 +24,12 @@ def compute(line: Instruction, operands: list[Lanes]) -> Lanes:
         return None
     result_type = _result_type(line, operand_type)
     # The addend of a wide multiply-add is as wide as its product.
-    types = [result_type if line.base == "mad" and at == 2 else operand_type for at in range(len(operands))]
+    types = [result_type if line.base == "mad" and i == 2 else operand_type for i in range(len(operands))]
     try:
         return [
             _wrap(operation(line, tuple(map(_wrap, values, types))), result_type) for values in zip(*lanes, strict=True)
         ]
-    except ValueError:  # a form of the instruction with other operands than the usual ones
+    except ValueError:  # a form of the instruction with an unusual number of operands
         return None
 
 
@@ -41,7 +41,7 @@ def pack(line: Instruction, parts: list[Lanes]) -> Lanes:
         return None
     part_type = f"u{bits}"
     return [
-        sum(_wrap(value, part_type) << at * bits for at, value in enumerate(values))
+        sum(_wrap(value, part_type) << i * bits for i, value in enumerate(values))
         for values in zip(*lanes, strict=True)
     ]
 
@@ -51,7 +51,7 @@ def unpack(line: Instruction, whole: Lanes, count: int) -> list[Lanes]:
     bits = _bits(line) // max(1, count)
     if not bits or whole is None:
         return [None] * count
-    return [[_wrap(value >> at * bits, f"u{bits}") for value in whole] for at in range(count)]
+    return [[_wrap(value >> i * bits, f"u{bits}") for value in whole] for i in range(count)]
 
 
 def _bits(line: Instruction) -> int:
@@ -93,7 +93,7 @@ def _multiply_add(line: Instruction, values: Values) -> int:
 
 
 def _quotient(a: int, b: int) -> int:
-    """Rounded towards zero, as the GPU divides."""
+    """The quotient rounded towards zero, as on the GPU."""
     return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else 0
 
 
@@ -134,7 +134,7 @@ _LOGICAL: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": op
 
 
 def _compare(line: Instruction, values: Values) -> int:
-    """Compare two numbers, and combine the result with another predicate where the opcode says so."""
+    """Compare two numbers, and combine the result with another predicate if the opcode says so."""
     a, b, *other = values
     comparison = next((m for m in line.modifiers if m in _COMPARISONS), None)
     logical = next((m for m in line.modifiers if m in _LOGICAL), None)

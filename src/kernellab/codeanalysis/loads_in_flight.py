@@ -1,7 +1,7 @@
-"""How many bytes of global memory a thread requests before it has to wait for any of them, in the order of the code.
+"""How many bytes of global memory a thread requests before it has to wait for any of them.
 
-Loads are in flight together until the first use of one of their results, a jump or a label. A load that one iteration
-of a loop issues for the next is not recognised. TMA copies are not counted.
+Loads, in the order of the code, are in flight together until the first use of one of their results, a jump or a label.
+A load that one iteration of a loop issues for the next is not recognised. TMA copies are not counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def bytes_in_flight(body: Sequence[Line]) -> int:
     for line in body:
         if isinstance(line, Instruction):
             kind = classify(line)
-            waits = (line.base in _JUMPS and line.guard is None) or not awaited.isdisjoint(_read(line, kind.name))
+            reads = _registers_read(line, kind.name)
+            waits = (line.base in _JUMPS and line.guard is None) or not awaited.isdisjoint(reads)
             # cp.async has no result register: a thread waits for a group of copies.
             waits |= kind.name == "synchronisation" and not awaited
             if waits:
@@ -38,10 +39,10 @@ def bytes_in_flight(body: Sequence[Line]) -> int:
     return largest
 
 
-def _read(line: Instruction, kind: str) -> Iterator[str]:
-    """Registers that an instruction reads: all but the first operand's, unless that is an address or a store's."""
-    for at, operand in enumerate(line.operands):
-        if at or kind in _STORES or operand.kind == "address":
+def _registers_read(line: Instruction, kind: str) -> Iterator[str]:
+    """The registers of all operands but the first, and of the first if it is an address or the line is a store."""
+    for i, operand in enumerate(line.operands):
+        if i or kind in _STORES or operand.kind == "address":
             yield from operand.registers()
     if line.guard is not None:
         yield line.guard.register

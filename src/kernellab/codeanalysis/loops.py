@@ -1,4 +1,4 @@
-"""The loops of a kernel, in PTX or SASS: natural loops of its control-flow graph, with trip counts where known."""
+"""The loops of a kernel, in PTX or SASS: natural loops of its control-flow graph, with trip counts if known."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Loop:
     blocks: tuple[int, ...]
     instructions: dict[str, int]
     sources: tuple[str, ...]  # the author's lines, most frequent first
-    waits: bool  # it only waits: for a barrier, a copy, a lock
-    turns: int | None  # trip count; None where the code does not contain it
+    waits: bool  # it only waits for a barrier, a copy or a lock
+    turns: int | None  # trip count; None if the code does not contain it
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ def find_loops(body: list[Line]) -> list[Loop]:
 
 
 def find_hottest(loops: list[Loop]) -> Loop | None:
-    """The loop where most time is probably spent: the deepest that does work, the largest of several."""
+    """The loop where most time is probably spent: the deepest that does work; of several, the largest."""
     working = [loop for loop in loops if not loop.waits]
     return max(working, key=lambda loop: (loop.depth, loop.size), default=None)
 
@@ -98,7 +98,7 @@ def _count_turns(
         return None
     if header != min(inside) or blocks[ends[0]].leads_to[0] != header:
         return None
-    first = next(at for at, line in enumerate(body) if line is code[0])
+    first = next(i for i, line in enumerate(body) if line is code[0])
     return trip_count(body[:first], body, code, blocks[ends[0]].instructions)
 
 

@@ -1,4 +1,4 @@
-"""The types that a kernel's tensor cores multiply, read from its PTX, under the names of `machine.chips`: `bf16`."""
+"""The types that a kernel's tensor cores multiply, read from its PTX. Named as in `machine.chips`: `bf16`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def write_remarks(
 ) -> list[str]:
     """Remarks on double precision in a float kernel, local memory, narrow accesses and unknown opcodes.
 
-    `slow_path` is what the slow path of sinf and cosf explains of these; None where there is no PTX to tell.
+    `slow_path` says which of these the slow path of sinf and cosf explains; None if there is no PTX.
     """
     candidates = [
         _remark_doubles(arch, code, mix, slow_path),

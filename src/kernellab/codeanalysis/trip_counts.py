@@ -1,4 +1,4 @@
-"""The trip count of a loop, where the code contains it: a counter with a constant start, step and bound.
+"""The trip count of a loop, if the code contains it: a counter with a constant start, step and bound.
 
 Works on PTX and SASS. The test must be at the end of the loop. A loop with another exit, or whose counter is set in
 another way, has no known trip count; a count that is returned is exact.
@@ -23,13 +23,13 @@ _MAX_RESULT_REGISTERS = 4  # that one instruction writes
 def trip_count(
     before: Sequence[Line], body: Sequence[Line], inside: Sequence[Instruction], end: Sequence[Instruction]
 ) -> int | None:
-    """The trip count of the loop of the instructions `inside`; None where the code does not contain it.
+    """The trip count of the loop of the instructions `inside`; None if the code does not contain it.
 
     The loop follows `before` in the kernel's `body`, and its only exit is after its last block `end`.
     """
     predicate, stays_if = _branch_condition(end[-1])
-    tests = [line for line in end if predicate in _written(line)][-1:]
-    tests = tests or [line for line in inside if predicate in _written(line)]
+    tests = [line for line in end if predicate in _registers_written(line)][-1:]
+    tests = tests or [line for line in inside if predicate in _registers_written(line)]
     if len(tests) != 1 or tests[0].base not in _TESTS or tests[0].guard is not None:
         return None
     (test,) = tests
@@ -39,7 +39,7 @@ def trip_count(
         return None
     bound = _constant(compared[1])
     counter, offset, reader = _find_counter(compared[0].name, test, inside)
-    steps = [line for line in inside if counter in _written(line)]
+    steps = [line for line in inside if counter in _registers_written(line)]
     start = _start_value(before, body, inside, counter)
     if compared[0].kind != "register" or bound is None or len(steps) != 1 or start is None:
         return None
@@ -66,8 +66,8 @@ def _branch_condition(branch: Instruction) -> tuple[str, bool]:
 def _count_trips(comparison: str, first: int, step: int, bound: int) -> int | None:
     """Iterations until the comparison fails, from the value compared in the first one."""
     if comparison == "ne":
-        more, remainder = divmod(bound - first, step)
-        return more + 1 if remainder == 0 and more >= 0 else None
+        steps, remainder = divmod(bound - first, step)
+        return steps + 1 if remainder == 0 and steps >= 0 else None
     if comparison == "eq":
         return 1 if first != bound else 2
     if comparison in ("gt", "ge", "hi", "hs"):
@@ -84,12 +84,12 @@ def _opposite(comparison: str) -> str:
 
 
 def _position(code: Sequence[Instruction], line: Instruction) -> int:
-    return next(at for at, other in enumerate(code) if other is line)
+    return next(i for i, other in enumerate(code) if other is line)
 
 
 def _find_counter(compared: str, test: Instruction, inside: Sequence[Instruction]) -> tuple[str, int, Instruction]:
     """The counting register, the constant added to it for the comparison, and the instruction that reads it."""
-    writers = [line for line in inside if compared in _written(line)]
+    writers = [line for line in inside if compared in _registers_written(line)]
     sources = [operand.name for line in writers for operand in line.operands[1:] if operand.name not in _ZEROS]
     for counter in sources if len(writers) == 1 and compared not in sources else ():
         offset = _constant_added(writers[0], counter)
@@ -99,7 +99,7 @@ def _find_counter(compared: str, test: Instruction, inside: Sequence[Instruction
 
 
 def _constant_added(line: Instruction, counter: str) -> int | None:
-    """The constant that an instruction adds to a register; None where it does anything else."""
+    """The constant that an instruction adds to a register; None if it does anything else."""
     operands = [o for o in line.operands[1:] if o.name not in _ZEROS and not _is_predicate(o)]
     amounts = [value for o in operands if (value := _constant(o)) is not None]
     if line.base not in _STEPS or line.guard is not None or line.has("cc", "X", "sat"):
@@ -114,12 +114,12 @@ def _constant_added(line: Instruction, counter: str) -> int | None:
 def _start_value(
     before: Sequence[Line], body: Sequence[Line], inside: Sequence[Instruction], counter: str
 ) -> int | None:
-    """The counter's value before the loop; None where it depends on the path taken to the loop."""
-    at = next((i for i in reversed(range(len(before))) if counter in _written(before[i])), None)
+    """The counter's value before the loop; None if it depends on the path taken to the loop."""
+    at = next((i for i in reversed(range(len(before))) if counter in _registers_written(before[i])), None)
     if at is None:
         return None
     own = {id(line) for line in inside}
-    other_writers = sum(id(line) not in own and counter in _written(line) for line in body) - 1
+    other_writers = sum(id(line) not in own and counter in _registers_written(line) for line in body) - 1
     labels = [line for line in before[at:-1] if isinstance(line, Label)]  # without the loop's own label, the last
     last = before[at]
     if (labels and other_writers) or not isinstance(last, Instruction) or last.guard is not None:
@@ -140,14 +140,14 @@ def _moved_constant(line: Instruction) -> int | None:
     return 0 if sources[-1].name in _ZEROS else _constant(sources[-1])
 
 
-def _written(line: Line) -> set[str]:
+def _registers_written(line: Line) -> set[str]:
     """Registers that an instruction may write."""
     if not isinstance(line, Instruction) or not line.operands or line.base in ("st", "bra", "BRA"):
         return set()
     registers = set(line.operands[0].registers())
     # SASS has predicates beside the result: IADD3 R1, P0, PT, R2, … and SHFL P0, R1, … and ISETP P0, PT, R2, …
-    for at, operand in enumerate(line.operands[1:4], 1):
-        if _is_predicate(operand) or (at == 1 and _is_predicate(line.operands[0])):
+    for i, operand in enumerate(line.operands[1:4], 1):
+        if _is_predicate(operand) or (i == 1 and _is_predicate(line.operands[0])):
             registers |= set(operand.registers())
         else:
             break
@@ -155,7 +155,7 @@ def _written(line: Line) -> set[str]:
     for name in list(registers):
         number = re.fullmatch(r"(U?R)(\d+)", name)
         if number and wide:
-            registers |= {f"{number[1]}{int(number[2]) + more}" for more in range(1, _MAX_RESULT_REGISTERS)}
+            registers |= {f"{number[1]}{int(number[2]) + i}" for i in range(1, _MAX_RESULT_REGISTERS)}
     return registers
 
 

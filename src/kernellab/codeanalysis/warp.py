@@ -1,9 +1,9 @@
 """Emulates the first warp of a launch on its PTX: the value of each register in 32 lanes, as far as it can be known.
 
 The launch provides sizes and strides; each pointer gets an address of its own. Instructions are executed in the order
-of the code for all lanes at once: one iteration of each loop; of a branch the side that all lanes take, or both where
-lanes differ or the condition is unknown. A value that depends on memory or on an unsupported instruction is unknown,
-and so is every value computed from it.
+of the code for all lanes at once. Of each loop, one iteration is executed. Of a branch, the side that all lanes take is
+executed, or both sides if lanes differ or the condition is unknown. A value that depends on memory or on an unsupported
+instruction is unknown, and so is every value computed from it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Warp:
 
     def reachable(self, body: Sequence[Line]) -> Iterator[Instruction]:
         """The instructions that at least one lane may reach. The caller executes each before asking for the next."""
-        positions = {line.name: at for at, line in enumerate(body) if isinstance(line, Label)}
-        loops = {target for at, line in enumerate(body) if (target := _target(line)) and positions.get(target, at) < at}
+        positions = {line.name: i for i, line in enumerate(body) if isinstance(line, Label)}
+        loops = {target for i, line in enumerate(body) if (target := _target(line)) and positions.get(target, i) < i}
         indirect = any(isinstance(line, Instruction) and line.base == "brx" for line in body)
         reached: set[str] = set()
         live, decided = True, False
@@ -53,14 +53,14 @@ class Warp:
                 active = self._active_lanes(line)
                 if target and active != [False] * LANES and positions.get(target, -1) > at:
                     reached.add(target)
-                # A loop's last branch jumps back; after the last iteration execution continues behind it.
+                # A loop's last branch jumps back. After the last iteration, execution continues behind it.
                 ends_loop = line.guard is not None and target and positions.get(target, at + 1) <= at
                 if (target or line.base in ("ret", "exit")) and active == [True] * LANES and not ends_loop:
                     live, decided = False, line.guard is not None
                 yield line
 
     def addresses(self, line: Instruction) -> list[int]:
-        """The addresses that the active lanes access; empty where they are not known."""
+        """The addresses that the active lanes access; empty if they are not known."""
         operands = [operand for operand in line.operands if operand.kind == "address"]
         base = self._registers.get(operands[-1].name) if operands else None
         if base is None:
@@ -88,7 +88,7 @@ class Warp:
                 self._write(line, name, result)
 
     def _active_lanes(self, line: Instruction) -> list[bool] | None:
-        """The lanes that execute the instruction; None where its guard is not known."""
+        """The lanes that execute the instruction; None if its guard is not known."""
         if line.guard is None:
             return [True] * LANES
         predicate = self._registers.get(line.guard.register)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kernellab.base.errors import UserError
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 
 Dims = tuple[int, int, int]
 _KERNEL, _SECTION = "Kernel Name", "Section Name"
@@ -89,9 +89,9 @@ def rules(text: str) -> list[Rule]:
         if not row.get("Rule Name"):
             continue
         percent = parse_number(row.get("Estimated Speedup", ""))
-        scope, kind = (shown(row.get(key, ""), _MAX_NAME) for key in ("Estimated Speedup Type", "Rule Type"))
-        section, name = (shown(row.get(key, ""), _MAX_NAME) for key in (_SECTION, "Rule Name"))
-        words = shown(row.get("Rule Description", ""), _MAX_WORDS)
+        scope, kind = (printable(row.get(key, ""), _MAX_NAME) for key in ("Estimated Speedup Type", "Rule Type"))
+        section, name = (printable(row.get(key, ""), _MAX_NAME) for key in (_SECTION, "Rule Name"))
+        words = printable(row.get("Rule Description", ""), _MAX_WORDS)
         parsed.append(Rule(row.get("ID", ""), section, name, kind, words, scope, percent))
     return parsed
 
@@ -131,10 +131,10 @@ def _launch(row: dict[str, str], units: dict[str, str]) -> Launch:
             numbers[name] = value * _scale(units.get(name, ""))
     return Launch(
         id=row.get("ID", ""),
-        name=shown(row.get(_KERNEL, ""), _MAX_NAME),
+        name=printable(row.get(_KERNEL, ""), _MAX_NAME),
         grid=_dims(row, numbers, "grid"),
         block=_dims(row, numbers, "block"),
-        device=shown(row.get("device__attribute_display_name", ""), _MAX_NAME),
+        device=printable(row.get("device__attribute_display_name", ""), _MAX_NAME),
         numbers=numbers,
     )
 

@@ -1,6 +1,6 @@
 """What an op is: its declaration, implementations, cases, inputs, passes and cost, and how a user names one.
 
-Comes in: an op file, or its name and the sizes, dtypes and options a user asks for. Goes out: `Op` objects with their
-cases and inputs. `inputs`, `passes` and `cost` import torch; the other modules do not, because the process of the
-command reads them. Nothing here runs, judges or times an implementation. Imports base.
+In: an op file, or the name of an op, and the sizes, dtypes and options that a user requests. Out: `Op` objects with
+their cases and inputs. `inputs`, `passes` and `cost` import torch. The other modules do not, because the parent process
+imports them. Nothing here judges or times an implementation. Imports base.
 """

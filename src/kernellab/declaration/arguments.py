@@ -13,11 +13,11 @@ from kernellab.declaration.documents import CostJson
 
 @dataclass(frozen=True)
 class Arg:
-    """One tensor parameter: its dims by name, what its values are, whether it may be left out."""
+    """One tensor parameter: the names of its dims, its values, and whether it may be left out."""
 
     dims: tuple[str, ...]
     below: str | int | None = None  # not None: integers in [0, below)
-    sentinel: str | int | None = None  # an option's name or a number that may occur among them
+    sentinel: str | int | None = None  # a number, or the option that holds it: may occur among the indices
     optional: bool = False
 
     @property
@@ -31,7 +31,7 @@ def tensor(dims: str) -> Arg:
 
 
 def index(dims: str, *, below: str | int | None = None, sentinel: str | int | None = None) -> Arg:
-    """An int64 tensor of valid indices below a dim or a number; `sentinel` is mixed in."""
+    """An int64 tensor of indices below a dim or a number. Some of them are replaced by `sentinel`."""
     if isinstance(below, bool) or not isinstance(below, (str, int)) or (isinstance(below, int) and below < 1):
         problem = "below= is missing" if below is None else f"below={below!r} is neither a dim nor a size"
         raise UserError(f"kl.index({dims!r}): {problem}: write kl.index({dims!r}, below='V')")
@@ -60,7 +60,7 @@ def _parse_dims(text: str) -> tuple[str, ...]:
 
 
 class HasBytes(Protocol):
-    """A tensor, as far as its size matters here."""
+    """The methods of a tensor that give its size in bytes."""
 
     def numel(self) -> int: ...
     def element_size(self) -> int: ...

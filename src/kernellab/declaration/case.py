@@ -37,7 +37,7 @@ class Case:
     layout: str = CONTIGUOUS
     device: str = "cpu"
 
-    # A size or an option's value, which `where=` and `supports=` compare with what they expect.
+    # Any: `where=` and `supports=` compare sizes and option values with numbers and strings.
     def __getattr__(self, name: str) -> Any:  # type: ignore[explicit-any]
         for table in ("dims", "options"):
             values = self.__dict__.get(table, {})
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def contiguous(self) -> bool:
-        """Whether every input is contiguous: for `supports=`."""
+        """Whether every input is contiguous; `supports=` may ask."""
         return self.layout == CONTIGUOUS
 
     @property
@@ -115,7 +115,7 @@ def parse_dtype(value: object) -> str:
 
 
 def jsonable(value: object) -> JsonValue:
-    """An option's value as JSON can carry it; anything but a plain scalar becomes its repr."""
+    """An option's value for JSON. Everything but a plain scalar becomes its repr."""
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return repr(value)

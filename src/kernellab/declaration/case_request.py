@@ -1,4 +1,4 @@
-"""The cases a user asks for, and how sizes, dtypes and options are written on a command line."""
+"""The cases that a user requests, and how sizes and options are written on a command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_SIZES = 100_000
 
 @dataclass(frozen=True)
 class CaseRequest:
-    """What a command line asks for. Empty fields mean the op's own defaults."""
+    """The cases that a command line requests. Empty fields mean the op's own defaults."""
 
     shapes: Sequence[Sequence[int]] = ()
     dtypes: Sequence[str] = ()
@@ -64,7 +64,7 @@ def parse_sizes(name: str, text: str) -> list[int]:
 
 
 def _parse_range(text: str) -> list[int]:
-    """Raises ValueError where the text is not a range, OverflowError where it has too many sizes."""
+    """Raises ValueError if the text is not a range, OverflowError if it has too many sizes."""
     first, *rest = text.strip().split(":")
     if not rest:
         return [int(first)]
@@ -90,7 +90,7 @@ def _parse_range(text: str) -> list[int]:
 
 
 def parse_option(name: str, text: str, declared: Sequence[object]) -> object:
-    """The declared value that reads like `text`; any literal where the declared values are not all names."""
+    """The declared value that is written as `text`. Unless all of them are strings or booleans, any literal will do."""
     for value in declared:
         if str(value).lower() == text.lower():
             return value

@@ -1,4 +1,4 @@
-"""`kl.cases`: an op's default cases, as lists to be crossed."""
+"""`kl.cases`: an op's default cases, as lists whose combinations are the cases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CaseLists:
     dtypes: Sequence[str] | None = None
 
     def replaced_by(self, other: CaseLists) -> CaseLists:
-        """These lists with those that `other` gives. A shape binds every dim, so it replaces sizes of named dims."""
+        """The lists of `other`; this one's if it has none. Shapes bind every dim, so they replace sizes of dims."""
         dims = self.dims if other.shapes is None else {}
         return CaseLists(
             self.shapes if other.shapes is None else other.shapes,
@@ -28,7 +28,7 @@ class CaseLists:
         )
 
     def first(self) -> CaseLists:
-        """Only the first of everything."""
+        """Only the first entry of each list."""
         return CaseLists(
             None if self.shapes is None else self.shapes[:1],
             {name: sizes[:1] for name, sizes in self.dims.items()},
@@ -45,7 +45,7 @@ class CaseTable:
 
     @property
     def dtypes(self) -> list[str]:
-        """Every dtype named, on any device."""
+        """Every dtype that is named for any device."""
         tables = (self.lists, *self.per_device.values())
         return [dtype for table in tables for dtype in table.dtypes or ()]
 
@@ -62,10 +62,10 @@ def cases(**values: object) -> CaseTable:
     per_device = {}
     for device in DEVICES:
         if device in values:
-            special = values.pop(device)
-            if not isinstance(special, Mapping):
-                raise UserError(f"{device}={special!r}: write {device}=dict(shape=…)")
-            per_device[device] = _read_lists(special)
+            replacements = values.pop(device)
+            if not isinstance(replacements, Mapping):
+                raise UserError(f"{device}={replacements!r}: write {device}=dict(shape=…)")
+            per_device[device] = _read_lists(replacements)
     return CaseTable(_read_lists(values), per_device)
 
 
@@ -95,7 +95,7 @@ def _read_shape(shape: object) -> tuple[int, ...]:
 
 def _read_size(name: str, size: object) -> int:
     try:
-        number = operator.index(size)  # type: ignore[arg-type]  # anything that is no integer raises
+        number = operator.index(size)  # type: ignore[arg-type]  # raises TypeError unless it is an integer
     except TypeError:
         number = -1
     if number < 0:

@@ -1,4 +1,4 @@
-"""The ops there are, read from their source without executing it."""
+"""The ops that can be named, read from their source without executing it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernellab.declaration.targets import offered_ops, shipped_names
 
 @dataclass
 class CatalogueEntry:
-    """An op as its source shows it. `computed_names`: some implementations get their names when the file runs."""
+    """An op as its source shows it. `computed_names`: some implementations are named only when the file runs."""
 
     name: str
     origin: str
@@ -64,17 +64,18 @@ def _source_of(module: str) -> Path | None:
 
 
 def parse(source: Path, origin: str = "") -> dict[str, CatalogueEntry]:
-    """The ops a Python file declares with decorators, by the names of their functions."""
+    """The ops that a Python file declares with decorators, by the names of their functions."""
     try:
         tree = ast.parse(source.read_text())
     except (SyntaxError, OSError, UnicodeDecodeError) as error:
         return {source.stem: CatalogueEntry(source.stem, origin, problem=f"cannot be read: {error}")}
     entries: dict[str, CatalogueEntry] = {}
     for node in ast.walk(tree):
-        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-            call = decorator if isinstance(decorator, ast.Call) else None
-            if isinstance(node, ast.FunctionDef) and _is_op(call.func if call else decorator):
-                entries[node.name] = _parse_op(node, call, origin)
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                call = decorator if isinstance(decorator, ast.Call) else None
+                if _is_op(call.func if call else decorator):
+                    entries[node.name] = _parse_op(node, call, origin)
     for node in ast.walk(tree):
         # Both `@op.impl("name")` above a function and `op.impl("name")(function)`.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "impl":
@@ -85,8 +86,9 @@ def parse(source: Path, origin: str = "") -> dict[str, CatalogueEntry]:
     return entries
 
 
-def _is_op(target: ast.expr) -> bool:
-    name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+def _is_op(decorator: ast.expr) -> bool:
+    """Whether a decorator is `kl.op` or `op`."""
+    name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
     return name == "op"
 
 

@@ -1,7 +1,7 @@
-"""The cost of one pass of an op at a case, from `cost=` and `grad_cost=` or by assumption.
+"""The cost of one pass of an op at a case: declared by `cost=` and `grad_cost=`, or assumed.
 
-A pass without a declared cost is assumed to move everything once. Rates are computed from an assumed cost too, but no
-time is called impossible because of one.
+A pass without a declared cost is assumed to move every tensor once. Rates are computed from an assumed cost too, but it
+is never the reason to call a time impossible.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kernellab.declaration.op import Op
 
 
 class CostFailed(Exception):
-    """`cost=` or `grad_cost=` raised, or returned something else than a cost. Times stay valid; limits are unknown."""
+    """`cost=` or `grad_cost=` raised or did not return a cost. Times stay valid; limits are unknown."""
 
 
 def cost_of_pass(op: Op, pass_name: str, inputs: Inputs, case: Case) -> CostJson:
-    """The cost of a pass on these inputs, which may be meta tensors; those of a backward pass have the upstream
-    gradients among them. Raises `CostFailed`."""
+    """The cost of a pass on these inputs, which may be meta tensors. For a backward pass, they include the upstream
+    gradients. Raises `CostFailed`."""
     if pass_name == "both":
         return _add(*(cost_of_pass(op, part, inputs, case) for part in ("forward", "backward")))
     declared = op.cost if pass_name == "forward" else op.grad_cost
@@ -39,16 +39,16 @@ def cost_of_pass(op: Op, pass_name: str, inputs: Inputs, case: Case) -> CostJson
         cost = call(op, declared, tensors, case)
         if not isinstance(cost, Cost):
             raise TypeError(f"it returned a {type(cost).__name__}, not a kl.Cost")
-        counted = cost.to_json()
-        json.dumps(counted, allow_nan=False)  # an infinite or symbolic count cannot be recorded
+        cost_json = cost.to_json()
+        json.dumps(cost_json, allow_nan=False)  # an infinite or symbolic count cannot be recorded
     except Exception as error:
         raise CostFailed(f"{keyword} failed: {explain(error)}") from error
-    return counted
+    return cost_json
 
 
 def _assume_forward(op: Op, tensors: Inputs, inputs: Inputs, case: Case) -> Cost:
-    """Every input is read and every output written, once. The sizes of the outputs come from meta tensors, or, for a
-    reference that needs real data, from a call."""
+    """Every input is read once and every output is written once. The outputs' sizes come from a call of the reference
+    on meta tensors, or on the tensors themselves if it needs real data."""
     sizes: Inputs = {name: None if t is None else t.to("meta") for name, t in tensors.items()}
     try:
         outputs = call(op, op.reference, sizes, case)
@@ -69,7 +69,7 @@ def _assume_backward(op: Op, tensors: Inputs, inputs: Inputs, case: Case) -> Cos
 
 
 def _add(*costs: CostJson) -> CostJson:
-    """The sum counts as assumed: data that two passes share need not be moved twice."""
+    """The sum of costs. It counts as assumed: data that both passes use need not be moved twice."""
     units = sorted({unit for cost in costs for unit in cost["flops"]})
     flops = {unit: sum(cost["flops"].get(unit, 0) for cost in costs) for unit in units}
     return {

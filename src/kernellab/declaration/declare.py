@@ -16,7 +16,7 @@ _collections: list[dict[str, Op]] = []
 
 @contextlib.contextmanager
 def collect_ops() -> Iterator[dict[str, Op]]:
-    """The ops declared in the body, by name; two of one name are refused."""
+    """Collect the ops that are declared in the body, by name. A second op of the same name is refused."""
     ops: dict[str, Op] = {}
     _collections.append(ops)
     try:
@@ -26,7 +26,7 @@ def collect_ops() -> Iterator[dict[str, Op]]:
 
 
 def declare_op(reference: AnyFunction, **declaration: object) -> Op:
-    """An op that belongs to no file."""
+    """Declare an op without adding it to the ops of a file."""
     name = str(declaration.get("name") or getattr(reference, "__name__", "?"))
     validation.require_known(name, declaration, validation.keywords_of(Op.__init__))
     return Op(reference, **declaration)  # type: ignore[arg-type]  # Op checks each value and says what to write

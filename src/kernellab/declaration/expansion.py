@@ -1,4 +1,4 @@
-"""From a request to the dims and options of cases: what `Op.expand` crosses."""
+"""The combinations of dims and of options that a request selects; `Op.expand` makes cases of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Dims:
         return tuple(name for name in self.names if name not in self.defaults)
 
     def expand(self, request: CaseRequest, lists: CaseLists) -> Iterator[dict[str, Size]]:
-        """Every combination of sizes that the request means, each once; `lists` holds the op's defaults."""
+        """Every combination of sizes that the request selects, once each. `lists` holds the op's defaults."""
         named = {} if request.shapes else lists.dims
         self._refuse_unknown(request.dims, named)
         shapes = request.shapes or lists.shapes or ()
@@ -50,7 +50,7 @@ class Dims:
                 raise UserError(f"op {self.op} has no dim {dim}, which its cases= name: {nearest(dim, self.names)}")
 
     def _complete(self, bound: Mapping[str, Size]) -> dict[str, Size]:
-        """Add the dims with defaults; every dim in order of declaration."""
+        """Add the dims that have defaults, and put all dims in order of declaration."""
         full = dict(bound)
         for dim, default in self.defaults.items():
             if dim not in full:
@@ -65,7 +65,7 @@ class Dims:
 def choose_options(
     op: str, declared: Mapping[str, Sequence[object]], request: CaseRequest
 ) -> Iterator[dict[str, object]]:
-    """Every combination of the option values asked for; the first value of an option that is not asked for."""
+    """Every combination of the requested option values. An option that is not requested has its first value."""
     for name in request.options:
         if name not in declared:
             raise UserError(f"op {op} has no option {name}: {nearest(name, declared)}")
@@ -78,16 +78,16 @@ def choose_options(
 
 
 def bind_shape(shape: Sequence[int], names: Sequence[str], needed: int) -> dict[str, Size]:
-    """Bind sizes to dim names in order; `...` takes what is left over. The first `needed` names must be bound."""
+    """Bind sizes to dim names in order; `...` takes the remaining ones. The first `needed` names must be bound."""
     names = list(names)
     if ELLIPSIS in names:
         at = names.index(ELLIPSIS)
-        spare = len(shape) - (len(names) - 1)
-        if spare < 0:
+        remaining = len(shape) - (len(names) - 1)
+        if remaining < 0:
             raise UserError(f"shape {_join(shape)} is too short: the op needs {' '.join(names)}")
         bound: dict[str, Size] = dict(zip(names[:at], shape[:at], strict=True))
-        bound[ELLIPSIS] = tuple(shape[at : at + spare])
-        bound.update(zip(names[at + 1 :], shape[at + spare :], strict=True))
+        bound[ELLIPSIS] = tuple(shape[at : at + remaining])
+        bound.update(zip(names[at + 1 :], shape[at + remaining :], strict=True))
         return bound
     if not needed <= len(shape) <= len(names):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Making the tensors of a case from a seed: the same seed gives the same inputs in every process."""
+"""Makes the input tensors of a case from a seed. The same seed gives the same inputs in every process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SENTINEL_SHARE = 0.1
 
 
 def make_inputs(op: Op, case: Case, seed: int, device: str | torch.device | None = None) -> Inputs:
-    """Contiguous inputs for a case: floats from N(0, 1), indices uniform with sentinels among them."""
+    """Contiguous inputs for a case: floats from N(0, 1), uniform indices, some replaced by the sentinel."""
     device = torch.device(device or case.device)
     inputs: Inputs = {}
     for name, arg in op.args.items():
@@ -31,7 +31,7 @@ def make_inputs(op: Op, case: Case, seed: int, device: str | torch.device | None
 
 
 def normal(sizes: Sequence[int], dtype: torch.dtype, device: torch.device, seed: int, *words: str) -> torch.Tensor:
-    """A tensor from N(0, 1) that depends on the seed and the words alone."""
+    """A tensor from N(0, 1) that depends only on the seed and the words."""
     return torch.randn(sizes, generator=generator_for(device, seed, *words), device=device, dtype=dtype)
 
 

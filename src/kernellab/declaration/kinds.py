@@ -1,4 +1,4 @@
-"""Kinds of implementations: what an implementation needs to run, as its name says, and how a request names several."""
+"""Kinds of implementations: where each kind runs, which kind a name implies, and which names a pattern matches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernellab.base.errors import UserError, nearest
 
 @dataclass(frozen=True)
 class Kind:
-    """For each device type, why implementations of this kind do not run there; None where they do."""
+    """For each device type, the reason why implementations of this kind do not run there natively."""
 
     name: str
     cpu: str | None
@@ -37,7 +37,7 @@ KINDS = {
 
 
 def kind_of(name: str, declared: str | None = None) -> Kind:
-    """`triton-v2` is of kind triton; a name that says nothing is of kind python, which is simply called."""
+    """`triton-v2` is of kind triton. A name that starts with no kind is of kind python: a function without needs."""
     if declared is not None:
         if declared not in KINDS:
             raise UserError(f"no kind of implementation {declared!r}: {nearest(declared, KINDS)}")
@@ -46,5 +46,5 @@ def kind_of(name: str, declared: str | None = None) -> Kind:
 
 
 def match_names(pattern: str, names: Collection[str]) -> list[str]:
-    """The name that equals the pattern, or else the names that it matches as a shell pattern: `triton*`."""
+    """The name that equals the pattern; otherwise the names that it matches as a shell pattern, such as `triton*`."""
     return [pattern] if pattern in names else [name for name in names if fnmatch.fnmatchcase(name, pattern)]

@@ -42,15 +42,15 @@ class Impl:
     supports: Supports | None = None
     mutates: frozenset[str] = frozenset()
     grad_in_forward: bool = False
-    study: bool = False  # of interest beside others, not to be used: runs only where it is asked for
-    repeatable: bool = True  # the same bits in every call; not so with atomics
+    study: bool = False  # for comparison, not for use: it runs only when a request names it
+    repeatable: bool = True  # every call returns the same bits; False for kernels that use atomics
 
     # What an author's function takes and returns is the author's choice.
     def __call__(self, *args: Any, **options: Any) -> Any:  # type: ignore[explicit-any]
         return self.fn(*args, **options)
 
     def refusal(self, case: Case) -> str | None:
-        """Why this implementation does not support the case; None where it does."""
+        """The reason why this implementation does not support the case; None if it does."""
         if self.supports is None:
             return None
         answer: object = self.supports(case)
@@ -95,8 +95,8 @@ class Op:
         self.cost = cost
         self.grad_cost = grad_cost
         self.default_cases = cases
-        declared = cases.dtypes if cases is not None else ()
-        self.dtypes = validation.read_dtypes(self.name, dtypes or declared or ("float32",))
+        case_dtypes = cases.dtypes if cases is not None else ()
+        self.dtypes = validation.read_dtypes(self.name, dtypes or case_dtypes or ("float32",))
         self._read_signature(args, options)
         self._read_dims({} if dims is None else dims, reduces)
         validation.check_indices(self.name, self.args, self.dims, self.options)
@@ -118,7 +118,7 @@ class Op:
             )
         keywords = validation.keywords_of(self.reference)
         self.options = validation.read_options(self.name, {} if options is None else options, keywords)
-        # Whether an optional tensor is given is one more option; absent comes first.
+        # Whether an optional tensor is given is a further option. Its default is False.
         self.presence_options: dict[str, list[object]] = {
             name: [False, True] for name, arg in self.args.items() if arg.optional
         }
@@ -189,7 +189,7 @@ class Op:
         return fn
 
     def select_impls(self, patterns: Collection[str]) -> list[Impl]:
-        """The implementations that a request names, by name or pattern; without one, all but the studies."""
+        """The implementations that the patterns name; without patterns, all but the studies."""
         if not patterns:
             return [impl for impl in self.impls.values() if not impl.study]
         names = {name for pattern in patterns for name in match_names(pattern, self.impls)}
@@ -213,13 +213,13 @@ class Op:
         return {**self.options, **self.presence_options}
 
     def case(self, data: CaseJson) -> Case:
-        """A case from JSON, with the option values that were declared: a tuple stays a tuple."""
+        """A case from JSON. Option values are replaced by the declared values that they stand for, such as tuples."""
         case = Case.from_json(data)
         options = {}
         for name, value in case.options.items():
             declared = self.all_options().get(name, [])
-            same = (v for v in declared if jsonable(v) == value and isinstance(v, bool) is isinstance(value, bool))
-            options[name] = next(same, value)
+            matches = (v for v in declared if jsonable(v) == value and isinstance(v, bool) is isinstance(value, bool))
+            options[name] = next(matches, value)
         return case.with_(options=options)
 
     def call_options(self, case: Case) -> dict[str, object]:
@@ -235,7 +235,7 @@ class Op:
         return tuple(sizes)
 
     def index_bound(self, arg: Arg, case: Case) -> int:
-        """The number below which the values of an index argument lie."""
+        """The exclusive upper bound of an index argument's values."""
         bound = case.dims[arg.below] if isinstance(arg.below, str) else arg.below
         assert isinstance(bound, int)
         return bound
@@ -246,7 +246,7 @@ class Op:
         return int(value) if isinstance(value, (int, float)) else None
 
     def expand(self, request: CaseRequest, device_type: str) -> list[Case]:
-        """The cases a request means on a device type. Options that it does not name have their first value."""
+        """The cases of a request on a device type. An option that it does not name has its first value."""
         lists = self.default_cases.on(device_type) if self.default_cases else CaseLists()
         if request.quick:
             lists = lists.first()
@@ -260,11 +260,11 @@ class Op:
         ]
         defined = [case for case in expanded if self._is_defined_at(case)]
         if expanded and not defined:
-            raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: its where= says no")
+            raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: its where= refuses it")
         return defined
 
     def resize(self, case: Case, sizes: Mapping[str, Size]) -> Case:
-        """The case with other sizes of some dims; a dim that equals the dim it defaults to keeps following it."""
+        """The case with other sizes of some dims. A dim that has the size of its default dim continues to follow it."""
         dims = {**case.dims, **sizes}
         for dim, source in self.dim_defaults.items():
             if dim not in sizes and isinstance(source, str) and case.dims[dim] == case.dims[source]:
@@ -272,7 +272,7 @@ class Op:
         return case.with_(dims=dims)
 
     def option_variants(self, case: Case) -> list[Case]:
-        """The case, then the same with every other combination of option values: what a check has to cover."""
+        """The case, then the case with every other combination of option values. A check covers them all."""
         names = self.all_options()
         variants = [case]
         for values in itertools.product(*names.values()):

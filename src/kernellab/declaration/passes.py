@@ -1,4 +1,4 @@
-"""The passes of an op: what an implementation computes in each, as a value to check and as a call to time."""
+"""The passes of an op. Each gives an implementation's results, to check, and a call, to time."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from kernellab.declaration.inputs import Inputs, call, make_inputs, normal
 from kernellab.declaration.op import Op
 
 _UPSTREAM = "upstream gradient"
-_RAISING_NODES = ("torch::autograd::Error", "DelayedError")  # what once_differentiable leaves in the graph
+_RAISING_NODES = ("torch::autograd::Error", "DelayedError")  # once_differentiable puts these into the graph
 Tensors = tuple[torch.Tensor, ...]
 Gradients = Sequence[torch.Tensor | None]
 
 
 class NotDifferentiable(Exception):
-    """An implementation whose result has no grad_fn has no backward pass."""
+    """The implementation has no backward pass, for example because its result has no grad_fn."""
 
 
 @dataclass(frozen=True)
 class Pass:
     """`forward` computes results, `backward` gradients from an upstream gradient, `both` one after the other.
 
-    The backward pass is timed directly: its forward runs before the window, on a graph of its own for each call.
+    Only the backward pass itself is timed: every call has a graph of its own, whose forward pass ran before the window.
     """
 
     name: str
     wrt: tuple[str, ...] = ()  # the inputs that require a gradient; empty: every floating-point input
 
     def inputs(self, op: Op, case: Case, seed: int, device: torch.device) -> Inputs:
-        """The op's inputs, and a random upstream gradient where the pass needs one."""
+        """The op's inputs, and random upstream gradients if the pass needs them."""
         inputs = make_inputs(op, case, seed, device)
         if self.name == "forward":
             return inputs
@@ -50,7 +50,7 @@ class Pass:
         return inputs
 
     def compute(self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case) -> object:
-        """Everything the pass yields: results, gradients, or both."""
+        """Everything that the pass computes: results, gradients, or both."""
         if self.name == "forward":
             with torch.no_grad():
                 return fn(*_arguments(op, inputs), **op.call_options(case))
@@ -61,7 +61,7 @@ class Pass:
         return computed if self.name == "backward" else (*(r.detach() for r in results), *computed)
 
     def prepare(self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case) -> Callable[[], object]:
-        """The call to time; everything that precedes it has been done."""
+        """The call to time. Everything before it is already done."""
         if self.name == "forward":
             return functools.partial(fn, *_arguments(op, inputs), **op.call_options(case))
         if self.name == "both":
@@ -69,9 +69,9 @@ class Pass:
         return functools.partial(gradients, *self.graph(op, fn, inputs, case))
 
     def graph(self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case) -> tuple[Tensors, Tensors, Gradients]:
-        """A forward call as the root of gradients: its results, the leaves, and the upstream gradients.
+        """Call the implementation with a graph: its results, the leaves, and the upstream gradients.
 
-        A result that no loss is taken on has no upstream gradient.
+        A result that the loss does not use has no upstream gradient.
         """
         named = zip(op.args, _arguments(op, inputs), strict=True)
         arguments = [_as_leaf(t) if not self.wrt or name in self.wrt else t for name, t in named]
@@ -79,7 +79,7 @@ class Pass:
         with torch.enable_grad():
             results = _as_tuple(fn(*arguments, **op.call_options(case)))
         upstream = [inputs.get(f"{_UPSTREAM} {number}") for number in range(len(results))]
-        has_upstream = any(g is not None for g in upstream)  # not so where the caller adds them later
+        has_upstream = any(g is not None for g in upstream)  # False if the caller adds them later
         roots = (r for r, g in zip(results, upstream, strict=True) if g is not None or not has_upstream)
         if not any(isinstance(r, torch.Tensor) and r.grad_fn is not None for r in roots):
             raise NotDifferentiable("its result has no grad_fn")
@@ -113,11 +113,11 @@ def gradients(
     create_graph: bool = False,
     retain_graph: bool | None = None,
 ) -> tuple[torch.Tensor | None, ...]:
-    """`torch.autograd.grad` of the results that have an upstream gradient; None for a leaf they do not depend on."""
+    """`torch.autograd.grad` of the results with an upstream gradient; None for a leaf that they do not depend on."""
     pairs = [(r, g) for r, g in zip(results, upstream, strict=True) if g is not None and r.requires_grad]
-    roots, above = zip(*pairs, strict=True)
+    roots, root_gradients = zip(*pairs, strict=True)
     return torch.autograd.grad(
-        roots, leaves, above, allow_unused=True, create_graph=create_graph, retain_graph=retain_graph
+        roots, leaves, root_gradients, allow_unused=True, create_graph=create_graph, retain_graph=retain_graph
     )
 
 
@@ -127,7 +127,8 @@ def fill_missing(leaves: Tensors, computed: Gradients) -> Tensors:
 
 
 def _second_gradients(results: Tensors, leaves: Tensors, upstream: Gradients) -> Tensors:
-    """Of Σ g·x, g being the gradient of the input x. The upstream gradient has a history too, as in a model."""
+    """The gradients of Σ g·x, where g is the gradient of input x. The upstream gradient requires one too, as in a
+    model."""
     pairs = zip(gradients(results, leaves, [_as_leaf(u) for u in upstream], create_graph=True), leaves, strict=True)
     first = [(g, x.detach()) for g, x in pairs if g is not None and g.requires_grad]
     if not first:
@@ -139,7 +140,7 @@ def _second_gradients(results: Tensors, leaves: Tensors, upstream: Gradients) ->
 
 
 def _contains_raising_node(roots: Tensors) -> bool:
-    """Whether autograd would refuse. The node that raises has no predecessors, so asking for gradients yields none
+    """Whether the graph has a node that raises. Such a node leads to no leaf, so `torch.autograd.grad` returns None
     instead of raising."""
     seen: set[Node] = set()
     nodes: list[Node | None] = [root.grad_fn for root in roots]
@@ -150,7 +151,7 @@ def _contains_raising_node(roots: Tensors) -> bool:
         seen.add(node)
         if node.name() in _RAISING_NODES:
             return True
-        nodes += [earlier for earlier, _ in node.next_functions]
+        nodes += [producer for producer, _ in node.next_functions]
     return False
 
 
@@ -159,10 +160,10 @@ def _arguments(op: Op, inputs: Inputs) -> list[torch.Tensor | None]:
 
 
 def _as_leaf(t: torch.Tensor | None) -> torch.Tensor | None:
-    """The same memory as the root of a graph of its own."""
+    """The same memory as a leaf of a new graph."""
     return t.detach().requires_grad_() if t is not None and t.is_floating_point() else t
 
 
 def _as_tuple(result: object) -> Tensors:
-    """What else than tensors an implementation returns is found out by the check."""
+    """Results as a tuple. They may be no tensors: the check reports that."""
     return tuple(result) if isinstance(result, (tuple, list)) else (cast("torch.Tensor", result),)

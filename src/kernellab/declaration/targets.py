@@ -1,6 +1,6 @@
-"""From what a user types to ops: a name, a file, or `package.module:op`.
+"""Targets: what a user types to name ops. A name, a file, or `package.module:op`.
 
-Resolving reads names only. Loading executes the target's code, and belongs in a worker.
+`resolve` reads names only. `load` executes the target's code, so only workers call it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SOURCES = {".py", ".cu", ".cuh", ".cpp", ".hpp", ".h"}
 
 @dataclass(frozen=True)
 class Target:
-    """`text` is what was typed; `file` or `module` says where the code is, `op` which of its ops is meant."""
+    """`text` is what the user typed, `file` or `module` is where the code is, `op` selects one of its ops."""
 
     text: str
     module: str = ""
@@ -44,12 +44,11 @@ def offered_ops() -> dict[str, str]:
 
 
 def resolve(text: str) -> Target:
-    """What a target means, or a UserError that says what can be named."""
+    """The target that `text` names. Raises a UserError with the names that exist."""
     shipped, offered = shipped_names(), offered_ops()
     if text in shipped:
         if text in offered:
-            other = offered[text]
-            raise UserError(f"two ops are named {text}: kernellab's own and {other}. Name the other one as {other}")
+            raise UserError(f"two ops are named {text}: write kernellab.ops.{text}:{text} or {offered[text]}")
         return Target(text, module=f"kernellab.ops.{text}", op=text)
     if text in offered:
         module, _, op = offered[text].partition(":")
@@ -61,11 +60,13 @@ def resolve(text: str) -> Target:
         return Target(text, file=str(Path(path).resolve()), op=op)
     if op:
         return Target(text, module=path, op=op)
-    raise UserError(f"no op {text!r}: {nearest(text, [*shipped, *offered])} (an op file is named with its .py)")
+    raise UserError(
+        f"no op {text!r}: {nearest(text, [*shipped, *offered])} (write the name of an op file with its .py)"
+    )
 
 
 def load(target: Target) -> dict[str, Op]:
-    """Execute the target's code and return the ops it means, by name."""
+    """Execute the target's code and return the ops it names, by name."""
     module = None
     try:
         with collect_ops() as ops:
@@ -75,7 +76,7 @@ def load(target: Target) -> dict[str, Op]:
                 module = importlib.import_module(target.module)
     except UserError as error:
         raise UserError(f"{target.text}: {error.message}", error.detail or user_frames(error)) from error
-    except BaseException as error:  # KeyboardInterrupt too: workers have no terminal, so it is the file's own
+    except BaseException as error:  # KeyboardInterrupt too: workers have no terminal, so the file raised it
         if isinstance(error, ModuleNotFoundError) and target.module and error.name in _prefixes(target.module):
             raise UserError(f"no module {error.name} for {target.text}: is its package installed?") from error
         problem = "has a syntax error" if isinstance(error, SyntaxError) else "could not be loaded"
@@ -98,8 +99,8 @@ def _op_of_module(module: ModuleType, name: str, ops: dict[str, Op]) -> Op:
         return op
     if name in ops:
         return ops[name]
-    known = [k for k, v in vars(module).items() if isinstance(v, Op)]
-    raise UserError(f"{module.__name__} has no op {name!r}: {nearest(name, known)}")
+    names = [k for k, v in vars(module).items() if isinstance(v, Op)]
+    raise UserError(f"{module.__name__} has no op {name!r}: {nearest(name, names)}")
 
 
 def _execute(path: Path) -> None:
@@ -109,7 +110,7 @@ def _execute(path: Path) -> None:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # Last, never first: a file called torch.py beside the op must not shadow the real one.
+    # Last, not first: a file called torch.py beside the op must not shadow the real one.
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.append(folder)
@@ -125,9 +126,9 @@ def source_hash(op: Op) -> str:
     """A hash of the op's own sources: its file, and the sources beside it that it may build."""
     folder = op.file.parent
     files = sorted(f for f in folder.iterdir() if f.suffix in _SOURCES and (f.suffix != ".py" or f == op.file))
-    if op.file.name == "__init__.py":  # an op that is a package owns all of its folder
+    if op.file.name == "__init__.py":  # an op that is a package owns its whole folder
         files = sorted(f for f in folder.rglob("*") if f.suffix in _SOURCES)
-    if PACKAGE in op.file.parents:  # shipped ops also share the code that moves data
+    if PACKAGE in op.file.parents:  # shipped ops share the modules beside their folders
         files += sorted(f for f in (PACKAGE / "ops").iterdir() if f.suffix in _SOURCES)
     digest = hashlib.sha256()
     for file in files:

@@ -1,7 +1,7 @@
-"""Validating a declaration: each mistake is refused in a sentence that says what to write instead.
+"""Validates a declaration: each mistake raises a UserError that says what to write instead.
 
-Only the form is looked at; whether a declaration is true is for the checks to find out. `read_*` returns the value in
-the form the op keeps it in, `require_*` and `check_*` return nothing.
+Only the form is validated; the check of the op finds out whether a declaration is true. `read_*` returns the value in
+the form in which the op keeps it, `require_*` and `check_*` return nothing.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def read_dtypes(op: str, value: object) -> tuple[str, ...]:
 
 
 def read_args(op: str, args: object) -> dict[str, Arg]:
-    described = {}
+    read: dict[str, Arg] = {}
     for name, arg in _require_mapping(op, "args", args, 'x=kl.tensor("M N")').items():
         if not isinstance(arg, Arg):
             example = f"kl.tensor({arg!r})" if isinstance(arg, str) else 'kl.tensor("M N")'
             raise UserError(f"op {op}: args= describes {name} by {arg!r}: write {name}={example}")
-        described[name] = arg
-    return described
+        read[name] = arg
+    return read
 
 
 def read_options(op: str, options: object, keywords: Collection[str]) -> dict[str, list[object]]:
@@ -80,7 +80,7 @@ def read_options(op: str, options: object, keywords: Collection[str]) -> dict[st
 
 
 def read_dim_defaults(op: str, dims: object, known_dims: Collection[str]) -> dict[str, str | int]:
-    """The sizes that dims have unless they are given: a number, or the size of another dim."""
+    """The default sizes of dims: a number, or another dim that has the same size."""
     defaults: dict[str, str | int] = {}
     named = [dim for dim in known_dims if dim != ELLIPSIS]
     declared = _require_mapping(op, "dims", dims, 'Hk="H"')

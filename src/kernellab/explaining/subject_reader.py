@@ -10,7 +10,7 @@ from kernellab.base.errors import UserError
 from kernellab.declaration.documents import CaseJson
 from kernellab.explaining.kernel_reader import read_kernels, unfit_kernels
 from kernellab.gpumodel.device import SUSTAINED_SHARE, Device
-from kernellab.gpumodel.fusion import OperatorTraffic
+from kernellab.gpumodel.fusion import DispatchedOperator
 from kernellab.gpumodel.roofline import roofline
 from kernellab.gpumodel.subject import Subject
 from kernellab.machine.chips import chip
@@ -187,11 +187,11 @@ def _is_fused(result: DerivedResult) -> bool:
     return result.get("kind") in ("compile", "triton", "cuda", "cpp") if traffic is None else len(traffic) < 2
 
 
-def _read_operators(traffic: Sequence[activity.OperatorTraffic] | None) -> list[OperatorTraffic] | None:
+def _read_operators(traffic: Sequence[activity.OperatorTraffic] | None) -> list[DispatchedOperator] | None:
     if traffic is None:
         return None
     return [
-        OperatorTraffic(
+        DispatchedOperator(
             op=str(operator["op"]),
             read_bytes=operator["read_bytes"],
             write_bytes=operator["write_bytes"],

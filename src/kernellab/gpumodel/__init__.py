@@ -2,5 +2,5 @@
 
 In: numbers of a kernel (launch, registers, instructions), of an op (bytes, operations) and of a GPU. Out: plain
 dataclasses with the predicted numbers. `Subject` holds all that is known of one implementation at one case. The package
-knows no record and no profiler. Imports base and machine; no torch.
+depends on no record and no profiler. Imports base, machine and the JSON types of declaration; no torch.
 """

@@ -1,4 +1,4 @@
-"""A GPU as the model sees it: the one that was measured, or one of the database."""
+"""A GPU as the model sees it: the measured one, or one of the database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernellab.machine.gpus import gpu
 # 4917 GB/s (2026-11-15).
 SUSTAINED_SHARE = 0.87
 
-# What tensor cores call the dtypes of their operands. float32 operands are rounded to tf32 only on request.
+# The tensor cores' names of operand dtypes. float32 operands are rounded to tf32 only on request.
 TENSOR_NAMES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -33,7 +33,7 @@ class Device:
 
     @property
     def peak_matmul_tflops(self) -> dict[str, float]:
-        """The vendor's matmul rate by dtype. float32 is at the rate of multiply-adds, as torch does by default."""
+        """The vendor's matmul rate by dtype. float32 has the rate of multiply-adds, which torch uses by default."""
         tensor = self.chip.tensor_per_clock
         per_clock = {dtype: tensor[name] for dtype, name in TENSOR_NAMES.items() if name in tensor}
         per_clock["float32"] = self.chip.fp32_per_clock

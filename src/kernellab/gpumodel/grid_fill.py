@@ -15,7 +15,7 @@ from kernellab.machine.chips import Chip
 class Block:
     """The requested block.
 
-    `registers` is None for a block that takes as many as a thread can have, as the accumulators of a large tile do.
+    `registers` is None if a thread takes as many as it can have, as for the accumulators of a large tile.
     """
 
     threads: int
@@ -26,7 +26,7 @@ class Block:
 
 @dataclass(frozen=True)
 class MeasuredGrid:
-    """A grid that was timed, and one of its blocks alone."""
+    """The measured time of a grid, and of one of its blocks alone."""
 
     ms: float
     block_ms: float
@@ -35,7 +35,7 @@ class MeasuredGrid:
 
 @dataclass(frozen=True)
 class GridFill:
-    """One grid on one GPU, predicted for blocks that are bound by each of the things that can bind them."""
+    """One grid on one GPU: predictions for blocks that are bound by compute, by latency and by memory."""
 
     blocks: int
     tiling: Tiling | None
@@ -51,9 +51,9 @@ class GridFill:
 
 @dataclass(frozen=True)
 class GpuFill:
-    """One GPU and the grids on it. `asked` is the name on the command line; None means the GPU that is present."""
+    """One GPU and the grids on it. `requested_name` is the name on the command line, None for the present GPU."""
 
-    asked: str | None
+    requested_name: str | None
     name: str
     variants: Sequence[str]
     chip: Chip
@@ -64,7 +64,7 @@ class GpuFill:
 
     def to_json(self) -> JsonObject:
         return {
-            "asked": self.asked,
+            "asked": self.requested_name,
             "name": self.name,
             "variants": list(self.variants),
             "chip": {"arch": self.chip.arch, "warps_per_sm": self.chip.warps_per_sm},

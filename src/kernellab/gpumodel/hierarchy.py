@@ -23,7 +23,7 @@ class Row:
 
 
 def gpu_rows(chip: Chip, sms: int, l2_bytes: int | None, memory: str) -> list[Row]:
-    """`memory` describes the capacity: `80 GB HBM2e, 2039 GB/s`."""
+    """The rows of a GPU. `memory` describes the capacity: `80 GB HBM2e, 2039 GB/s`."""
     kb = 1024
     smallest_l1 = chip.l1_and_shared_bytes - chip.shared_splits[-1]
     largest_l1 = chip.l1_and_shared_bytes - chip.shared_splits[0]
@@ -116,7 +116,10 @@ def gpu_rows(chip: Chip, sms: int, l2_bytes: int | None, memory: str) -> list[Ro
 
 
 def cpu_rows(cores: int, memory_bytes: int, caches: Sequence[Mapping[str, int]]) -> list[Row]:
-    """`cores` are those this process may use; `caches` those of one core, nearest first: `level`, `bytes`, `cores`."""
+    """The rows of a CPU with this number of cores for this process.
+
+    `caches` are those of one core, nearest first: `level`, `bytes`, `cores`.
+    """
     rows = [
         Row(
             "thread",

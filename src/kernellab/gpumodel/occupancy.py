@@ -4,9 +4,9 @@ The rules are CUDA's own (`cuda_occupancy.h`). A warp gets registers in units, f
 A block gets shared memory in units, plus what the driver reserves. The SRAM is split between shared memory and L1 as
 the driver does by default: as much shared memory as the kernel needs.
 
-More resident warps can hide more latency. High occupancy is not speed. Clusters do not change what fits on an SM, but
-all blocks of a cluster must fit into one group of SMs (GPC) at once. How many clusters fit on a GPU is known only to
-`cudaOccupancyMaxActiveClusters`.
+More resident warps can hide more latency, but high occupancy does not guarantee speed. Clusters do not change what fits
+on an SM, but all blocks of a cluster must fit into one group of SMs (GPC) at once. How many clusters fit on a GPU is
+known only to `cudaOccupancyMaxActiveClusters`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from kernellab.base.errors import UserError
 from kernellab.machine.chips import Chip
 
-# The order in which they are named when several limit at once: first those that do not need another block size.
+# The order in which resources are named if several limit at once: first those that do not need another block size.
 _RESOURCES = ("registers", "shared", "threads", "blocks", "barriers")
-# Names for people, where they differ from the resource's name here.
+# The names in messages of resources that have another name here.
 _RESOURCE_NAMES = {"shared": "shared memory", "barriers": "named barriers"}
 
 # The largest sizes along x, y and z, on every architecture.
@@ -28,7 +28,7 @@ _MAX_GRID, _MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`limits` has the number of blocks that each resource allows, None where it limits nothing.
+    """`limits` has the number of blocks that each resource allows, None if it limits nothing.
 
     `refusal` is the reason why CUDA would not launch the kernel, and empty otherwise. With a refusal, `blocks_per_sm`
     is 0 and `remedy` says how to lift it.
@@ -37,8 +37,8 @@ class Occupancy:
     blocks_per_sm: int
     warps_per_sm: int
     fraction: float
-    limiter: str  # threads, blocks, registers, shared or barriers: the first of those below
-    limiters: list[str]  # all that limit at the same number of blocks
+    limiter: str  # threads, blocks, registers, shared or barriers: the first of `limiters`
+    limiters: list[str]  # all resources that allow no more than this number of blocks
     limits: dict[str, int | None]
     refusal: str
     remedy: str
@@ -86,9 +86,9 @@ class _Block:
 
     @property
     def exceeds_build(self) -> bool:
-        """Whether the kernel was not compiled for so many threads."""
-        built_for = self.max_threads
-        return built_for is not None and (self.threads != built_for if self.exact else self.threads > built_for)
+        """Whether the kernel was not compiled for this number of threads."""
+        limit = self.max_threads
+        return limit is not None and (self.threads != limit if self.exact else self.threads > limit)
 
 
 def occupancy(
@@ -102,15 +102,17 @@ def occupancy(
     max_threads: int | None = None,
     exact: bool = False,
 ) -> Occupancy:
-    """`registers` per thread, `shared_bytes` per block (static and dynamic together), `barriers` of bar.sync.
+    """The occupancy of a kernel. `registers` is per thread, `shared_bytes` per block, static and dynamic together,
+    `barriers` counts those of bar.sync.
 
-    `max_threads` is the block size the kernel was compiled for (`__launch_bounds__`); with `exact` it takes no other.
+    `max_threads` is the largest block that the kernel was compiled for (`__launch_bounds__`); with `exact`, the only
+    one.
     """
     _validate(chip, threads, registers, shared_bytes, cluster, barriers)
     block = _Block(chip, threads, registers, shared_bytes, barriers, max_threads, exact)
     blocks, warps, limits = block.blocks_per_sm, block.warps, block.limits
     full = blocks * warps == chip.warps_per_sm
-    # On a full SM the warp slots limit, whatever else would not admit another block either.
+    # On a full SM, only the warp slots are named, even if other resources would not admit another block either.
     limiters = ["threads"] if full else [name for name in _RESOURCES if limits[name] == blocks]
     split = _shared_split(chip, blocks * _allocated_bytes(chip, shared_bytes))
     refusals = [] if blocks else list(_refusals(block))
@@ -130,7 +132,7 @@ def occupancy(
 
 
 def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
-    """Why CUDA refuses a grid or block of this shape, whatever the kernel, and the remedy; empty where it does not."""
+    """Why CUDA refuses a grid or block of this shape for any kernel, and the remedy; empty if it does not."""
     for name, part, sizes, limits in (("grid", "block", grid, _MAX_GRID), ("block", "thread", block, _MAX_BLOCK)):
         for dim, size, limit in zip("xyz", sizes, limits, strict=True):
             if size > limit:
@@ -205,8 +207,8 @@ def _refusals(block: _Block) -> Iterator[tuple[str, str]]:
     """Each reason why the block cannot be launched, with its remedy."""
     chip, limits = block.chip, block.limits
     if block.exceeds_build:
-        which = "exactly" if block.exact else "at most"
-        reason = f"the kernel is compiled for blocks of {which} {block.max_threads} threads, not {block.threads}"
+        quantifier = "exactly" if block.exact else "at most"
+        reason = f"the kernel is compiled for blocks of {quantifier} {block.max_threads} threads, not {block.threads}"
         recompile = "" if block.exceeds_chip else f", or compile it for {block.threads}"
         yield reason, f"launch blocks of {block.max_threads} threads{recompile}"
     elif block.exceeds_chip:
@@ -230,7 +232,7 @@ def _refusals(block: _Block) -> Iterator[tuple[str, str]]:
 
 
 def _remedy(block: _Block, limiters: Sequence[str]) -> str:
-    """What raises the occupancy by one step, and to the maximum for blocks of this size."""
+    """How to raise the occupancy by one step, and to the maximum for blocks of this size."""
     chip, warps, blocks = block.chip, block.warps, block.blocks_per_sm
     if blocks * warps == chip.warps_per_sm:
         return "none needed: every warp slot is in use"
@@ -248,9 +250,9 @@ def _remedy(block: _Block, limiters: Sequence[str]) -> str:
 
 
 def _better_size(block: _Block) -> str:
-    """The block size that fills most warp slots with everything else unchanged, and what filling all of them takes.
+    """The block size that fills most warp slots with everything else unchanged, and what would fill all of them.
 
-    Other limits were computed for the present size and need not hold at another.
+    All limits are computed again for each size.
     """
     chip, threads = block.chip, block.threads
     sizes = range(chip.warp_threads, chip.threads_per_block + 1, chip.warp_threads)
@@ -281,7 +283,7 @@ def _insufficient(block: _Block, blocks: int) -> list[str]:
 
 
 def _with_room_for(block: _Block, blocks: int) -> _Block:
-    """The same block, needing so little of each insufficient resource that this number of blocks fits."""
+    """The block with each insufficient resource reduced so that this number of blocks fits."""
     chip, insufficient = block.chip, _insufficient(block, blocks)
     available = chip.shared_per_sm_bytes // blocks // chip.shared_unit_bytes * chip.shared_unit_bytes
     registers = _largest(block.registers, lambda r: (_blocks_by_registers(chip, block.warps, r) or 0) >= blocks)
@@ -304,5 +306,5 @@ def _reductions(block: _Block, smaller: _Block) -> str:
 
 
 def _largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest value from `limit` down that fits; 0 where none does."""
+    """The largest value up to `limit` that fits; 0 if none does."""
     return next((value for value in range(limit, 0, -1) if fits(value)), 0)

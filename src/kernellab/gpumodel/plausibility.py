@@ -1,4 +1,4 @@
-"""Whether a GPU can have done an op's work in a time, by the vendor's own numbers."""
+"""Whether a GPU can have done an op's work in a measured time, by the vendor's own numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SLACK, _SLACK_US = 0.02, 1.0
 def why_implausible(
     cost: CostJson | None, dtype: str, time_us: float, cache: str | None, peaks: Peaks | None
 ) -> str | None:
-    """Why this GPU cannot have done the work in this time; None where it can, or where too little is known."""
+    """The reason why this GPU cannot have done the work in this time; None if it can, or if too little is known."""
     if not cost or not peaks:
         return None
     for work, bound_us in _lower_bounds(cost, dtype, cache, peaks):
@@ -25,8 +25,8 @@ def why_implausible(
 
 def _lower_bounds(cost: CostJson, dtype: str, cache: str | None, peaks: Peaks) -> Iterator[tuple[str, float]]:
     """Each part of the work in words, and the shortest time it can take."""
-    # What is written may still be in the cache at the end. Unless the cache was emptied, as much may have been there
-    # at the beginning.
+    # As much as the cache holds may not have been written to memory at the end. Unless the cache was emptied, the same
+    # amount may have been in it at the start.
     cached_bytes = peaks["l2_bytes"] * (1 if cache == "cold" else 2)
     beyond = cost["bytes_read"] + cost["bytes_written"] - cached_bytes
     pin_gbps, tflops = peaks["pin_gbps"], peaks["tflops"]
@@ -35,7 +35,7 @@ def _lower_bounds(cost: CostJson, dtype: str, cache: str | None, peaks: Peaks) -
         yield work, beyond / pin_gbps / 1e3
     if tflops is None:
         return
-    # Ordinary arithmetic on 16-bit data can be done in pairs, up to four times as fast: only float32 has a bound.
+    # Ordinary arithmetic on 16-bit data can be done in pairs, up to four times as fast, so only float32 has a bound.
     rates = {"matmul": tflops["matmul"].get(dtype), "fp32": tflops["fp32"] if dtype == "float32" else None}
     for unit, rate in rates.items():
         flops = cost["flops"].get(unit, 0)

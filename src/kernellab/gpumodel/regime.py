@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-_LAUNCH_BOUND = 2.0  # the host needs this many times as long to launch a call as the GPU to run it
-_CACHE_RESIDENT = 0.8  # warm calls take less than this share of the time of cold ones
-NEAR_LIMIT = 0.5  # share of the roof from which on the limit governs the time
-AT_LIMIT = 0.9  # share of the roof from which on no gain worth the work is left: good kernels differ by as much
+_LAUNCH_BOUND = 2.0  # launching a call takes the host at least this many times as long as the GPU needs to run it
+_CACHE_RESIDENT = 0.8  # warm calls take less than this share of the time of cold calls
+NEAR_LIMIT = 0.5  # from this share of the roof on, the limit governs the time
+AT_LIMIT = 0.9  # from this share of the roof on, the rest is not worth the work: good kernels differ by as much
 
 
 def is_launch_bound(host_us: float, gpu_us: float) -> bool:

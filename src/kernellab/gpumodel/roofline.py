@@ -1,4 +1,4 @@
-"""The roofline: the least time an op can take on a machine, what bounds it, and the share of that limit attained.
+"""The roofline: the least time that an op can take on a machine, what bounds it, and the share of the limit attained.
 
 An op that moves B bytes and does F operations takes at least max(B / bandwidth, F / rate). Its arithmetic intensity is
 F / B. Below the ridge, rate / bandwidth, memory bounds it. Both ceilings are measured: copy bandwidth and matmul rate.

@@ -1,23 +1,24 @@
-"""How long a kernel should take, from its machine code and the GPU: a coarse model, good to a factor of about two.
+"""Predicts how long a kernel takes, from its machine code and the GPU: a coarse model, good to a factor of about two.
 
 The model estimates the time of each resource by itself. A kernel overlaps its work, so the slowest resource is its
 predicted time. With S SMs in use at a clock f:
 
-- memory: the bytes it must move over the copy bandwidth.
+- memory: the bytes that it must move over the copy bandwidth.
 - flight: Little's law. An SM has (resident threads × bytes a thread requests before it waits) in flight and receives
   them once per `LOAD_LATENCY_US`. The bytes read take bytes / (S · bytes in flight / latency).
-- issue: instructions of all warps over 4 per clock and SM. special and fp64: theirs over the rates of their units.
-- local: bytes of local memory over the bandwidth of what serves them. That is L1 (64 bytes per clock and SM) where the
-  local memory of the resident threads fits, L2 otherwise. A loop that loads nothing else is assumed to go over the
-  thread's array once.
-- fp32: the operations the op declares over the vendor's rate. Where part of the code's arithmetic is in fp64, the same
-  part of the operations is at the rate of fp64.
-- matmul: the operations the op declares over the measured rate, or the vendor's, scaled to the units that the code
-  uses: tensor cores by operand type, multiply-adds where there are none.
+- issue: instructions of all warps over 4 per clock and SM.
+- special, fp64: instructions of these classes over the rates of their units.
+- local: bytes of local memory over the bandwidth of the cache that serves them. That is L1 (64 bytes per clock and SM)
+  if the local memory of the resident threads fits there, L2 otherwise. A loop that loads nothing else is assumed to
+  read the thread's array once.
+- fp32: the operations that the op declares over the vendor's rate. If part of the code's arithmetic is in fp64, the
+  same part of the operations has the rate of fp64.
+- matmul: the operations that the op declares over the measured rate, or the vendor's, scaled to the units that the code
+  uses: tensor cores by operand type, otherwise multiply-adds.
 
 A loop of constant length without loads counts with its length, any other loop with one iteration per iteration of the
 loop around it. The length of the loop that loads is not in the code. It follows from the bytes: if the op must read B
-bytes and all threads together load b in one iteration (or in the whole kernel, where there is no loop), it has B / b
+bytes and all threads together load b in one iteration (or in the whole kernel, if there is no loop), it has B / b
 iterations.
 """
 
@@ -31,13 +32,13 @@ from kernellab.gpumodel.fusion import L2_OVER_MEMORY
 from kernellab.gpumodel.kernel import GLOBAL_LOADS, LOCAL_ACCESSES, TRIGONOMETRY_STACK_BYTES, Kernel, count
 from kernellab.gpumodel.subject import Subject
 
-# A load from memory takes 0.3 to 0.4 µs on an idle GPU. On a busy one it waits in queues, and a block has to start and
-# end as well. Assumed, not measured: the weakest number of this model.
+# A load from memory takes 0.3 to 0.4 µs on an idle GPU. On a busy GPU it waits in queues, and a block has to start and
+# end as well. This number is assumed, not measured: it is the least certain one of this model.
 LOAD_LATENCY_US = 0.8
 _L1_BYTES_PER_CLOCK = 64
 _ISSUED_PER_CLOCK = 4
 _ARITHMETIC = ("fp32", "fp16", "fp64", "special", "integer")
-# A measured time beyond the predicted one by this factor is not explained by the model, which is good to a factor of 2.
+# The model is good to a factor of 2: it does not explain a measured time that is longer by more than this factor.
 UNEXPLAINED_FACTOR = 2.0
 
 
@@ -73,12 +74,12 @@ class TimeEstimate:
         return {f.name: float(getattr(self, f.name)) for f in fields(self)}
 
     def time_us_with(self, **changed_us: float) -> float:
-        """The predicted time if these resources took so long instead."""
+        """The predicted time if these resources took these times instead."""
         return replace(self, **changed_us).time_us
 
 
 def estimate_time(subject: Subject, kernel: Kernel) -> TimeEstimate | None:
-    """None on the CPU, and where the op's cost is not known."""
+    """The predicted time of a kernel; None on the CPU, and if the op's cost is not known."""
     device, cost = subject.device, subject.cost
     if device is None or not cost or not subject.fewest_bytes:
         return None
@@ -107,7 +108,7 @@ def estimate_time(subject: Subject, kernel: Kernel) -> TimeEstimate | None:
 
 
 def slowest_kernel(subject: Subject) -> tuple[Kernel, TimeEstimate] | None:
-    """The kernel with the longest predicted time; None where nothing can be predicted."""
+    """The kernel with the longest predicted time; None if nothing can be predicted."""
     estimates = [(kernel, time) for kernel in subject.kernels if (time := estimate_time(subject, kernel)) is not None]
     return max(estimates, key=lambda pair: pair[1].time_us, default=None)
 
@@ -124,7 +125,7 @@ def fp64_share(kernel: Kernel) -> float:
 
 
 def product_rate(device: Device, kernel: Kernel) -> int:
-    """Operations per clock and SM of the units this kernel multiplies with; 0 where they are not known."""
+    """Operations per clock and SM of the units that this kernel multiplies with; 0 if they are not known."""
     if not kernel.on_tensor_cores:
         return device.chip.fp32_per_clock
     return min((device.chip.tensor_per_clock.get(kind, 0) for kind in kernel.products), default=0)
@@ -139,9 +140,9 @@ def is_compute_bound(subject: Subject, kernel: Kernel, estimate: TimeEstimate) -
 
 
 def loop_iterations(kernel: Kernel, read_bytes: float) -> float:
-    """Iterations of the loop that loads, or of the whole code, by each thread, from the bytes to be read.
+    """How often each thread executes the loop that loads, or the whole code, computed from the bytes to be read.
 
-    Below 1 where the code has several paths of which a thread takes one.
+    Below 1 if the code has several paths of which a thread takes one.
     """
     per_thread = count(kernel.hot_code, GLOBAL_LOADS) * kernel.load_bytes
     per_iteration = per_thread * kernel.all_threads * kernel.times
@@ -149,18 +150,18 @@ def loop_iterations(kernel: Kernel, read_bytes: float) -> float:
 
 
 def bytes_in_flight(kernel: Kernel, device: Device) -> float:
-    """Bytes that the threads on one SM have in flight; 0 where that is not known."""
+    """Bytes that the threads on one SM have in flight; 0 if that is not known."""
     resident_blocks = min(kernel.blocks_per_sm or 0, max(1.0, kernel.blocks / device.sms))
     return resident_blocks * kernel.threads * kernel.flight_bytes
 
 
 def needed_bytes_in_flight(device: Device) -> float:
-    """Bytes an SM must have in flight to get its share of the bandwidth, half of which is reading."""
+    """Bytes that an SM must have in flight to get its share of the bandwidth, half of which is for reads."""
     return device.gbps * 1e3 * LOAD_LATENCY_US / device.sms / 2
 
 
 def speedup_without_local_memory(kernel: Kernel, estimate: TimeEstimate) -> float:
-    """The gain without local memory. Its bytes share L1 and L2 with the kernel's own, so the times add up."""
+    """The speed-up without local memory. Its bytes share L1 and L2 with the kernel's own, so the times add up."""
     code = kernel.hot_code
     local_share = count(code, LOCAL_ACCESSES) / max(1, sum(code.values()))
     without_us = estimate.time_us_with(local=0.0, issue=estimate.issue * (1 - local_share))
@@ -189,7 +190,7 @@ def _local_us(kernel: Kernel, device: Device, iterations: float) -> float:
 
 
 def _share_of_bytes(subject: Subject, kernel: Kernel) -> float:
-    """The share of the op's bytes that this kernel moves: by the tensors it gets, or an equal part."""
+    """The share of the op's bytes that this kernel moves: by the sizes of its tensors, or else an equal part."""
     if len(subject.kernels) < 2:
         return 1.0
     sizes = [k.pointer_bytes for k in subject.kernels]
@@ -200,10 +201,10 @@ def _share_of_bytes(subject: Subject, kernel: Kernel) -> float:
 
 
 def _matmul_us(subject: Subject, kernel: Kernel, device: Device, cost: CostJson) -> float:
-    """With all SMs in use; 0 where another kernel does the matmul."""
+    """The time of the matmul with all SMs in use; 0 if another kernel does it."""
     limit = subject.limit
     if limit is None or not limit.ridge or not subject.computes_product(kernel):
         return 0.0
-    at_best_us = cost["flops"].get("matmul", 0) / (limit.ridge * device.gbps) / 1e3
+    fastest_us = cost["flops"].get("matmul", 0) / (limit.ridge * device.gbps) / 1e3
     best_rate = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""), device.chip.fp32_per_clock)
-    return at_best_us * max(1.0, best_rate / (product_rate(device, kernel) or best_rate))
+    return fastest_us * max(1.0, best_rate / (product_rate(device, kernel) or best_rate))

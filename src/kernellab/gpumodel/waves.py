@@ -2,17 +2,17 @@
 
 Two counts are called waves. **SM balance**: blocks over SMs; the SM with most blocks finishes last. **Resident waves**:
 blocks over the number that the GPU can hold at once. Which of them decides the time depends on what the blocks on one
-SM share. Let an SM hold `b` blocks, and let `k` of them keep it fully busy. The unit of time is that of one block alone
-on an SM which it keeps fully busy. Then `n` resident blocks take max(n, k).
+SM share. Let an SM hold `b` blocks, and let `k` of them keep it fully busy. The unit of time is the time of one block
+that keeps its SM fully busy alone. Then `n` resident blocks take max(n, k).
 
 - Full waves take b each. The last wave, of R blocks over S SMs, takes max(⌈R/S⌉, k).
-- A block that keeps its SM busy alone (k = 1: arithmetic with independent instructions, tensor cores): the total is
-  ⌈blocks/S⌉. SM balance decides, however many blocks are resident, because they share the same units.
+- Blocks that each keep an SM busy alone (k = 1: arithmetic with independent instructions, tensor cores) take ⌈blocks/S⌉
+  in total. SM balance decides, however many blocks are resident, because they share the same units.
 - Blocks that mostly wait (k ≥ b: long chains of dependent loads) take as long together as alone. The total is
   b·⌈blocks/(S·b)⌉. Resident waves decide, and a second block on an SM is hidden behind the first.
 - Blocks that wait for memory bandwidth share it with the whole GPU. An SM with two blocks gets twice the bandwidth of
-  an SM with one. While enough bytes are in flight, the tail costs next to nothing. The model gives an upper bound:
-  nothing is lost from one block per SM on.
+  an SM with one. While enough bytes are in flight, the tail costs almost nothing. The model gives an upper bound of the
+  efficiency: nothing is lost from one block per SM on.
 
 Efficiency is the time of the same work spread evenly over all SMs, fully busy, over the predicted time. The model
 assumes equal blocks that are distributed evenly as slots become free. It leaves out launch overhead.
@@ -65,7 +65,7 @@ class Waves:
 def waves(
     blocks: int, sms: int, occupancy: Occupancy, chip: Chip, *, bound: str = "compute", ilp: int = 4, cluster: int = 1
 ) -> Waves:
-    """`ilp` is the number of independent instructions that a warp has ready (for `compute`)."""
+    """How a grid fills a GPU. `ilp` is the number of independent instructions that a warp has ready (for `compute`)."""
     if blocks < 1 or sms < 1 or ilp < 1 or cluster < 1:
         raise UserError("blocks, SMs, clusters and independent instructions: at least 1 each")
     if bound not in BOUNDS:
@@ -109,7 +109,7 @@ def waves(
 def sweep(
     grids: Iterable[int], sms: int, occupancy: Occupancy, chip: Chip, *, bound: str = "compute", ilp: int = 4
 ) -> list[Waves]:
-    """The saw-tooth: the same kernel at each of these grids."""
+    """The same kernel at each of these grids: efficiency over the number of blocks is a saw-tooth."""
     return [waves(blocks, sms, occupancy, chip, bound=bound, ilp=ilp) for blocks in grids]
 
 

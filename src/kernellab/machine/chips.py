@@ -2,11 +2,11 @@
 
 One row per compute capability; what differs between products (SMs, clocks, memory) is in `gpus`.
 
-Limits: the table of technical specifications in NVIDIA's CUDA C++ Programming Guide
-(docs.nvidia.com/cuda/cuda-c-programming-guide, "Compute Capabilities"); allocation units, the splits of the SRAM and
-barriers: `cuda_occupancy.h` of CUDA 13.0; what an SM's SRAM holds in all: the tuning guide of each architecture.
-Rates: the same guide's table of arithmetic throughput, a multiply-add counted as two; tensor cores from the
-architecture's whitepaper, each checked against a product.
+Sources of the limits: the technical specifications in NVIDIA's CUDA C++ Programming Guide
+(docs.nvidia.com/cuda/cuda-c-programming-guide, "Compute Capabilities"); for allocation units, splits of the SRAM and
+barriers `cuda_occupancy.h` of CUDA 13.0; for the total size of an SM's SRAM the tuning guide of each architecture.
+Sources of the rates: the same guide's table of arithmetic throughput, with a multiply-add counted as two; for tensor
+cores the architecture's whitepaper, each rate checked against a product.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _KB = 1024
 
 @dataclass(frozen=True)
 class Chip:
-    """One compute capability. Rates are dense operations per SM and clock; what is not certain is None."""
+    """One compute capability. Rates are dense operations per SM and clock; an uncertain rate is None."""
 
     arch: str
     generation: str
     threads_per_sm: int
     blocks_per_sm: int
     shared_per_sm_bytes: int
-    shared_per_block_bytes: int  # after opting in; without, `shared_static_bytes`
+    shared_per_block_bytes: int  # if a kernel opts in, otherwise `shared_static_bytes`
     l1_and_shared_bytes: int  # one SRAM, split between the two
     shared_splits: tuple[int, ...]  # bytes of it that may be shared memory
     fp32_per_clock: int
     fp64_per_clock: int | None
-    tensor_per_clock: Mapping[str, int] = field(hash=False)  # by dtype; one that is missing has none, or is not known
+    tensor_per_clock: Mapping[str, int] = field(hash=False)  # by dtype; a missing dtype has no rate, or an unknown one
     shared_reserved_bytes: int = 1 * _KB  # per block, for the driver
     shared_unit_bytes: int = 128
     special_per_clock: int = 16  # results of exp2, log2, rsqrt, sin, tanh
     max_cluster: int = 1
-    barriers_per_sm: int | None = None  # None: they limit nothing
+    barriers_per_sm: int | None = None  # None: barriers are no limit
     threads_per_block: int = 1024
     registers_per_sm: int = 65536
     registers_per_block: int = 65536
     registers_per_thread: int = 255
-    register_unit: int = 256  # allocated per warp in steps of this
+    register_unit: int = 256  # registers are allocated per warp in multiples of this
     warp_unit: int = 4  # an SM has four parts, each with a scheduler and a quarter of the registers
     shared_static_bytes: int = 48 * _KB
     warp_threads: int = 32
@@ -62,14 +62,14 @@ class Chip:
 def chip(arch: str) -> Chip:
     """The architecture written `sm_90`, `sm_90a`, `90` or `9.0`."""
     match = re.fullmatch(r"(?:sm_?|compute_)?(\d+)\.?(\d)[af]?", arch.strip().lower())
-    known = _CHIPS.get(f"sm_{match[1]}{match[2]}") if match else None
-    if known is None:
+    row = _CHIPS.get(f"sm_{match[1]}{match[2]}") if match else None
+    if row is None:
         raise UserError(f"no architecture {arch!r}: known are {', '.join(_CHIPS)}")
-    return known
+    return row
 
 
 def chips() -> list[Chip]:
-    """Every architecture known, oldest first."""
+    """Every architecture in the table, oldest first."""
     return list(_CHIPS.values())
 
 
@@ -212,7 +212,7 @@ _CHIPS = {
             l1_and_shared_bytes=256 * _KB,
             shared_splits=_HOPPER,
             fp32_per_clock=256,
-            fp64_per_clock=None,  # reduced, and int8 too; no table of NVIDIA's says by how much
+            fp64_per_clock=None,  # fp64 and int8 are reduced; NVIDIA does not state by how much
             tensor_per_clock={"fp16": 8192, "bf16": 8192, "tf32": 4096, "fp8": 16384},  # B300: as B200, more in fp4
             special_per_clock=32,  # NVIDIA on Blackwell Ultra: 10.7 T exponentials/s, twice Blackwell's
             max_cluster=16,
@@ -231,7 +231,7 @@ _CHIPS = {
             fp64_per_clock=None,
             # Jetson AGX Thor: 20 × 1.575 GHz; 517 TFLOPS in fp8, half of that in fp16
             tensor_per_clock={"fp16": 8192, "bf16": 8192, "int8": 16384, "fp8": 16384},
-            max_cluster=8,  # what every architecture with clusters has
+            max_cluster=8,  # every architecture with clusters has at least this
             barriers_per_sm=24,
         ),
         *(

@@ -1,4 +1,4 @@
-"""The data caches of the CPU, as the kernel lists them."""
+"""The data caches of the CPU, as the Linux kernel lists them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 10, "M": 20, "G": 30}
-_LEAST_LAST_LEVEL_BYTES = 32 << 20  # assumed where the kernel lists less, or nothing
+_LEAST_LAST_LEVEL_BYTES = 32 << 20  # assumed if the kernel lists less, or nothing
 
 
 @dataclass(frozen=True)
 class CpuCache:
     level: int
     bytes: int
-    cores: int  # that share it
+    cores: int  # number of cores that share it
 
 
 def data_caches(folder: Path = _FOLDER) -> list[CpuCache]:
-    """The caches of the first core, nearest first; empty where the kernel lists none."""
+    """The caches of the first core, nearest first; empty if the kernel lists none."""
     caches = []
     for index in sorted(folder.glob("index*")):
         with contextlib.suppress(OSError, ValueError, KeyError):

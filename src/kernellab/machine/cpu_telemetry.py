@@ -1,7 +1,7 @@
-"""A reading of the CPU: load, what other processes and the hypervisor took from our cores, and the clock.
+"""A reading of the CPU: load, the time that other processes and the hypervisor took from our cores, and the clock.
 
-Our cores are those this process may run on. Our processes are this one and everything it has started. Its parent,
-kernellab's own process, counts with the others: it is nearly idle while something is timed.
+Our cores are those that this process may run on. Our processes are this one and all its descendants. kernellab's parent
+process counts among the others: it is nearly idle while something is timed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kernellab.base.json import JsonValue
 
 _BUSY_COLUMNS = (0, 1, 2, 5, 6)  # of /proc/stat: user, nice, system, irq, softirq; user includes guests
 _STEAL_COLUMN = 7
-_FREQUENCY_CORES = 4  # a few cores stand for all: each file costs a read
+_FREQUENCY_CORES = 4  # cores whose clock is read: reading every core's file would take too long
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class CoreTime:
-    """Seconds of some cores since the system started."""
+    """Seconds since the system started, summed over some cores."""
 
     busy: float
     steal: float
@@ -31,7 +31,7 @@ class CoreTime:
 @dataclass(frozen=True)
 class _Counters:
     at: float
-    cores: CoreTime | None  # None where the system does not say
+    cores: CoreTime | None  # None if the system does not report it
     own: float
 
 
@@ -49,7 +49,7 @@ class CpuReader:
         span_s = now.at - before.at
         if span_s > 0 and before.cores is not None and now.cores is not None:
             own = now.own - before.own
-            # Less than before: one of our processes ended and its time was not collected, so the rest is unknown.
+            # Less than before: one of our processes ended and its time was not collected, so the others' is unknown.
             others = round((now.cores.busy - before.cores.busy - own) / span_s, 3) if own >= 0 else None
             steal = round((now.cores.steal - before.cores.steal) / span_s / len(self._cores), 4)
         return {
@@ -67,9 +67,9 @@ class CpuReader:
 
 
 class OwnProcesses:
-    """The processor time of this process and everything it has started, dead or alive.
+    """The CPU time of this process and all its descendants, running or ended.
 
-    Processes that are not ours are remembered, so that a sample looks only at new ones.
+    PIDs of other processes are remembered, so that a sample examines only new ones.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class OwnProcesses:
         self._find()
         ended = os.times()
         alive = (_read_stat(pid) for pid in self._ours)
-        # Fields 14 to 17 of proc(5): its own user and system time, and those of its children it has waited for.
+        # Fields 14 to 17 of proc(5): user and system time of the process, and of the children it has waited for.
         ticks = sum(sum(map(int, fields[11:15])) for fields in alive if fields)
         return time.process_time() + ended.children_user + ended.children_system + ticks * _TICK_S
 
@@ -100,7 +100,7 @@ class OwnProcesses:
 
 
 def _read_stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name, which may contain blanks and brackets: state, parent, …"""
+    """The fields of /proc/PID/stat after the name, which may contain spaces and parentheses: state, parent, …"""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -113,7 +113,7 @@ def _our_cores() -> frozenset[int]:
 
 
 def core_time(cores: frozenset[int]) -> CoreTime | None:
-    """None where the system does not say, as in a sandbox that answers with zeros."""
+    """The time of these cores; None if the system does not report it, as in a sandbox that answers with zeros."""
     busy = steal = 0
     try:
         for line in Path("/proc/stat").read_text().splitlines():

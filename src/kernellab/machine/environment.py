@@ -1,4 +1,4 @@
-"""What is stamped on every record: versions, GPUs, driver, CPU, commit. Read without importing torch."""
+"""The environment that every record states: versions, GPUs, driver, CPU, commit. Read without importing torch."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def cpu() -> CpuJson:
 
 
 def gpus() -> list[GpuBoard]:
-    """Every NVIDIA GPU the driver lists, through NVML: no CUDA context is created."""
+    """Every NVIDIA GPU that the driver lists, through NVML: no CUDA context is created."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
     except Exception:  # no driver or no package: there is no GPU to report
         return []
-    facts: list[GpuBoard] = []
+    boards: list[GpuBoard] = []
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            facts.append(
+            boards.append(
                 {
                     "name": _text(pynvml.nvmlDeviceGetName(handle)),
                     "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
@@ -79,7 +79,7 @@ def gpus() -> list[GpuBoard]:
     finally:
         with contextlib.suppress(Exception):
             pynvml.nvmlShutdown()
-    return facts
+    return boards
 
 
 def _text(value: str | bytes) -> str:
@@ -87,7 +87,7 @@ def _text(value: str | bytes) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the folder the command runs in, marked when there are uncommitted changes."""
+    """The commit of the working directory, marked if there are uncommitted changes."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
         dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=5)
@@ -101,13 +101,13 @@ def commit() -> str | None:
 def device_identity(env: EnvironmentJson, uuid: str) -> str:
     """One string per device and what decides its speed: the key of cached ceilings and of resumed runs.
 
-    `uuid` is `cpu`, or that of a GPU, whose index would depend on CUDA_VISIBLE_DEVICES.
+    `uuid` is `cpu` or the UUID of a GPU. The index of a GPU would depend on CUDA_VISIBLE_DEVICES.
     """
     return machine_class(env, uuid, serial=f" {uuid}")
 
 
 def machine_class(env: EnvironmentJson, uuid: str, *, serial: str = "") -> str:
-    """What machines have in common whose times may be compared: the device's name, its driver or threads."""
+    """The class of machines whose times may be compared: the name of the device, and its driver or threads."""
     if uuid != "cpu":
         names = ((gpu["name"], gpu["driver"]) for gpu in env["gpus"] if gpu["uuid"] == uuid)
         name, driver = next(names, ("unknown GPU", "unknown"))
@@ -117,6 +117,6 @@ def machine_class(env: EnvironmentJson, uuid: str, *, serial: str = "") -> str:
 
 
 def run_key(env: EnvironmentJson, identity: str) -> str:
-    """What a resumed run must have in common with the run it continues."""
+    """A hash of what a resumed run must have in common with the run that it continues."""
     text = f"{env['packages']} {sys.version_info[:2]} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

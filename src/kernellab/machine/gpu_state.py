@@ -1,4 +1,4 @@
-"""Waiting for a GPU, and whether it still works for this process."""
+"""Waits for a GPU, and tests whether this process can still use it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until a GPU has finished its work. A fault in a kernel is raised here."""
+    """Wait until a GPU has finished its work. Raises the error of a kernel that faulted."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from kernellab.base.json import JsonValue
 from kernellab.machine.nvml import Nvml
 
-# Bits of NVML's clock event reasons (nvml.h). These keep the clock below what the GPU would otherwise run at …
+# Bits of NVML's clock event reasons (nvml.h). These keep the clock below the rate at which the GPU would run …
 _THROTTLES = {
     0x04: "sw-power-cap",
     0x08: "hw-slowdown",
@@ -19,9 +19,9 @@ _THROTTLES = {
     0x40: "hw-thermal",
     0x80: "power-brake",
 }
-# … and these explain a clock that is as intended: the GPU is idle, or its owner set it.
+# … and these explain a clock that is as intended: the GPU is idle, or its owner set the clock.
 _NOTES = {0x01: "gpu-idle", 0x02: "applications-clock", 0x10: "sync-boost", 0x100: "display-clock"}
-_PROCESSES_EVERY_S = 0.25  # NVML updates this every 1/6 s to 1 s: asking more often gives nothing new
+_PROCESSES_EVERY_S = 0.25  # NVML updates its list every 1/6 s to 1 s: more frequent queries return nothing new
 
 
 class GpuReader:
@@ -51,15 +51,15 @@ def _names_of_bits(bits: object, names: Mapping[int, str]) -> list[JsonValue] | 
 
 
 class OtherUsers:
-    """How many other processes have run something on the GPU since the beginning, or since `forget`.
+    """How many other processes have used the GPU since the start, or since `forget`.
 
-    NVML names processes by their host PIDs. Where this process finds its own PID among them, all others count. Inside
-    a container it has another PID on the host, which it cannot learn. Then one of the processes seen is taken for this
-    one, which is timing and therefore busy, and the rest count. That misses a single other process beside an idle one
-    of ours, but reports none that does not exist.
+    NVML lists processes by their host PIDs. If this process's own PID is among them, all others count. Inside a
+    container, this process has another PID on the host, which it cannot learn. Then one of the listed processes is
+    assumed to be this one, which is timing and therefore busy, and the rest count. That misses a single other process
+    while ours is idle, but it never reports a process that does not exist.
 
-    The first answer of NVML only sets the start, because it may be about the time before. Until the second, the count
-    is None.
+    NVML's first answer only sets the start, because it may describe the time before. Until the second, the count is
+    None.
     """
 
     def __init__(self, gpu: Nvml) -> None:
@@ -89,7 +89,7 @@ class OtherUsers:
         self._seen_until = max([before, *(use.timestamp for use in uses)])
         if first:
             return
-        # Some drivers leave entries unfilled: those have a share above 100, or no process.
+        # Some drivers leave entries unfilled: these have a share above 100, or no PID.
         self._busy |= {use.pid for use in uses if use.timestamp > before and 0 < use.sm_percent <= 100 and use.pid > 0}
         others = len(self._busy - self._own)
         self._count = others if self._busy & self._own else max(0, others - 1)

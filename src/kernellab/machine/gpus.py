@@ -1,6 +1,6 @@
-"""NVIDIA's GPUs by product: SMs, clocks, memory and caches, each with its source (gpus.toml).
+"""The database of NVIDIA's GPUs by product: SMs, clocks, memory and caches, each with its source (gpus.toml).
 
-A GPU that is present is described by its driver; this database is for the others.
+The driver describes a GPU that is present; this database describes the others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from kernellab.base.errors import UserError
 from kernellab.machine.chips import Chip, chip
 
-# GeForce boards do these at half the rate of the architecture's other products.
-_SUMMED_IN_FP32 = ("fp16", "bf16", "tf32", "fp8")
+# Dtypes with accumulation in fp32. GeForce boards multiply them at half the rate of the architecture's other products.
+_FP32_ACCUMULATED = ("fp16", "bf16", "tf32", "fp8")
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ class Gpu:
     tdp_w: int | None = None
     note: str = ""
     halved: tuple[str, ...] = ()  # dtypes whose tensor rate is half of the architecture's
-    second: dict[str, float] = field(default_factory=dict, hash=False)  # what another source says, by the names here
+    second: dict[str, float] = field(default_factory=dict, hash=False)  # values of another source, by field name
     second_source: Source | None = None
 
     @property
     def chip(self) -> Chip:
         """The chip of the architecture, at this product's tensor rates."""
-        known = chip(self.arch)
-        half = {*self.halved, *(_SUMMED_IN_FP32 if self.name.startswith("GeForce") else ())}
-        rates = {dtype: rate // 2 if dtype in half else rate for dtype, rate in known.tensor_per_clock.items()}
-        return replace(known, tensor_per_clock=rates) if half else known
+        base = chip(self.arch)
+        half = {*self.halved, *(_FP32_ACCUMULATED if self.name.startswith("GeForce") else ())}
+        rates = {dtype: rate // 2 if dtype in half else rate for dtype, rate in base.tensor_per_clock.items()}
+        return replace(base, tensor_per_clock=rates) if half else base
 
     @property
     def pin_gbps(self) -> float:
-        """Memory bandwidth in GB/s: every pin of the bus at its rate."""
+        """Memory bandwidth in GB/s: bus width times the rate of one pin."""
         return self.bus_bits * self.pin_gbit / 8
 
     @property
@@ -67,9 +67,9 @@ class Gpu:
         return self.sms * self.chip.fp32_per_clock * self.boost_mhz / 1e6
 
     def tensor_tflops(self, dtype: str) -> float | None:
-        """Dense products on the tensor cores at the boost clock, with PyTorch's accumulation: floats in fp32.
+        """Dense products on the tensor cores at the boost clock. As in PyTorch, floats are accumulated in fp32.
 
-        None where the architecture has no rate for the dtype.
+        None if the architecture has no rate for the dtype.
         """
         rate = self.chip.tensor_per_clock.get(dtype)
         return None if rate is None else self.sms * rate * self.boost_mhz / 1e6
@@ -91,13 +91,13 @@ def gpu(name: str) -> Gpu:
     if candidates and len({product.family for product in candidates}) == 1:
         return candidates[0]
     names = {_normalise(text): text for product in gpus() for text in (product.name, product.family)}
-    close = [names[text] for text in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
-    hint = f"did you mean {' or '.join(close)}?" if close else "klab device --list shows all"
+    matches = [names[text] for text in difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)]
+    hint = f"did you mean {' or '.join(matches)}?" if matches else "klab device --list shows all"
     raise UserError(f"no GPU {name!r} in the database: {hint}")
 
 
 def same_product(name: str, other: str) -> bool:
-    """Whether two names, in the user's or the driver's spelling, mean one product. An unknown name means itself."""
+    """Whether two names, in the user's or the driver's spelling, mean one product. Unknown names must be equal."""
     try:
         return gpu(name) == gpu(other)
     except UserError:
@@ -105,12 +105,12 @@ def same_product(name: str, other: str) -> bool:
 
 
 def gpus() -> list[Gpu]:
-    """Every product known, oldest architecture first."""
+    """Every product in the database, oldest architecture first."""
     return list(_database())
 
 
 def variants(name: str) -> list[Gpu]:
-    """The other products that `name` could mean: none where it names one exactly."""
+    """The other products that `name` could mean; none if it names one exactly."""
     product = gpu(name)
     if _normalise(name) in _names(product):
         return []
@@ -118,7 +118,7 @@ def variants(name: str) -> list[Gpu]:
 
 
 def _is_prefix(name: str, wanted: str) -> bool:
-    """Whether a name begins with `wanted`, not in the middle of a number: H20 does not mean H200."""
+    """Whether a name begins with `wanted` and does not continue its last number: H20 does not mean H200."""
     rest = name[len(wanted) :]
     return bool(wanted) and name.startswith(wanted) and not (wanted[-1:].isdigit() and rest[:1].isdigit())
 

@@ -1,4 +1,4 @@
-"""Memory: the peak of a call, and how much a call that ran out of memory would have needed."""
+"""Memory: the peak of a call, and how much memory a call that ran out of it would have needed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import NotRequired, TypedDict
 import torch
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_TRIED = re.compile(r"[Tt]ried to allocate ([\d.]+) (\w+)")
+_REQUESTED = re.compile(r"[Tt]ried to allocate ([\d.]+) (\w+)")
 _MEMORY_MESSAGES = ("can't allocate memory", "CUDA error: out of memory")
 
 
 class OutOfMemory(TypedDict):
-    """An outcome of the status `oom`."""
+    """An outcome with the status `oom`."""
 
     status: str
     reason: str
@@ -33,13 +33,14 @@ class PeakMemory(TypedDict, total=False):
 
 
 def is_memory_error(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
     text = _text(error)
-    known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-    return known or any(message in text for message in _MEMORY_MESSAGES)
+    return any(message in text for message in _MEMORY_MESSAGES)
 
 
 def out_of_memory(error: BaseException, device: torch.device) -> OutOfMemory:
-    """What is recorded of a memory error."""
+    """The outcome to record for a memory error."""
     needed = _needed_bytes(error, device)
     if needed is None:
         return {"status": "oom", "reason": (_text(error).strip().splitlines() or ["no memory"])[0]}
@@ -48,8 +49,8 @@ def out_of_memory(error: BaseException, device: torch.device) -> OutOfMemory:
 
 
 def _needed_bytes(error: BaseException, device: torch.device) -> int | None:
-    """A lower bound of the memory needed: what was in use, and what was requested on top."""
-    match = _TRIED.search(_text(error))
+    """A lower bound of the memory needed: what was in use, plus what was requested."""
+    match = _REQUESTED.search(_text(error))
     if match is None or match.group(2) not in _UNITS:
         return None
     requested = int(float(match.group(1)) * _UNITS[match.group(2)])
@@ -65,10 +66,10 @@ def _text(error: BaseException) -> str:
 
 
 def peak(call: Callable[[], object], device: torch.device) -> PeakMemory:
-    """The most memory in use during a call, beyond what was in use before it.
+    """The peak of memory in use during a call, beyond what was in use before it.
 
-    On a GPU what tensors held (`allocated_bytes`) and what PyTorch took from the driver for them (`reserved_bytes`);
-    on the CPU what the process had resident (`resident_bytes`).
+    On a GPU, `allocated_bytes` is what tensors held and `reserved_bytes` what PyTorch took from the driver for them. On
+    the CPU, `resident_bytes` is the resident memory of the process.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -81,7 +82,7 @@ def peak(call: Callable[[], object], device: torch.device) -> PeakMemory:
         del result
         return {"allocated_bytes": after[0] - before[0], "reserved_bytes": after[1] - before[1]}
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system: otherwise using it again is invisible
+        ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system: its reuse would not be counted
         Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before_bytes, _ = _resident_bytes()
     result = call()
@@ -91,7 +92,7 @@ def peak(call: Callable[[], object], device: torch.device) -> PeakMemory:
 
 
 def free_bytes(device: torch.device) -> int:
-    """What can still be allocated: free memory, and what torch keeps for reuse."""
+    """What can still be allocated: free memory, and memory that torch keeps for reuse."""
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + cached
@@ -101,7 +102,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def _resident_bytes() -> tuple[int, int]:
-    """The memory of this process now, and the most it ever had."""
+    """The resident memory of this process now, and its peak."""
     sizes = {"VmRSS": 0, "VmHWM": 0}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():

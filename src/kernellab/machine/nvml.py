@@ -1,4 +1,4 @@
-"""One GPU as its driver describes it, through NVML. What is unsupported or refused is None; nothing is ever set."""
+"""One GPU as its driver describes it, through NVML. Unsupported or refused queries give None; nothing is ever set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOT_FOUND = 6  # NVML_ERROR_NOT_FOUND
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """What a process used of the GPU, and until when on NVML's own clock."""
+    """The share of the GPU that a process used, and the end of that time on NVML's own clock."""
 
     pid: int
     sm_percent: int
@@ -27,18 +27,18 @@ class Nvml:
         with contextlib.suppress(Exception):
             import pynvml
 
-            pynvml.nvmlInit()  # NVML counts these; cheap after the first, and the end of the process closes it
+            pynvml.nvmlInit()  # reference-counted: cheap after the first call, and closed at the end of the process
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
             self._library = pynvml
 
     @property
-    def found(self) -> bool:
+    def available(self) -> bool:
         return self._library is not None
 
     def ask(self, names: str, *args: object) -> object:
-        """The answer of the first of these functions that gives one: newer drivers rename some of them.
+        """The answer of the first of these functions that works: some were renamed in newer drivers.
 
-        An argument that is a string names a constant of the library.
+        A string argument names a constant of the library.
         """
         if self._library is None:
             return None
@@ -54,11 +54,11 @@ class Nvml:
         return float(answer) if isinstance(answer, (int, float)) else None
 
     def process_use(self, since: int) -> list[ProcessUse] | None:
-        """What each process used after this time on NVML's clock; empty when no process used anything."""
+        """The use of the GPU by each process after this time on NVML's clock; empty if no process used it."""
         if self._library is None:
             return None
         try:
             entries = self._library.nvmlDeviceGetProcessUtilization(self._handle, since)
-        except Exception as error:  # success and "not found" are how an empty list arrives
+        except Exception as error:  # pynvml raises "success" or "not found" for an empty list
             return [] if getattr(error, "value", None) in (0, _NOT_FOUND) else None
         return [ProcessUse(int(e.pid), int(e.smUtil), int(e.timeStamp)) for e in entries]

@@ -1,7 +1,7 @@
 """What the device and its other users do while something is timed.
 
-`sample()` is called between timed calls, never during one: it reads, and changes nothing. A reading takes less than
-1 ms, and `took_us` says how long it took. What cannot be read is None.
+`sample()` is called between timed calls, never during one. It only reads. A reading takes less than 1 ms, and `took_us`
+says how long it took. A quantity that cannot be read is None.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kernellab.machine.nvml import Nvml
 
 Sample = dict[str, JsonValue]
 
-# The kernel counts busy time in steps of 10 ms: shorter spans would be mostly rounding.
+# Linux counts busy time in steps of 10 ms: shorter spans would be mostly rounding error.
 _CPU_EVERY_S, _GPU_EVERY_S = 0.25, 0.05
 
 
 def telemetry_for(device_id: str, *, threads: int | None = None, every_s: float | None = None) -> Telemetry:
-    """For `cpu`, or a GPU by its UUID. `threads`: how many the timed work uses on the CPU, where that is known."""
+    """For `cpu`, or a GPU by its UUID. `threads`: how many threads the timed work uses on the CPU, if that is known."""
     if device_id == "cpu":
         return Telemetry(CpuReader(threads).read, _CPU_EVERY_S if every_s is None else every_s)
     reader = GpuReader(Nvml(device_id))
@@ -42,11 +42,11 @@ class Telemetry:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning: the clock of the column `t`."""
+        """Seconds since the start: the clock of the column `t`."""
         return time.monotonic() - self._start
 
     def sample(self, force: bool = False) -> Sample | None:
-        """A new reading; None when the last one is recent enough."""
+        """A new reading; None if the last one is recent enough."""
         t = self.now
         if not force and self._last is not None and t - self._last < self._every_s:
             return None

@@ -1,4 +1,4 @@
-"""Tools on this machine: compilers, headers, NVIDIA's command-line tools. Looking for them imports nothing heavy."""
+"""Finds tools on this machine: compilers, headers, NVIDIA's command-line tools. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compute_sanitizer() -> str | None:
 
 
 def compute_sanitizer_missing() -> str | None:
-    """Why nothing can be run under NVIDIA's sanitizer here; None when it can."""
+    """The reason why nothing can run under compute-sanitizer here; None if it is installed."""
     if compute_sanitizer() is not None:
         return None
     return (

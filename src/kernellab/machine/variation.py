@@ -1,4 +1,4 @@
-"""How much times vary from run to run, stored per class of machine: below that, two records do not differ."""
+"""How much times vary from run to run, stored per class of machine: two records with a smaller difference are equal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def store_variation(
 
 
 def load_variation(machine: str) -> Variation | None:
-    """The variation on this class of machine; None where it was never measured, or the file is damaged."""
+    """The variation on this class of machine; None if it was never measured or the file is damaged."""
     try:
         return cast("Variation", json.loads(_file(machine).read_bytes()))
     except (OSError, ValueError):

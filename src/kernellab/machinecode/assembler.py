@@ -74,7 +74,7 @@ def _run_ptxas(tool: str, ptx: str, target: str) -> AssembledCode | str:
 
 @functools.cache
 def read_release(tool: str) -> str:
-    """The tool's release, such as `12.8`; empty where `--version` does not print one."""
+    """The tool's release, such as `12.8`; empty if `--version` does not print one."""
     output = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     match = re.search(r"release (\d+\.\d+)", output)
     return match[1] if match else ""

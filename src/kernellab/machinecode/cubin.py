@@ -22,7 +22,7 @@ _BYTE, _HALF, _SIZED = 2, 3, 4
 # Numbers of attributes, under the names `cuobjdump -elf` gives them (EIATTR_…).
 _MAX_THREADS, _REQNTID, _FRAME_SIZE, _MIN_STACK_SIZE, _KPARAM_INFO = 0x05, 0x10, 0x11, 0x12, 0x17
 _REGCOUNT, _NUM_BARRIERS = 0x2F, 0x4C
-# In .nv.compat, where the header's flags lack it: whether code is for one architecture only (the a of sm_90a).
+# In .nv.compat, if the header's flags lack it: whether code is for one architecture only (the a of sm_90a).
 _COMPAT_EXACT_ARCH = 0x09
 _ENTRY = 0x10  # st_other of a kernel; a function that kernels call does not have it
 _SYSTEM_BYTES = 1024
@@ -38,7 +38,7 @@ class CubinKernel:
     shared_bytes: int  # static; a launch may add dynamic bytes, which are not in the file
     stack_bytes: int
     barriers: int
-    threads: tuple[int, ...] = ()  # the block size required, or the largest allowed; empty where there is no limit
+    threads: tuple[int, ...] = ()  # the block size required, or the largest allowed; empty if there is no limit
     threads_required: bool = False
     param_bytes: tuple[int, ...] = ()
     code_bytes: int = 0
@@ -52,7 +52,7 @@ class Cubin:
 
 
 def read_cubin(data: bytes) -> Cubin:
-    """Read a cubin. Raises `UserError` where it is damaged."""
+    """Read a cubin. Raises `UserError` if it is damaged."""
     elf = read_elf(data)
     common = elf.section(".nv.info")
     amounts: dict[int, dict[int, int]] = {number: {} for number in (_REGCOUNT, _FRAME_SIZE, _MIN_STACK_SIZE)}
@@ -60,7 +60,7 @@ def read_cubin(data: bytes) -> Cubin:
         if number in amounts and len(value) >= 8:
             function, amount = struct.unpack_from("<II", value)
             amounts[number][function] = amount
-    # From sm_90 on the system reserves a block's first KiB: the section includes it, the kernel does not use it.
+    # From sm_90 on, the system reserves a block's first KiB. The section includes it, but the kernel does not use it.
     reserved = _SYSTEM_BYTES if elf.section(".nv.shared.reserved.0") is not None else 0
     kernels = []
     for index, symbol in enumerate(elf.symbols):
@@ -83,7 +83,8 @@ def read_cubin(data: bytes) -> Cubin:
 
 
 def _read_arch(elf: Elf) -> str:
-    """ABI 8 changed the layout of the header's flags. CUDA 12.9 has the `a` in the flags, CUDA 13 in .nv.compat."""
+    """The architecture. ABI 8 changed the layout of the header's flags. CUDA 12.9 has the `a` in the flags, CUDA 13 in
+    .nv.compat."""
     if elf.abi < 8:
         return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & 0x800 else ''}"
     compat = elf.section(".nv.compat")
@@ -131,7 +132,7 @@ def _add_kernel_attributes(kernel: CubinKernel, data: bytes) -> CubinKernel:
 
 
 def disassemble(data: bytes) -> str:
-    """The cubin's SASS as `nvdisasm` prints it, with source lines where the cubin contains them."""
+    """The cubin's SASS as `nvdisasm` prints it, with source lines if the cubin contains them."""
     read_elf(data)  # its errors are clearer than those of nvdisasm
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cubin"

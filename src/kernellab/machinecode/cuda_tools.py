@@ -12,7 +12,7 @@ from kernellab.machine.tools import toolkit_program
 
 
 def require(name: str) -> str:
-    """The path of `ptxas`, `nvdisasm` or `cuobjdump`. Raises `UserError` where there is none."""
+    """The path of `ptxas`, `nvdisasm` or `cuobjdump`. Raises `UserError` if there is none."""
     paths = find(name)
     if not paths:
         raise UserError(

@@ -49,7 +49,7 @@ class Elf:
 
 
 def read_elf(data: bytes) -> Elf:
-    """Read an ELF file for NVIDIA GPUs. Raises `UserError` where it is another file, damaged or truncated."""
+    """Read an ELF file for NVIDIA GPUs. Raises `UserError` if it is another file, damaged or truncated."""
     if data[:4] != b"\x7fELF":
         raise UserError("this is not a cubin: it does not begin like an ELF file. ptxas and NVRTC produce cubins")
     try:
@@ -76,8 +76,8 @@ def _read(data: bytes) -> Elf:
         if section.name == ".symtab" and entry[6] < len(sections):
             strings = sections[entry[6]].data
             whole = len(section.data) // _SYMBOL.size * _SYMBOL.size
-            for name, info, other, home, _, _ in _SYMBOL.iter_unpack(section.data[:whole]):
-                symbols.append(Symbol(_string(strings, name), info, other, home))
+            for name, info, other, index, _, _ in _SYMBOL.iter_unpack(section.data[:whole]):
+                symbols.append(Symbol(_string(strings, name), info, other, index))
     return Elf(ident[8], flags, sections, symbols)
 
 

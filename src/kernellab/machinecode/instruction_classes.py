@@ -1,6 +1,6 @@
 """The class of work an instruction belongs to: the memory it accesses and how many bytes, or the unit that executes it.
 
-An opcode that is not in the tables is "unknown", and counted as such.
+An opcode that is not in the tables belongs to the class "unknown".
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MEMORY = tuple(name for name in CLASSES if name.endswith(("_load", "_store", "_a
 
 @dataclass(frozen=True, slots=True)
 class InstructionClass:
-    """`bytes` is how many bytes one thread moves; 0 where that is not known."""
+    """`bytes` is how many bytes one thread moves; 0 if that is not known."""
 
     name: str
     bytes: int = 0

@@ -107,8 +107,8 @@ def instructions(body: list[Line]) -> list[Instruction]:
 
 
 def wide_registers(target: Operand, size_bytes: int) -> Iterator[str]:
-    """Registers that a load of this size fills. SASS names only the first; the load fills the ones after it too."""
+    """Registers that a load of this size fills. SASS names only the first; the load also fills those after it."""
     for name in target.registers():
         yield name
         if name.startswith("R") and name[1:].isdigit():
-            yield from (f"R{int(name[1:]) + more}" for more in range(1, size_bytes // REGISTER_BYTES))
+            yield from (f"R{int(name[1:]) + i}" for i in range(1, size_bytes // REGISTER_BYTES))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 _RESERVED = ("__cudart_", "__internal_", "__nv_", "__cuda_")
-_NAMESPACES = ("cuda", "thrust", "cub", "cooperative_groups")  # a mangled name has each after its length
+_NAMESPACES = ("cuda", "thrust", "cub", "cooperative_groups")  # in a mangled name, the length precedes each
 
 
 def short_name(symbol: str) -> str:
@@ -26,10 +26,10 @@ def is_from_cuda_headers(symbol: str) -> bool:
 
 
 def match_symbols(name: str, symbols: Iterable[str]) -> list[str]:
-    """The symbols a person means by `name`, by the first of these rules that matches any.
+    """The symbols that a user means by `name`. The first of these rules that matches any symbol applies:
 
-    The symbol itself; symbols whose short name it is; symbols that contain it; instances of a template named with
-    its arguments.
+    the symbol equals the name; its short name equals the name; it contains the name; it is an instance of the template
+    that the name gives with arguments.
     """
     candidates = list(dict.fromkeys(symbols))
     plain = name.partition("<")[0]

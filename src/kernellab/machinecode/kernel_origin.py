@@ -1,6 +1,6 @@
 """Tells from a kernel's name which library or compiler it comes from, and explains the rows of a profile.
 
-The name is the only evidence: a kernel whose name matches no pattern is `not known`; nothing is guessed.
+The name is the only evidence. A kernel whose name matches no pattern is `not known`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _CUDA_CALLS = {
 def describe_row(row: str) -> str:
     """What a row of a profile is: an operator, a call of the CUDA runtime or driver, or a kernel."""
     if row.startswith("aten::"):
-        return f"PyTorch's operator {row.removeprefix('aten::')}: what it called and launched is listed below it"
+        return f"PyTorch's operator {row.removeprefix('aten::')}: its calls and launches are listed below it"
     return _CUDA_CALLS.get(row) or find_family(row).description
 
 
@@ -77,7 +77,7 @@ def find_family(kernel: str, own: Sequence[str] = ()) -> KernelFamily:
     for pattern, name, description in _FAMILIES:
         if re.search(pattern, matched):
             return KernelFamily(name, description)
-    return KernelFamily("not known", "the name matches no known library: another library's, or hand-written")
+    return KernelFamily("not known", "the name matches no known library: hand-written, or of another library")
 
 
 def count_families(kernels: Sequence[str], own: Sequence[str] = ()) -> list[tuple[KernelFamily, int]]:

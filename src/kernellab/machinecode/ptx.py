@@ -1,4 +1,4 @@
-"""Parses PTX. `parse_ptx` accepts any text: what cannot be parsed is listed as a problem; nothing is raised.
+"""Parses PTX. `parse_ptx` accepts any text: statements that cannot be parsed are listed as problems, nothing is raised.
 
 Debug sections are skipped.
 """
@@ -27,7 +27,7 @@ class Param:
     type: str
     alignment: int | None
     pointer: bool
-    space: str  # the memory that a pointer points to, where that is declared
+    space: str  # the memory that a pointer points to, if that is declared
     count: int  # number of elements, for an array such as a struct passed by value
     text: str
     line: int
@@ -72,7 +72,7 @@ class PtxFunction:
     body: list[Line] = field(default_factory=list)
 
     def directive_numbers(self, name: str) -> tuple[int, ...]:
-        """The numbers of a directive such as `.maxntid 128, 1, 1`; empty where the function does not have it."""
+        """The numbers of a directive such as `.maxntid 128, 1, 1`; empty if the function does not have it."""
         for directive in self.directives:
             if directive.name == name:
                 return tuple(int(word) for word in directive.words if word.isdigit() and len(word) < 12)
@@ -96,7 +96,7 @@ class PtxModule:
 
 
 def parse_ptx(text: str) -> PtxModule:
-    """Parse PTX. Never raises: what cannot be parsed is listed in `problems`."""
+    """Parse PTX. Never raises: statements that cannot be parsed are listed in `problems`."""
     parser = _Parser(text)
     parser.parse_module()
     return parser.module

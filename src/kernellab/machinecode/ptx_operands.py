@@ -21,7 +21,7 @@ def parse_operands(text: str, tokens: Sequence[Token]) -> tuple[Operand, ...]:
 
 
 def _split(tokens: Sequence[Token], mark: str) -> list[Sequence[Token]]:
-    """Split at a mark wherever no bracket is open."""
+    """Split at every mark outside brackets."""
     parts, begin, closing = [], 0, []
     for i, token in enumerate(tokens):
         if token.kind != "mark":

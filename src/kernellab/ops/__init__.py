@@ -8,8 +8,8 @@ Adding an op is adding a folder. All folders have the same files:
 - `cpp.cpp` has the C++ for the CPU; `cpp.py` calls it.
 
 The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `layout`, `rows`)
-and the dtypes (`floats`, `dtypes`). Like any user's op file, an op imports kernellab's public API; it is executed in
-workers only.
+and the dtypes (`floats`, `dtypes`). An op file here is declared like a user's, through the public API, and is executed
+only in workers.
 """
 
 import importlib
@@ -24,7 +24,7 @@ for _info in pkgutil.iter_modules(__path__):
             raise ImportError(
                 f"kernellab/ops/{_info.name}/__init__.py declares no op {_info.name}: name the op as its folder"
             )
-        globals()[_info.name] = _op  # in the place of the folder's module, which the import bound here
+        globals()[_info.name] = _op  # the import bound the name to the folder's module
 
 
 def __getattr__(name: str) -> Op:

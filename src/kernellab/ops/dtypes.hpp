@@ -1,6 +1,6 @@
-// Element types: each is read into the type its arithmetic is done in, and rounded back once at the end.
-// Integer arithmetic, and every case computed before one is selected: a compiler turns this into vector
-// code on any target, which GCC before 14 does not do for _Float16.
+// Element types: each is widened to the type of its arithmetic, and rounded back once at the end.
+// The conversions use integer arithmetic and compute every case before selecting one. Compilers turn this
+// into vector code on any target, which GCC before 14 does not do for _Float16.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ inline float widen(bfloat16 value) { return float_of(uint32_t(value.bits) << 16)
 inline float widen(float16 value) {
     const uint32_t sign = uint32_t(value.bits & 0x8000) << 16;
     const uint32_t size = value.bits & 0x7fff;
-    // Exponent biases differ by 127 − 15 = 112. Infinity and NaN go on to the highest exponent. A subnormal
-    // number has no leading 1: it is given one, 2⁻¹⁴, which the subtraction takes away again.
+    // Exponent biases differ by 127 − 15 = 112. Infinity and NaN get the highest exponent. A subnormal
+    // number has no leading 1: it is given one, 2⁻¹⁴, which the subtraction removes again.
     const bool tiny = size < 0x0400;
     const uint32_t bias = tiny ? 113u << 23 : size < 0x7c00 ? 112u << 23 : 224u << 23;
     const float result = float_of((size << 13) + bias) - (tiny ? 0x1p-14f : 0.0f);
@@ -66,7 +66,7 @@ inline void narrow(float value, float16& out) {
 template <class T>
 using wide = decltype(widen(T{}));
 
-// The element type a build is for: one build per type, -DKL_T=bfloat16, takes a third of the time of all four.
+// The element type of this build: building one type (-DKL_T=bfloat16) takes a third of the time of all four.
 #ifndef KL_T
 #define KL_T float
 #endif

@@ -1,4 +1,4 @@
-// y = f(x): how elements are moved. What is computed is F, a functor from fp32 to fp32 given by the op.
+// y = f(x): how elements are moved. The op's functor F, from fp32 to fp32, says what is computed.
 #pragma once
 
 #include "vectors.cuh"
@@ -6,7 +6,7 @@
 // One 16-byte access per thread in blocks of 128: on an H200 (2026-11-15) 4285 GB/s for fp32 GeLU, where
 // four accesses in blocks of 256 gave 4068. Enough small blocks are resident to keep the memory busy.
 constexpr int FLAT_THREADS = 128;
-// A strided walk pays for its addresses, so a thread takes LOADS rows at a time.
+// Strided accesses need address arithmetic, so a thread takes LOADS rows at a time.
 constexpr int ROWS_THREADS = 256;
 constexpr int LOADS = 4;
 
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(FLAT_THREADS) map_flat(const T* x, T* y, int64
 }
 
 // x: [rows, cols] with strides (x_row, x_col), y: likewise, all counted in accesses of WIDTH elements
-// (WIDTH > 1 only where rows keep to that alignment and both column strides are 1).
-// Threads run along the columns; a block walks down its columns, LOADS rows at a time.
+// (WIDTH > 1 only if rows are aligned to it and both column strides are 1).
+// Threads run along the columns; a block moves down its columns, LOADS rows at a time.
 template <class F, typename T, int WIDTH>
 __global__ void __launch_bounds__(ROWS_THREADS)
 map_rows(const T* x, T* y, int64 rows, int64 cols, int64 x_row, int64 x_col, int64 y_row, int64 y_col) {

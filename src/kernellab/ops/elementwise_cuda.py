@@ -13,14 +13,14 @@ from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.layout import elementwise
 
 FLAT_THREADS, ROWS_THREADS, LOADS = 128, 256, 4  # as in elementwise.cuh
-# A block of rows is walked by at most this many blocks per column strip: the limit of a grid's y.
+# The limit of a grid's y: at most this many blocks share the rows of a column strip.
 MAX_GRID_Y = 65535
 
 
 def map_cuda(x: torch.Tensor, kernel: Callable[[str], Kernel], functor: str, op: str) -> torch.Tensor:
-    """f of every element, with the strides PyTorch would give the result.
+    """f of every element, with the strides that PyTorch would give the result.
 
-    `kernel` gives the op's instantiation by name, say "map_flat<Square, float, 4>".
+    `kernel` returns the op's instantiation by name, for example "map_flat<Square, float, 4>".
     """
     require_float(x, op)
     x, y, size = elementwise(x)
@@ -30,7 +30,7 @@ def map_cuda(x: torch.Tensor, kernel: Callable[[str], Kernel], functor: str, op:
     name = CUDA_NAMES[x.dtype]
     if size.flat:
         width = vector_width(x, y)
-        threads = cols // width + cols % width  # one per access, one per element left over
+        threads = cols // width + cols % width  # one per access, and one per remaining element
         kernel(f"map_flat<{functor}, {name}, {width}>")(-(-threads // FLAT_THREADS), FLAT_THREADS, x, y, cols)
         return y
     width = 1

@@ -1,4 +1,4 @@
-"""y = f(x) in Triton: how elements are moved. What is computed is `f`, a jitted function given by the op.
+"""y = f(x) in Triton: how elements are moved. The op's jitted function `f` says what is computed.
 
 `f` takes and returns an fp32 block; loads widen, stores round to y's type.
 """
@@ -15,7 +15,7 @@ from kernellab.ops.layout import elementwise
 # bytes per thread gave 4067. Enough small programs are resident to keep the memory busy by themselves.
 WARPS = 4
 FLAT_BYTES = WARPS * 32 * 16
-# A strided tile pays for its addresses, so a thread takes four accesses of it.
+# A strided tile needs address arithmetic, so a thread takes four accesses of it.
 TILE_BYTES = WARPS * 32 * 64
 
 # (columns up to, columns per tile): short rows share a program, so that no lane idles.
@@ -23,7 +23,7 @@ TILE_COLS = ((32, 32), (256, 256), (None, 1024))
 
 
 def map_triton(x: torch.Tensor, f: triton.JITFunction, op: str) -> torch.Tensor:
-    """f of every element, with the strides PyTorch would give the result."""
+    """f of every element, with the strides that PyTorch would give the result."""
     require_float(x, op)
     x, y, size = elementwise(x)
     if size.rows * size.cols == 0:
@@ -48,7 +48,7 @@ def map_triton(x: torch.Tensor, f: triton.JITFunction, op: str) -> torch.Tensor:
 
 @triton.jit
 def map_flat(x_ptr, y_ptr, n, f: tl.constexpr, BLOCK: tl.constexpr):
-    """y = f(x) over one run of memory: x and y are [n], stride 1. One program per BLOCK elements."""
+    """y = f(x) over contiguous memory: x and y are [n], stride 1. One program per BLOCK elements."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     x_ptr += start
     y_ptr += start
@@ -69,8 +69,8 @@ def map_rows(
 ):  # fmt: skip
     """y = f(x): x is [rows, cols·VEC] with strides (x_row·VEC, x_col), y likewise. One program per tile.
 
-    `cols` and the row strides come divided by VEC: multiplying back (in 64 bits) tells the compiler what
-    divides them, and so how wide an access may be. VEC is 1 where they have no such factor.
+    `cols` and the row strides are passed divided by VEC: multiplying back (in 64 bits) tells the compiler
+    what divides them, and so how wide an access may be. VEC is 1 if they have no such factor.
     """
     n = (tl.zeros([], tl.int64) + cols) * VEC
     tiles_across = tl.cdiv(n, TILE_COLS)

@@ -1,5 +1,5 @@
-// eᵗ in vector code. The C library's is a call per element: it vectorises only under -ffast-math, which
-// would also give up NaN and infinity.
+// eᵗ in vector code. The C library's exp is a call per element: it vectorises only under -ffast-math, which
+// would also lose NaN and infinity.
 #pragma once
 
 #include <cmath>
@@ -8,12 +8,12 @@
 
 namespace kl {
 
-// eᵗ for t ≤ 0 or NaN, which is all that softmax and GeLU need: no overflow to look after.
+// eᵗ for t ≤ 0 or NaN, which is all that softmax and GeLU need: it cannot overflow.
 inline double exp_neg(double t) { return std::exp(t); }
 
 // eᵗ = 2ⁿ·eʳ with n = round(t/ln 2), |r| ≤ ln 2/2, and eʳ ≈ 1 + r + r²·q(r). q is the minimax fit in the
-// relative error of eʳ (Remez exchange in 40 digits, then rounded to float32): off by at most 2⁻²⁸.
-// With the roundings of the evaluation the result is within 1.01 ulp. Below −87.7, where eᵗ is subnormal, 0.
+// relative error of eʳ (Remez exchange in 40 digits, then rounded to float32), at most 2⁻²⁸. With the
+// roundings of the evaluation the result is within 1.01 ulp. Below −87.7, where eᵗ is subnormal, it is 0.
 inline float exp_neg(float t) {
     constexpr float kLow = -88.0f;  // n = −127: the scale is then exactly 0
     t = t < kLow ? kLow : t;  // in this order NaN passes

@@ -1,4 +1,4 @@
-"""Seeing tensors of any shape and strides as rows and columns, which is all a kernel has to know."""
+"""Views tensors of any shape and strides as rows and columns, so that kernels handle nothing else."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class Rows(NamedTuple):
 
     @property
     def flat(self) -> bool:
-        """Both are one run of memory in the same order: no index arithmetic needed."""
+        """Both are contiguous memory in the same order, so no index arithmetic is needed."""
         return self.rows == 1 and self.x_col == 1 and self.y_col == 1
 
 
 def elementwise(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
-    """`(x, y, rows)` for y = f(x): a fresh y with the strides PyTorch would give it.
+    """`(x, y, rows)` for y = f(x): a new y with the strides that PyTorch would give it.
 
-    Dims that lie one after the other in both tensors are merged. What does not merge into two dims
-    (a 3-D slice, say) is first copied into y's order; `x` is then that copy.
+    Dims that are adjacent in both tensors are merged. A tensor that does not merge into two dims, such as a 3-D
+    slice, is first copied into y's order; `x` is then that copy.
     """
-    x = x.resolve_neg()  # kernels read memory, where a lazily negated tensor still has the other sign
+    x = x.resolve_neg()  # in memory, which kernels read, a lazily negated tensor has the other sign
     y = torch.empty_like(x)
-    dims = _merged(x, y)
+    dims = _merge_dims(x, y)
     if len(dims) > 2:
         x = torch.empty_like(y).copy_(x)
-        dims = _merged(x, y)
+        dims = _merge_dims(x, y)
     (rows, x_row, y_row), (cols, x_col, y_col) = [(1, 0, 0)] * (2 - len(dims)) + dims
     return x, y, Rows(rows, cols, x_row, x_col, y_row, y_col)
 
 
-def _merged(x: torch.Tensor, y: torch.Tensor) -> list[tuple[int, int, int]]:
-    """`(size, x stride, y stride)` from slowest to fastest in y, neighbours merged where both allow it."""
+def _merge_dims(x: torch.Tensor, y: torch.Tensor) -> list[tuple[int, int, int]]:
+    """`(size, x stride, y stride)` from slowest to fastest in y, neighbours merged if both strides allow it."""
     if x.numel() == 0:
         return [(0, 1, 1)]
     wide = [d for d in range(x.dim()) if x.size(d) > 1]
@@ -56,9 +56,9 @@ def _merged(x: torch.Tensor, y: torch.Tensor) -> list[tuple[int, int, int]]:
 
 
 def last_dim(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
-    """`(x, y, rows)` for an op along the last dim: one row per vector, a fresh contiguous y.
+    """`(x, y, rows)` for an op along the last dim: one row per vector, a new contiguous y.
 
-    Leading dims that cannot be walked with one row stride make a contiguous copy of x first.
+    If no single row stride covers the leading dims, x is first copied to contiguous memory.
     """
     x = x.resolve_neg()
     y = torch.empty_like(x, memory_format=torch.contiguous_format)

@@ -1,4 +1,4 @@
-// How data is moved: walking rows × cols with any strides, on several threads. See layout.py.
+// How data is moved: loops over rows × cols with any strides, on several threads. See layout.py.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "dtypes.hpp"
 
-// GCC keeps to half-width vectors on AVX-512 machines unless told; the kernels here gain a third.
+// By default GCC uses half-width vectors on AVX-512 machines; with full width the kernels here gain a third.
 #if defined(__AVX512F__) && !defined(__clang__)
 #pragma GCC target("prefer-vector-width=512")
 #endif
@@ -28,9 +28,9 @@ inline int64_t piece_size(int64_t total, int64_t threads) {
     return std::clamp<int64_t>(total / (16 * threads), 32 * 1024, 512 * 1024);
 }
 
-// A large output is fresh from the system, and its first write costs a page fault every 4 KB: more time than
-// the arithmetic. Asking for 2 MB pages is a hint without effect where pages are there already. Below 32 MB
-// the C library may keep the memory for other uses, which should not inherit the hint.
+// A large output is new memory from the system. Its first write causes a page fault every 4 KB, which takes
+// longer than the arithmetic. The hint to use 2 MB pages has no effect on pages that exist already. Below
+// 32 MB, the C library may keep the memory for other uses, which should not inherit the hint.
 inline void prefer_huge_pages(void* start, int64_t bytes) {
 #ifdef __linux__
     constexpr uintptr_t kHuge = 2 << 20;

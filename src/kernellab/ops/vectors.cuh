@@ -1,4 +1,4 @@
-// A few neighbouring elements as one memory access, and their values as fp32. Nothing about any op.
+// A few neighbouring elements as one memory access, and their values as fp32. Independent of any op.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,7 +32,7 @@ struct Vec {
   }
   __device__ __forceinline__ void set(int i, float v) { reinterpret_cast<T*>(&raw)[i] = from_float<T>(v); }
 
-  // Xor-s a pattern into every 32 bits.
+  // XORs a pattern into every 32 bits.
   __device__ __forceinline__ void flip(unsigned pattern) {
     if constexpr (sizeof(Raw) == 16) {
       raw.x ^= pattern, raw.y ^= pattern, raw.z ^= pattern, raw.w ^= pattern;

@@ -18,7 +18,7 @@ from kernellab.ptxwords.phrases import (
 )
 from kernellab.ptxwords.registers import KernelContext
 
-# Describes one instruction; empty where its form is not known.
+# Describes one instruction; empty if its form is not known.
 Describer = Callable[[Instruction, KernelContext], str]
 
 _COMPARISONS = {
@@ -56,7 +56,7 @@ _BITWISE = {"and": "and", "or": "or", "xor": "exclusive or"}
 
 
 def _operands(line: Instruction, context: KernelContext, least: int) -> list[str] | None:
-    """Result and operands in words; None where there are too few for the opcode."""
+    """Result and operands in words; None if there are too few for the opcode."""
     return [describe_operand(o, context) for o in line.operands] if len(line.operands) >= least else None
 
 
@@ -79,7 +79,7 @@ def describe_find_bit(line: Instruction, context: KernelContext) -> str:
     signed = types(line) and types(line)[-1][:1] == "s"
     bit = f"the highest bit of {ops[1]} that differs from its sign" if signed else f"the highest bit set in {ops[1]}"
     result = f"the left shift that makes {bit} the first bit" if line.has("shiftamt") else f"the position of {bit}"
-    return f"computes {result} into {ops[0]}{_type_note(line)}; all ones where there is none"
+    return f"computes {result} into {ops[0]}{_type_note(line)}; all ones if there is none"
 
 
 def describe_binary(line: Instruction, context: KernelContext) -> str:
@@ -152,17 +152,17 @@ def describe_min_max(line: Instruction, context: KernelContext) -> str:
     ops = _operands(line, context, 3)
     if ops is None:
         return ""
-    of_two, of_more = ("smaller", "smallest") if line.base == "min" else ("larger", "largest")
-    which = of_more if len(ops) > 3 else of_two
+    comparative, superlative = ("smaller", "smallest") if line.base == "min" else ("larger", "largest")
+    adjective = superlative if len(ops) > 3 else comparative
     nan = ""
     if types(line) and types(line)[-1] in FLOATS:
         nan = "; NaN if any operand is NaN" if line.has("NaN") else "; NaN operands are ignored"
     if line.has("xorsign"):
         sign = "negative if exactly one of the two is"
-        return f"puts the {which} of |{ops[1]}| and |{ops[2]}| into {ops[0]}, {sign}{_type_note(line)}{nan}"
+        return f"puts the {adjective} of |{ops[1]}| and |{ops[2]}| into {ops[0]}, {sign}{_type_note(line)}{nan}"
     if line.has("abs"):
         ops[1:] = [f"|{operand}|" for operand in ops[1:]]
-    return f"puts the {which} of {join_names(ops[1:])} into {ops[0]}{_type_note(line)}{nan}"
+    return f"puts the {adjective} of {join_names(ops[1:])} into {ops[0]}{_type_note(line)}{nan}"
 
 
 def describe_bitwise(line: Instruction, context: KernelContext) -> str:
@@ -278,9 +278,9 @@ def describe_convert(line: Instruction, context: KernelContext) -> str:
         )
     head = f"converts {ops[1]} from {describe_type(source)} to {describe_type(to)}"
     if to in FLOATS or source in FLOATS:
-        whole = next((m for m in line.modifiers if m in ("rni", "rzi", "rmi", "rpi")), None)
-        if whole and to == source:
-            return f"rounds {ops[1]} {ROUNDING[whole]} into {ops[0]} ({describe_type(to)})"
+        rounding = next((m for m in line.modifiers if m in ("rni", "rzi", "rmi", "rpi")), None)
+        if rounding and to == source:
+            return f"rounds {ops[1]} {ROUNDING[rounding]} into {ops[0]} ({describe_type(to)})"
         exact = ", exactly" if to in FLOATS and source in FLOATS and bits(to) > bits(source) else ""
         finite = ", with the largest finite number instead of infinity" if line.has("satfinite") else ""
         return f"{head} in {ops[0]}{exact}{describe_modifiers(line)}{finite}"

@@ -100,9 +100,9 @@ def describe_barrier(line: Instruction, context: KernelContext) -> str:
     first = describe_operand(line.operands[0], context) if line.operands else "0"
     if line.has("warp"):
         return "waits for the threads of the warp in the mask; their writes are visible from here on"
-    some = f", {describe_operand(line.operands[1], context)} threads in all" if len(line.operands) > 1 else ""
+    number = f", {describe_operand(line.operands[1], context)} threads in all" if len(line.operands) > 1 else ""
     if line.has("arrive"):
-        return f"signals to barrier {first} that this thread has arrived, and continues{some}"
+        return f"signals to barrier {first} that this thread has arrived, and continues{number}"
     if line.has("red"):
         reduction = next((m for m in line.modifiers if m in _BARRIER_REDUCTIONS), None)
         if len(line.operands) < 3 or reduction is None:
@@ -111,8 +111,8 @@ def describe_barrier(line: Instruction, context: KernelContext) -> str:
         return (
             f"waits for the block at barrier {name}; {_BARRIER_REDUCTIONS[reduction].format(p=source)} goes into {to}"
         )
-    who = f"the threads at barrier {first}" if some or first != "0" else "all threads of the block"
-    return f"waits for {who}{some} (barrier {first}); their writes are visible from here on"
+    threads = f"the threads at barrier {first}" if number or first != "0" else "all threads of the block"
+    return f"waits for {threads}{number} (barrier {first}); their writes are visible from here on"
 
 
 def describe_mbarrier(line: Instruction, context: KernelContext) -> str:
@@ -169,11 +169,11 @@ def describe_matrix_product(line: Instruction, context: KernelContext) -> str:
         return ""
     m, n, k = shape.groups()
     kind = describe_type(names[1] if len(names) > 1 else names[0])
-    who = "four warps start" if line.base == "wgmma" else "the warp computes"
-    where = " (A in registers or shared memory, B in shared memory)" if line.base == "wgmma" else ""
+    action = "four warps start" if line.base == "wgmma" else "the warp computes"
+    places = " (A in registers or shared memory, B in shared memory)" if line.base == "wgmma" else ""
     registers = describe_operand(line.operands[0], context) if line.operands else "registers"
     return (
-        f"{who} D = A × B + C on the tensor core, for a {m}×{k} and a {k}×{n} matrix of {kind}{where}: "
+        f"{action} D = A × B + C on the tensor core, for a {m}×{k} and a {k}×{n} matrix of {kind}{places}: "
         f"{2 * int(m) * int(n) * int(k)} operations, sums in {describe_type(names[0])}, D in {registers}"
     )
 

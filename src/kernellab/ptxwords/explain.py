@@ -1,4 +1,4 @@
-"""Explains PTX line by line, for someone who has never read any: `explain_ptx`.
+"""Explains PTX line by line: `explain_ptx`.
 
 Each line gets a sentence that names its operands, its stage, and the line of the author's program it comes from. A line
 that is not understood is marked as unknown.
@@ -25,7 +25,7 @@ _DEBUG_LABELS = ("$L__tmp", "$L__func_")  # marks for debuggers, which no branch
 
 @dataclass(frozen=True)
 class ExplainedLine:
-    """A line of PTX in words. `known` is False where the line is not understood."""
+    """A line of PTX in words. `known` is False if the line is not understood."""
 
     line: int
     text: str
@@ -48,7 +48,7 @@ def explain_ptx(module: PtxModule) -> list[ExplainedLine]:
 
 
 def _describe_instruction(line: Instruction, context: KernelContext) -> str:
-    """One instruction in words; empty where its opcode, or this form of it, is not known."""
+    """One instruction in words; empty if its opcode, or this form of it, is not known."""
     describe = DESCRIBERS.get(line.base)
     words = describe(line, context) if describe is not None else ""
     return f"{_describe_guard(line.guard)}{words}" if words else ""
@@ -141,7 +141,7 @@ def _explain_function(function: PtxFunction) -> list[ExplainedLine]:
 def _explained(
     number: int, text: str, words: str, stage: str, kernel: str, name: str, source_line: str | None = None
 ) -> ExplainedLine:
-    """A line with its sentence. Where there is none, the sentence says that `name` is unknown."""
+    """A line with its sentence. If `words` is empty, the sentence says that `name` is unknown."""
     sentence = words or f"unknown: kernellab has no explanation of {name}"
     return ExplainedLine(number, text, sentence, stage, source_line, bool(words), kernel)
 
@@ -169,7 +169,7 @@ def _describe_parameter_type(param: Param, context: KernelContext) -> str:
 
 
 def _describe_launch_limit(directive: Directive) -> str:
-    """What a kernel requires of its launch."""
+    """The sentence for a directive that limits the launch of a kernel; empty if the directive is unknown."""
     numbers = [int(word) for word in directive.words if word.isdigit() and len(word) < 12]
     if directive.name in (".reqntid", ".maxntid") and numbers:
         threads = math.prod(numbers[:3])
@@ -201,7 +201,7 @@ def _describe_warps(threads: int) -> str:
 def _describe_directive(
     line: Directive, declared: list[RegisterDeclaration | Variable], first: RegisterDeclaration | None
 ) -> tuple[str, str]:
-    """The stage of a directive and its sentence, which is empty where the directive is unknown."""
+    """The stage of a directive and its sentence, which is empty if the directive is unknown."""
     if line.name == ".reg":
         registers = [declaration for declaration in declared if isinstance(declaration, RegisterDeclaration)]
         return "registers", _describe_registers(registers, first)

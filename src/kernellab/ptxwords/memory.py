@@ -147,14 +147,14 @@ def describe_atomic(line: Instruction, context: KernelContext) -> str:
     kind = f" ({describe_type(types(line)[-1])})" if types(line) else ""
     elements = _count_elements(line)
     noun = "value" if elements == 1 else "values"
-    how = "atomically, so that no other thread can interfere"
-    how = how if elements == 1 else f"atomically for each of {count(elements, 'value')}, not for all at once"
+    manner = "atomically, so that no other thread can interfere"
+    manner = manner if elements == 1 else f"atomically for each of {count(elements, 'value')}, not for all at once"
     target = f"the {noun} in {_describe_space(line)} at {describe_address(at, context)}"
-    return f"{how}: {action} {target}{kind}{old}{_describe_caching(line)}"
+    return f"{manner}: {action} {target}{kind}{old}{_describe_caching(line)}"
 
 
 def _count_elements(line: Instruction) -> int:
-    """Values that an atomic changes one by one: the elements of a vector, each of them two where they are packed."""
+    """The number of values that an atomic changes one by one: elements of a vector, times two if they are packed."""
     vector = next((int(m[1:]) for m in line.modifiers if m in ("v2", "v4", "v8")), 1)
     return vector * (2 if types(line) and types(line)[-1].endswith("x2") else 1)
 

@@ -47,7 +47,7 @@ def is_type(modifier: str) -> bool:
 
 
 def types(line: Instruction) -> list[str]:
-    """The types in an opcode, in order: where they differ, the result's comes first."""
+    """The types in an opcode, in order. If they differ, the result's comes first."""
     return [modifier for modifier in line.modifiers if is_type(modifier)]
 
 
@@ -86,7 +86,7 @@ def describe_number(operand: Operand) -> str:
 
 
 def describe_operand(operand: Operand, context: KernelContext) -> str:
-    """An operand in a sentence: a register with what it holds, where that is known."""
+    """An operand in a sentence: a register with what it holds, if that is known."""
     if operand.kind == "immediate":
         return describe_number(operand)
     if operand.kind == "register":

@@ -1,6 +1,6 @@
 """What a kernel's registers and parameters hold, found in one pass over its code: pointers, parameters, indices.
 
-In PTX from compilers most registers are set once. Nothing is claimed about a register that is set twice.
+In PTX from compilers, most registers are set once. Nothing is said about a register that is set twice.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class KernelContext:
 
 
 def result_registers(line: Instruction) -> list[str]:
-    """Registers an instruction sets: those of its first operand, with few exceptions."""
+    """The registers that an instruction sets: those of its first operand, with few exceptions."""
     if not line.operands or line.base in _NO_RESULT or line.operands[0].kind in ("address", "immediate"):
         return []
     return list(line.operands[0].registers())
 
 
 def input_registers(line: Instruction) -> list[str]:
-    """Registers an instruction reads, without its guard."""
+    """The registers that an instruction reads, without its guard."""
     rest = line.operands[1:] if result_registers(line) else line.operands
     return [name for operand in rest for name in operand.registers()]
 
@@ -69,7 +69,7 @@ def build_context(kernel: PtxFunction) -> KernelContext:
 
 
 def _describe_content(line: Instruction, context: KernelContext) -> str:
-    """What the instruction's result is; empty where it is nothing that has a name."""
+    """What the instruction's result is; empty if it has no name here."""
     if len(line.operands) != 2 or line.guard is not None:
         return ""
     source = line.operands[1]
@@ -102,7 +102,7 @@ def _find_pointers(kernel: PtxFunction, code: list[Instruction]) -> set[str]:
             if line.base == "cvta":
                 pointers |= carried
             for name in result_registers(line):
-                # A sum of two parameters is a pointer and an offset in bytes: which is which is not known.
+                # A sum of two parameters is a pointer plus an offset in bytes: it is not known which is the pointer.
                 carries[name] = carried if len(carried) == 1 else set()
         for operand in line.operands:
             if operand.kind == "address" and not line.has("param"):

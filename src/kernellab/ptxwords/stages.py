@@ -1,4 +1,4 @@
-"""The stages of a kernel. What an instruction's result is used for determines the stage it belongs to."""
+"""The stages of a kernel. The use of an instruction's result determines its stage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find_stages(code: list[Instruction]) -> list[str]:
         stage = _stage_of_opcode(line)
         if stage == "arithmetic" and line.base not in _BETWEEN_THREADS:
             if line.base == "mov" and not loaded.isdisjoint(result_registers(line)):
-                stage = "loads"  # the value where the load is masked out
+                stage = "loads"  # the value for lanes in which the load is masked out
             elif i in for_addresses:
                 stage = "addresses"
             elif i in for_tests and classify(line).name != "movement":
@@ -76,7 +76,7 @@ def _is_load(line: Instruction) -> bool:
 
 
 def _find_producers(names: list[str], code: list[Instruction], set_by: dict[str, list[int]]) -> set[int]:
-    """The integer instructions that these registers are computed with, directly or through other integers."""
+    """The integer instructions that compute these registers, directly or through other integers."""
     seen, producers = set(names), set()
     todo = list(seen)
     while todo:

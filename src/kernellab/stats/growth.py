@@ -1,7 +1,7 @@
 """How time grows with size: the exponent of a power law, and where it changes. Pure arithmetic.
 
 Time ~ size^e is a straight line in logarithms. One line is fitted, then every pair of lines that splits the sizes in
-two. A pair is accepted only where chance would hardly fit as well.
+two. A pair is accepted only if it fits better than one line by more than chance explains.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 CONFIDENCE = 0.99
-FEWEST, SPAN = 5, 8  # sizes, and factor between the smallest and the largest, below which nothing is fitted
-_PER_SIDE = 3  # points on each side of a change
-_LEAST_CHANGE = 0.1  # exponents closer to each other than this are one exponent
+FEWEST, SPAN = 5, 8  # least number of sizes, and least factor between the smallest and the largest, for a fit
+_PER_SIDE = 3  # least number of points on each side of a change
+_LEAST_CHANGE = 0.1  # a smaller difference between exponents is not reported
 _NORMAL_99 = statistics.NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 
 Point = tuple[float, float, float, float]  # size, median, and the 99 % interval of the median
@@ -60,35 +60,35 @@ class Fit:
 
 
 def fit(points: Iterable[Point]) -> Fit | None:
-    """The growth of an implementation's time; None where there are too few sizes, or they are too close together."""
+    """The growth of an implementation's time; None if there are too few sizes or they are too close together."""
     usable = sorted(p for p in points if p[0] > 0 and p[1] > 0)
     if len(usable) < FEWEST or usable[-1][0] < SPAN * usable[0][0] or len({p[0] for p in usable}) < len(usable):
         return None
     noise = statistics.fmean(_variance(p) for p in usable)
     line = _Line(usable)
-    whole = line.growth(line.spread, len(usable) - 2, noise)
+    whole = line.growth(line.residual, len(usable) - 2, noise)
     below, above = _split(usable, line, noise) or (None, None)
     return Fit(whole, below, above)
 
 
 def t_quantile(dof: int, confidence: float = CONFIDENCE) -> float:
-    """The number t of standard errors such that |Student's t| ≤ t with this probability.
+    """The t such that |Student's t| ≤ t with this probability.
 
-    For integer degrees of freedom the distribution is a finite sum in the angle atan(t/√dof), which grows with t:
-    bisection finds the angle.
+    For integer degrees of freedom, the distribution is a finite sum in the angle atan(t/√dof), which grows with t.
+    Bisection finds the angle.
     """
     low, high = 0.0, math.pi / 2
     for _ in range(80):
         angle = (low + high) / 2
-        if _within(angle, dof) < confidence:
+        if _probability_within(angle, dof) < confidence:
             low = angle
         else:
             high = angle
     return math.sqrt(dof) * math.tan((low + high) / 2)
 
 
-def _within(angle: float, dof: int) -> float:
-    """P(|t| ≤ √dof · tan(angle)); Abramowitz and Stegun 26.7.3 and 26.7.4."""
+def _probability_within(angle: float, dof: int) -> float:
+    """P(|t| ≤ √dof · tan(angle)): Abramowitz and Stegun 26.7.3 and 26.7.4."""
     cosine, odd = math.cos(angle), dof % 2
     term = cosine if odd else 1.0
     total = 0.0
@@ -100,41 +100,41 @@ def _within(angle: float, dof: int) -> float:
 
 
 class _Line:
-    """Least squares through points in logarithms. `spread` is the sum of squared residuals."""
+    """Least squares through points in logarithms. `residual` is the sum of squared residuals."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         xs, ys = ([math.log(p[i]) for p in points] for i in (0, 1))
         x, y = statistics.fmean(xs), statistics.fmean(ys)
         self.width = sum((a - x) ** 2 for a in xs)
         self.slope = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / self.width
-        self.spread = sum((b - y - self.slope * (a - x)) ** 2 for a, b in zip(xs, ys, strict=True))
+        self.residual = sum((b - y - self.slope * (a - x)) ** 2 for a, b in zip(xs, ys, strict=True))
         self.first, self.last = points[0][0], points[-1][0]
 
-    def growth(self, spread: float, dof: int, noise: float) -> Growth:
-        """The slope with its interval, from the residuals, or from the points' own noise where that is larger."""
-        half = t_quantile(dof) * math.sqrt(max(spread / dof, noise) / self.width)
-        return Growth(self.slope, self.slope - half, self.slope + half, self.first, self.last)
+    def growth(self, residual: float, dof: int, noise: float) -> Growth:
+        """The slope with its interval, from the residuals, or from the points' own noise if that is larger."""
+        half_width = t_quantile(dof) * math.sqrt(max(residual / dof, noise) / self.width)
+        return Growth(self.slope, self.slope - half_width, self.slope + half_width, self.first, self.last)
 
 
 def _split(points: Sequence[Point], line: _Line, noise: float) -> tuple[Growth, Growth] | None:
-    """The two lines that fit best, if they fit better than one line by more than chance.
+    """The two lines that fit best, if they fit better than one line by more than chance explains.
 
-    With normal residuals, two lines split at a given size leave at most a share r of one line's squares with
-    probability r^(dof/2): an F test with two degrees of freedom, in closed form. The probability is multiplied by the
-    number of splits tried. Squares below those of the points' own noise count as noise.
+    With normal residuals, two lines split at a given size reduce the sum of squares of one line to a share r or less
+    with probability r^(dof/2): an F test with two degrees of freedom, in closed form. The probability is multiplied by
+    the number of splits tried. A sum of squares is at least that of the points' own noise.
     """
     splits = range(_PER_SIDE, len(points) - _PER_SIDE + 1)
     pairs = [(_Line(points[:at]), _Line(points[at:])) for at in splits]
     if not pairs:
         return None
-    below, above = min(pairs, key=lambda pair: pair[0].spread + pair[1].spread)
-    two, dof = below.spread + above.spread, len(points) - 4
-    left = max(two, noise * dof)
-    alone = max(line.spread, noise * (dof + 2))
-    by_chance = len(pairs) * (left / alone) ** (dof / 2) if alone else 1.0
-    if by_chance > 1 - CONFIDENCE or abs(above.slope - below.slope) < _LEAST_CHANGE:
+    below, above = min(pairs, key=lambda pair: pair[0].residual + pair[1].residual)
+    residual, dof = below.residual + above.residual, len(points) - 4
+    of_two_lines = max(residual, noise * dof)
+    of_one_line = max(line.residual, noise * (dof + 2))
+    chance = len(pairs) * (of_two_lines / of_one_line) ** (dof / 2) if of_one_line else 1.0
+    if chance > 1 - CONFIDENCE or abs(above.slope - below.slope) < _LEAST_CHANGE:
         return None
-    return below.growth(two, dof, noise), above.growth(two, dof, noise)
+    return below.growth(residual, dof, noise), above.growth(residual, dof, noise)
 
 
 def _to_json(growth: Growth) -> GrowthJson:

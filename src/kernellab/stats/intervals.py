@@ -1,8 +1,8 @@
-"""Intervals for medians and ratios, and when enough has been measured. Pure arithmetic.
+"""Intervals for medians and ratios, and the error level of repeated looks. Pure arithmetic.
 
 Intervals come from order statistics: the probability that the median lies between the k-th smallest and the k-th
 largest of n independent values is counted exactly, for any distribution. A bootstrap of the median chooses among the
-same order statistics by a coarser count: with 15 values its 99 % interval misses the median in 3.5 % of all cases
+same order statistics by a coarser count: with 15 values, its 99 % interval misses the median in 3.5 % of all cases
 instead of 1 %.
 """
 
@@ -15,12 +15,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 CONFIDENCE = 0.99
-PRECISION = 0.005  # two implementations within this of each other are the same
-FEWEST = 8  # values below which no interval has 99 % confidence
+PRECISION = 0.005  # two implementations whose times differ by less are the same
+FEWEST = 8  # with fewer values, no interval has 99 % confidence
 
 # Stopping at the first look that gives an answer would be wrong more often than 1 in 100, because each look is one
-# more chance to be wrong. So the looks share the error level. An early look gets little of it, and stops only where
-# the difference is overwhelming.
+# more chance to be wrong. So the looks share the error level. An early look gets little of it, and decides only if the
+# difference is overwhelming.
 FIRST_LOOK, LOOKS = 64, 7
 
 
@@ -32,8 +32,8 @@ def share(look: int) -> float:
 def level(looks: int, *, decided: bool) -> float:
     """The error level of the intervals of a measurement that ended after this many looks.
 
-    A measurement that a look decided has the share of that look. One that time ended has half of what the looks left:
-    there are two such ends, the least time after a decision and the time budget.
+    If a look decided the measurement, the level is that look's share. If time ended it, the level is half of what the
+    looks left over, because time can end it in two ways: the least time after a decision, and the time budget.
     """
     alpha = 1 - CONFIDENCE
     if decided and looks:
@@ -44,7 +44,8 @@ def level(looks: int, *, decided: bool) -> float:
 def median_interval(values: Sequence[float], error: float = 1 - CONFIDENCE) -> tuple[float, float]:
     """An interval that misses the median with at most this probability.
 
-    Below eight values not even the extremes reach 99 %. They are returned, and the caller looks at the count.
+    With fewer than eight values, not even the extremes reach 99 %. They are returned all the same; callers check the
+    number of values.
     """
     ordered = sorted(values)
     rank = _rank(len(ordered), error)
@@ -53,9 +54,9 @@ def median_interval(values: Sequence[float], error: float = 1 - CONFIDENCE) -> t
 
 @lru_cache(maxsize=4096)
 def _rank(n: int, error: float) -> int:
-    """The largest k such that the k-th smallest and largest values still enclose the median often enough.
+    """The largest index for which the values at it, counted from both ends, enclose the median often enough.
 
-    P(Binomial(n, ½) < k) must stay below half the error level; in integers, so exact for any n.
+    P(Binomial(n, ½) < k) must stay below half the error level. It is computed in integers, so it is exact for any n.
     """
     allowed = Fraction(error).limit_denominator(10**9) / 2 * 2**n
     below, k = 0, 0
@@ -85,7 +86,7 @@ def by_round(samples: Iterable[float], rounds: Iterable[int]) -> dict[int, float
 
 
 def paired_ratios(mine: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:
-    """theirs / mine within every round that has both: above 1 where mine is faster."""
+    """theirs / mine for every round that has both. A ratio above 1 means that mine is faster."""
     return [theirs[n] / mine[n] for n in mine if n in theirs and mine[n] > 0]
 
 
@@ -99,7 +100,7 @@ def compare_ratio(low: float, high: float, precision: float = PRECISION) -> str:
 
 
 def verdict_on(ratios: Sequence[float], error: float, precision: float) -> str:
-    """The verdict from paired ratios; below eight rounds nothing is resolved."""
+    """The verdict from paired ratios. With fewer than eight rounds, nothing is resolved."""
     if len(ratios) < FEWEST:
         return "not resolved"
     return compare_ratio(*median_interval(ratios, error), precision)

@@ -1,5 +1,4 @@
-"""Whether a time can be trusted: did the machine stay in one state while it was measured? The reasons stand beside
-the number. Imports no torch."""
+"""Whether a time can be trusted: did the machine stay in one state while it was measured? Imports no torch."""
 
 from __future__ import annotations
 
@@ -26,25 +25,24 @@ _THROTTLED_SHARE, _THROTTLED_READINGS = 0.10, 2
 _CLOCK_MOVED = 0.03
 # A CPU's clock jumps from reading to reading. Only a clear and lasting change counts.
 _CPU_CLOCK_MOVED = 0.05
-# Load of other processes beyond the cores left free for them. kernellab's own process stays below this, a build does
-# not.
+# Load of other processes, in cores, beyond the cores left free for them. kernellab's own parent process stays below
+# this; a build does not.
 _OTHERS_CORES = 0.25
-# Even with cores free, processes on a quarter of the cores share the memory bandwidth, the cache and the turbo.
+# Even if cores are free, processes on a quarter of the cores compete for memory bandwidth, cache and turbo clocks.
 _OTHERS_SHARE = 0.25
 # A virtual machine on a shared host always loses one or two per cent.
 _STEAL = 0.05
-# Half the width of the 99 % interval, relative to the median: above this the second digit of the time is a guess. A
-# CPU, which also runs a system, is allowed twice as much.
+# Half the width of the 99 % interval, relative to the median: above this, the second digit of the time is a guess. A
+# CPU, which also runs the operating system, is allowed twice as much.
 _INTERVAL = {"cuda": 0.05, "cpu": 0.10}
-# The interquartile range of the rounds, relative to the median: above this the median stands for rounds that have
-# little in common.
+# The interquartile range of the rounds, relative to the median: above this, the median represents no typical round.
 _SPREAD = {"cuda": 0.20, "cpu": 0.30}
-# How far the last third of the rounds may be from the first before scatter is examined as the explanation; less where
-# the warm-up did not become steady.
+# How far the last third of the rounds may be from the first before it is tested whether scatter explains the
+# difference. The limit is lower if the warm-up did not become steady.
 _DRIFT_UNSTEADY, _DRIFT = 0.02, 0.05
-_DRIFT_ROUNDS = 12  # below, a third has too few rounds
+_DRIFT_ROUNDS = 12  # with fewer, a third has too few rounds
 _STEADY_CLOCK = 0.01
-_STEADY_WINDOW = 3  # rounds whose median is compared with that of as many before
+_STEADY_WINDOW = 3  # rounds whose median is compared with that of the three before
 
 
 def find_reasons(
@@ -55,10 +53,10 @@ def find_reasons(
     steady: bool | None,
     interval: tuple[float, float] | None,
 ) -> list[Reason]:
-    """Why this time is not trusted; empty where it is.
+    """The reasons why this time is not trusted; empty if it is.
 
     `rounds` are the times in the order taken, `steady` says whether the warm-up became steady, `interval` is that of
-    the median. What is None is not examined.
+    the median. Arguments that are None are not examined.
     """
     columns = telemetry or {}
     on_gpu = device == "cuda"
@@ -81,7 +79,7 @@ def is_steady(history: Sequence[float], clocks: Sequence[float | None], toleranc
     """Whether a warm-up has become steady: the last three rounds take as long as the three before, and the clock is
     constant.
 
-    `clocks` has the clock at each round, None where it was not read.
+    `clocks` has the clock at each round, None if it was not read.
     """
     last, before = history[-_STEADY_WINDOW:], history[-2 * _STEADY_WINDOW : -_STEADY_WINDOW]
     if len(before) < _STEADY_WINDOW:
@@ -116,7 +114,7 @@ def _clock_moved(columns: Columns) -> str | None:
 
 
 def _without_ramp(clocks: list[float]) -> list[float]:
-    """Without the first reading where the clock was still rising."""
+    """The readings without the first one if the clock was still rising then."""
     rising = len(clocks) > 2 and clocks[0] < clocks[1] * (1 - _STEADY_CLOCK)
     return clocks[1:] if rising else clocks
 
@@ -128,7 +126,7 @@ def _cpu_clock_moved(columns: Columns) -> str | None:
         return None
     first, last = clocks[:third], clocks[-third:]
     if max(first) >= min(last) and max(last) >= min(first):
-        return None  # the two overlap: the clock jumps, and does not move
+        return None  # the two overlap: the clock jumps, but the change does not last
     before, after = statistics.median(first), statistics.median(last)
     if abs(after - before) <= _CPU_CLOCK_MOVED * before:
         return None
@@ -156,7 +154,7 @@ def _cpu_contended(columns: Columns) -> str | None:
 
 
 def _mean_over_time(columns: Columns, key: str) -> float | None:
-    """Each reading covers the span since the one before it."""
+    """The mean of the readings, each weighted by the time since the reading before it."""
     pairs = zip(columns.get(key) or (), columns.get("span_s") or (), strict=False)
     numbers = (int, float)
     readings = [(value, span) for value, span in pairs if isinstance(value, numbers) and isinstance(span, numbers)]
@@ -190,7 +188,7 @@ def _unsteady(rounds: Sequence[float], steady: bool | None) -> str | None:
         return None
     (low, high), (later_low, later_high) = median_interval(first), median_interval(last)
     if low <= later_high and later_low <= high:
-        return None  # scatter explains it
+        return None  # scatter explains the difference
     warmup = ", and the warm-up had not become steady" if steady is False else ""
     change = f"{_percent(abs(drift))} {'more' if drift > 0 else 'less'}"
     return f"the last third of the rounds took {change} than the first{warmup}"

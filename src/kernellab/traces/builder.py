@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from kernellab.base.json import JsonObject
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 from kernellab.traces.row_details import RowDetails
 from kernellab.traces.trace import NONE, Column, Kind, Lane, Mask, Memory, Rows, Trace
 
@@ -80,7 +80,7 @@ class TraceBuilder:
         if len(text) > _MAX_NAME:
             self.dropped[f"the end of a name of more than {_MAX_NAME:,} characters"] += 1
             text = f"{text[:_MAX_NAME]}… ({len(text):,} characters)"  # the length tells apart names that begin alike
-        text = shown(text)
+        text = printable(text)
         if text not in self._names:
             if self._name_bytes > _MAX_NAME_BYTES:
                 self.dropped["a name, because there are too many different ones"] += 1

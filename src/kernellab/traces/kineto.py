@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.base.json import JsonObject, JsonValue
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 from kernellab.traces.builder import LATEST_NS, TraceBuilder
 from kernellab.traces.chrome_events import ChromeEvents, NotATrace
 from kernellab.traces.row_details import INT64, printable_value, valid_details
@@ -279,7 +279,7 @@ def _is_too_long(value: JsonValue) -> bool:
 
 
 def _label(value: JsonValue) -> str:
-    return shown(str(value), 200)
+    return printable(str(value), 200)
 
 
 def _with_id(name: str | None, number: JsonValue) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.base.json import JsonValue
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 from kernellab.traces.builder import LATEST_NS, TraceBuilder
 from kernellab.traces.row_details import valid_details
 from kernellab.traces.trace import Kind, Lane, Trace
@@ -162,7 +162,7 @@ class _ExportReader:
             raise ValueError
         name = f"thread {thread & 0xFFFFFF}"
         if label := self._threads.get(thread):
-            name = f"{name} ({shown(label, _MAX_LABEL)})"
+            name = f"{name} ({printable(label, _MAX_LABEL)})"
         lane = Lane(self._process_name(thread), name + suffix)
         number = self._lanes[key] = self.builder.lane(lane)
         return number
@@ -171,7 +171,7 @@ class _ExportReader:
         """The name of the process that a thread's or process's number contains."""
         pid = global_id >> 24 & 0xFFFFFF
         program = self._processes.get(global_id & ~0xFFFFFF)
-        return f"{shown(Path(program).name, _MAX_LABEL)} {pid}" if program else str(pid)
+        return f"{printable(Path(program).name, _MAX_LABEL)} {pid}" if program else str(pid)
 
     def _stream_lane(self, device: _Value, stream: _Value, process: _Value) -> int:
         key = (device, stream, process)
@@ -298,7 +298,7 @@ class _ExportReader:
         columns = ("eventType", "start", "end", "globalTid", "text", "textId", "domainId")
         for kind, _, _, thread, text, number, domain_id in self._rows("NVTX_EVENTS", *columns):
             if kind == domain and isinstance(thread, int) and isinstance(domain_id, int):
-                self._domains[thread >> 24, domain_id] = shown(self._text(number, text), _MAX_LABEL)
+                self._domains[thread >> 24, domain_id] = printable(self._text(number, text), _MAX_LABEL)
         for kind, start, end, thread, text, number, domain_id in self._rows("NVTX_EVENTS", *columns):
             if kind not in (mark, push_pop, start_end):
                 continue
@@ -352,11 +352,11 @@ class _ExportReader:
         for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
             for name, value in self._rows(table, "name", "value"):
                 if name in ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION"):
-                    metadata[str(name)] = shown(str(value), _MAX_LABEL)
+                    metadata[str(name)] = printable(str(value), _MAX_LABEL)
         metadata["gpus"] = [
             {
                 "index": index if isinstance(index, int) else None,
-                "name": shown(str(name), _MAX_LABEL),
+                "name": printable(str(name), _MAX_LABEL),
                 "sms": _count(sms),
                 "memory_bytes": _count(memory),
             }

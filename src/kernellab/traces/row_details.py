@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypedDict, cast
 
 from kernellab.base.json import JsonValue
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 
 _MAX_TEXT = 4000  # characters
 INT64 = 2**63  # integers beyond this fit no column
@@ -45,9 +45,9 @@ def valid_details(values: Mapping[str, JsonValue]) -> RowDetails:
 def printable_value(value: JsonValue) -> JsonValue:
     """The value with every text made safe to print, and numbers that JSON cannot hold replaced by None."""
     if isinstance(value, str):
-        return shown(value, _MAX_TEXT)
+        return printable(value, _MAX_TEXT)
     if isinstance(value, dict):
-        return {shown(key, _MAX_TEXT): printable_value(inner) for key, inner in value.items()}
+        return {printable(key, _MAX_TEXT): printable_value(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [printable_value(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):

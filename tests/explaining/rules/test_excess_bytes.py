@@ -1,7 +1,7 @@
 import pytest
 
 from kernellab.explaining.rules.excess_bytes import examine
-from kernellab.gpumodel.fusion import OperatorTraffic
+from kernellab.gpumodel.fusion import DispatchedOperator
 from support.subjects import GB, GOOD_KERNEL, MATMUL_COST, MATMUL_KERNEL, first_finding, kernel, matmul, subject
 
 
@@ -13,13 +13,13 @@ def test_two_kernels_that_get_three_tensors_each_move_three_times_the_fewest_byt
 
 
 def test_a_copy_beside_a_kernel_counts():
-    copy = [OperatorTraffic("aten::_to_copy", GB, 2 * GB)]
+    copy = [DispatchedOperator("aten::_to_copy", GB, 2 * GB)]
     finding = first_finding(subject(GOOD_KERNEL, operators=copy))
     assert (finding.name, finding.gain) == ("excess-bytes", pytest.approx(2.5))
 
 
 def test_operators_beside_a_matmul_add_their_time_to_its_limit():
-    copies = [OperatorTraffic("aten::_to_copy", 2**25, 2**26)] * 2
+    copies = [DispatchedOperator("aten::_to_copy", 2**25, 2**26)] * 2
     finding = examine(matmul(MATMUL_KERNEL, operators=copies))
     limit_us = MATMUL_COST["flops"]["matmul"] / 800e6
     assert finding.gain == pytest.approx(1 + 6 * 2**25 / 4e6 / limit_us)
@@ -27,6 +27,6 @@ def test_operators_beside_a_matmul_add_their_time_to_its_limit():
 
 
 def test_the_operands_of_a_matmul_operator_are_not_excess():
-    product = [OperatorTraffic("aten::mm", 2**26, 2**25)]
+    product = [DispatchedOperator("aten::mm", 2**26, 2**25)]
     adding = kernel(instructions={"global_load": 1, "global_store": 1, "fp32": 4}, pointer_bytes=2**26)
     assert examine(matmul(adding, operators=product)) is None

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from kernellab.explaining.rules.launch_bound import examine
-from kernellab.gpumodel.fusion import OperatorTraffic
+from kernellab.gpumodel.fusion import DispatchedOperator
 from support.subjects import GOOD_KERNEL, SMALL_COST, first_finding, kernel, subject
 
 TINY = kernel(times=64, blocks=64, pointer_bytes=250_000)
@@ -29,7 +29,7 @@ def test_kernels_whose_bytes_take_longer_than_launching_them_are_not_launch_boun
 
 
 def test_operators_count_among_the_launched_kernels():
-    copies = [OperatorTraffic("aten::copy_", 1000, 1000)] * 30
+    copies = [DispatchedOperator("aten::copy_", 1000, 1000)] * 30
     tiny = kernel(times=30, blocks=200, pointer_bytes=2000)
     finding = first_finding(subject(tiny, cost=SMALL_COST, operators=copies))
     assert finding.title.startswith("60 tiny kernels")

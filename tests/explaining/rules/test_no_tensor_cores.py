@@ -1,7 +1,7 @@
 import pytest
 
 from kernellab.explaining.rules.no_tensor_cores import examine
-from kernellab.gpumodel.fusion import OperatorTraffic
+from kernellab.gpumodel.fusion import DispatchedOperator
 from support.subjects import first_finding, kernel, matmul
 
 MULTIPLY_ADDS = kernel(instructions={"global_load": 8, "fp32": 2000})
@@ -19,5 +19,5 @@ def test_a_matmul_on_tensor_cores_or_in_float32_is_not_reported():
 
 
 def test_a_kernel_beside_a_matmul_operator_does_not_do_the_matmul():
-    product = [OperatorTraffic("aten::mm", 2**26, 2**25)]
+    product = [DispatchedOperator("aten::mm", 2**26, 2**25)]
     assert examine(matmul(MULTIPLY_ADDS, operators=product)) is None

@@ -1,4 +1,4 @@
-"""Add: two tensors in, one out; the reference for ops that only move bytes."""
+"""Add: two tensors in, one out; the standard example of an op that only moves bytes."""
 
 import torch
 

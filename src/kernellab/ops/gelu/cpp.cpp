@@ -17,8 +17,8 @@ inline double erf_form(double x) { return 0.5 * x * std::erfc(x * -0.70710678118
 
 // Φ(−a) = e^(−a²/2)·g(a). With t = 1/(1 + 0.34·a) and w = 1 − t, g(a)/t is nearly a polynomial in w, whose
 // constant term ½ keeps small x exact. The others are the minimax fit in relative error on 0 ≤ a ≤ 14, beyond
-// which e^(−a²/2) is 0 (Remez exchange in 40 digits, then rounded to float32; of the factors tried 0.34 took
-// the fewest terms): off by at most 2⁻²⁴·⁹.
+// which e^(−a²/2) is 0 (Remez exchange in 40 digits, then rounded to float32; of the factors tried, 0.34
+// needs the fewest terms). The error is at most 2⁻²⁴·⁹.
 inline float erf_form(float x) {
     const float a = std::fabs(x) > 14 ? 14 : std::fabs(x);  // ∞·t would be NaN below; NaN itself passes
     const float t = 1 / (1 + 0.34f * a);

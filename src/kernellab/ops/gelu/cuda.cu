@@ -2,8 +2,8 @@
 #include "../elementwise.cuh"
 
 // 0.5·(1 + tanh(u)) is the sigmoid of 2u, so with u = √(2/π)·(x + 0.044715·x³) the tanh form is
-// x / (1 + 2^t), t = -2·log2(e)·u = x·(LINEAR + CUBIC·x²). Where 2^t overflows the quotient is 0, as
-// it should: (e^2u - 1) / (e^2u + 1) would be inf / inf there.
+// x / (1 + 2^t), t = -2·log2(e)·u = x·(LINEAR + CUBIC·x²). Where 2^t overflows, the quotient is 0, which
+// is right; (e^2u - 1) / (e^2u + 1) would be inf / inf there.
 struct GeluTanh {
   __device__ float operator()(float x) const {
     constexpr float LINEAR = -2.302208198144325f;  // -2·log2(e)·√(2/π)

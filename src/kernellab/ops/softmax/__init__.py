@@ -1,4 +1,4 @@
-"""Softmax over the last dim, any width: the op whose cost is in how often a row is read."""
+"""Softmax over the last dim, of any width: its cost depends on how often a row is read."""
 
 import torch
 
@@ -20,7 +20,7 @@ from kernellab.ops.floats import has_gpu_kernel
 def softmax(x):
     """exp(x − max) / Σ exp(x − max) along the last dim."""
     if x.shape[-1] == 0:
-        return x  # no maximum, nothing to normalise
+        return x  # an empty row has no maximum
     e = torch.exp(x - x.amax(dim=-1, keepdim=True))
     return e / e.sum(dim=-1, keepdim=True)
 

@@ -2,7 +2,7 @@
 // blocks, and so read once; only rows too wide for eight blocks' registers are read a second time.
 //
 // In every kernel x is [rows, cols] with strides (x_row, x_col), y is [rows, cols] contiguous, all counted
-// in accesses of WIDTH elements; WIDTH > 1 only where rows keep to that alignment and x_col is 1.
+// in accesses of WIDTH elements; WIDTH > 1 only if rows are aligned to it and x_col is 1.
 #include <math_constants.h>
 
 #include "../vectors.cuh"
@@ -14,13 +14,13 @@ constexpr float LOG2E = 1.4426950408889634f;
 struct Stats {
   float peak, total;
 
-  // What to subtract: if all is -inf so far, -inf - -inf would be NaN; from any finite number exp gives 0.
+  // The number to subtract. If all is -inf so far, -inf - -inf would be NaN; with a finite number exp gives 0.
   __device__ float base() const { return peak == -INF ? 0.0f : peak; }
 };
 
 #define NOTHING (Stats{-INF, 0.0f})
 
-// The difference comes first and exact, then the scale: rows of +-1000, or of the lowest finite number, work.
+// The exact difference is taken before scaling: rows of +-1000, or of the lowest finite number, work.
 __device__ __forceinline__ float exp_above(float x, float base) { return exp2_fast((x - base) * LOG2E); }
 
 __device__ __forceinline__ Stats merge(Stats a, Stats b) {
@@ -61,7 +61,7 @@ struct Share {
     }
   }
 
-  // One access after the other, so that a 16-bit one is fp32 only for as long as it is looked at.
+  // One access after the other, so that 16-bit elements take fp32 registers only while they are used.
   __device__ __forceinline__ Stats stats(Stats s = NOTHING) const {
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
@@ -77,9 +77,9 @@ struct Share {
     return s;
   }
 
-  // exp is taken a second time rather than kept: fp32 results would need twice a 16-bit row's registers.
-  // For the same reason the compiler must not keep what it unpacked in stats(): the sign of a sum of
-  // exponentials is 0, which it cannot know, so with that xor-ed in it has to unpack anew.
+  // exp is computed again instead of kept: fp32 results would need twice a 16-bit row's registers. For the
+  // same reason the compiler must not keep what it unpacked in stats(): the sign bit of a sum of exponentials
+  // is 0, which the compiler cannot know, so XORing it in forces the compiler to unpack again.
   __device__ __forceinline__ void store(V* y, Index first, Index step, Index cols, Stats row) {
     const float base = row.base(), scale = 1.0f / row.total;
     const unsigned zero = __float_as_uint(row.total) >> 31;
@@ -118,7 +118,7 @@ struct Team {
     if constexpr (CLUSTER) {
       asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
       asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
-      // Says "I am running", which the others must know before they write to this block's shared memory.
+      // Other blocks may write to this block's shared memory only after they know that it is running.
       asm volatile("barrier.cluster.arrive.relaxed.aligned;");
     }
   }
@@ -138,18 +138,18 @@ struct Team {
     if constexpr (CLUSTER) {
       asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
       if (threadIdx.x < blocks) {  // thread b hands this block's stats to block b
-        unsigned there;
+        unsigned remote;
         asm("mapa.shared::cluster.u32 %0, %1, %2;"
-            : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(&of_block[rank])), "r"(threadIdx.x));
+            : "=r"(remote) : "r"((unsigned)__cvta_generic_to_shared(&of_block[rank])), "r"(threadIdx.x));
         asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};"
-                     :: "r"(there), "f"(s.peak), "f"(s.total) : "memory");
+                     :: "r"(remote), "f"(s.peak), "f"(s.total) : "memory");
       }
       __syncwarp();
       asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
       asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
       s = lane < blocks ? of_block[lane] : NOTHING;
       s = merge_lanes<8>(s);  // at most 8 blocks: lanes 0 to 7 hold them all,
-      s.peak = __shfl_sync(~0u, s.peak, 0);  // and tell the rest
+      s.peak = __shfl_sync(~0u, s.peak, 0);  // and lane 0 broadcasts the result
       s.total = __shfl_sync(~0u, s.total, 0);
     }
     return s;
@@ -168,7 +168,7 @@ softmax_block(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   share.store(reinterpret_cast<V*>(y) + team.row() * cols, team.first(), team.step(), cols, stats);
 }
 
-// Wider rows: a running maximum and sum forward, then back from the end, where L2 still holds the most.
+// Wider rows: a running maximum and sum forward, then results backward from the end, which L2 still holds.
 template <typename T, int WIDTH, bool CLUSTER>
 __global__ void __launch_bounds__(1024)
 softmax_loop(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {

@@ -1,4 +1,4 @@
-"""Softmax over the last dim in CUDA C++: which kernel of cuda.cu holds a row of a given width, and how."""
+"""Softmax over the last dim in CUDA C++: chooses the kernel of cuda.cu and its launch by the width of a row."""
 
 import functools
 
@@ -9,10 +9,10 @@ from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.layout import last_dim
 
-WARP_BLOCK = 128  # threads per block where a row takes a warp or less
+WARP_BLOCK = 128  # threads per block if a row takes a warp or less
 CLUSTER_BLOCK = 512  # two such blocks share an SM, so that one loads while the other stores
-CLUSTER_BLOCKS = 8  # the most that every GPU with clusters takes
-LONE_BLOCK = 1024  # without clusters one block takes as much as it can hold
+CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
+LONE_BLOCK = 1024  # without clusters, one block takes as much as it can hold
 
 
 def softmax_cuda(x: torch.Tensor) -> torch.Tensor:
@@ -23,7 +23,7 @@ def softmax_cuda(x: torch.Tensor) -> torch.Tensor:
         return y
     width = vector_width(x, y, cols, size.x_row) if size.x_col == 1 else 1
     kind = f"{CUDA_NAMES[x.dtype]}, {width}"
-    # From here on everything is counted in accesses of `width` elements.
+    # From here on, everything is counted in accesses of `width` elements.
     cols, strides = cols // width, (size.x_row // width, size.x_col)
     vecs = 8 if width > 1 else 16  # accesses a thread holds: with more, two blocks' registers exceed an SM's
 

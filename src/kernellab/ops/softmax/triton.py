@@ -12,8 +12,8 @@ from kernellab.build.cuda import same_device
 from kernellab.ops.floats import require_float, vector_width
 from kernellab.ops.layout import last_dim
 
-# (columns up to, elements per program, warps): as wide a program as it takes to hold 32 elements per
-# thread, which is 64 or 128 bytes in flight.
+# (columns up to, elements per program, warps): a program is so wide that a thread holds 32 elements,
+# which is 64 or 128 bytes in flight.
 IN_REGISTERS = (
     (1024, 1024, 1),  # a warp's rows reduce by shuffles alone, and one-warp programs spread best over SMs
     (2048, 2048, 4),
@@ -23,7 +23,7 @@ IN_REGISTERS = (
     (32768, 32768, 32),
 )
 # Wider rows, by bytes per element: (columns up to, chunk, warps). As many threads as one SM holds, so that
-# the rows under way (132 × 256 KB at 65,536 fp32) stay in L2 until they are read again. 16-bit rows are
+# the rows in progress (132 × 256 KB at 65,536 fp32) stay in L2 until they are read again. 16-bit rows are
 # half as long, and smaller programs overlap the two passes of one row with those of another: on an H200
 # (2026-11-15), bf16 ×32768 3726 GB/s in chunks of 8192 against 3163 in registers.
 CHUNKS = {
@@ -65,8 +65,8 @@ def softmax_tile(
 ):
     """Whole rows in registers. x is [rows, cols·VEC], strides (x_row·VEC, x_col); y the same, contiguous.
 
-    `cols` and `x_row` come divided by VEC: multiplying back (in 64 bits) tells the compiler what divides
-    them, and so how wide an access may be. Lanes beyond the row hold −inf, which adds nothing to max or sum.
+    `cols` and `x_row` are passed divided by VEC: multiplying back (in 64 bits) tells the compiler what divides
+    them, and so how wide an access may be. Lanes beyond the row hold −inf, which changes neither max nor sum.
     """
     row = tl.program_id(0).to(tl.int64) * TILE_ROWS + tl.arange(0, TILE_ROWS)[:, None]
     col = tl.arange(0, TILE_COLS)[None, :]
@@ -89,7 +89,7 @@ def softmax_wide(x_ptr, y_ptr, cols, x_row, x_col, VEC: tl.constexpr, WIDTH: tl.
     GROUPS: tl.constexpr = CHUNK // WIDTH
     group = tl.arange(0, GROUPS)[:, None]
     member = tl.arange(0, WIDTH)[None, :]
-    # A group is one 16-byte access, or what a thread reads one element at a time.
+    # A group is one 16-byte access, or the elements that a thread reads one at a time.
     at = group * WIDTH + member if VEC > 1 else group + member * GROUPS
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * x_row * VEC
@@ -119,7 +119,7 @@ def softmax_wide(x_ptr, y_ptr, cols, x_row, x_col, VEC: tl.constexpr, WIDTH: tl.
 
 @triton.jit
 def absorb(x, peak, total):
-    """The running maximum and sum of exp(x − maximum), with the columns of x taken in."""
+    """The running maximum and the sum of exp(x − maximum), updated with the columns of x."""
     higher = tl.maximum(peak, tl.max(x, axis=1))
     base = finite(higher)
     return higher, total * tl.exp(peak - base) + tl.sum(tl.exp(x - base[:, None]), axis=1)
@@ -127,5 +127,5 @@ def absorb(x, peak, total):
 
 @triton.jit
 def finite(peak):
-    """What to subtract: if all is −inf so far, −inf − −inf would be NaN; from any finite number exp gives 0."""
+    """The number to subtract. If all is −inf so far, −inf − −inf would be NaN; with a finite number exp gives 0."""
     return tl.where(peak == -float("inf"), 0.0, peak)

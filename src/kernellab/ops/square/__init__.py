@@ -1,4 +1,4 @@
-"""Square: x², the smallest kernel there is, and so the place to look at launches."""
+"""Square: x², the smallest kernel, and so the op with which to study launches."""
 
 import torch
 
@@ -59,7 +59,7 @@ def _(x):
 
 def fits_a_block(case):
     if case.N > 1 << 20:
-        return "a row beyond 2^20 columns is more than Triton takes as one block"
+        return "Triton cannot hold a row of more than 2^20 columns as one block"
     return has_gpu_kernel(case)
 
 

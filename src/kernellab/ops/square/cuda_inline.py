@@ -1,7 +1,7 @@
-"""Square with its own host code: what `kl.cuda.kernel` spares you, written out once, as an example.
+"""Square with its own host code, as an example of the code that `kl.cuda.kernel` makes unnecessary.
 
-The text below is built by nvcc with torch's headers (half a minute the first time). The host function
-does what every such function has to: pick the device and the stream, allocate, choose a grid, launch.
+nvcc builds the text below with torch's headers (half a minute the first time). The host function does
+what every such function must do: pick the device and the stream, allocate, choose a grid, launch.
 """
 
 import functools
@@ -12,7 +12,7 @@ import torch
 from kernellab.build.cuda import inline
 from kernellab.ops.floats import require_float
 
-CPP = "torch::Tensor square(torch::Tensor x);"  # what Python may call
+CPP = "torch::Tensor square(torch::Tensor x);"  # the function that Python calls
 
 CUDA = r"""
 #include <c10/cuda/CUDAException.h>
@@ -22,9 +22,9 @@ CUDA = r"""
 // N neighbouring elements, read and written as one access of 16 bytes (or one element, with N = 1).
 template <typename T, int N> struct alignas(N * sizeof(T)) Pack { T at[N]; };
 
-// x: [rows, packs] with strides (x_row, x_col), y: likewise, all counted in packs; int64, or tensors beyond
-// 2^31 elements wrap. A two-dimensional grid: x runs along the columns, so that neighbouring threads
-// touch neighbouring memory, y along the rows.
+// x: [rows, packs] with strides (x_row, x_col), y: likewise, all counted in packs. Indices are int64: with
+// int, tensors beyond 2^31 elements would overflow. The grid's x runs along the columns, so that
+// neighbouring threads access neighbouring memory, its y along the rows.
 template <typename T, int N>
 __global__ void square_kernel(const Pack<T, N>* x, Pack<T, N>* y, int64_t rows, int64_t packs,
                               int64_t x_row, int64_t x_col, int64_t y_row, int64_t y_col) {
@@ -54,7 +54,7 @@ void launch(const torch::Tensor& x, const torch::Tensor& y, int64_t rows, int64_
   square_kernel<T, N><<<grid, block, 0, stream>>>(
       reinterpret_cast<const Pack<T, N>*>(x.const_data_ptr<T>()), reinterpret_cast<Pack<T, N>*>(y.data_ptr<T>()),
       rows, packs, x_row / N, x_col, y_row / N, y_col);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();  // a refused launch is silent otherwise
+  C10_CUDA_KERNEL_LAUNCH_CHECK();  // otherwise a refused launch goes unnoticed
 }
 
 torch::Tensor square(torch::Tensor x) {
@@ -63,8 +63,8 @@ torch::Tensor square(torch::Tensor x) {
   torch::Tensor y = torch::empty_like(x);        // dense, with the strides PyTorch would give the result
   if (x.numel() == 0) return y;                  // a grid of no blocks is an error
 
-  // Equal strides: both are one run of memory in the same order, whatever the shape, and so may be read
-  // as contiguous rows. Another 2-D tensor keeps its own strides; anything else is copied into y's order.
+  // Equal strides: both are contiguous memory in the same order, whatever the shape, and can be read as
+  // contiguous rows. Another 2-D tensor keeps its own strides; anything else is copied into y's order.
   const bool strided = x.strides() != y.strides() && x.dim() == 2;
   if (x.strides() != y.strides() && !strided) x = torch::empty_like(y).copy_(x);
   const int64_t cols = x.dim() ? x.size(-1) : 1, rows = x.numel() / cols;
@@ -73,7 +73,7 @@ torch::Tensor square(torch::Tensor x) {
 
   const auto run = [&](auto zero) {
     using T = decltype(zero);
-    constexpr int wide = 16 / sizeof(T);  // 16 bytes at once need everything to keep to multiples of 16
+    constexpr int wide = 16 / sizeof(T);  // 16-byte accesses need every address to be a multiple of 16
     const bool aligned = x_col == 1 && y_col == 1 && cols % wide == 0 && x_row % wide == 0 && y_row % wide == 0 &&
                          (uintptr_t)x.const_data_ptr() % 16 == 0 && (uintptr_t)y.data_ptr() % 16 == 0;
     (aligned ? launch<T, wide> : launch<T, 1>)(x, y, rows, cols, x_row, x_col, y_row, y_col);

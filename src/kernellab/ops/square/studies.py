@@ -1,7 +1,7 @@
 """Square in Triton with one program per row: how the block and the warps change its speed.
 
-`whole_row` takes a row as one block, rounded up to a power of two; `row_in_pieces` walks it 1024 columns at a time.
-The implementation to use, triton.py, ignores rows wherever the memory is one run.
+`whole_row` takes a row as one block, rounded up to a power of two; `row_in_pieces` takes 1024 columns at a time.
+The implementation to use, triton.py, ignores rows if the memory is contiguous.
 """
 
 import torch
@@ -17,7 +17,7 @@ WARPS = ((4096, 16), (2048, 8), (0, 4))  # (block from, warps)
 
 
 def square_whole_row(x: torch.Tensor, warps: int | None = None) -> torch.Tensor:
-    """One block per row. `warps` None: more of them for longer rows, so that a thread's share stays small."""
+    """One block per row. If `warps` is None, longer rows get more warps, so that a thread's share stays small."""
     block = triton.next_power_of_2(max(1, x.size(-1) if x.dim() else 1))
     if warps is None:
         warps = next(count for least, count in WARPS if block >= least)
@@ -32,7 +32,7 @@ def square_in_pieces(x: torch.Tensor) -> torch.Tensor:
 def square_first_piece(x: torch.Tensor) -> torch.Tensor:
     """Wrong on purpose: a block of 1024 for every row, and no loop. Columns beyond are never written.
 
-    Kept as an exhibit. It is right up to 1024 columns, and beyond them fast for the worst of reasons.
+    Kept as an example. It is right up to 1024 columns; beyond them it is fast because it leaves columns out.
     """
     return _launch(x, whole_row, PIECE, 4)
 

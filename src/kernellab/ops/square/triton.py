@@ -1,8 +1,8 @@
-"""Square in Triton: the one line of arithmetic; ../elementwise_triton.py moves the data."""
+"""Square in Triton: the arithmetic; ../elementwise_triton.py moves the data."""
 
 import torch
 import triton
-import triton.language as tl  # the interpreter looks for it beside every jitted function
+import triton.language as tl  # the interpreter needs it in the module of every jitted function
 
 from kernellab.ops.elementwise_triton import map_triton
 

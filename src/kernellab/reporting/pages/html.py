@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 
 MOST_CHARACTERS = 4000  # of a name or a detail
 _ASSETS = Path(__file__).with_name("assets")
@@ -13,7 +13,7 @@ _ASSETS = Path(__file__).with_name("assets")
 
 def label(name: str, most: int = MOST_CHARACTERS) -> str:
     """A name as one printable line, cut to `most` characters and never empty."""
-    return shown(name.strip(), most) or "(no name)"
+    return printable(name.strip(), most) or "(no name)"
 
 
 def json_in_script(value: object) -> str:

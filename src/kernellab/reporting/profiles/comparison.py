@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernellab.analysis.comparison import ComparisonDocument, Difference, StepChange
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.layout import Layout
 
@@ -13,7 +13,7 @@ from kernellab.reporting.text.layout import Layout
 def lines(document: ComparisonDocument, *, rows: int = 10, name_width: int = 80) -> list[str]:
     layout = Layout(name_width)
     answer = f"{_step_sentence(document['step_us'])}{_largest_change(document, layout)}"
-    text = layout.sentences([answer, *(f"Note: {shown(note)}" for note in document["notes"])])
+    text = layout.sentences([answer, *(f"Note: {printable(note)}" for note in document["notes"])])
     for kind, differences in (("operators", document["operators"]), ("kernels", document["kernels"])):
         changed = [row for row in differences if row["change_us"]]
         if changed:
@@ -34,7 +34,7 @@ def _largest_change(document: ComparisonDocument, layout: Layout) -> str:
     largest = max(document["operators"], key=lambda row: abs(row["change_us"]), default=None)
     if largest is None or not largest["change_us"]:
         return " No operator's time changed."
-    return f" Largest change: {shown(largest['name'], layout.name)}, {_signed(largest['change_us'])}."
+    return f" Largest change: {printable(largest['name'], layout.name)}, {_signed(largest['change_us'])}."
 
 
 def _signed(change_us: float) -> str:

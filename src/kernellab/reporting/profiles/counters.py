@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 from kernellab.counters.tables import BUSY_PERCENT, CountersDocument, ImplRow, KernelRow, RuleRow
 from kernellab.reporting.text.layout import Layout
 from kernellab.reporting.text.numbers import count, duration, memory, percent, ratio
@@ -98,7 +98,7 @@ def _rules(row: KernelRow, width: int) -> list[str]:
     if not rules:
         return []
     impl = f" of {row['way']}" if row.get("way") else ""
-    text = ["", f"ncu on {shown(row['function'], width)}{impl}:"]
+    text = ["", f"ncu on {printable(row['function'], width)}{impl}:"]
     for rule in rules[:_MOST_RULES]:
         gain = ""
         if rule["percent"] is not None:

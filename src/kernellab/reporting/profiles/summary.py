@@ -11,7 +11,7 @@ from kernellab.analysis.range_tree import RangeDocument
 from kernellab.analysis.tables import KernelDocument, ModuleDocument, OperatorDocument
 from kernellab.analysis.waits import WaitDocument
 from kernellab.base.errors import UserError, nearest
-from kernellab.base.text import share_text, shown
+from kernellab.base.text import printable, share_text
 from kernellab.findings.document import ProfileFinding
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.layout import Layout
@@ -69,11 +69,11 @@ def _answer(document: ProfileDocument, layout: Layout) -> list[str]:
     sentences.append(_steps(document["summary"], document["idle"]))
     sentences += _largest_operator(document, layout)
     notes = document["notes"][: max(_FIRST_LINES - len(sentences), 1)]
-    return [*sentences, *(f"Note: {shown(note)}" for note in notes)]
+    return [*sentences, *(f"Note: {printable(note)}" for note in notes)]
 
 
 def _finding(finding: ProfileFinding, scale: str) -> str:
-    sentence = shown(finding["title"])
+    sentence = printable(finding["title"])
     if finding["gain_us"]:
         before = words.duration(finding["step_us"])
         after = words.duration(max(finding["step_without_us"], 0.0))
@@ -91,17 +91,19 @@ def _steps(summary: SummaryDocument, idle: IdleDocument) -> str:
         steps += f" as profiled, {words.duration(summary['plain_step_us'])} without the profiler"
     device = f" {summary['devices'][0]}" if summary["devices"] else ""
     if summary["gpu_rows_missing"]:
-        return f"{steps}; the rows of the GPU{shown(device)} are missing from the trace."
+        return f"{steps}; the rows of the GPU{printable(device)} are missing from the trace."
     if not summary["on_gpu"]:
         return (
-            f"{steps}; no activity of the GPU{shown(device)} was recorded." if device else f"{steps}; no GPU was used."
+            f"{steps}; no activity of the GPU{printable(device)} was recorded."
+            if device
+            else f"{steps}; no GPU was used."
         )
     if idle["busy_fraction"] is None:
         return f"{steps}."
     busy = summary["plain_busy_fraction"] or idle["busy_fraction"]
     causes = [cause for cause in idle["causes"] if cause["cause"] != "gpu"][:1]
     reason = f"; idle mostly because {causes[0]['words']}" if causes and busy < _BUSY else ""
-    return f"{steps}; the GPU{shown(device)} is busy {words.percent(busy)} of that{reason}."
+    return f"{steps}; the GPU{printable(device)} is busy {words.percent(busy)} of that{reason}."
 
 
 def _largest_operator(document: ProfileDocument, layout: Layout) -> list[str]:
@@ -116,10 +118,12 @@ def _largest_operator(document: ProfileDocument, layout: Layout) -> list[str]:
     first = max(document["operators"], key=SORTS["gpu"])
     if not first["self_gpu_us"]:
         return []
-    sentence = f"Most GPU time: {shown(first['name'], layout.name)}, {words.percent(first['self_gpu_us'] / whole_us)}"
+    sentence = (
+        f"Most GPU time: {printable(first['name'], layout.name)}, {words.percent(first['self_gpu_us'] / whole_us)}"
+    )
     own = [kernel for kernel in first["kernels"] if not kernel["through"]]
     if own:
-        sentence += f", as {shown(own[0]['name'], layout.name)} ({own[0]['family']})"
+        sentence += f", as {printable(own[0]['name'], layout.name)} ({own[0]['family']})"
     return [sentence + "."]
 
 
@@ -137,7 +141,7 @@ def _cpu_shares(cpu: CpuDocument | None, layout: Layout) -> list[str]:
     if not cpu["python_us"] and share + cpu["compiling_us"] / whole_us < _BUSY:
         sentence += ", the rest was not recorded"
     part = words.percent(dearest["operator_us"] / cpu["operators_us"])
-    return [f"{sentence}; most of it {shown(dearest['operator'], layout.name)}, {part} of the operators' time."]
+    return [f"{sentence}; most of it {printable(dearest['operator'], layout.name)}, {part} of the operators' time."]
 
 
 # Tables ------------------------------------------------------------------------------------------------

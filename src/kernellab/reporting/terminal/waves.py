@@ -165,7 +165,7 @@ def _describe_clusters(w: Waves) -> str:
 def _show_variants(entry: GpuFill, out: Console) -> None:
     if entry.variants:
         others = ", ".join(entry.variants)
-        out.print(Text(f" {entry.asked} means the common variant; others: {others}", style="dim"))
+        out.print(Text(f" {entry.requested_name} means the common variant; others: {others}", style="dim"))
 
 
 def _describe_block(block: Block) -> str:

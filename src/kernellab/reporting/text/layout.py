@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 from kernellab.reporting.text.console import console
 from kernellab.reporting.text.table import Column, Row, Table
 
@@ -43,7 +43,7 @@ class Layout:
 
         Where columns have to be left out, those of `drop_first` go first, then the others from the right.
         """
-        cells = [[shown(cell, self.name) for cell in row] for row in body]
+        cells = [[printable(cell, self.name) for cell in row] for row in body]
         order = [*drop_first, *(at for at in range(len(head) - 1, 0, -1) if at not in drop_first)]
         columns = [
             Column(

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from kernellab.base.text import shown
+from kernellab.base.text import printable
 
 Cell = str | Text
 
@@ -155,7 +155,7 @@ def _select(table: Table, start: int, end: int) -> Table:
 
 
 def _text(cell: Cell) -> Text:
-    return Text(shown(cell)) if isinstance(cell, str) else cell
+    return Text(printable(cell)) if isinstance(cell, str) else cell
 
 
 def _break(text: Text, width: int, column: Column) -> list[Text]:
