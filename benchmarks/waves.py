@@ -26,7 +26,7 @@ from kernellab.gpumodel.occupancy import occupancy, shared_bytes_for
 from kernellab.gpumodel.waves import waves
 from kernellab.machine.chips import chip
 from kernellab.machine.environment import gpus, version
-from kernellab.running.parent.device import fill, present
+from kernellab.running.parent.device import describe_gpu, time_grids
 
 REGISTERS = 32  # at most, of busy.cu
 WITHIN, ENOUGH = 0.10, 16
@@ -39,14 +39,14 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=256, help="per block")
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
-    gpu = present()
+    gpu = describe_gpu()
     if gpu is None:
         print("no GPU here: this measures one", file=sys.stderr)
         return 3
     known, sms = chip(gpu["arch"]), gpu["sms"]
     shared = shared_bytes_for(known, args.threads, REGISTERS, args.resident)
     held = occupancy(known, args.threads, REGISTERS, shared)
-    found = fill(around(sms, args.resident), args.threads, shared, rounds=args.rounds)
+    found = time_grids(around(sms, args.resident), args.threads, shared, rounds=args.rounds)
     rows = []
     for timed in found["grids"]:
         told = waves(timed["blocks"], sms, held, known)
