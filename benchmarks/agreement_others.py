@@ -17,7 +17,7 @@ from triton.testing import do_bench
 import kernellab as kl
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import call, make_inputs
-from kernellab.timing.cache import Flush
+from kernellab.timing.cache import CacheFlush
 from kernellab.timing.hold import Hold
 
 TRIALS = 200
@@ -26,7 +26,7 @@ DEVICE = torch.device("cuda", 0)
 
 def main() -> None:
     asked = json.load(sys.stdin)
-    flush, hold = Flush(DEVICE), Hold(DEVICE)
+    flush, hold = CacheFlush(DEVICE), Hold(DEVICE)
     with torch.no_grad():
         found = {
             "large": [{**way, "do_bench": _do_bench(_call(**way))} for way in asked["large"]],
@@ -46,7 +46,7 @@ def _call(op: str, impl: str, case: dict) -> Callable:
     return lambda: call(loaded, loaded[impl].fn, inputs, at)
 
 
-def _small(way: Callable, flush: Flush, hold: Hold) -> dict[str, float]:
+def _small(way: Callable, flush: CacheFlush, hold: Hold) -> dict[str, float]:
     return {
         "held, one call": _held(way, flush, hold),
         "plain events after a flush": _plain(way, flush),
@@ -64,7 +64,7 @@ def _plain(way: Callable, before: Callable) -> float:
     return _median(lambda start, end: (before(), start.record(), way(), end.record()))
 
 
-def _held(way: Callable, flush: Flush, hold: Hold) -> float:
+def _held(way: Callable, flush: CacheFlush, hold: Hold) -> float:
     """One call in a window that was queued as a whole before any of it ran."""
 
     def window(start: torch.cuda.Event, end: torch.cuda.Event) -> None:
