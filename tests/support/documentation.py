@@ -1,6 +1,6 @@
-"""What a kernellab has that a user can name, and what of it its documents leave out.
+"""What a user of kernellab can name (verbs, options, ops, rules, timers), and what the documentation leaves out.
 
-Both take folders, so that the same check can be made of a copy of the package.
+Both functions take folders, so that tests can check a copy of the package too.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Inventory:
 
 
 def take_inventory(src: Path) -> Inventory:
-    """Of the package in a source folder, by its own means of discovery."""
+    """The inventory of the package in a source folder, by the package's own discovery."""
     env = klab_env(PYTHONPATH=str(src))
     done = subprocess.run([sys.executable, "-c", _INVENTORY], env=env, capture_output=True, text=True, check=True)
     return Inventory(**json.loads(done.stdout))
 
 
 def undocumented(inventory: Inventory, root: Path) -> list[str]:
-    """What the pages below `root` do not mention where they should, one line each."""
+    """What the pages below `root` should mention and do not, one line each."""
     commands = (root / "docs" / "commands.md").read_text()
     missing = []
     for verb, options in inventory.verbs.items():
@@ -89,7 +89,7 @@ def documented_verbs(root: Path) -> set[str]:
 
 
 def _about(verb: str, commands: str) -> str:
-    """What docs/commands.md says of a verb: its rows of the first table, the sections of it and of every verb."""
+    """The text of docs/commands.md about a verb: its rows of the first table, its sections and those for every verb."""
     first, *_ = commands.split("\n## ")
     rows = [line for line in first.splitlines() if re.match(rf"\| `klab {verb}\b", line)]
     sections = [

@@ -1,4 +1,4 @@
-"""A stand-in for NVML's Python package, with answers that a test can change or refuse."""
+"""A fake of NVML's Python package, whose answers a test can change or refuse."""
 # It has NVML's names.
 # ruff: noqa: N802
 
@@ -10,7 +10,7 @@ GPU_KEYS = {"sm_mhz", "mem_mhz", "power_w", "temp_c", "throttle", "notes", "util
 
 
 class Refused(Exception):
-    """As pynvml's NVMLError: the code is in `value`."""
+    """Like pynvml's NVMLError: the code is in `value`."""
 
     def __init__(self, value):
         self.value = value
@@ -57,10 +57,10 @@ class FakeNvml:
         if isinstance(self.processes, Exception):
             raise self.processes
         self.stamp += 200_000
-        found = [SimpleNamespace(pid=pid, smUtil=share, timeStamp=self.stamp) for pid, share in self.processes]
-        if not found:
+        entries = [SimpleNamespace(pid=pid, smUtil=share, timeStamp=self.stamp) for pid, share in self.processes]
+        if not entries:
             raise NOT_FOUND
-        return found
+        return entries
 
 
 def refusing(fake, name, error=NOT_SUPPORTED):
