@@ -43,7 +43,7 @@ def take_inventory(src: Path) -> Inventory:
 
 
 def undocumented(inventory: Inventory, root: Path) -> list[str]:
-    """What the pages below `root` do not mention where they should, one line each."""
+    """What the pages below `root` should mention and do not, one line each."""
     commands = (root / "docs" / "commands.md").read_text()
     missing = []
     for verb, options in inventory.verbs.items():

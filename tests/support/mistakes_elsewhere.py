@@ -1,4 +1,4 @@
-"""Mistakes in the reference, the module, the declaration and the file itself, and what must be reported of each."""
+"""Mistakes in the reference, the module, the declaration and the file itself, and what must be reported for each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ IN_REFERENCE = {
     "raises": ("raise ValueError('no luck today')", "no luck today"),
     "raises SystemExit": ("sys.exit(3)", "SystemExit"),
     "raises a hostile exception": ("raise Hostile", "Hostile"),
-    "loops for ever": ("while True:\n    pass", "no end within"),
-    "sleeps for ever": ("time.sleep(1e6)", "no end within"),
+    "loops for ever": ("while True:\n    pass", "not finish within"),
+    "sleeps for ever": ("time.sleep(1e6)", "not finish within"),
     "ends the process": ("os._exit(0)", "code 0"),
     "crashes": ("ctypes.string_at(0)", "SIGSEGV"),
     "kills its process": ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
@@ -55,9 +55,9 @@ IN_MODULE = {
     "aborts": ("os.abort()", ("SIGABRT",)),
     "crashes": ("ctypes.string_at(0)", ("SIGSEGV",)),
     "kills its process": ("os.kill(os.getpid(), signal.SIGKILL)", ("SIGKILL",)),
-    "loops for ever": ("while True:\n    pass", ("no end within",)),
-    "sleeps for ever": ("time.sleep(1e6)", ("no end within",)),
-    "deadlocks": ("lock = threading.Lock()\nlock.acquire()\nlock.acquire()", ("no end within",)),
+    "loops for ever": ("while True:\n    pass", ("not finish within",)),
+    "sleeps for ever": ("time.sleep(1e6)", ("not finish within",)),
+    "deadlocks": ("lock = threading.Lock()\nlock.acquire()\nlock.acquire()", ("not finish within",)),
     "petabytes": ("eaten = torch.empty(1 << 50)", ("memory",)),
     "petabytes by Python": ("eaten = bytes(1 << 50)", ("MemoryError",)),
     "closes all descriptors": ("os.closerange(0, 4096)", ()),
@@ -115,7 +115,7 @@ IN_DECLARATION: dict[str, tuple[str | None, str, tuple[str, ...]]] = {
     "cases= a list": ("cases=[(4, 4)]", "", (FILE,)),
     "where= raises": ("cases=kl.cases(shape=[(4, 4)]), where=lambda case: case.Q", "", ("where=", "Q")),
     "where= is no function": ("cases=kl.cases(shape=[(4, 4)]), where=3", "", ("where=",)),
-    "where= loops": ("cases=kl.cases(shape=[(4, 4)]), where=lambda case: time.sleep(1e6)", "", ("no end within",)),
+    "where= loops": ("cases=kl.cases(shape=[(4, 4)]), where=lambda case: time.sleep(1e6)", "", ("not finish within",)),
     "where= says no": ("cases=kl.cases(shape=[(4, 4)]), where=lambda case: False", "", ("where=",)),
     "a gigantic list of options": ("options=dict(scale=range(10**7)), cases=kl.cases(shape=[(4, 4)])", "", ("scale",)),
     "gigantic combinations": (
@@ -162,7 +162,7 @@ def _no_access(path: Path) -> None:
     path.chmod(0)
 
 
-# Name → how it is made, and words besides the file's name.
+# Name → how it is created, and words besides the file's name.
 NO_FILE: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "empty": (lambda p: p.write_text(""), ("declares no op",)),
     "only a comment": (lambda p: p.write_text("# nothing yet\n"), ("declares no op",)),

@@ -43,7 +43,7 @@ def test_calls_of_the_model_are_steps_if_nothing_else_marks_them():
     steps = View(serving(6)).steps
     assert (steps.count, steps.module, steps.marked) == (5, "Model", True)
     assert np.diff(steps.begin) == pytest.approx(100_000, rel=0.02)
-    assert any("each call of Model is taken as a step" in note for note in analyse(serving(6))["notes"])
+    assert any("each call of Model counts as a step" in note for note in analyse(serving(6))["notes"])
     assert not View(serving(3)).steps.marked  # three calls are not a loop
 
 
@@ -76,7 +76,7 @@ def test_a_wait_missing_only_from_the_first_recorded_step_is_in_every_step():
     assert "in every step" in analyse(run.trace())["findings"][0]["title"]
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_work_launched_after_the_last_step_belongs_to_no_step():
     run = Program()
     with run.python("own.py(1): <module>"):

@@ -1,4 +1,4 @@
-"""Events about a run as a whole: what was asked for, where it runs, what is planned, how it ended."""
+"""Events about a run as a whole: its settings, where it runs, what is planned, how it ended."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class WorkPlanned(Event, name="plan"):
 
 @dataclass(frozen=True, kw_only=True)
 class OpVoided(Event, name="void"):
-    """An op's source changed since the run began: what was observed of it no longer counts."""
+    """An op's source changed since the run began: earlier observations of it no longer count."""
 
     op: str
 
@@ -83,7 +83,7 @@ class OpVoided(Event, name="void"):
 
 @dataclass(frozen=True, kw_only=True)
 class RunCompleted(Event, name="complete"):
-    """Everything that was asked for is done."""
+    """Everything that was requested is done."""
 
     def fold(self, record: Record) -> None:
         record["complete"] = True
