@@ -1,4 +1,4 @@
-"""Events: declared once, refused when unknown, tolerated when read."""
+"""Events: declared once; an unknown event is refused when written and tolerated when read."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def test_an_event_comes_back_as_it_was_sent():
     assert Event.parse(json.loads(json.dumps(sent.to_json()))) == sent
 
 
-def test_an_event_that_nobody_declared_is_an_error_when_written(tmp_path):
+def test_an_undeclared_event_is_an_error_when_written(tmp_path):
     with pytest.raises(UnknownMessage, match="no event is named 'gossip'"):
         event("gossip")
     with pytest.raises(TypeError, match="`waited` is declared transient"):
@@ -52,7 +52,7 @@ def test_events_of_klab_profile_are_declared_and_stored(name):
     assert Event.declared[name].stored
 
 
-def test_each_field_of_each_event_has_a_declared_type():
+def test_no_field_of_an_event_is_of_type_any():
     for name, declared in Event.declared.items():
         for field in dataclasses.fields(declared):
             assert "Any" not in str(field.type), f"{name}.{field.name}"

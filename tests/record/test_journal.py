@@ -36,24 +36,24 @@ def results(*events):
     return {r["impl"]: r for r in fold(map(Event.parse, [HEAD, PLAN, *events]))["results"]}
 
 
-def test_a_plan_has_a_result_for_every_way_before_anything_ran():
+def test_a_plan_has_a_result_for_every_implementation_before_anything_ran():
     assert {k: v["check"] for k, v in results().items()} == {"a": None, "b": None}
 
 
 def test_rounds_become_samples_and_timed_completes_them():
-    seen = results(*rounds(0, 1))["a"]["times"][0]
-    assert (seen["samples_us"], seen["rounds"], seen["status"]) == ([1.0, 1.0], [0, 1], "partial")
+    times = results(*rounds(0, 1))["a"]["times"][0]
+    assert (times["samples_us"], times["rounds"], times["status"]) == ([1.0, 1.0], [0, 1], "partial")
     assert results(*rounds(0), about("timed", impls=["a"]))["a"]["times"][0]["status"] == "ok"
 
 
-def test_a_death_while_timing_discards_everyones_samples_and_keeps_the_fault():
+def test_a_crash_while_timing_discards_the_samples_of_all_and_keeps_the_fault():
     fault = about("fault", impl="b", phase="time", status="crashed", reason="SIGSEGV")
-    seen = results(*rounds(0, 1), fault, about("discard"), *rounds(0))
-    assert seen["a"]["times"][0]["samples_us"] == [1.0]
-    assert seen["b"]["times"][0]["status"] == "crashed"
+    folded = results(*rounds(0, 1), fault, about("discard"), *rounds(0))
+    assert folded["a"]["times"][0]["samples_us"] == [1.0]
+    assert folded["b"]["times"][0]["status"] == "crashed"
 
 
-def test_a_changed_op_is_forgotten():
+def test_the_results_of_a_changed_op_are_dropped():
     assert results(about("void")) == {}
 
 
@@ -72,7 +72,7 @@ def test_a_half_written_last_line_is_dropped(tmp_path):
     assert load(tmp_path)["results"][0]["times"][0]["samples_us"] == [1.0]
 
 
-def test_going_on_after_a_half_written_line_keeps_the_journal_readable(tmp_path):
+def test_appending_after_a_half_written_line_keeps_the_journal_readable(tmp_path):
     (tmp_path / JOURNAL).write_text(json.dumps(HEAD) + "\n" + json.dumps(PLAN) + '\n{"event": "rou')
     journal = Journal(tmp_path, events_of(read_journal(tmp_path)))
     journal.write(Event.parse(rounds(0)[0]))
@@ -90,7 +90,7 @@ def test_going_on_after_a_half_written_line_keeps_the_journal_readable(tmp_path)
         (JOURNAL, "nonsense\n" + json.dumps(HEAD) + "\n", "damaged at line 1"),
         (JOURNAL, json.dumps(PLAN) + "\n", "does not begin with a run"),
         (JOURNAL, "", "does not begin with a run"),
-        (JOURNAL, "5\n", "damaged at line 1: it is no event"),
+        (JOURNAL, "5\n", "damaged at line 1: it is not an event"),
         (JOURNAL, json.dumps({**HEAD, "settings": {}}) + "\n", "no settings"),
     ],
 )

@@ -1,4 +1,4 @@
-"""docs/record.md says what the declarations say."""
+"""The tables of docs/record.md agree with the declarations."""
 
 import re
 
@@ -15,9 +15,9 @@ def test_the_tables_are_those_of_the_declarations():
     assert tables.write_tables(PAGE) == PAGE, "run python -m kernellab.record.tables docs/record.md"
 
 
-def test_a_changed_table_is_put_right():
+def test_a_stale_table_is_rewritten():
     assert "| `impl` |" in PAGE
-    stale = PAGE.replace("| `impl` |", "| `way` |")
+    stale = PAGE.replace("| `impl` |", "| `implementation` |")
     assert tables.write_tables(stale) == PAGE
 
 

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from kernellab.record import verdict
-from kernellab.record.verdict import derive, exit_code
+from kernellab.record.verdict import RULES, derive, exit_code, regime
 from kernellab.stats import intervals
 from kernellab.stats.intervals import compare_ratio, median_interval
 from kernellab.timing.timer import BurstTimer
@@ -37,7 +36,7 @@ def test_more_samples_give_a_narrower_interval():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "verdict"),
     [
         (1.01, 1.2, "faster"),
         (0.7, 0.99, "slower"),
@@ -46,12 +45,12 @@ def test_more_samples_give_a_narrower_interval():
         (1.0, 1.002, "same"),
     ],
 )
-def test_ratios_become_words(low, high, said):
-    assert compare_ratio(low, high) == said
+def test_a_ratio_becomes_a_verdict(low, high, verdict):
+    assert compare_ratio(low, high) == verdict
 
 
 def test_speedups_are_paired_by_round():
-    # Both drift by 3× together: only pairing sees that the ratio is always exactly 2.
+    # Both drift by the same factor of up to 3: only pairing shows that the ratio is always exactly 2.
     drift = [1 + i / 5 for i in range(10)]
     rec = record(result("manual", [200 * d for d in drift]), result("fast", [100 * d for d in drift]))
     speedup = derived(rec, "fast")["speedup"]["baseline"]
@@ -60,7 +59,7 @@ def test_speedups_are_paired_by_round():
     assert derived(rec, "manual")["speedup"]["fastest_other"]["verdict"] == "slower"
 
 
-def test_the_rival_is_the_fastest_other_way_that_is_right():
+def test_the_fastest_other_implementation_must_be_right():
     rec = record(
         result("manual", [300.0] * 10),
         result("a", [100.0] * 10),
@@ -83,10 +82,10 @@ def test_statuses_and_exit_codes():
     assert derived(record(bad), "b")["reason"] == "zeros"
 
 
-def test_a_death_while_timing_is_the_status():
-    dead = result("a")
-    dead["times"] = [{"pass": "forward", "status": "crashed", "reason": "SIGSEGV", "samples_us": [], "rounds": []}]
-    assert (derived(record(dead), "a")["status"], derived(record(dead), "a")["reason"]) == ("crashed", "SIGSEGV")
+def test_a_crash_while_timing_is_the_status():
+    crashed = result("a")
+    crashed["times"] = [{"pass": "forward", "status": "crashed", "reason": "SIGSEGV", "samples_us": [], "rounds": []}]
+    assert (derived(record(crashed), "a")["status"], derived(record(crashed), "a")["reason"]) == ("crashed", "SIGSEGV")
 
 
 def test_the_limit_is_the_slower_of_copying_and_multiplying():
@@ -113,15 +112,15 @@ def test_build_time_is_the_first_call_beyond_an_ordinary_one():
 def test_verdicts_need_no_torch():
     code = "import sys, kernellab.record.verdict; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert verdict.RULES == 5
+    assert RULES == 5
 
 
-def test_few_samples_decide_nothing():
+def test_with_few_samples_nothing_is_resolved():
     rec = record(result("manual", [2.0] * 7), result("fast", [1.0] * 7))
     assert derived(rec, "fast")["speedup"]["baseline"]["verdict"] == "not resolved"
 
 
-def test_the_interval_holds_for_many_samples_and_for_odd_ones():
+def test_ranks_of_the_interval_for_few_and_many_samples_and_times_of_zero():
     assert [intervals._rank(n, 0.01) for n in (8, 20, 100, 400, 999, 1000, 1100, 5000)] == [
         *(0, 3, 36, 173, 458),
         *(458, 506, 2408),
@@ -130,46 +129,46 @@ def test_the_interval_holds_for_many_samples_and_for_odd_ones():
 
 
 PEAKS = {"pin_gbps": 1000.0, "l2_bytes": 0, "tflops": None}
-COST = {"bytes_read": 10**9, "bytes_written": 0, "flops": {}}  # a millisecond at the pins
+COST = {"bytes_read": 10**9, "bytes_written": 0, "flops": {}}  # takes a millisecond at `pin_gbps`
 
 
 def judged(timer="events", **cost):
-    one = result("a", [5.0] * 9, cost={**COST, **cost})
-    one["times"][0]["timer"] = timer
-    made = record(one)
-    made["machine"]["peaks"] = PEAKS
-    return derived(made, "a")
+    timed = result("a", [5.0] * 9, cost={**COST, **cost})
+    timed["times"][0]["timer"] = timer
+    rec = record(timed)
+    rec["machine"]["peaks"] = PEAKS
+    return derived(rec, "a")
 
 
-def test_what_the_hardware_cannot_do_is_wrong():
+def test_a_time_below_the_hardware_limit_is_wrong():
     assert judged()["status"] == "wrong"
     assert "implausible: 5 µs is not possible" in judged()["reason"]
 
 
-def test_nobody_is_accused_on_a_guess_or_by_a_timer_that_tells_no_duration():
+def test_an_assumed_cost_or_a_launch_time_makes_no_implementation_wrong():
     assert judged(assumed=True)["status"] == "ok"
     launched = judged(timer="launch")
     assert launched["status"] == "ok"
     assert launched["limit"]["gbps"] is None
 
 
-def test_only_a_timer_of_the_host_tells_the_time_of_launches(monkeypatch):
+def test_only_a_timer_of_the_host_measures_the_time_of_launches(monkeypatch):
     class Energy(BurstTimer):
         name, devices, is_duration, overhead_rank = "energy", ("cuda",), False, -1
 
     monkeypatch.setitem(TIMERS, "energy", Energy)
-    one = result("a", [8.0] * 9)
-    one["times"][0]["timer"] = "events"
-    one["times"].append({**one["times"][0], "timer": "energy", "cache": "warm", "samples_us": [30.0] * 9})
-    assert verdict.regime(one, None) == []
-    one["times"].append({**one["times"][1], "timer": "launch"})
-    assert [regime["name"] for regime in verdict.regime(one, None)] == ["launch-bound"]
+    timed = result("a", [8.0] * 9)
+    timed["times"][0]["timer"] = "events"
+    timed["times"].append({**timed["times"][0], "timer": "energy", "cache": "warm", "samples_us": [30.0] * 9})
+    assert regime(timed, None) == []
+    timed["times"].append({**timed["times"][1], "timer": "launch"})
+    assert [entry["name"] for entry in regime(timed, None)] == ["launch-bound"]
 
 
-def test_a_further_series_that_fails_is_no_verdict_on_the_way():
-    one = result("a", [5.0] * 9)
+def test_a_further_series_makes_an_implementation_wrong_but_not_failed():
+    timed = result("a", [5.0] * 9)
     failed = {"pass": "forward", "timer": "graph", "cache": "cold", "status": "oom", "reason": "full"}
-    one["times"].append({**failed, "samples_us": [], "rounds": []})
-    assert derived(record(one), "a")["status"] == "ok"
-    one["times"][-1]["status"] = "wrong"
-    assert derived(record(one), "a")["status"] == "wrong"
+    timed["times"].append({**failed, "samples_us": [], "rounds": []})
+    assert derived(record(timed), "a")["status"] == "ok"
+    timed["times"][-1]["status"] = "wrong"
+    assert derived(record(timed), "a")["status"] == "wrong"

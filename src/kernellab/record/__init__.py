@@ -1,8 +1,8 @@
-"""The record of a run: what was observed, kept so that nothing is lost, and what follows from it.
+"""The record of a run: what was observed, stored so that nothing is lost, and the verdicts computed from it.
 
 In: events, from workers and from the parent. Out: a journal and a record on disk (`journal`, `reading`, `merge`), and
-verdicts computed from a record (`verdict`, `batteries`). `schema` declares the JSON, the three modules of events say
-what can happen. Importing this package declares every event that a journal may hold.
+verdicts (`verdict`, `batteries`). `schema` declares the JSON, and three modules declare the events. Importing this
+package declares every event that a journal may hold.
 Imports base, stats, machine, gpumodel, and findings for their JSON; no torch.
 """
 

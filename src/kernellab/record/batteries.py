@@ -1,6 +1,6 @@
-"""What the trials of a record come to: per op and implementation, how much was tried, what passed, what failed.
+"""Summaries of a record's trials, per op and implementation: how many were tried, what passed, what failed.
 
-And what each implementation did under the tools of compute-sanitizer. No torch.
+Also the verdicts on what the tools of compute-sanitizer reported. No torch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FailedTrial(TypedDict):
 
 
 class BatterySummary(TypedDict):
-    """What the battery of one implementation came to."""
+    """The trials of one implementation, counted."""
 
     op: str
     impl: str
@@ -67,12 +67,12 @@ class BatterySummary(TypedDict):
 
 
 def severity(status: str) -> int:
-    """Of a trial's status: a failure ranks above a success, a success above nothing judged."""
+    """The rank of a trial's status: a failure is above a success, a success above a trial that was not judged."""
     return 2 if status in FAILED else int(status in RIGHT)
 
 
 def summaries(trials: Sequence[TrialOutcome], searches: Sequence[SearchOutcome] = ()) -> list[BatterySummary]:
-    """One per op and implementation, in the order they were tried."""
+    """One summary per op and implementation, in the order they were tried."""
     by_impl: dict[tuple[str, str], list[TrialOutcome]] = {}
     for trial in trials:
         by_impl.setdefault((trial["op"], trial["impl"]), []).append(trial)
@@ -111,7 +111,7 @@ def _summary(op: str, impl: str, trials: Sequence[TrialOutcome], search: SearchO
 
 
 def _status(trials: Sequence[TrialOutcome]) -> str:
-    """The worst status of any trial. Without a judged trial nothing is known, or everything was outside the domain."""
+    """The worst status of any trial; `skipped` if all were outside the domain."""
     statuses = {t["status"] for t in trials}
     judged = statuses & (FAILED | RIGHT)
     return worst(judged or statuses & {UNKNOWN})
@@ -138,7 +138,7 @@ def _label(trial: TrialOutcome) -> str:
 
 
 def sentences(summary: BatterySummary, most: int = 12) -> list[str]:
-    """A battery in words: how much was tried, then what failed; or why nothing could be judged."""
+    """A summary in words: how many trials failed, then each failure; or why no trial could be judged."""
     failures = summary["failures"]
     name = f"{summary['op']} {summary['impl']}"
     if not summary["tried"]:
@@ -175,7 +175,7 @@ def sanitizer_verdicts(outcomes: Sequence[SanitizerOutcome]) -> list[SanitizerOu
 
 
 def with_verdict(outcome: SanitizerOutcome) -> SanitizerOutcome:
-    """With its status: `wrong` for errors in the implementation's own kernels, `unknown` where the tool cannot tell."""
+    """The outcome with its status: `wrong` for errors in the implementation's own kernels, `unknown` where unclear."""
     status, reason = _sanitizer_status(outcome)
     described: list[SanitizerFinding] = [{**f, "said": finding_sentence(f)} for f in outcome["findings"]]
     return {**outcome, "status": status, "reason": reason, "findings": described}
@@ -191,7 +191,7 @@ def _sanitizer_status(outcome: SanitizerOutcome) -> tuple[str, str | None]:
     if not outcome["cases"]:
         return "unknown", f"no call returned: {next(iter(outcome['raised']), 'there was nothing to try')}"
     if outcome["errors"] and not outcome["findings"]:
-        return "unknown", f"it counts {outcome['errors']} errors that kernellab cannot read: see {outcome['log']}"
+        return "unknown", f"it counted {outcome['errors']} errors that kernellab cannot parse: see {outcome['log']}"
     return "ok", None
 
 

@@ -32,13 +32,13 @@ class OpEvent(Event):
     impl: str
 
     def entry(self) -> JsonObject:
-        """The event as it stands in the record."""
+        """The event as an entry of the record."""
         return {key: value for key, value in self.to_json().items() if key != "event"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFinished(OpEvent, name="trial"):
-    """What one trial of an implementation came to."""
+    """The outcome of one trial of an implementation."""
 
     number: int
     trial: TrialJson
@@ -71,7 +71,7 @@ class SearchFinished(OpEvent, name="search"):
 
 @dataclass(frozen=True, kw_only=True)
 class SanitizerFinished(OpEvent, name="sanitized"):
-    """What one tool of compute-sanitizer reported of an implementation."""
+    """What one tool of compute-sanitizer reported about an implementation."""
 
     tool: str
     planned: int
@@ -93,7 +93,7 @@ class SanitizerFinished(OpEvent, name="sanitized"):
 
 
 class CodeAccount(TypedDict):
-    """What `klab explain` counts besides: the op's cost, the operators' bytes, lines of source."""
+    """What `klab explain` counts in addition: the op's cost, the operators' bytes, lines of source."""
 
     cost: CostJson | None
     traffic: list[OperatorTraffic] | None
@@ -105,7 +105,7 @@ class CodeAccount(TypedDict):
 class CodeRead(OpEvent, name="code"):
     """What an implementation compiled to at a case, for one architecture: its kernels, or why there are none.
 
-    In JSON the fields of `account` stand beside the others.
+    In JSON the fields of `account` are on the same level as the others.
     """
 
     kind: str

@@ -22,7 +22,7 @@ class TimeVerdict(TypedDict):
 
 
 class ReasonJson(TypedDict):
-    """Why a time is not to be trusted."""
+    """A reason not to trust a time."""
 
     name: Annotated[str, "`throttled`, `clock-moved`, `contended`, `noisy`, `unsteady`"]
     detail: Annotated[str, "a sentence with its numbers"]
@@ -51,7 +51,7 @@ class Speedup(Ratio):
 
 
 class Speedups(TypedDict):
-    """Against the baseline and against the best rival."""
+    """Speed-ups over the baseline and over the fastest other implementation."""
 
     baseline: Annotated[Speedup | None, "over `manual`, or `torch` where that is missing"]
     fastest_other: Annotated[Speedup | None, "over the fastest other implementation"]
@@ -60,19 +60,19 @@ class Speedups(TypedDict):
 class LimitJson(TypedDict):
     """The roofline."""
 
-    bytes: Annotated[int, "the fewest"]
+    bytes: Annotated[int, "the fewest that the pass must move"]
     flops: Annotated[dict[str, float], "by unit"]
     intensity: Annotated[float | None, "flops per byte"]
     ridge: Annotated[float | None, "the intensity at which memory and arithmetic take equally long"]
     bound: Annotated[str | None, "`memory` or `matmul`"]
     roof_us: Annotated[float | None, "the time at the limit"]
-    fraction: Annotated[float | None, "of the limit that was reached"]
+    fraction: Annotated[float | None, "the share of the limit that was reached"]
     gbps: Annotated[float | None, ""]
     tflops: Annotated[float | None, ""]
 
 
 class PassVerdict(TypedDict):
-    """What is concluded of one pass."""
+    """The verdicts on one pass."""
 
     time: Annotated[TimeVerdict | None, "of the main series"]
     trust: Annotated[TrustVerdict | None, ""]
@@ -102,18 +102,18 @@ class StatusJson(TypedDict):
 
 
 class Derived(PassVerdict):
-    """What is concluded of one result. Time, trust, speed-up and limit are those of the first pass."""
+    """The verdicts on one result. Time, trust, speed-up and limit are those of the first pass."""
 
     status: Annotated[str, "the worst of all that was examined: [the statuses](verdicts.md)"]
     reason: Annotated[str | None, "why, for everything but `ok`"]
     at_case: Annotated[StatusJson, "the status at this case alone, without the battery and the sanitizer"]
     timing: Annotated[TimingSkipped | None, "for an implementation that is right and was not timed"]
-    build_s: Annotated[float | None, "seconds of the first call beyond an ordinary one, for what is built"]
+    build_s: Annotated[float | None, "seconds of the first call beyond an ordinary one, for kinds that are compiled"]
     passes: Annotated[dict[str, PassVerdict], "by pass"]
-    regime: Annotated[list[RegimeJson], "what governs the time, as far as the series tell"]
+    regime: Annotated[list[RegimeJson], "what governs the time, as far as the series show"]
     rules: Annotated[int, "the version of the rules"]
     findings: NotRequired[
-        Annotated[list[ExplainFinding], "[why](explain.md), the largest gain first; in `--json` alone"]
+        Annotated[list[ExplainFinding], "[why](explain.md), the largest gain first; only in `--json`"]
     ]
 
 

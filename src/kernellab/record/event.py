@@ -27,7 +27,7 @@ class Event(Message, key="event"):
 
 @dataclass(frozen=True, kw_only=True)
 class CaseEvent(Event):
-    """Something about one op at one case. A worker leaves `op` and `case` out; its parent knows both."""
+    """Something about one op at one case. A worker leaves out `op` and `case`, which its parent knows."""
 
     op: str = ""
     case: CaseJson | None = None

@@ -51,7 +51,7 @@ class Journal:
         event.fold(self.record)
 
     def copy(self, entry: JsonObject) -> None:
-        """Append a line of another journal as it is; an event this version does not know adds nothing to the record."""
+        """Append a line of another journal unchanged. An event unknown to this version adds nothing to the record."""
         self._append({key: value for key, value in entry.items() if key != "t"})
         with contextlib.suppress(UnknownMessage):
             Event.parse(entry).fold(self.record)
@@ -90,7 +90,7 @@ class Journal:
 
 
 def begin(folder: Path, settings: JsonObject, seed: int, command: Iterable[str]) -> Journal:
-    """A new journal with its head: what was asked for, by which command, where and when."""
+    """A new journal with its head: the command and its settings, where and when it runs."""
     journal = Journal(folder)
     journal.write(
         RunStarted(
@@ -106,7 +106,7 @@ def begin(folder: Path, settings: JsonObject, seed: int, command: Iterable[str])
 
 
 def fold(events: Iterable[Event]) -> Record:
-    """Events → record. There is no other way to make a record."""
+    """The record of a sequence of events."""
     record = empty_record()
     for event in events:
         event.fold(record)
@@ -114,7 +114,7 @@ def fold(events: Iterable[Event]) -> Record:
 
 
 def empty_record() -> Record:
-    """The record of no events. Environment and machine are empty until their events come."""
+    """The record of no events. Environment and machine are empty until their events arrive."""
     return {
         "schema": SCHEMA,
         "command": [],

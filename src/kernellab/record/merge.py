@@ -1,4 +1,4 @@
-"""Joining runs into one: the parts of a split sweep, done by several machines of one class.
+"""Merges runs into one: the parts of a split sweep that ran on several machines of one class.
 
 The merged journal consists of the events of its runs, so that everything that reads a run can read it.
 """
@@ -22,7 +22,7 @@ from kernellab.record.reading import Line, events_of, head_of, read_journal
 from kernellab.record.run_events import MachineDescribed, OpVoided, PlannedGroup, RunCompleted, RunStarted, WorkPlanned
 from kernellab.record.schema import SCHEMA, MergedRun, Record, Result
 
-# Tried once per op, not per case: by what two of these events must share to be about the same thing.
+# Events about an op rather than a case. Two of them are about the same thing if these fields are equal.
 _PER_OP = {
     TrialFinished: ("op", "impl", "interpreter", "trial"),
     SearchFinished: ("op", "impl"),
@@ -31,7 +31,7 @@ _PER_OP = {
 
 
 class _Run:
-    """One of the runs to be joined: its lines without voided ones, and the record they fold into."""
+    """One of the runs to merge: its lines without voided ones, and the record they fold into."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class _Run:
         cells = self.head.settings.get("cells")
         return [number for number in cells if isinstance(number, int)] if isinstance(cells, list) else None
 
-    def reached(self, group: str) -> bool:
+    def has_checked(self, group: str) -> bool:
         return any(result["check"] is not None for result in self.groups.get(group, ()))
 
 
@@ -90,7 +90,7 @@ def _group_key(op: str, case: CaseJson | None) -> str:
 
 
 def _without_voided(lines: Iterable[Line]) -> list[Line]:
-    """The lines that still count: an op whose source changed while its run was interrupted was done again."""
+    """The lines that still count. If an op's source changed while its run was interrupted, the op was run again."""
     kept: list[Line] = []
     for line in lines:
         if not isinstance(line.event, OpVoided):
@@ -102,7 +102,7 @@ def _without_voided(lines: Iterable[Line]) -> list[Line]:
 
 
 def _without_op(line: Line, op: str) -> Line:
-    """A plan without the groups of an op; any other line as it is."""
+    """A plan without the groups of an op; any other line unchanged."""
     if not isinstance(line.event, WorkPlanned):
         return line
     groups = [group for group in line.event.groups if group["op"] != op]
@@ -110,11 +110,11 @@ def _without_op(line: Line, op: str) -> Line:
     return Line(plan.to_json(), plan)
 
 
-# What may be joined ------------------------------------------------------------------------------------
+# What may be merged ------------------------------------------------------------------------------------
 
 
 def _decisive_facts(record: Record) -> dict[str, str | None]:
-    """What decides speed and results. Which board of its kind it was does not."""
+    """What determines speed and results. Which board of a model was used does not."""
     environment, machine = record["environment"], record["machine"]
     gpu = next((g for g in environment["gpus"] if g["uuid"] in machine["name"]), None)
     device = {"device": gpu["name"], "driver": gpu["driver"]} if gpu else {"device": machine["name"]}
@@ -136,7 +136,7 @@ def _refuse_different(first: _Run, other: _Run) -> None:
     hashes, other_hashes = first.record["sources"], other.record["sources"]
     differences += [f"the source of {op}" for op in hashes if op in other_hashes and other_hashes[op] != hashes[op]]
     if differences:
-        raise UserError(f"{first.folder} and {other.folder} cannot be joined: they differ in {', '.join(differences)}")
+        raise UserError(f"{first.folder} and {other.folder} cannot be merged: they differ in {', '.join(differences)}")
 
 
 def _owners(runs: Sequence[_Run]) -> dict[str, _Run]:
@@ -145,11 +145,11 @@ def _owners(runs: Sequence[_Run]) -> dict[str, _Run]:
     Implementations are compared within rounds, so those of one case come from one run, never from several.
     """
     owners: dict[str, _Run] = {}
-    for group, run in _in_order(runs):
+    for group, run in _ordered_groups(runs):
         before = owners.get(group)
-        if before is None or not before.reached(group):
+        if before is None or not before.has_checked(group):
             owners[group] = run
-        elif run.reached(group) and run.groups[group] != before.groups[group]:
+        elif run.has_checked(group) and run.groups[group] != before.groups[group]:
             result = run.groups[group][0]
             raise UserError(
                 f"{before.folder} and {run.folder} both measured {result['op']} at "
@@ -159,8 +159,8 @@ def _owners(runs: Sequence[_Run]) -> dict[str, _Run]:
     return owners
 
 
-def _in_order(runs: Sequence[_Run]) -> list[tuple[str, _Run]]:
-    """Groups of the cells of one split in the order of the unsplit run; other runs follow one another."""
+def _ordered_groups(runs: Sequence[_Run]) -> list[tuple[str, _Run]]:
+    """The groups of one split's cells in the order of the unsplit run; other runs follow one another."""
     splits = {run.cells[1] if run.cells else None for run in runs}
     one_split = len(splits) == 1 and None not in splits
     places = []
@@ -172,8 +172,8 @@ def _in_order(runs: Sequence[_Run]) -> list[tuple[str, _Run]]:
 
 
 def _per_op_lines(runs: Sequence[_Run]) -> list[tuple[_Run, Line]]:
-    """Trials, searches and sanitizer runs. Each cell of a split tries the op's whole battery: of equal events from
-    several runs the most informative one is kept."""
+    """Trials, searches and sanitizer runs. Each cell of a split runs the op's whole battery: if several runs have
+    the same event, the most informative one is kept."""
     kept: dict[str, tuple[_Run, Line]] = {}
     for run in runs:
         for line in run.lines:
@@ -188,7 +188,7 @@ def _per_op_lines(runs: Sequence[_Run]) -> list[tuple[_Run, Line]]:
 
 
 def _information(event: object) -> tuple[int, int]:
-    """A failure says more than a success, a success more than nothing judged."""
+    """The rank of an event: a failure is above a success, a success above an event that was not judged."""
     if isinstance(event, SearchFinished):
         return int(event.script is not None), event.drawn
     if isinstance(event, SanitizerFinished):
@@ -215,20 +215,20 @@ def _write_head(journal: Journal, runs: Sequence[_Run], owners: dict[str, _Run],
     )
     journal.write(MachineDescribed(machine=runs[0].record["machine"]))
     sources = {op: source for run in runs for op, source in run.record["sources"].items()}
-    journal.write(WorkPlanned(groups=[_planned(owners[g].groups[g]) for g in owners], sources=sources))
+    journal.write(WorkPlanned(groups=[_planned_group(owners[g].groups[g]) for g in owners], sources=sources))
 
 
 def _copy_file(line: Line, folder: Path, out: Path) -> None:
-    """Copy the script or log that an event names, if it still exists; only a file of the run's own artifacts."""
+    """Copy the script or log that an event names, if it still exists; only from the run's own artifacts."""
     event = line.event
-    named = event.file if isinstance(event, SearchFinished) else getattr(event, "log", None)
-    if named:
-        file = Path("artifacts") / Path(named).name
+    name = event.file if isinstance(event, SearchFinished) else getattr(event, "log", None)
+    if name:
+        file = Path("artifacts") / Path(name).name
         with contextlib.suppress(OSError):
             shutil.copyfile(folder / file, out / file)
 
 
-def _planned(results: Sequence[Result]) -> PlannedGroup:
+def _planned_group(results: Sequence[Result]) -> PlannedGroup:
     impls = {result["impl"]: result["kind"] or "python" for result in results}
     return {"op": results[0]["op"], "case": results[0]["case"], "impls": impls}
 

@@ -1,6 +1,6 @@
-"""Reading runs back: from a journal, from run.json, from older versions of kernellab.
+"""Reads runs: from a journal or from run.json, also of older versions of kernellab.
 
-What cannot be read is refused in one sentence that names the file, the place and the reason.
+An unreadable file is refused in one sentence that names the file, the place and the reason.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kernellab.record.schema import SCHEMA, Record
 
 
 class Line(NamedTuple):
-    """One line of a journal: as it was written, and the event it holds; None for an event of a newer version."""
+    """One line of a journal: its JSON, and the event it holds; None for an event of a newer version."""
 
     entry: JsonObject
     event: Event | None
 
 
 def read_journal(folder: Path) -> list[Line]:
-    """The lines of a run's journal. A half-written last line is what a killed process leaves, and is dropped."""
+    """The lines of a run's journal. A half-written last line, which a killed process leaves, is dropped."""
     path = folder / JOURNAL
     try:
         texts = path.read_bytes().splitlines()
@@ -59,19 +59,19 @@ def head_of(lines: list[Line]) -> RunStarted:
 
 
 def events_of(lines: list[Line]) -> list[Event]:
-    """The events that this version knows."""
+    """The events known to this version."""
     return [line.event for line in lines if line.event is not None]
 
 
 def _line(entry: object, problem: str) -> Line:
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
-        raise UserError(f"{problem}: it is no event")
+        raise UserError(f"{problem}: it is not an event")
     try:
         return Line(entry, Event.parse(entry))
     except UnknownMessage:
         return Line(entry, None)
     except DamagedMessage as damage:
-        if entry["event"] == "run":  # a newer head may have other fields: its version says more
+        if entry["event"] == "run":  # of a newer version perhaps, which is the better message
             _refuse_newer(entry.get("schema"), Path(problem.split(" is damaged")[0]))
         raise UserError(f"{problem}: {damage}") from None
 
@@ -91,12 +91,12 @@ def load(path: Path) -> Record:
     if not isinstance(document, dict) or "schema" not in document or not isinstance(document.get("results"), list):
         raise UserError(f"{file} is not a kernellab record")
     _refuse_newer(document["schema"], file)
-    return _conforming(document, file)
+    return _validate(document, file)
 
 
-def _conforming(document: JsonObject, file: Path) -> Record:
-    """The document in today's form; refused if a field is missing or of the wrong type."""
-    document = _upgraded(document)
+def _validate(document: JsonObject, file: Path) -> Record:
+    """The document in today's format. Refused if a field is missing or of the wrong type."""
+    document = _upgrade(document)
     # A run that was interrupted early has no machine yet.
     checked = {key: value for key, value in document.items() if value != {} or key not in ("environment", "machine")}
     types = shape.fields(Record)
@@ -110,8 +110,8 @@ def _conforming(document: JsonObject, file: Path) -> Record:
     return cast(Record, document)
 
 
-def _upgraded(document: JsonObject) -> JsonObject:
-    """A record of an older schema in today's form. Schema 1 had one pass and its cost; schema 2 had no battery."""
+def _upgrade(document: JsonObject) -> JsonObject:
+    """A record of an older schema in today's format. Schema 1 had one pass and its cost; schema 2 had no battery."""
     schema = document["schema"]
     results = [result for result in cast("list[object]", document["results"]) if isinstance(result, dict)]
     if schema == 1:

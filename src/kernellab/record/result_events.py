@@ -97,7 +97,7 @@ class RoundTimed(SeriesEvent, name="round"):
             samples = self.samples_us.get(result["impl"])
             if samples is not None:
                 times = series_of(result, self.series)
-                new = samples if isinstance(samples, list) else [samples]  # schema 1 had one sample a round
+                new = samples if isinstance(samples, list) else [samples]  # schema 1 had one sample per round
                 times["samples_us"] += new
                 times["rounds"] += [self.round] * len(new)
                 times["calls"] = (self.calls or {}).get(result["impl"], 1)
@@ -143,7 +143,7 @@ class SeriesTimed(SeriesEvent, name="timed"):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesDiscarded(CaseEvent, name="discard"):
-    """Samples of unfinished series are void: a death while timing affects everyone interleaved with the culprit."""
+    """Samples of unfinished series are void: a crash while timing affects all implementations that were interleaved."""
 
     def fold(self, record: Record) -> None:
         for result in self.results(record):
@@ -166,9 +166,9 @@ class ImplFailed(ImplEvent, name="fault"):
     def fold(self, record: Record) -> None:
         result = self.result(record)
         if self.phase == "check":
-            result["check"] = self._failed(result["check"])
+            result["check"] = self._failed_check(result["check"])
         elif self.phase == "gradients":
-            result["gradients"] = self._failed(result["gradients"])
+            result["gradients"] = self._failed_check(result["gradients"])
         elif self.phase != "profile":
             series: SeriesJson = {"pass": self.pass_name or "forward", "timer": self.timer, "cache": self.cache}
             times = series_of(result, series)
@@ -176,7 +176,7 @@ class ImplFailed(ImplEvent, name="fault"):
             if self.needed_bytes is not None:
                 times["needed_bytes"] = self.needed_bytes
 
-    def _failed(self, before: CheckOutcome | None) -> CheckOutcome:
+    def _failed_check(self, before: CheckOutcome | None) -> CheckOutcome:
         outcome: CheckOutcome = {**before} if before else {"status": self.status, "reason": self.reason}
         outcome["status"], outcome["reason"] = self.status, self.reason
         if self.needed_bytes is not None:
@@ -198,7 +198,7 @@ class ImplBuilt(ImplEvent, name="built"):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryMeasured(ImplEvent, name="memory"):
-    """What one call needs at its peak."""
+    """Peak memory of one call."""
 
     pass_name: str
     timer: str | None = None

@@ -1,4 +1,4 @@
-"""Events about a run as a whole: what was asked for, where it runs, what is planned, how it ended."""
+"""Events about a run as a whole: its settings, where it runs, what is planned, how it ended."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class OpVoided(Event, name="void"):
 
 @dataclass(frozen=True, kw_only=True)
 class RunCompleted(Event, name="complete"):
-    """Everything that was asked for is done."""
+    """Everything that was requested is done."""
 
     def fold(self, record: Record) -> None:
         record["complete"] = True

@@ -14,7 +14,7 @@ from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.machine.description import Ceilings, EnvironmentJson, Peaks
 
-SCHEMA = 3  # the version of this form
+SCHEMA = 3  # the version of this format
 
 
 # Checks ------------------------------------------------------------------------------------------------
@@ -25,7 +25,7 @@ class ErrorsJson(TypedDict):
 
     max: Annotated[float | None, "the largest error"]
     q999: Annotated[float | None, "the 99.9 % quantile"]
-    rel_l2: Annotated[float | None, "the relative error of the whole, by its 2-norm"]
+    rel_l2: Annotated[float | None, "2-norm of the error relative to the oracle's"]
     max_abs: Annotated[float | None, "the largest absolute error"]
     at: NotRequired[Annotated[list[int], "the indices of the largest error"]]
 
@@ -37,7 +37,7 @@ class PeerJson(ErrorsJson):
 
 
 class CheckedAtJson(TypedDict):
-    """The case that was really checked: a smaller one in Triton's interpreter."""
+    """The case that was checked: in Triton's interpreter it may be smaller than the declared one."""
 
     interpreter: Annotated[bool, "whether Triton's interpreter ran it"]
     dims: NotRequired[Annotated[dict[str, int | list[int]], "sizes by name"]]
@@ -55,7 +55,7 @@ class OutsideJson(TypedDict):
 
 
 class CheckOutcome(TypedDict):
-    """What checking an implementation at a case came to."""
+    """The outcome of checking an implementation at a case."""
 
     status: Annotated[str, "`ok`, `wrong`, `error`, `crashed`, `timeout`, `oom`, `skipped`, `unknown`"]
     reason: Annotated[str | None, "why, for everything but `ok`"]
@@ -81,13 +81,13 @@ class TrialJson(TypedDict):
     upstream: NotRequired[Annotated[str | None, "the kind of upstream gradient"]]
     call: NotRequired[Annotated[str | None, "how the call is made"]]
     wrt: NotRequired[Annotated[list[str], "inputs that require a gradient; empty for all"]]
-    loss_on: NotRequired[Annotated[int | None, "the result that the loss is taken of"]]
+    loss_on: NotRequired[Annotated[int | None, "the number of the only result that the loss depends on"]]
     draw: NotRequired[Annotated[int, "which draw of the values, where it is not the first"]]
     label: NotRequired[Annotated[str, "the trial in a few words"]]
 
 
 class TrialOutcome(TypedDict):
-    """What one trial of an implementation came to."""
+    """The outcome of one trial of an implementation."""
 
     op: Annotated[str, ""]
     impl: Annotated[str, ""]
@@ -108,7 +108,7 @@ class SearchOutcome(TypedDict):
     op: Annotated[str, ""]
     impl: Annotated[str, ""]
     drawn: Annotated[int, "trials drawn"]
-    outside: Annotated[int, "of those, trials outside its domain"]
+    outside: Annotated[int, "how many of them were outside its domain"]
     seconds: Annotated[float, ""]
     shrinking: NotRequired[Annotated[int, "trials spent on making the failing one smaller"]]
     script: NotRequired[Annotated[list[str], "the lines of the script that are about the failing trial"]]
@@ -132,7 +132,7 @@ class SanitizerFinding(TypedDict):
 
 
 class SanitizerOutcome(TypedDict):
-    """What one tool of compute-sanitizer reported of an implementation."""
+    """What one tool of compute-sanitizer reported about an implementation."""
 
     op: Annotated[str, ""]
     impl: Annotated[str, ""]
@@ -141,10 +141,10 @@ class SanitizerOutcome(TypedDict):
     cases: Annotated[int, "calls that returned"]
     raised: Annotated[dict[str, int], "calls that raised, by reason"]
     findings: Annotated[list[SanitizerFinding], ""]
-    errors: Annotated[int | None, "errors as the tool counts them"]
-    complaints: Annotated[list[str], "what the tool says about itself"]
+    errors: Annotated[int | None, "errors that the tool counted"]
+    complaints: Annotated[list[str], "the tool's messages about its own problems"]
     exit: Annotated[int | None, "exit code of the process"]
-    unfinished: Annotated[str | None, "why it did not reach its end"]
+    unfinished: Annotated[str | None, "why it did not finish"]
     seconds: Annotated[float, ""]
     log: Annotated[str, "its output, in the run's folder"]
     status: NotRequired[Annotated[str, "derived: `ok`, `wrong` or `unknown`"]]
@@ -155,7 +155,7 @@ class SanitizerOutcome(TypedDict):
 
 Telemetry: TypeAlias = dict[str, list[JsonValue]]  # readings by column, one of them `t`
 
-# `pass` is a keyword of Python, so that these keys cannot be written as a class.
+# `pass` is a keyword of Python: a class cannot declare such a key.
 SeriesJson = TypedDict(
     "SeriesJson",
     {
@@ -174,9 +174,9 @@ class TimeSeries(SeriesJson):
     samples_us: Annotated[list[float], "microseconds per call, one for each window"]
     rounds: Annotated[list[int], "the round of each sample"]
     calls: NotRequired[Annotated[int, "calls in a window"]]
-    floor_us: NotRequired[Annotated[float | None, "an empty kernel in such a window: no launch is faster"]]
-    looks: NotRequired[Annotated[list[int], "rounds after which the test asked whether all is decided"]]
-    decided: NotRequired[Annotated[bool, "whether the last look ended it; otherwise time did"]]
+    floor_us: NotRequired[Annotated[float | None, "time of an empty kernel in such a window, a lower bound"]]
+    looks: NotRequired[Annotated[list[int], "rounds after which the test checked whether all is decided"]]
+    decided: NotRequired[Annotated[bool, "whether the last look ended it; otherwise its time was up"]]
     precision: NotRequired[Annotated[float, "the smallest difference that was to be resolved"]]
     warmups: NotRequired[Annotated[int, "warm-up rounds"]]
     warmup_s: NotRequired[Annotated[float, "seconds of warm-up"]]
@@ -186,7 +186,7 @@ class TimeSeries(SeriesJson):
 
 
 class MemoryJson(TypedDict, total=False):
-    """What a call needs at its peak, beyond what was in use before."""
+    """Peak memory of a call, beyond what was in use before."""
 
     allocated_bytes: Annotated[int, "by torch's allocator"]
     reserved_bytes: Annotated[int, "reserved from the GPU"]
@@ -212,14 +212,14 @@ class Guard(TypedDict):
 
 
 class Result(TypedDict):
-    """All that was observed of one implementation of one op at one case."""
+    """Everything observed of one implementation of one op at one case."""
 
     op: Annotated[str, ""]
     impl: Annotated[str, ""]
     kind: Annotated[str | None, "`manual`, `torch`, `compile`, `triton`, `cuda`, `cpp` or `python`"]
     case: Annotated[CaseJson, ""]
     check: Annotated[CheckOutcome | None, "of the forward pass; null where the run did not reach it"]
-    gradients: Annotated[CheckOutcome | None, "of the backward pass, where it was asked for"]
+    gradients: Annotated[CheckOutcome | None, "of the backward pass, where it was requested"]
     times: Annotated[list[TimeSeries], "one for each series"]
     cost: Annotated[dict[str, CostJson | None], "by pass; null where `cost=` failed"]
     memory: Annotated[dict[str, MemoryJson], "by pass"]
@@ -253,7 +253,7 @@ class CodeJson(_CodePass):
     kind: Annotated[str, ""]
     case: Annotated[CaseJson | None, ""]
     arch: Annotated[str, ""]
-    gpu: Annotated[str | None, "the product whose figures were used"]
+    gpu: Annotated[str | None, "the GPU whose figures were used"]
     status: Annotated[str, "`ok`, `none`, `skipped`, `error`, `crashed`, `timeout`, `oom`"]
     reason: Annotated[str, ""]
     seconds: Annotated[float | None, ""]
@@ -283,14 +283,13 @@ MachineJson = TypedDict(
         "device": Annotated[str, "`cpu` or `cuda:0`"],
         "name": Annotated[str, "the device with its serial number"],
         "class": NotRequired[Annotated[str, "the device without its serial number"]],
-        "key": NotRequired[Annotated[str, "what a resumed run must share"]],
+        "key": NotRequired[Annotated[str, "device and versions; a resumed run must have the same"]],
         "torch": NotRequired[Annotated[str, "version"]],
         "cuda": NotRequired[Annotated[str | None, "version that torch is built for"]],
         "peaks": NotRequired[Annotated[Peaks | None, "on a GPU"]],
         "gpu": NotRequired[Annotated[GpuJson | None, "on a GPU"]],
         "ceilings": NotRequired[Annotated[Ceilings | None, "null where nothing was timed"]],
     },
-    total=True,
 )
 
 
@@ -307,13 +306,13 @@ class MergedRun(TypedDict):
 
 
 class Record(TypedDict):
-    """A run."""
+    """The record of a run."""
 
-    schema: Annotated[int, "the version of this form"]
+    schema: Annotated[int, "the version of this format"]
     command: Annotated[list[str], "the command line"]
     seed: Annotated[int, "of all inputs"]
     environment: Annotated[EnvironmentJson, "versions, CPU, GPUs, commit"]
-    machine: Annotated[MachineJson, "the device that was used; empty until the run has planned"]
+    machine: Annotated[MachineJson, "the device that was used; empty until the run is planned"]
     stages: Annotated[list[str], "`check`, `battery`, `sanitize`, `time`, `inspect`, `explain`"]
     sources: Annotated[dict[str, str], "a hash of each op's sources"]
     complete: Annotated[bool, "whether the run finished"]

@@ -1,4 +1,4 @@
-"""What a run was asked to do: plain data, so that it can be stored, sent and resumed."""
+"""The settings of a run: plain data that can be stored, sent to a worker and read when a run is resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TimingPlan(TypedDict):
 
 NO_CASES: RequestJson = {"shapes": [], "dtypes": [], "dims": {}, "options": {}, "quick": False}
 
-_LEAST_S = 5.0  # shared by the cases: a run of few cases is timed longer, a sweep stops at the answer
+_LEAST_S = 5.0  # at least, shared by all cases: with few cases each is timed for longer than its answer needs
 _PANEL_S = 0.25  # for each further row of the panel, per implementation
 
 
@@ -43,7 +43,7 @@ class Settings:
     device: str = "auto"
     seed: int = 0
     timeout_s: float = 60.0
-    budget_s: float = 0.0  # of searching beyond the battery, all implementations together
+    budget_s: float = 0.0  # for the search, all implementations together
     seconds: float | None = None  # timing budget per implementation; None: by device
     rounds: int = 10  # at least
     precision: float = PRECISION
@@ -51,13 +51,13 @@ class Settings:
     timers: list[str] = field(default_factory=lambda: ["auto"])
     caches: list[str] = field(default_factory=lambda: ["cold"])
     panel: bool = False
-    pins: list[TunedJson] = field(default_factory=list)  # autotuners' choices to keep to
+    pins: list[TunedJson] = field(default_factory=list)  # choices of autotuners to reuse
     refresh_ceilings: bool = False
     cells: list[int] | None = None  # [i, n]: every n-th group of the plan, beginning with the i-th
     sanitizers: list[str] = field(default_factory=list)  # tools of compute-sanitizer
-    archs: list[str] = field(default_factory=list)  # to read the machine code for
-    gpu: str = ""  # the product of these that is meant; empty: any
-    only_times: bool = False  # neither the machine's ceilings nor what a profiler knows
+    archs: list[str] = field(default_factory=list)  # to read machine code for
+    gpu: str = ""  # the GPU to assume among those with these architectures; empty: any
+    only_times: bool = False  # measure neither the machine's ceilings nor anything that needs a profiler
 
     def to_json(self) -> JsonObject:
         return asdict(self)
@@ -65,20 +65,20 @@ class Settings:
     @classmethod
     def from_json(cls, data: JsonObject) -> Settings:
         """Settings that a run was started with. Fields of other versions are ignored."""
-        known = {f.name for f in fields(cls)}
-        return cls(**cast("dict[str, Never]", {k: v for k, v in data.items() if k in known}))
+        names = {f.name for f in fields(cls)}
+        return cls(**cast("dict[str, Never]", {k: v for k, v in data.items() if k in names}))
 
     @property
     def quick_check(self) -> bool:
-        """Checking alone, and quickly: on smaller cases, without what takes long."""
+        """Whether the run only checks, and quickly: smaller cases, and nothing that takes long."""
         return bool(self.request.get("quick")) and "battery" in self.stages
 
     def checked_passes(self) -> list[str]:
-        """Gradients are checked where a pass that makes them is timed."""
+        """The passes to check. Gradients are checked if a pass that computes them is timed."""
         return list(dict.fromkeys(part for pass_name in self.passes for part in needed_checks(pass_name)))
 
     def series(self, device: str) -> list[SeriesJson]:
-        """Everything that is to be timed on a device, the main series first."""
+        """Every series to time on a device, the main series first."""
         kind = device.split(":")[0]
         available = {timer.name: timer for timer in timers_on(kind)}
         for name in self.timers:
@@ -96,10 +96,10 @@ class Settings:
             for cache in caches
             if not (self.panel and cache in timer.caches and cache not in timer.panel_caches)
         ]
-        return [one for place, one in enumerate(entries) if one not in entries[:place]]
+        return [entry for place, entry in enumerate(entries) if entry not in entries[:place]]
 
     def timing(self, device: str, series: SeriesJson, groups: int) -> TimingPlan:
-        """How long a series of one of so many groups is timed."""
+        """How long a series is timed in a run with this number of groups."""
         seconds = self.seconds if self.seconds is not None else (1.0 if device.startswith("cuda") else 3.0)
         if self.panel and series != self.series(device)[0]:
             seconds = min(seconds, _PANEL_S)

@@ -29,7 +29,7 @@ _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def write_tables(text: str) -> str:
-    """The page with every table as the declarations have it today."""
+    """The page with every table rewritten from the declarations."""
     return _BLOCK.sub(lambda block: f"{block[1]}\n{table(block[2])}\n{block[3]}", text)
 
 

@@ -1,6 +1,6 @@
-"""Everything concluded from a record: statuses, times with intervals, speed-ups, shares of the limit.
+"""All verdicts computed from a record: statuses, times with intervals, speed-ups, shares of the limit.
 
-Observations are stored, verdicts are computed here, by rules with a version. No torch.
+Observations are stored; verdicts are computed here, by rules with a version. No torch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _AnyResult = TypeVar("_AnyResult", bound=Result)
 
 
 def derive(record: Record) -> DerivedRecord:
-    """The record with `derived` on each result, and with what batteries and sanitizers came to."""
+    """The record with `derived` on each result, and with the verdicts on batteries and sanitizer runs."""
     machine = record.get("machine", {})
     summaries = batteries.summaries(record.get("trials", ()), record.get("searches", ()))
     sanitized = batteries.sanitizer_verdicts(record.get("sanitized", ()))
@@ -140,7 +140,7 @@ class _Group:
         return status in statuses.RIGHT
 
     def _pass_verdict(self, result: Result, pass_name: str) -> PassVerdict:
-        """What is concluded of one pass of an implementation."""
+        """The verdicts on one pass of an implementation."""
         entry = self.entry(result, pass_name)
         time = time_of(entry)
         baseline = next(
@@ -198,7 +198,7 @@ def status_of(result: Result) -> tuple[str, str | None]:
         return gradients["status"], f"its gradient: {gradients['reason']}"
     timed = {times["pass"] for times in result["times"] if times["samples_us"]}
     for times in faults(result):
-        # A further series that fails does not make a good time bad; a wrong result does.
+        # A pass that was timed stays valid if a further series fails, unless the results were wrong.
         if times["status"] == "wrong" or times["pass"] not in timed:
             return times["status"], times["reason"]
     if check["status"] == statuses.OK.name and gradients is not None and gradients["status"] in statuses.RIGHT:
@@ -214,8 +214,8 @@ def faults(result: Result) -> list[TimeSeries]:
 def _why_untimed(result: Result) -> TimingSkipped:
     check = result["check"]
     if check is not None and (checked_at := check.get("checked_at")) and checked_at["interpreter"]:
-        return {"status": "skipped", "reason": "checked in Triton's interpreter, whose time is not speed"}
-    return {"status": "skipped", "reason": "timing was not asked for or not reached"}
+        return {"status": "skipped", "reason": "checked in Triton's interpreter, whose time says nothing about speed"}
+    return {"status": "skipped", "reason": "timing was not requested or not reached"}
 
 
 def exit_code(record: DerivedRecord, *, strict: bool = False) -> int:
@@ -254,7 +254,7 @@ def time_of(entry: TimeSeries | None) -> TimeVerdict | None:
     if entry is None:
         return None
     values = list(by_round(entry["samples_us"], entry["rounds"]).values())
-    low, high = median_interval(values, _error(entry))
+    low, high = median_interval(values, _error_level(entry))
     return {
         "timer": entry["timer"],
         "cache": entry["cache"],
@@ -273,7 +273,7 @@ def compare(mine: TimeSeries | None, theirs: TimeSeries | None) -> Ratio | None:
     ratios = paired_ratios(*(by_round(e["samples_us"], e["rounds"]) for e in (mine, theirs)))
     if not ratios:
         return None
-    low, high = median_interval(ratios, _error(mine))
+    low, high = median_interval(ratios, _error_level(mine))
     verdict = compare_ratio(low, high, mine.get("precision") or PRECISION)
     return {
         "median": statistics.median(ratios),
@@ -283,8 +283,8 @@ def compare(mine: TimeSeries | None, theirs: TimeSeries | None) -> Ratio | None:
     }
 
 
-def _error(entry: TimeSeries) -> float:
-    """The error level of a series' intervals: what its looks have not spent."""
+def _error_level(entry: TimeSeries) -> float:
+    """The error level of a series' intervals: what its interim looks have left."""
     return level(len(entry.get("looks") or ()), decided=bool(entry.get("decided")))
 
 
@@ -301,7 +301,7 @@ def _build_s(result: Result, time: TimeVerdict | None) -> float | None:
 
 
 def _limit(result: Result, pass_name: str, time: TimeVerdict | None, ceilings: Ceilings | None) -> LimitJson | None:
-    """How near an implementation comes to the machine's measured ceilings."""
+    """How close an implementation comes to the machine's measured ceilings."""
     cost = result["cost"].get(pass_name)
     if cost is None:
         return None
@@ -313,7 +313,7 @@ def _limit(result: Result, pass_name: str, time: TimeVerdict | None, ceilings: C
 
 
 def regime(result: Result, limit: LimitJson | None) -> list[RegimeJson]:
-    """What governs an implementation's time, as far as its series tell."""
+    """What governs an implementation's time, as far as its series show."""
     medians_us = {
         (entry["timer"], entry["cache"]): statistics.median(entry["samples_us"])
         for entry in result["times"]
