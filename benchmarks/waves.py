@@ -26,7 +26,7 @@ from kernellab.gpumodel.occupancy import occupancy, shared_bytes_for
 from kernellab.gpumodel.waves import Waves, waves
 from kernellab.machine.chips import chip
 from kernellab.machine.environment import gpus, version
-from kernellab.running.parent.device import fill, present
+from kernellab.running.parent.device import describe_gpu, time_grids
 
 REGISTERS = 32  # at most, of busy.cu
 WITHIN, ENOUGH = 0.10, 16
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=256, help="per block")
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
-    gpu = present()
+    gpu = describe_gpu()
     if gpu is None:
         print("waves.py times grids on a GPU: there is no GPU here", file=sys.stderr)
         return 3
@@ -48,7 +48,7 @@ def main() -> int:
     architecture, sms = chip(gpu["arch"]), gpu["sms"]
     shared = shared_bytes_for(architecture, args.threads, REGISTERS, args.resident)
     per_sm = occupancy(architecture, args.threads, REGISTERS, shared)
-    measurement = fill(grids_around_boundaries(sms, args.resident), args.threads, shared, rounds=args.rounds)
+    measurement = time_grids(grids_around_boundaries(sms, args.resident), args.threads, shared, rounds=args.rounds)
     rows = []
     for timed in measurement.grids:
         prediction = waves(timed["blocks"], sms, per_sm, architecture)

@@ -86,7 +86,7 @@ def gpu_present(monkeypatch):
         return GridsTimed(block_ms=1.0, grids=times, doubts=["clock-moved: it did"])
 
     here = {"name": "NVIDIA Stand-in", "arch": "sm_80", "sms": 108}
-    monkeypatch.setattr("kernellab.running.parent.device.present", lambda: here)
+    monkeypatch.setattr("kernellab.running.parent.device.describe_gpu", lambda: here)
     monkeypatch.setattr("kernellab.running.parent.device.fill", fill)
 
 

@@ -43,11 +43,11 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_the_culprit_is_named_in_time(name, tmp_path):
     mistake = FILES[name]()
-    # Code that is no implementation may take five times as long: the test does not wait for all of it.
+    # Code outside implementations gets five times the timeout, so the test uses a shorter one.
     timeout_s = 1 if name in ("a file that hangs", "a cost= that hangs") else benchmark.TIMEOUT_S
     seen = benchmark.run(mistake, tmp_path / "files", cache=Path(os.environ["KERNELLAB_CACHE"]), timeout_s=timeout_s)
     assert seen["violations"] == [], mistake.source
 
 
-def test_a_seed_gives_one_file():
+def test_the_same_seed_gives_the_same_file():
     assert [mistakes.generate(n).source for n in range(50)] == [mistakes.generate(n).source for n in range(50)]

@@ -1,4 +1,4 @@
-"""A bad implementation costs only itself; a killed run is readable and can be finished."""
+"""A bad implementation does not affect the others; a killed run is readable and can be resumed."""
 
 import fcntl
 import json
@@ -15,7 +15,7 @@ from kernellab.record.reading import load
 from support.klab import OPFILES, klab_command, klab_env
 
 
-def test_every_bad_way_is_named_and_the_good_ones_are_timed(klab):
+def test_every_bad_implementation_is_named_and_the_good_ones_are_timed(klab):
     statuses = {
         "manual": "ok",
         "good-a": "ok",
@@ -63,7 +63,7 @@ def _(x):
     return torch.add(x, 1)
 
 calls = 0
-@f.impl("late-death")
+@f.impl("late-crash")
 def _(x):
     global calls
     calls += 1
@@ -82,17 +82,17 @@ def _(x):
 """
 
 
-def test_a_death_while_timing_is_repeated_without_the_culprit(klab, tmp_path):
+def test_timing_is_repeated_without_an_implementation_that_crashed(klab, tmp_path):
     (tmp_path / "late.py").write_text(LATE)
-    args = ("--impl", "manual,torch,late-death,late-error", "--seconds", "0.1", "--device", "cpu", "--json")
+    args = ("--impl", "manual,torch,late-crash,late-error", "--seconds", "0.1", "--device", "cpu", "--json")
     seen = klab("run", "late.py", *args)
     assert seen.code == 1
-    assert seen.result("late-death")["derived"]["status"] == "crashed"
-    assert "SIGABRT" in seen.result("late-death")["derived"]["reason"]
+    assert seen.result("late-crash")["derived"]["status"] == "crashed"
+    assert "SIGABRT" in seen.result("late-crash")["derived"]["reason"]
     late = seen.result("late-error")["derived"]
     assert (late["status"], "tired" in late["reason"]) == ("error", True)
-    manual, torchs = (seen.result(n)["times"][0] for n in ("manual", "torch"))
-    assert manual["rounds"] == torchs["rounds"]
+    manual, own_op = (seen.result(n)["times"][0] for n in ("manual", "torch"))
+    assert manual["rounds"] == own_op["rounds"]
     assert sorted(set(manual["rounds"])) == list(range(1 + max(manual["rounds"])))
 
 
@@ -116,7 +116,7 @@ def _(x):
 """
 
 
-def test_changed_global_state_is_reported_and_put_back(klab, tmp_path):
+def test_changed_global_state_is_reported_and_restored(klab, tmp_path):
     (tmp_path / "state.py").write_text(STATE)
     seen = klab("check", "state.py", "--declared", "--impl", "meddles,good", "--device", "cpu", "--json")
     details = " ".join(g["detail"] for g in seen.result("meddles")["guards"])
@@ -169,9 +169,9 @@ def _slow_run(folder: Path, takes: str) -> list[str]:
     )
 
 
-def _wait_until(true, timeout=60.0):
+def _wait_until(condition, timeout=60.0):
     deadline = time.monotonic() + timeout
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.05)
 
@@ -179,8 +179,8 @@ def _wait_until(true, timeout=60.0):
 def _busy_at_the_second_case(journal: Path) -> bool:
     if not journal.exists():
         return False
-    begun = [json.loads(line) for line in journal.read_text().splitlines() if '"begin"' in line]
-    return any(e["impl"] == "slow" and e["case"]["dims"]["..."] == [16, 16] for e in begun)
+    begins = [json.loads(line) for line in journal.read_text().splitlines() if '"begin"' in line]
+    return any(e["impl"] == "slow" and e["case"]["dims"]["..."] == [16, 16] for e in begins)
 
 
 def _family(pid: int) -> list[psutil.Process]:
@@ -204,7 +204,7 @@ def test_kill_9_leaves_a_record_and_no_orphans_and_resume_finishes(klab, tmp_pat
     assert json.loads((tmp_path / "run" / "run.json").read_text())["results"]
 
     seen = klab("run", "--resume", "run", "--json", timeout=200)
-    assert seen.code == 1, seen.err  # the file is as it was, and still takes longer than its timeout
+    assert seen.code == 1, seen.err  # the file is unchanged and still exceeds its timeout
     after = seen.record
     assert after["complete"] is True
     kept = [r for r in after["results"] if r["case"]["dims"]["..."] == [8, 8]]
@@ -238,22 +238,22 @@ def f(x):
 """
 
 
-def _unfinished(run: Path) -> None:
-    """As if it had been killed at the last moment."""
+def _make_unfinished(run: Path) -> None:
+    """Change the journal as if the run had been killed at the last moment."""
     journal = run / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(line for line in lines if json.loads(line)["event"] != "complete"))
 
 
-def test_a_changed_op_is_done_again_on_resume(klab, tmp_path):
+def test_a_changed_op_is_run_again_on_resume(klab, tmp_path):
     (tmp_path / "changed.py").write_text(CHANGED.replace("NUMBER", "1"))
     args = ("--impl", "manual", "--declared", "--device", "cpu", "--out", "run")
     assert klab("check", "changed.py", *args).code == 0
-    _unfinished(tmp_path / "run")
+    _make_unfinished(tmp_path / "run")
     (tmp_path / "changed.py").write_text(CHANGED.replace("NUMBER", "torch"))
     seen = klab("check", "--resume", "run", "--json")
     assert "changed since the run began" in seen.err
-    assert seen.result("manual")["derived"]["status"] == "unknown"  # what was found before is not held to
+    assert seen.result("manual")["derived"]["status"] == "unknown"  # not the earlier result
 
 
 NASTY = """
@@ -302,7 +302,7 @@ def _(x):
 """
 
 
-def test_nasty_ways_cost_only_themselves_in_check_and_in_timing(klab, tmp_path):
+def test_nasty_implementations_affect_no_others_in_check_and_in_timing(klab, tmp_path):
     (tmp_path / "nasty.py").write_text(NASTY)
     impls = "manual,torch,leaves,picky,threads,clockmaker,mixed,watcher"
     seen = klab("run", "nasty.py", "--impl", impls, "--seconds", "0.1", "--device", "cpu", "--json")
@@ -317,7 +317,7 @@ def test_nasty_ways_cost_only_themselves_in_check_and_in_timing(klab, tmp_path):
     assert "too picky" in results["picky"]["derived"]["reason"]
     notes = {k: " ".join(g["detail"] for g in r["guards"]) for k, r in results.items()}
     assert "number of threads" in notes["threads"]
-    assert "replaced time.perf_counter_ns" in notes["clockmaker"]  # put back after its check
+    assert "replaced time.perf_counter_ns" in notes["clockmaker"]  # restored after its check
     assert results["clockmaker"]["derived"]["reason"] == "while timing: replaced time.perf_counter_ns"
     assert "cost= failed: ZeroDivisionError" in notes["torch"]
     assert all(r["derived"]["time"]["median_us"] > 0 for r in results.values() if r["derived"]["status"] == "ok")
@@ -350,20 +350,20 @@ def _(x):
 """
 
 
-def test_a_yardstick_that_kills_is_not_held_against_the_way_it_should_measure(klab, tmp_path):
+def test_a_peer_that_kills_the_worker_is_not_blamed_on_the_implementation(klab, tmp_path):
     (tmp_path / "deadly.py").write_text(DEADLY_TORCH)
     seen = klab("check", "deadly.py:f", "--impl", "good", "--device", "cpu", "--json")
     assert [(r["impl"], r["derived"]["status"]) for r in seen.record["results"]] == [("good", "ok")]
     assert seen.result("good")["check"]["peer"]["impl"] == "manual"
 
 
-def test_a_slow_oracle_is_cannot_tell_and_code_3(klab, tmp_path):
+def test_a_slow_oracle_makes_the_status_unknown_and_the_exit_code_3(klab, tmp_path):
     (tmp_path / "deadly.py").write_text(DEADLY_TORCH)
     seen = klab("check", "deadly.py:slow", "--impl", "good", "--timeout", "1", "--device", "cpu", "--json")
     assert seen.code == 3
     assert seen.result("good")["derived"]["status"] == "unknown"
     assert "the reference" in seen.result("good")["derived"]["reason"]
-    reasons = [trial["reason"] for trial in seen.record["trials"]]  # the battery does not wait for each of its trials
+    reasons = [trial["reason"] for trial in seen.record["trials"]]  # the battery stops after the third timeout
     assert len(reasons) == 3
     assert "the rest of the battery is not tried" in reasons[-1]
 
@@ -388,21 +388,21 @@ def test_other_versions_or_another_device_are_refused_on_resume(klab, tmp_path):
     assert journal.exists()
 
 
-def test_ceilings_that_are_known_are_kept_until_asked_for_anew(klab):
+def test_cached_ceilings_are_used_until_refresh_ceilings_is_given(klab):
     args = ("bench", "square", "--impl", "torch", "--shape", "8x8", "--quick", "--device", "cpu", "--json")
-    known = klab(*args).record["machine"]["ceilings"]
-    assert known["measured_at"] == "2026-01-01T00:00:00"  # conftest.py has made them up
+    cached = klab(*args).record["machine"]["ceilings"]
+    assert cached["measured_at"] == "2026-01-01T00:00:00"  # from conftest.py
     measured = klab(*args, "--refresh-ceilings").record["machine"]["ceilings"]
-    assert measured["measured_at"] > known["measured_at"]
+    assert measured["measured_at"] > cached["measured_at"]
     assert measured["copy_gbps"] > 0
 
 
 def test_two_timing_runs_take_turns(tmp_path):
-    """The other one ends when this one has said that it waits."""
+    """The test holds the lock of the other run until this run reports that it waits."""
     lock = Path(os.environ["KERNELLAB_CACHE"]) / "locks" / "timing-cpu"
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lock.open("w") as other_run:
+        fcntl.flock(other_run, fcntl.LOCK_EX)
         args = ("bench", "square", "--impl", "torch", "--shape", "8x8", "--quick", "--device", "cpu")
         waiting = subprocess.Popen(
             klab_command(*args), cwd=tmp_path, env=klab_env(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -412,7 +412,7 @@ def test_two_timing_runs_take_turns(tmp_path):
     assert (waiting.returncode, "1 result right." in out) == (0, True)
 
 
-def test_ways_that_go_for_the_tool_itself_get_nowhere(klab):
+def test_implementations_that_attack_kernellab_itself_fail_alone(klab):
     args = ("--impl", "manual,garbles,[/],forks", "--seconds", "0.1", "--device", "cpu", "--out", "we[/x]ird")
     began = time.monotonic()
     seen = klab("run", OPFILES / "evil.py", *args)
@@ -423,7 +423,7 @@ def test_ways_that_go_for_the_tool_itself_get_nowhere(klab):
     again = klab("run", OPFILES / "evil.py", "--impl", "manual,[/]", "--seconds", "0.1", "--device", "cpu", "--json")
     strict = json.loads(again.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert {r["derived"]["status"] for r in strict["results"]} == {"ok"}
-    assert time.monotonic() - began < 60  # the forked child did not hold up the timing lock or the end
+    assert time.monotonic() - began < 60  # the forked child blocked neither the timing lock nor the end of the run
 
 
 def test_a_where_that_hangs_in_the_battery_is_named_with_its_case(klab, tmp_path):
@@ -434,5 +434,5 @@ def test_a_where_that_hangs_in_the_battery_is_named_with_its_case(klab, tmp_path
     )
     ran = klab("check", "hangs.py", "--impl", "manual", "--quick", "--timeout", "1")
     assert ran.code == 3
-    assert "not judged (manual 1): the op's where= at 33 · float32: no end within 5 s" in ran.out
+    assert "not judged (manual 1): the op's where= at 33 · float32: did not finish within 5 s" in ran.out
     assert "No trial of the battery could be judged: f manual." in ran.out

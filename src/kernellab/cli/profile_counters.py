@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kernellab.counters.tables import CountersDocument, ImplRow, KernelRow
     from kernellab.profiler.protocol import OpRequest, SkippedImpl
     from kernellab.record.journal import Journal
-    from kernellab.running.parent.nsight_compute import Counted
+    from kernellab.running.parent.nsight_compute import CounterReport
 
 _SHAPE, _DTYPE = "4096x4096", "float32"  # of a sweep over grids: a single block still ends in a tenth of a second
 _SWEPT_KERNEL = "square_strided"
@@ -152,7 +152,7 @@ def _count_grids(request: OpRequest, folder: Path, name: str, path: str) -> Coun
     return {"op": name, "case": case, "sweep": rows, "report": counted.report}
 
 
-def _report_document(counted: Counted) -> CountersDocument:
+def _report_document(counted: CounterReport) -> CountersDocument:
     from kernellab.counters.tables import impl_row, sweep_rows
 
     if len(counted.launches) > 1 and all(launch.function == _SWEPT_KERNEL for launch in counted.launches):

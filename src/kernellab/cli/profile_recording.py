@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kernellab.analysis.ranks import RanksDocument
     from kernellab.cli.profile_programs import PlannedProgram, SizeStudy
     from kernellab.reporting.profiles.recording import TraceProfile
-    from kernellab.running.parent.profiling import Collected
+    from kernellab.running.parent.profiling import ProgramOutcome
 
 
 def run(args: argparse.Namespace, planned: PlannedProgram) -> int:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, planned: PlannedProgram) -> int:
     return collected.exit_code or int(failed)
 
 
-def _report_no_trace(args: argparse.Namespace, collected: Collected, *, script: bool) -> int:
+def _report_no_trace(args: argparse.Namespace, collected: ProgramOutcome, *, script: bool) -> int:
     """Says why there is no trace. Returns the exit code: for a script, its own."""
     from kernellab.reporting.profiles import recording
 
@@ -73,7 +73,7 @@ def _report_no_trace(args: argparse.Namespace, collected: Collected, *, script: 
     return collected.exit_code or int(not script)
 
 
-def _analyse(collected: Collected, folder: Path) -> list[TraceProfile]:
+def _analyse(collected: ProgramOutcome, folder: Path) -> list[TraceProfile]:
     """Every trace, analysed, with pictures drawn beside it."""
     from kernellab.analysis.document import analyse
     from kernellab.reporting.pages import pictures
@@ -91,7 +91,7 @@ def _analyse(collected: Collected, folder: Path) -> list[TraceProfile]:
     return profiles
 
 
-def _report(args: argparse.Namespace, profiles: list[TraceProfile], collected: Collected, folder: Path) -> None:
+def _report(args: argparse.Namespace, profiles: list[TraceProfile], collected: ProgramOutcome, folder: Path) -> None:
     from kernellab.analysis.ranks import compare_ranks
     from kernellab.reporting.profiles import ranks, recording
     from kernellab.reporting.profiles.summary import lines
@@ -121,7 +121,7 @@ def _report(args: argparse.Namespace, profiles: list[TraceProfile], collected: C
 
 
 def _document(
-    profiles: list[TraceProfile], collected: Collected, folder: Path, across_ranks: RanksDocument | None
+    profiles: list[TraceProfile], collected: ProgramOutcome, folder: Path, across_ranks: RanksDocument | None
 ) -> dict[str, object]:
     """The document of the first profile; where there are more, all of them too."""
     document: dict[str, object] = {

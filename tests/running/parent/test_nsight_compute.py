@@ -1,4 +1,4 @@
-"""Nsight Compute as the parent runs it. Scripts stand in for ncu."""
+"""How the parent runs Nsight Compute. A script replaces ncu."""
 
 import sys
 
@@ -11,7 +11,7 @@ from support.op_requests import op_request
 
 
 def test_the_process_runs_under_ncu_and_answers(tmp_path):
-    """The tool here only runs its command and leaves a report."""
+    """The replacement only runs its command and leaves a report."""
     tool = tmp_path / "ncu"
     tool.write_text(
         f"#!{sys.executable}\nimport pathlib, subprocess, sys\nwords = sys.argv[1:]\n"
@@ -20,10 +20,10 @@ def test_the_process_runs_under_ncu_and_answers(tmp_path):
         "sys.exit(subprocess.call(words[at + 1 :]))"
     )
     tool.chmod(0o755)
-    counted = ncu.count(op_request("gelu", do="count"), tmp_path / "gelu.ncu-rep", str(tool))
-    assert [(answer["impl"], answer["status"]) for answer in counted.answers] == [("manual", "ok")]
-    assert counted.answers[0]["cost"]["bytes_read"] == 128
-    assert [read.name for read in counted.launches] == ["map_flat"]
+    report = ncu.count(op_request("gelu", do="count"), tmp_path / "gelu.ncu-rep", str(tool))
+    assert [(answer["impl"], answer["status"]) for answer in report.answers] == [("manual", "ok")]
+    assert report.answers[0]["cost"]["bytes_read"] == 128
+    assert [read.name for read in report.launches] == ["map_flat"]
 
 
 def test_an_error_of_the_listing_process_is_passed_on(tmp_path):

@@ -14,5 +14,5 @@ def test_nsys_records_what_the_program_marks_if_there_is_a_gpu(monkeypatch):
     assert record[:2] == ["/opt/nsys", "profile"]
     assert "--capture-range=cudaProfilerApi" in record
     assert export[-1] == "/x/report.nsys-rep"
-    monkeypatch.setattr(tools, "has_gpu", lambda: False)  # nothing would ever begin a capture
+    monkeypatch.setattr(tools, "has_gpu", lambda: False)  # nothing would start a capture
     assert not any("capture" in word for word in nsight_systems.commands(program, Path("r.sqlite"), "nsys")[0])

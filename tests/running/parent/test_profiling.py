@@ -1,4 +1,4 @@
-"""Profiled programs as the parent sees them."""
+"""How the parent runs profiled programs."""
 
 import json
 import os
@@ -11,12 +11,12 @@ from kernellab.running.parent import profiling
 
 
 def interrupt(*_):
-    """As klab's handler of SIGTERM does."""
+    """Raises what klab's handler of SIGTERM raises."""
     raise KeyboardInterrupt
 
 
 def test_a_program_that_ignores_sigterm_is_killed(monkeypatch):
-    monkeypatch.setattr(profiling, "_SIGTERM_PATIENCE_S", 0.2)
+    monkeypatch.setattr(profiling, "_SIGTERM_TIMEOUT_S", 0.2)
     handler = signal.signal(signal.SIGTERM, interrupt)
     main_thread = threading.main_thread().ident
     threading.Timer(0.5, signal.pthread_kill, [main_thread, signal.SIGTERM]).start()

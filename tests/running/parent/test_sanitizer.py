@@ -1,4 +1,4 @@
-"""Implementations under a stand-in for compute-sanitizer: everything but the GPU and the tool itself is real."""
+"""Implementations under a replacement for compute-sanitizer: everything except the GPU and the tool is real."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def test_a_finding_makes_the_implementation_wrong(standin, tmp_path, monkeypatch
     assert "wrong: memcheck: invalid read of 16 bytes in oob, san.py:7, at trial" in capsys.readouterr().out
 
 
-def test_a_finding_in_a_kernel_of_pytorch_does_not(standin, tmp_path, monkeypatch):
+def test_a_finding_in_a_kernel_of_pytorch_does_not_make_it_wrong(standin, tmp_path, monkeypatch):
     where = "at void at::native::vectorized_elementwise_kernel<4>(int)+0x80"
     monkeypatch.setenv("STANDIN_REPORT", block("Uninitialized __global__ memory read of size 4 bytes", where).strip())
     entry, _ = run_under(standin, tmp_path, "python-fine", "initcheck")
@@ -58,7 +58,7 @@ def test_a_finding_in_a_kernel_of_pytorch_does_not(standin, tmp_path, monkeypatc
 def test_an_implementation_that_hangs_is_ended(standin, tmp_path):
     entry, _ = run_under(standin, tmp_path, "python-hangs", timeout_s=1.0)
     assert (entry["status"], entry["exit"]) == ("unknown", None)
-    assert "no end within 3 s (--timeout)" in entry["unfinished"]
+    assert "did not finish within 3 s (--timeout)" in entry["unfinished"]
 
 
 def test_an_implementation_that_exits_or_always_raises_cannot_be_judged(standin, tmp_path):
@@ -85,7 +85,7 @@ def test_implementations_with_kernels_of_their_own_are_run_and_others_if_named()
 
 
 def test_the_process_ends_with_its_parent(standin, tmp_path):
-    """The parent is killed: nothing that it started goes on."""
+    """The parent is killed: no process that it started keeps running."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\nfrom support.sanitizer import run_under\n"
@@ -103,7 +103,7 @@ def test_the_process_ends_with_its_parent(standin, tmp_path):
 
 
 def running_with(word):
-    """The other processes with a word in their command line."""
+    """Other processes with this word in their command line."""
     processes = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -115,8 +115,8 @@ def running_with(word):
     return processes
 
 
-def wait_for(true, seconds=60.0):
+def wait_for(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Every child process ends when its parent does, with everything it has started."""
+"""Every child process ends with its parent, and so does everything the child has started."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from kernellab.running.processes.child import Child
 from kernellab.running.processes.startup import program
 from support.klab import klab_env
 
-# A command that starts another process in a session of its own, and writes the numbers of both.
+# A command that starts another process in a session of its own and prints the PIDs of both.
 FAMILY = """
 import os, subprocess, sys, time
 grandchild = subprocess.Popen(["sleep", "300"], start_new_session=True)
@@ -38,7 +38,7 @@ def wait_until(condition, seconds=30.0):
         time.sleep(0.05)
 
 
-def numbers_in(log: Path) -> list[int]:
+def pids_in(log: Path) -> list[int]:
     wait_until(lambda: log.exists() and log.read_text().count("\n") >= 1)
     return [int(word) for word in log.read_text().split()]
 
@@ -48,22 +48,22 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_it_ends_with_its_parent_and_takes_along_what_it_started(tmp_path, number):
+def test_a_child_and_what_it_started_end_with_the_parent(tmp_path, number):
     log = tmp_path / "log"
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(log), FAMILY], env=klab_env(), stdout=subprocess.PIPE, text=True
     )
-    family = numbers_in(log)
+    family = pids_in(log)
     assert all(is_running(pid) for pid in family)
     parent.send_signal(number)
     parent.wait()
     wait_until(lambda: not any(is_running(pid) for pid in family))
 
 
-def test_ending_it_ends_what_it_started(tmp_path):
+def test_ending_a_child_ends_what_it_started(tmp_path):
     log = tmp_path / "log"
     child = Child([sys.executable, "-c", FAMILY], dict(os.environ), output=log)
-    family = numbers_in(log)
+    family = pids_in(log)
     child.end()
     wait_until(lambda: not any(is_running(pid) for pid in family))
 
@@ -76,13 +76,13 @@ def test_ending_it_ends_what_it_started(tmp_path):
         ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
     ],
 )
-def test_its_exit_code_or_signal_is_seen(tmp_path, code, expected):
+def test_the_exit_code_or_signal_of_a_child_is_reported(tmp_path, code, expected):
     child = Child([sys.executable, "-c", code], dict(os.environ), output=tmp_path / "log")
     assert child.wait(30) == expected
     child.end()
 
 
-def test_it_inherits_the_descriptors_it_is_given_and_closing_them_is_seen(tmp_path):
+def test_a_child_inherits_the_given_descriptors_and_nothing_else_keeps_them_open(tmp_path):
     reader, writer = os.pipe()
     code = f"import os; os.write({writer}, b'hello')"
     child = Child([sys.executable, "-c", code], dict(os.environ), output=tmp_path / "log", inherited=[writer])

@@ -1,4 +1,4 @@
-"""`klab check --break`: which op, implementation and case are debugged, and requests that cannot be met."""
+"""`klab check --break`: which op, implementation and case are debugged, and requests that are refused."""
 
 import subprocess
 import sys

@@ -73,9 +73,9 @@ def _describe_named(args: argparse.Namespace) -> int:
 
 
 def _describe_present(args: argparse.Namespace) -> int:
-    from kernellab.running.parent.device import present
+    from kernellab.running.parent.device import describe_gpu
 
-    gpu = present()
+    gpu = describe_gpu()
     if gpu is None:
         _describe_cpu(json=args.json)
     else:

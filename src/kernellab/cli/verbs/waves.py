@@ -122,11 +122,11 @@ def _parse_pair(name: str, text: str) -> tuple[int, int]:
 
 def _find_gpus(names: str | None) -> list[Gpu]:
     from kernellab.machine.chips import chip
-    from kernellab.running.parent.device import present
+    from kernellab.running.parent.device import describe_gpu
 
     if names is not None:
         return [_find_gpu(name) for name in split_commas(names)]
-    here = present()
+    here = describe_gpu()
     if here is None:
         raise UserError("there is no GPU here: --gpu a100 names one; klab device --list shows all of the database")
     return [Gpu(None, here["name"], [], chip(here["arch"]), here["sms"])]
@@ -169,11 +169,11 @@ def _measure(grids: list[GridFill], threads: int, gpu: Gpu, per_sm: Occupancy) -
     """The grids with `measured`, from compute-bound blocks of the same occupancy, and reasons for doubt."""
     from kernellab.gpumodel.grid_fill import MeasuredGrid
     from kernellab.gpumodel.occupancy import shared_bytes_for
-    from kernellab.running.parent.device import fill
+    from kernellab.running.parent.device import time_grids
 
     # The kernel that is timed uses few registers. Shared memory limits it to the same number of blocks per SM.
     shared = shared_bytes_for(gpu.chip, threads, _REGISTERS, per_sm.blocks_per_sm)
-    measurement = fill([grid.blocks for grid in grids], threads, shared, rounds=_ROUNDS)
+    measurement = time_grids([grid.blocks for grid in grids], threads, shared, rounds=_ROUNDS)
     with_times = []
     for grid, timed in zip(grids, measurement.grids, strict=True):
         ideal_ms = timed["blocks"] / gpu.sms * measurement.block_ms

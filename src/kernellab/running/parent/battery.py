@@ -1,4 +1,4 @@
-"""An op's battery and searches: every implementation is tried to the end, or until it kills a worker."""
+"""An op's battery and searches: each implementation runs all trials, or stops when it kills a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import CulpritNamed, ScriptWritten
 
 _FATAL = ("crashed", "timeout", "oom")
-_MOST_LOST = 3  # workers that a reference may take down: one trial may be too large for it, each costs a new worker
+_MOST_LOST = 3  # workers that the reference may kill: a trial may be too large for it, and each costs a new worker
 
 Listener = Callable[[Event], None]
 
@@ -38,7 +38,7 @@ class _Common(TypedDict):
 
 
 class Battery:
-    """One op's implementations in one kind of worker; `failed_trials` remembers from run to run."""
+    """One op's implementations in one kind of worker. `failed_trials` are kept from run to run."""
 
     def __init__(
         self, op: str, slot: WorkerSlot, settings: Settings, journal: Journal, failed_trials: FailedTrials
@@ -46,22 +46,22 @@ class Battery:
         self.op, self.slot, self.settings, self.journal = op, slot, settings, journal
         self.failed_trials = failed_trials
         self._interpreted = slot.kind == "interpreter"
-        self._trying: PhaseBegun | None = None  # the trial that began last
-        self._asking: PhaseBegun | None = None  # the case that the op's where= was asked about last
-        self._culprits: set[str] = set()  # the peer, when it took a worker down
+        self._current_trial: PhaseBegun | None = None  # the trial that began last
+        self._current_where: PhaseBegun | None = None  # the call of the op's where= that began last
+        self._culprits: set[str] = set()  # peers that killed a worker
         self._lost_to_reference = 0  # workers
 
     def run(self, impls: Sequence[str], listener: Listener) -> None:
-        """Try the implementations; `listener` hears every event."""
+        """Run the battery for the implementations; `listener` receives every event."""
         device, dtypes = self.journal.record["machine"]["device"].split(":")[0], self.settings.request["dtypes"]
-        stored = {impl: self.failed_trials.fitting(impl, device=device, dtypes=dtypes) for impl in impls}
+        stored = {impl: self.failed_trials.matching(impl, device=device, dtypes=dtypes) for impl in impls}
         try:
-            self._try_all(impls, stored, listener)
+            self._run_until_done(impls, stored, listener)
         finally:
             for impl in impls:
-                self.failed_trials.learn(impl, self._outcomes(impl))
+                self.failed_trials.update(impl, self._outcomes(impl))
 
-    def _try_all(self, impls: Sequence[str], stored: dict[str, list[TrialJson]], listener: Listener) -> None:
+    def _run_until_done(self, impls: Sequence[str], stored: dict[str, list[TrialJson]], listener: Listener) -> None:
         while left := [impl for impl in impls if not self._is_stopped(impl)]:
             done = {impl: self._next_number(impl, -len(stored[impl])) for impl in left}
             command = RunBattery(**self._common(impls), done=done, stored=stored, quick=self.settings.request["quick"])
@@ -76,18 +76,18 @@ class Battery:
 
     def search(self, impl: str, seconds: float, listener: Listener) -> None:
         """Draw trials for an implementation that has failed none so far."""
-        began, self._trying = time.monotonic(), None
+        began, self._current_trial = time.monotonic(), None
         first = self._next_number(impl)
         command = SearchTrials(**self._common([impl]), impl=impl, number=first, seconds=seconds)
         lost = self.slot.work(command, partial(self._observe, listener=listener))
         if lost is not None:
             self._record_loss(lost, [impl])
         if not self.is_searched(impl):  # its worker was lost
-            last = self._trying.number if self._trying is not None else None
+            last = self._current_trial.number if self._current_trial is not None else None
             drawn = last + 1 - first if last is not None else 0
             elapsed_s = round(time.monotonic() - began, 2)
             self.journal.write(SearchFinished(op=self.op, impl=impl, drawn=drawn, outside=0, seconds=elapsed_s))
-        self.failed_trials.learn(impl, self._outcomes(impl))
+        self.failed_trials.update(impl, self._outcomes(impl))
 
     def has_failed(self, impl: str) -> bool:
         return any(outcome["status"] in (*FAILED, *_FATAL) for outcome in self._outcomes(impl))
@@ -107,9 +107,9 @@ class Battery:
     def _observe(self, event: Event, listener: Listener) -> None:
         match event:
             case PhaseBegun(phase="try" | "search"):
-                self._trying = event
+                self._current_trial = event
             case PhaseBegun(phase="where"):
-                self._asking = event
+                self._current_where = event
             case TrialFinished():
                 self.journal.write(dataclasses.replace(event, op=self.op))
             case ScriptWritten():
@@ -128,20 +128,20 @@ class Battery:
     # When a worker is lost -----------------------------------------------------------------------------
 
     def _record_loss(self, lost: LostWorker, impls: list[str]) -> None:
-        if lost.phase == "where" and self._asking is not None and self._asking.trial is not None:
-            trial = self._asking.trial
+        if lost.phase == "where" and self._current_where is not None and self._current_where.trial is not None:
+            trial = self._current_where.trial
             reason = f"the op's where= at {trial.get('label')}: {lost.reason}"
             for impl in impls:
                 self._write(impl, self._next_number(impl), trial, "unknown", reason)
-        elif self._trying is not None:
-            self._record_loss_in_trial(lost, self._trying, impls)
+        elif self._current_trial is not None:
+            self._record_loss_in_trial(lost, self._current_trial, impls)
 
-    def _record_loss_in_trial(self, lost: LostWorker, begun: PhaseBegun, impls: list[str]) -> None:
-        assert begun.impl is not None
-        assert begun.trial is not None
-        assert begun.number is not None
+    def _record_loss_in_trial(self, lost: LostWorker, phase: PhaseBegun, impls: list[str]) -> None:
+        assert phase.impl is not None
+        assert phase.trial is not None
+        assert phase.number is not None
         if lost.impl is not None:
-            self._write(begun.impl, begun.number, begun.trial, lost.status, lost.reason)
+            self._write(phase.impl, phase.number, phase.trial, lost.status, lost.reason)
             return
         reason = lost.reason
         if lost.phase == "oracle":
@@ -150,8 +150,8 @@ class Battery:
             if self._lost_to_reference == _MOST_LOST:
                 reason += f"; for the {_MOST_LOST}rd time, so the rest of the battery is not tried"
         for impl in impls:
-            if self._next_number(impl, begun.number) <= begun.number:
-                self._write(impl, begun.number, begun.trial, "unknown", reason)
+            if self._next_number(impl, phase.number) <= phase.number:
+                self._write(impl, phase.number, phase.trial, "unknown", reason)
 
     def _write(self, impl: str, number: int, trial: TrialJson, status: str, reason: str) -> None:
         self.journal.write(
@@ -175,5 +175,5 @@ class Battery:
         return max((outcome["number"] + 1 for outcome in self._outcomes(impl)), default=first)
 
     def _is_stopped(self, impl: str) -> bool:
-        """An implementation that takes its process down is not tried further: each time costs a new worker."""
+        """Whether an implementation has killed a worker. It is not tried further: each time costs a new worker."""
         return any(outcome["status"] in _FATAL for outcome in self._outcomes(impl))

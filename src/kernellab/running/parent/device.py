@@ -1,4 +1,4 @@
-"""The device of this machine: described by torch and its driver, and measured, in a worker of its own."""
+"""The device of this machine, described by torch and its driver and measured in a worker of its own."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from kernellab.running.protocol.events import DeviceChosen, GridsTimed, RatesMea
 _Answer = TypeVar("_Answer", bound=Event)
 
 
-def present() -> GpuJson | None:
-    """The GPU of this machine; None where there is none."""
+def describe_gpu() -> GpuJson | None:
+    """The GPU of this machine; None if there is none."""
     if not tools.has_gpu():
         return None
     with _worker("auto") as slot:
@@ -34,17 +34,17 @@ def present() -> GpuJson | None:
 
 
 def _gpu_unknown_to_torch() -> GpuJson | None:
-    """A GPU whose driver answers but which torch does not see: as the database describes it."""
+    """A GPU that the driver reports and torch does not see, described from the database of GPUs."""
     for here in gpus_here():
         with contextlib.suppress(UserError):
-            known = gpus.gpu(here["name"])
+            model = gpus.gpu(here["name"])
             return {
                 "name": here["name"],
-                "arch": known.arch,
-                "sms": known.sms,
-                "l2_bytes": known.l2_bytes,
+                "arch": model.arch,
+                "sms": model.sms,
+                "l2_bytes": model.l2_bytes,
                 "memory_bytes": here["memory_bytes"],
-                "pin_gbps": known.pin_gbps,
+                "pin_gbps": model.pin_gbps,
             }
     return None
 
@@ -62,22 +62,22 @@ class MeasuredDevice:
 
 
 def measure(device: str, *, quick: bool) -> MeasuredDevice:
-    """What `timing.rates` measures, with the device it was measured on and doubts about the figures."""
+    """Measure the rates of a device (`timing.rates`), with doubts about the figures."""
     with _worker(device) as slot:
         rates = _ask(slot, MeasureRates(quick=quick), RatesMeasured)
         gpu = slot.device.gpu
         return MeasuredDevice(gpu["name"] if gpu else cpu()["name"], slot.device, rates)
 
 
-def fill(grids: Sequence[int], threads: int, shared_bytes: int, *, rounds: int) -> GridsTimed:
-    """How long grids of equal blocks take on the GPU of this machine."""
+def time_grids(grids: Sequence[int], threads: int, shared_bytes: int, *, rounds: int) -> GridsTimed:
+    """Time grids of equal blocks on the GPU of this machine."""
     with _worker("cuda") as slot:
         command = TimeGrids(grids=list(grids), threads=threads, shared_bytes=shared_bytes, rounds=rounds)
         return _ask(slot, command, GridsTimed)
 
 
 def _ask(slot: WorkerSlot, command: Command, answer: type[_Answer]) -> _Answer:
-    """The one event that answers a command."""
+    """Send a command and return the event that answers it."""
     answers: list[_Answer] = []
     lost = slot.work(command, lambda event: answers.append(event) if isinstance(event, answer) else None)
     if lost is not None or not answers:

@@ -1,4 +1,4 @@
-"""Trials that failed, kept so that the next run tries them first: a few for each implementation, the newest first."""
+"""Failed trials, stored so that the next run tries them first: a few per implementation, the newest first."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ _PASSED = (*RIGHT, "outside")
 
 
 class FailedTrials:
-    """Those of one op of one file."""
+    """The failed trials of one op of one file."""
 
     def __init__(self, op: str, file: str) -> None:
         self._op, self._file = op, str(Path(file).resolve())
 
-    def of(self, impl: str) -> list[TrialJson]:
+    def read(self, impl: str) -> list[TrialJson]:
         try:
             trials = json.loads(self._path(impl).read_text())
         except (OSError, ValueError):
             return []
         return cast("list[TrialJson]", trials) if shape.difference(trials, list[TrialJson]) is None else []
 
-    def fitting(self, impl: str, *, device: str, dtypes: Sequence[str]) -> list[TrialJson]:
-        """Those of a device, of dtypes that were asked for."""
+    def matching(self, impl: str, *, device: str, dtypes: Sequence[str]) -> list[TrialJson]:
+        """The stored trials for a device and the requested dtypes; no dtypes: all."""
         return [
             {**trial, "kind": "stored"}
-            for trial in self.of(impl)
+            for trial in self.read(impl)
             if trial["case"]["device"] == device and (not dtypes or trial["case"]["dtype"] in dtypes)
         ]
 
-    def learn(self, impl: str, outcomes: Sequence[TrialOutcome]) -> None:
-        """Keep what failed, a search's trial first; forget what passes now."""
+    def update(self, impl: str, outcomes: Sequence[TrialOutcome]) -> None:
+        """Store trials that failed, a trial of the search first; delete trials that pass now."""
         failed = [outcome["trial"] for outcome in outcomes if outcome["status"] in FAILED]
         first_of_kind = {trial["kind"]: trial for trial in reversed(failed)}
         from_search = [first_of_kind.pop("search")] if "search" in first_of_kind else []
         first_of_kind.pop("stored", None)
         stored = [trial for trial in failed if trial["kind"] == "stored"]
         passed = {_identity(outcome["trial"]) for outcome in outcomes if outcome["status"] in _PASSED}
-        before = self.of(impl)
+        before = self.read(impl)
         kept: dict[str, TrialJson] = {}
         for trial in [*from_search, *first_of_kind.values(), *stored, *before]:
             if _identity(trial) not in passed:

@@ -1,6 +1,6 @@
-"""The groups of a run: every implementation checked, the right ones timed, then profiled.
+"""The groups of a run: every implementation is checked, the right ones are timed and then profiled.
 
-An implementation that kills a worker is named with the reason and left out of what follows.
+An implementation that kills a worker is recorded with the reason and left out from then on.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Groups:
         self.remaining = RemainingWork(settings, journal, device)
         self._timing = "time" in settings.stages
         self._culprits: dict[tuple[str, str], set[str]] = {}  # implementations that killed workers, per op and case
-        self._series: SeriesJson | None = None  # what is being timed now
+        self._series: SeriesJson | None = None  # the series being timed
 
     def run(self) -> None:
-        """Check and time what the journal does not have yet."""
+        """Check and time everything that is not in the journal yet."""
         self.progress.begin_groups([self._steps(group) for group in self.groups])
         for group in self.groups:
             if not self.remaining.is_finished(group):
@@ -62,16 +62,16 @@ class Groups:
             self.progress.finish_group()
 
     def killers(self, op: str) -> set[str]:
-        """Implementations of an op that have killed a worker, at whatever case."""
+        """Implementations of an op that have killed a worker at any case."""
         return {name for (culprits_op, _), names in self._culprits.items() if culprits_op == op for name in names}
 
     def _steps(self, group: Group) -> int:
-        """Checks and timings there are to do, from which the time left is estimated."""
+        """The number of checks and timings of a group. The remaining time is estimated from it."""
         timings = len(self.remaining.series) if self._timing else 0
         return len(group.native) * (1 + timings) + len(group.interpreted)
 
     def _skip_impossible(self, group: Group) -> None:
-        """An implementation that this device cannot run is skipped; one that can be interpreted is still checked."""
+        """Skip implementations that this device cannot run; those that can be interpreted are still checked."""
         for impl in group.impls:
             if impl["obstacle"] and not impl["interpreted"] and self.remaining.check(group, impl["name"]) is None:
                 check = ImplChecked(impl=impl["name"], check={"status": "skipped", "reason": impl["obstacle"]})
@@ -80,7 +80,7 @@ class Groups:
     def _run_native(self, group: Group) -> None:
         results = [self.remaining.result(group, impl) for impl in group.native]
         if any(times["status"] == "partial" for result in results for times in result["times"]):
-            self._write(group, SamplesDiscarded())  # half a series, from a run that was interrupted
+            self._write(group, SamplesDiscarded())  # the run was interrupted in the middle of a series
         if results:
             self._work(group, group.slot, group.native, timed=self._timing)
 
@@ -89,7 +89,7 @@ class Groups:
             self._work(group, self.pool.sibling(group.slot, "interpreter"), group.interpreted, timed=False)
 
     def _work(self, group: Group, slot: WorkerSlot, impls: list[str], *, timed: bool) -> None:
-        """Repeat until all are checked and the right ones timed, without implementations that kill workers."""
+        """Send commands until all are checked and the right ones timed, leaving out those that kill workers."""
         self._series = None
         remaining = self.remaining
         while unfinished := remaining.unfinished(group, impls):
@@ -113,7 +113,7 @@ class Groups:
                 self._give_up(group, left, lost)
 
     def _series_to_time(self, group: Group, impls: list[str]) -> list[SeriesRequest]:
-        """What is left to time. The worker leaves out implementations that it finds wrong."""
+        """The series left to time. The worker leaves out implementations that it finds wrong."""
         requests: list[SeriesRequest] = []
         for series in self.remaining.series:
             names = [impl for impl in impls if self.remaining.needs_timing(group, impl, series)]
@@ -138,7 +138,7 @@ class Groups:
     def _write(self, group: Group, event: CaseEvent) -> None:
         self.journal.write(event.at(group.op, group.case))
 
-    # Whose fault ---------------------------------------------------------------------------------------
+    # Attribution ---------------------------------------------------------------------------------------
 
     def _culprits_of(self, group: Group) -> set[str]:
         return self._culprits.setdefault((group.op, json.dumps(group.case)), set())
@@ -147,7 +147,7 @@ class Groups:
         assert lost.impl is not None
         assert lost.phase is not None
         self._culprits_of(group).add(lost.impl)
-        if lost.impl in {impl["name"] for impl in group.impls}:  # the peer may be one that nobody asked for
+        if lost.impl in {impl["name"] for impl in group.impls}:  # the peer may not have been requested
             self._fail(group, lost.impl, lost.phase, lost.status, lost.reason)
         if lost.phase not in CHECK_PHASES:
             self._write(group, SamplesDiscarded())
@@ -168,9 +168,9 @@ class Groups:
         )
 
     def _give_up(self, group: Group, impls: list[str], lost: LostWorker | None) -> None:
-        """A worker made no progress while no implementation was running: do not try for ever."""
-        cause = lost.reason if lost else "it did nothing"
-        status, reason = "error", f"the worker was lost outside every implementation: {cause}"
+        """Record a failure for implementations that are left when a worker makes no progress and names no culprit."""
+        cause = lost.reason if lost else "it made no progress"
+        status, reason = "error", f"the worker was lost while no implementation was running: {cause}"
         if lost is not None and lost.phase == "oracle":
             status, reason = "unknown", f"cannot check: the reference: {cause}"
         if lost is not None and lost.phase == "cost":
@@ -181,7 +181,7 @@ class Groups:
     # Profiling -----------------------------------------------------------------------------------------
 
     def profile(self) -> None:
-        """Which kernels each right implementation launches and what else it does; after all timing."""
+        """Profile one call of each right implementation: its kernels and what else it does. Runs after all timing."""
         for group in self.groups:
             impls = self._impls_to_profile(group)
             failed: set[str] = set()
@@ -211,7 +211,7 @@ class Groups:
         )
 
     def _impls_to_profile(self, group: Group) -> list[str]:
-        """Right implementations that did not fail while timed, and of which something is still unknown."""
+        """Right implementations that did not fail while timed and are not fully profiled yet."""
         remaining = self.remaining
         impls = [i for i in group.native if remaining.is_right(group, i) and not remaining.failed_while_timed(group, i)]
         untimed = {impl for series in remaining.profiler_series for impl in self._untimed(group, impls, series)}
@@ -222,10 +222,10 @@ class Groups:
         return [impl for impl in right if not self.remaining.is_timed(group, impl, series)]
 
     def _profiler_slot(self, group: Group) -> WorkerSlot:
-        """A worker that times nothing afterwards; on a GPU one that has not timed before either."""
+        """A worker that times nothing afterwards. On a GPU it has not timed anything before either."""
         return self.pool.sibling(group.slot, "profiler") if self.device.startswith("cuda") else group.slot
 
 
 def _is_noise(event: CaseEvent) -> bool:
-    """The begin and end of each sample, which the rounds tell as well, and of the oracle, which is nobody's phase."""
+    """Whether the journal does not need an event: phases of samples, which rounds record, and of no implementation."""
     return isinstance(event, (PhaseBegun, PhaseEnded)) and (event.phase == "time" or event.impl is None)

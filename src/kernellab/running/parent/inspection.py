@@ -1,6 +1,6 @@
-"""Reading the machine code of an op: architectures are shared out over a few workers.
+"""Reads the machine code of an op. Its architectures are distributed over a few workers.
 
-A worker that dies names its culprit; the implementations after it go to another worker.
+When an implementation kills a worker, the implementations after it go to another worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kernellab.running.parent.worker_slot import LostWorker, WorkerSlot
 from kernellab.running.protocol.commands import ArchitectureRequest, InspectOp
 from kernellab.running.protocol.events import ArchitectureBegun, LaunchCaptured, OpLoaded
 
-_SLOW = ("compile",)  # kinds that take as long as all others together: read only where `--impl` names them
+_SLOW = ("compile",)  # kinds that take as long as all others together: read only if `--impl` names them
 
 
 class Inspection:
@@ -37,8 +37,8 @@ class Inspection:
 
     def run(self) -> None:
         archs = self.settings.archs or [""]
-        # Starting a worker takes longer than most kernels take to compile: few workers, each with its share.
-        # A process that has seen a GPU cannot be forked, so that there each architecture has a worker.
+        # Starting a worker takes longer than compiling most kernels: a few workers share the architectures.
+        # A process that has initialised CUDA cannot be forked: on a GPU each architecture has its own worker.
         workers = len(archs) if tools.has_gpu() else min(len(archs), os.cpu_count() or 1)
         shares = [list(enumerate(archs))[first::workers] for first in range(workers)]
         try:
@@ -71,7 +71,7 @@ class Inspection:
             self.journal.write(event)
 
     def _read_share(self, archs: dict[int, str]) -> None:
-        """Read some of the architectures, given by their numbers, in one worker after the other until all are read."""
+        """Read some of the architectures, given by number. A worker that dies is replaced until all are read."""
         names = ", ".join(archs.values()) or "the GPU here, or sm_90"
         log = self.journal.folder / "artifacts" / f"worker-{min(archs)}.log"
         slot = WorkerSlot(self.settings.targets[0], "native", self.settings, log)
@@ -121,7 +121,7 @@ class Inspection:
         return [impl["name"] for impl in op.impls if named or impl["kind"] not in _SLOW]
 
     def _report_left_out(self, op: OpLoaded, share: _Share) -> None:
-        """Implementations that are not read appear in the record with the reason."""
+        """Record implementations that are not read, with the reason."""
         for impl in op.impls:
             if impl["kind"] in _SLOW and not self.settings.impls:
                 share.write_nothing(
@@ -130,7 +130,7 @@ class Inspection:
 
 
 class _Share:
-    """What one worker reports, and which architecture it is at."""
+    """The events of one worker, and the architecture that it is reading."""
 
     def __init__(
         self, inspection: Inspection, op: OpLoaded, archs: dict[int, str], impls: list[str], number: int
@@ -152,7 +152,7 @@ class _Share:
                 self._write(event)
 
     def blame(self, lost: LostWorker, impls: list[str]) -> list[str]:
-        """The implementations left after the one that took the worker down."""
+        """Record the implementation that killed the worker; returns those after it."""
         if lost.impl is None:
             raise UserError(f"reading {self._op.name} for {self.arch or 'this GPU'} failed: {lost.reason}")
         self.write_nothing(lost.impl, lost.status, lost.reason)
@@ -177,6 +177,6 @@ class _Share:
         )
 
     def _write(self, event: CodeRead) -> None:
-        """`order` is the place of implementation and architecture in the request, whichever worker is first."""
-        place = self._places.get(event.impl, len(self._places))  # beyond the others: a pattern named it
+        """Write an event with `order`: implementation and architecture by place in the request, not by time."""
+        place = self._places.get(event.impl, len(self._places))  # a pattern named it: after the others
         self._inspection.write(dataclasses.replace(event, order=[place, self.number]))

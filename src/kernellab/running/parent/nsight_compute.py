@@ -1,4 +1,4 @@
-"""Nsight Compute, as the parent sees it: the command that counts, the report it leaves, and why there is none."""
+"""Runs Nsight Compute: the command that counts, the report it leaves, and why there is no report."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kernellab.running.processes.worker_process import environment
 
 SUFFIX = ".ncu-rep"
 _MAIN = "kernellab.running.programs.counted_op"
-_PATIENCE_S, _LOOK_S = 600.0, 0.1
-# The sections whose rules estimate gains; the full set would count what no table here shows.
+_TIMEOUT_S, _POLL_S = 600.0, 0.1
+# The sections whose rules estimate gains. The full set would also count what no table here shows.
 _SECTIONS = (
     "SpeedOfLight",
     "LaunchStats",
@@ -36,8 +36,8 @@ _SECTIONS = (
     "WarpStateStats",
     "SourceCounters",
 )
-# ncu's default lowers the GPU to its base clock. Counted is what `klab bench` times, and a clock changed on a shared
-# machine changes it for everyone.
+# By default ncu lowers the GPU to its base clock. `klab bench` times at the ordinary clock, and on a shared machine the
+# change would affect everyone.
 _CLOCKS = ("--clock-control", "none")
 _PROGRAM_FAILED = "The application returned an error code"  # the program's failure, not ncu's
 _NOT_PERMITTED = (
@@ -53,8 +53,8 @@ class NothingCounted(UserError):
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Launches and rules of a report. `answers`: what the counted process said about itself; `report`: its file."""
+class CounterReport:
+    """Launches and rules of a report. `answers`: what the counted process wrote about its calls; `report`: its file."""
 
     launches: list[pages.Launch]
     rules: list[pages.Rule]
@@ -71,7 +71,7 @@ def tool_path() -> str | None:
 
 
 def command(program: Program, report: Path, ncu: str | None = None) -> list[str]:
-    """The command that counts exactly the launches a program marks; without the path of ncu, for another machine."""
+    """The command that counts exactly the launches that a program marks; for another machine if `ncu` is None."""
     sections = [word for name in _SECTIONS for word in ("--section", name)]
     words = [ncu or "ncu", "--profile-from-start", "off", *_CLOCKS, *sections, "--metrics", ",".join(METRICS)]
     words += ["--force-overwrite", "--export", str(report.with_suffix(""))]
@@ -79,7 +79,7 @@ def command(program: Program, report: Path, ncu: str | None = None) -> list[str]
 
 
 def require_tool(request: OpRequest, name: str) -> str:
-    """The path of ncu; without ncu, an error with the command to run elsewhere."""
+    """The path of ncu. If it is not installed, the error shows the command to run elsewhere."""
     path = tool_path()
     if path is None:
         program = Program(_MAIN, {**request, "answer": ""})
@@ -92,7 +92,7 @@ def require_tool(request: OpRequest, name: str) -> str:
 
 
 def list_impls(request: OpRequest, answer: Path) -> list[ImplListing]:
-    """The implementations that a request names, from a process without ncu: only a process may execute an op's code."""
+    """The implementations that a request names, listed by a process without ncu: the parent executes no op files."""
     program = Program(_MAIN, {**request, "do": "list", "answer": str(answer)})
     done = subprocess.run(program.command(), env=environment(), capture_output=True, text=True)
     if done.returncode or not answer.exists():
@@ -104,15 +104,15 @@ def list_impls(request: OpRequest, answer: Path) -> list[ImplListing]:
     return listing
 
 
-def count(request: OpRequest, report: Path, ncu: str) -> Counted:
-    """Run a request under ncu, in a process of its own; its report, pages and log are kept."""
+def count(request: OpRequest, report: Path, ncu: str) -> CounterReport:
+    """Run a request under ncu in a process of its own. Its report, pages and log are kept."""
     answer, log = report.with_suffix(".json"), report.with_suffix(".log")
     program = Program(_MAIN, {**request, "answer": str(answer)})
     child = Child(command(program, report, ncu), environment(), output=log)
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     try:
         while (exit_code := child.poll()) is None and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
     finally:
         child.end()
     output = log.read_text(errors="replace")
@@ -121,13 +121,13 @@ def count(request: OpRequest, report: Path, ncu: str) -> Counted:
     if failure:
         raise NothingCounted(f"it failed under ncu: {failure}")
     if exit_code is None:
-        raise UserError(f"ncu did not finish within {_PATIENCE_S:g} s: a smaller --shape takes less. Its log: {log}")
+        raise UserError(f"ncu did not finish within {_TIMEOUT_S:g} s: try a smaller --shape. Its log: {log}")
     if not report.exists():
         raise diagnose(output, exit_code)
     launches, rules = read_report(report, ncu, keep_pages=True)
     if not launches:
         raise diagnose(output, exit_code)
-    return Counted(launches, rules, answers, report.name)
+    return CounterReport(launches, rules, answers, report.name)
 
 
 def read_report(report: Path, ncu: str, *, keep_pages: bool = False) -> tuple[list[pages.Launch], list[pages.Rule]]:
@@ -139,8 +139,8 @@ def read_report(report: Path, ncu: str, *, keep_pages: bool = False) -> tuple[li
     return pages.launches(texts["raw"]), pages.rules(texts["details"])
 
 
-def read_files(files: Sequence[Path]) -> Counted:
-    """Reports of ncu, and pages of them as CSV, made elsewhere."""
+def read_files(files: Sequence[Path]) -> CounterReport:
+    """Read reports of ncu, or their pages as CSV, from another machine."""
     launches: list[pages.Launch] = []
     rules: list[pages.Rule] = []
     for number, file in enumerate(files):
@@ -151,7 +151,7 @@ def read_files(files: Sequence[Path]) -> Counted:
         rules += [pages.prefix_id(rule, prefix) for rule in file_rules]
     if not launches:
         raise UserError("these files hold rules but no launches: open the page --page raw too")
-    return Counted(launches, rules)
+    return CounterReport(launches, rules)
 
 
 def _read_file(file: Path) -> tuple[list[pages.Launch], list[pages.Rule]]:
@@ -173,12 +173,12 @@ def _read_file(file: Path) -> tuple[list[pages.Launch], list[pages.Rule]]:
         return [], pages.rules(text)
     launches = pages.launches(text)
     if not launches:
-        raise UserError(f"{file} holds no launch. Expected is a page of ncu's: ncu --import R --csv --page raw")
+        raise UserError(f"{file} holds no launch. Expected: a page that ncu exported with --csv --page raw")
     return launches, []
 
 
 def diagnose(output: str, exit_code: int | None) -> UserError:
-    """Why ncu left no report, from what it printed."""
+    """Why ncu left no report, according to its output."""
     if "ERR_NVGPUCTRPERM" in output:
         return UserError(
             "ncu may not read the GPU's counters: the driver allows only administrators (ERR_NVGPUCTRPERM)",
@@ -210,7 +210,7 @@ def _export_command(report: Path, ncu: str, page: str) -> list[str]:
 
 
 def _read_answers(path: Path) -> list[CountAnswer]:
-    """What the counted process wrote, if it came so far."""
+    """What the counted process wrote, if it got that far."""
     try:
         answers: list[CountAnswer] = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Nsight Systems, as the parent sees it: the commands that record a program and export what was recorded. No torch."""
+"""Runs Nsight Systems: the commands that record a program and export the recording. No torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from kernellab.base.errors import UserError
 from kernellab.machine import tools
 from kernellab.profiler.protocol import REPORTS_SUFFIX
-from kernellab.running.parent.profiling import Collected, Program, program_environment, run_on_terminal
+from kernellab.running.parent.profiling import Program, ProgramOutcome, program_environment, run_on_terminal
 
 
 def tool_path() -> str | None:
@@ -20,19 +20,19 @@ def tool_path() -> str | None:
 
 
 def commands(program: Program, report: Path, nsys: str | None = None) -> tuple[list[str], list[str]]:
-    """The command that records and the one that exports, with the path of nsys; without it, for another machine."""
+    """The commands that record and export; for another machine if `nsys` is None."""
     stem = str(report.with_suffix(""))
     executable, python = nsys or "nsys", sys.executable if nsys else "python"
     record = [executable, "profile", "--trace=cuda,nvtx,osrt", "--sample=none", "--force-overwrite=true"]
-    if not program.as_script and (nsys is None or tools.has_gpu()):  # without CUDA nothing would begin the capture
+    if not program.as_script and (nsys is None or tools.has_gpu()):  # without CUDA the capture would never start
         record += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
     record += [f"--output={stem}", *program.unrecorded_command(python, elsewhere=nsys is None)]
     export = [executable, "export", "--type=sqlite", "--force-overwrite=true", f"--output={stem}.sqlite"]
     return record, [*export, f"{stem}.nsys-rep"]
 
 
-def run(program: Program, report: Path, *, quiet_stdout: bool) -> Collected:
-    """Record, and export the report as SQLite."""
+def run(program: Program, report: Path, *, quiet_stdout: bool) -> ProgramOutcome:
+    """Record a program and export the report as SQLite."""
     nsys = tool_path()
     if nsys is None:
         elsewhere = replace(program, request={**program.request, "folder": "."})
@@ -50,4 +50,4 @@ def run(program: Program, report: Path, *, quiet_stdout: bool) -> Collected:
         raise UserError(f"--with nsys: nothing was recorded, or the export failed: {message}")
     for path in report.parent.glob(f"*{REPORTS_SUFFIX}"):
         path.unlink()
-    return Collected(exit_code, [{"name": report.stem, "traces": [report.name], "steps": [], "notes": []}])
+    return ProgramOutcome(exit_code, [{"name": report.stem, "traces": [report.name], "steps": [], "notes": []}])

@@ -1,4 +1,4 @@
-"""Profiled programs as the parent sees them: the process to start, and the reports and traces it leaves. No torch."""
+"""Runs profiled programs: the process to start, and the reports and traces it leaves. No torch."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from kernellab.running.processes.worker_process import environment
 from kernellab.stats.intervals import median_interval
 from kernellab.workloads.mlp_setup import MlpSetup
 
-_RANKS_PATIENCE_S = 60.0  # of the first rank, for the reports of the others
-_LOOK_S = 0.2
-_SIGTERM_PATIENCE_S = 120.0  # for a program to write its trace and end
-_QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # no remarks of torch's own on profiling
-OP_SCHEDULE = Schedule(5, 2, 10)  # of an op's calls, unless --schedule says otherwise
+_RANKS_TIMEOUT_S = 60.0  # how long the first rank waits for the reports of the others
+_POLL_S = 0.2
+_SIGTERM_TIMEOUT_S = 120.0  # for a program to write its trace and end
+_QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # silences torch's messages about profiling
+OP_SCHEDULE = Schedule(5, 2, 10)  # of an op's calls, unless --schedule gives another
 
 
 @dataclass(frozen=True)
 class Program:
-    """A process to start: the `main` of one of our modules, its request, and the words of a script's command line."""
+    """A process to start: the `main` of one of our modules, its request, and a script's own command line."""
 
     main: str
     request: Mapping[str, object]
     words: Sequence[str] = ()
     ranks: int = 1
-    as_script: bool = False  # with Python's own path and environment, as the script would find them
+    as_script: bool = False  # with the path and environment that the script has without kernellab
     module: bool = False  # the first word is a module's name
 
     def command(self, python: str = sys.executable, *, elsewhere: bool = False) -> list[str]:
@@ -57,8 +57,8 @@ class Program:
 
 
 @dataclass
-class Collected:
-    """What a profiled program left: its exit code, and the report of each session."""
+class ProgramOutcome:
+    """The exit code of a profiled program, and the report of each session."""
 
     exit_code: int
     sessions: list[SessionReport] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Collected:
 
 
 def validate_mlp(setup: MlpSetup, schedule: Schedule | None, *, tracing: bool) -> None:
-    """Refuse an MLP that cannot be profiled, before any process is started."""
+    """Refuse an MLP that cannot be profiled, before a process is started."""
     setup.validate(capturing=tracing and schedule is None)
     if schedule is not None and setup.steps < schedule.steps:
         raise UserError(
@@ -79,29 +79,29 @@ def validate_mlp(setup: MlpSetup, schedule: Schedule | None, *, tracing: bool) -
 
 
 def own_rank() -> int:
-    """The rank of this process among those that torchrun has started; 0 if torchrun has not started it."""
+    """The rank of this process under torchrun, else 0."""
     return int(os.environ.get("RANK", "0"))
 
 
 def shared_folder(name: str) -> Path | None:
-    """The run folder under torchrun: the same in all its processes, named by when their parent began."""
+    """The run folder under torchrun: the same in all its processes, named after the start time of their parent."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     began = time.localtime(psutil.Process(os.getppid()).create_time())
     return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S', began)}-profile-{name}"
 
 
-def run(program: Program, folder: Path, *, quiet_stdout: bool, reads_reports: bool = True) -> Collected:
-    """Run it on the user's terminal; `quiet_stdout` sends its standard output to standard error.
+def run(program: Program, folder: Path, *, quiet_stdout: bool, reads_reports: bool = True) -> ProgramOutcome:
+    """Run a program on the user's terminal; `quiet_stdout` sends its standard output to standard error.
 
-    Not `reads_reports`: another process reads them.
+    `reads_reports` is False if another process reads them.
     """
     command = program.command()
     if program.ranks > 1:
         torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={program.ranks}"]
         command = [sys.executable, *torchrun, "-m", program.main, json.dumps(program.request), *program.words]
     exit_code = run_on_terminal(command, program_environment(program), quiet_stdout=quiet_stdout)
-    return Collected(exit_code, _read_reports(folder, program.ranks) if reads_reports else [])
+    return ProgramOutcome(exit_code, _read_reports(folder, program.ranks) if reads_reports else [])
 
 
 def time_sizes(program: Program, folder: Path, by: str, *, quiet_stdout: bool) -> SizeCurve:
@@ -124,13 +124,13 @@ def program_environment(program: Program) -> dict[str, str]:
     env = {**_QUIET, **(os.environ if program.as_script else environment())}
     if program.ranks > 1:
         path = [str(PACKAGE.parent), *filter(None, [env.get("PYTHONPATH")])]
-        env["PYTHONPATH"] = os.pathsep.join(path)  # torchrun starts modules, which it must find
+        env["PYTHONPATH"] = os.pathsep.join(path)  # torchrun starts modules and must find them
         env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // program.ranks)))
     return env
 
 
 def run_on_terminal(command: Sequence[str], env: Mapping[str, str], *, quiet_stdout: bool) -> int:
-    """The exit code; for a signal, as a shell gives it. Ctrl-C goes to the program, and to us only after its end."""
+    """Run a command and return its exit code, 128 + n for signal n. While it runs, Ctrl-C goes to the program only."""
     child = Child(command, env, on_terminal=True, stdout=sys.stderr.fileno() if quiet_stdout else None)
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -144,31 +144,31 @@ def run_on_terminal(command: Sequence[str], env: Mapping[str, str], *, quiet_std
 
 
 def _wait(child: Child) -> None:
-    """Until it ends. SIGTERM arrives here as an interruption and is passed on; then patience is limited."""
-    patience_s = None
+    """Wait for its end. SIGTERM arrives here as KeyboardInterrupt and is passed on; after it the wait has a timeout."""
+    timeout_s = None
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             try:
-                child.wait(patience_s)
+                child.wait(timeout_s)
             except KeyboardInterrupt:
-                patience_s = _SIGTERM_PATIENCE_S
+                timeout_s = _SIGTERM_TIMEOUT_S
                 child.terminate()
                 continue
         return
 
 
 def _read_reports(folder: Path, ranks: int) -> list[SessionReport]:
-    """The reports of the process, or of every rank; and traces that no report mentions."""
+    """The reports of the process or of every rank, and one more for traces that no report mentions."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    deadline = time.monotonic() + (_RANKS_PATIENCE_S if ranks < world else 0)
+    deadline = time.monotonic() + (_RANKS_TIMEOUT_S if ranks < world else 0)
     while len(list(folder.glob(f"*{REPORTS_SUFFIX}"))) < max(ranks, world) and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     reports: list[SessionReport] = []
     for path in sorted(folder.glob(f"*{REPORTS_SUFFIX}")):
         reports += json.loads(path.read_text())
         path.unlink()
-    reported = {name for report in reports for name in report["traces"]}
-    strays = sorted(path.name for path in folder.glob("*.json") if path.name not in reported)
+    reported_traces = {name for report in reports for name in report["traces"]}
+    strays = sorted(path.name for path in folder.glob("*.json") if path.name not in reported_traces)
     if strays:
         notes = ["the program ended without a report"]
         reports.append({"name": "program", "traces": strays, "steps": [], "notes": notes})

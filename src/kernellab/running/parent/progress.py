@@ -1,4 +1,4 @@
-"""The interface through which a run reports its progress."""
+"""The interface by which a run reports its progress."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Progress(Protocol):
     """Shows how far a run is: on a terminal, in a log, or not at all."""
 
     def say(self, text: str) -> None:
-        """Show what the run does now, in words."""
+        """Show in words what the run is doing."""
 
     def begin_groups(self, steps: Sequence[int]) -> None:
-        """The groups of the plan, by their numbers of steps."""
+        """The groups of the plan, each as its number of steps."""
 
     def show_phase(self, op: str, case: CaseJson, impl: str, phase: str) -> None:
         """An implementation enters a phase at a case."""
 
     def finish_group(self) -> None:
-        """The present group is done."""
+        """The current group is done."""
 
     def show_trial(self, op: str, impl: str, number: int, total: int) -> None:
         """An implementation starts a trial of the battery; a number above the total is a trial of the search."""

@@ -1,4 +1,4 @@
-"""What a run's record says of a group so far, and so what is left to do: check, time, profile."""
+"""What is left to check, time and profile in a group, according to the run's record."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class RemainingWork:
         self._timing = "time" in settings.stages
         self.checks = settings.checked_passes() if self._timing else ["forward"]
         series = settings.series(device)
-        # Timers that need a profiler need a worker of its own; the others run where implementations are checked.
-        self.series = [one for one in series if not needs_profiler(one["timer"])]
-        self.profiler_series = [one for one in series if needs_profiler(one["timer"])]
+        # Timers that need a profiler have their own worker; the others run where implementations are checked.
+        self.series = [entry for entry in series if not needs_profiler(entry["timer"])]
+        self.profiler_series = [entry for entry in series if needs_profiler(entry["timer"])]
 
     def result(self, group: Group, impl: str) -> Result:
         return result_of(self._journal.record, group.op, impl, group.case)
@@ -58,7 +58,7 @@ class RemainingWork:
         return all(check is not None and check["status"] in RIGHT for check in checks)
 
     def needs_check(self, group: Group, impl: str, pass_name: str) -> bool:
-        """Not checked yet; gradients of what is wrong are not checked."""
+        """Whether it is not checked yet. Gradients of a wrong implementation are not checked."""
         forward = self.check(group, impl)
         possible = pass_name == "forward" or forward is None or forward["status"] in RIGHT
         return possible and self.check(group, impl, pass_name) is None
@@ -70,14 +70,14 @@ class RemainingWork:
         return any(t["status"] not in ("ok", "partial", "skipped") for t in self.result(group, impl)["times"])
 
     def needs_timing(self, group: Group, impl: str, series: SeriesJson) -> bool:
-        """Not timed yet, not known to be wrong, and no failure in earlier timing."""
+        """Whether it is not timed yet, not known to be wrong, and did not fail in earlier timing."""
         if self.is_timed(group, impl, series) or self.failed_while_timed(group, impl):
             return False
         checks = [self.check(group, impl, needed) for needed in needed_checks(series["pass"])]
         return all(check is None or check["status"] in RIGHT for check in checks)
 
     def unfinished(self, group: Group, impls: list[str]) -> list[str]:
-        """Implementations not checked yet, or right and not timed yet although timing was asked for."""
+        """Implementations not checked yet, or right and not timed yet although timing was requested."""
         native = set(group.native)
         return [
             impl

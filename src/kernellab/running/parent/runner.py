@@ -1,4 +1,4 @@
-"""A run: load every target, plan its groups, have them worked on, and keep what is observed.
+"""A run: load every target, plan its groups, run them in workers, and write what is observed to the journal.
 
 This is the parent process. It imports neither torch nor op files.
 """
@@ -48,12 +48,12 @@ class Runner:
         self._device: DeviceChosen | None = None
 
     def run(self) -> None:
-        """Do everything the settings ask for that the journal does not have yet."""
+        """Do everything that the settings request and the journal does not have yet."""
         stages = self.settings.stages
         try:
             slots = self._load()
             self._refuse_sanitizing_without_gpu()
-            self.settings.series(self.device)  # refuses timers that this device does not have
+            self.settings.series(self.device)  # raises if this device lacks a timer
             planned = self._plan(slots)
             self._describe_machine(planned)
             self.journal.save()
@@ -113,14 +113,14 @@ class Runner:
         return groups
 
     def _without_compile(self, impls: list[ImplDescription]) -> list[ImplDescription]:
-        """Compiling takes as long as everything else together: it is done where `--impl` names it."""
+        """Leave out `compile`, which takes as long as everything else together, unless `--impl` names it."""
         if self.settings.impls:
             return impls
-        reason = "left out by --quick because compiling takes long: --impl compile asks for it"
+        reason = "left out by --quick because compiling takes long: --impl compile includes it"
         return [{**impl, "obstacle": reason} if impl["kind"] == "compile" else impl for impl in impls]
 
     def _own_cell(self, groups: list[Group]) -> list[Group]:
-        """The groups of `--cells i/n`. Neighbours go to different cells, which shares small and large cases evenly."""
+        """The groups of `--cells i/n`. Neighbours go to different cells, so each cell has small and large cases."""
         if self.settings.cells is None:
             return groups
         number, cells = self.settings.cells
@@ -137,7 +137,7 @@ class Runner:
     def _void_if_changed(self, op: OpLoaded) -> None:
         before = self.journal.record["sources"].get(op.name)
         if before is not None and before != op.source_hash:
-            self.progress.say(f"{op.name} changed since the run began: it is done again")
+            self.progress.say(f"{op.name} changed since the run began: it is run again")
             self.journal.write(OpVoided(op=op.name))
 
     def _describe_machine(self, groups: list[Group]) -> None:
@@ -167,18 +167,18 @@ class Runner:
         )
 
     def _ceilings(self, identity: str) -> Ceilings | None:
-        """Measured once per machine and kept; `--refresh-ceilings` measures again."""
+        """The machine's ceilings: measured once per machine and cached; `--refresh-ceilings` measures again."""
         file = cache_dir("ceilings") / f"{file_name(identity)}.json"
         if file.exists() and not self.settings.refresh_ceilings:
             try:
-                kept = json.loads(file.read_text())
-                if shape.difference(kept, Ceilings) is None:
-                    return cast(Ceilings, kept)
+                cached = json.loads(file.read_text())
+                if shape.difference(cached, Ceilings) is None:
+                    return cast(Ceilings, cached)
             except ValueError:
                 pass
         self.progress.say("measuring this machine's copy bandwidth and matmul rate (once)")
         measured: list[CeilingsMeasured] = []
-        # In a worker of its own: an op file may have changed the precision or the threads of the others.
+        # In a worker of its own: in the others an op file may have changed the precision or the number of threads.
         slot = self.pool.open(None, "native")
         lost = slot.work(
             MeasureCeilings(), lambda event: measured.append(event) if isinstance(event, CeilingsMeasured) else None
@@ -222,7 +222,7 @@ class Runner:
         return batteries
 
     def _search(self, batteries: list[tuple[Battery, list[str]]]) -> None:
-        """Search beyond the battery for implementations that passed it; `manual` is the definition and cannot fail."""
+        """Search beyond the battery for implementations that passed it. `manual` is the definition and cannot fail."""
         if not self.settings.budget_s:
             return
         todo = [
@@ -238,7 +238,7 @@ class Runner:
                 self.journal.save()
 
     def _trial_listener(self, op: str) -> Callable[[Event], None]:
-        """Reports each trial as progress."""
+        """A listener that reports each trial as progress."""
         total = 0
 
         def listen(event: Event) -> None:
@@ -254,11 +254,11 @@ class Runner:
     def _refuse_sanitizing_without_gpu(self) -> None:
         if "sanitize" in self.settings.stages and not self.device.startswith("cuda"):
             raise UserError(
-                f"--sanitize needs an NVIDIA GPU: torch sees none here (klab doctor), this is {self.device}"
+                f"--sanitize needs an NVIDIA GPU, and this run uses {self.device}: klab doctor says what is missing"
             )
 
     def _sanitize(self, groups: list[Group]) -> None:
-        """Run implementations under each tool, those too that have killed a worker: the tool may say why."""
+        """Run implementations under each tool, also those that have killed a worker: the tool may show why."""
         path = tools.compute_sanitizer()
         if path is None:
             raise UserError(f"--sanitize: {tools.compute_sanitizer_missing()}")

@@ -1,6 +1,6 @@
-"""Implementations under the tools of compute-sanitizer: one process for each tool, its output kept.
+"""Runs implementations under the tools of compute-sanitizer: one process for each tool, whose output is kept.
 
-Not in a worker, which would have to be started under the tool, and without a profiler in the same process.
+It does not use workers: a tool must start the process itself, and no profiler may run in that process.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kernellab.sanitizer.command import command
 from kernellab.sanitizer.report import MARK, Report, read_report
 
 _KINDS = ("triton", "cuda", "python", "compile")  # implementations with kernels of their own
-_START_S = 180.0  # importing torch under a tool, and the tool's own analysis at the end
-_TIMEOUTS = 3  # for one trial: kernels are much slower under a tool, but most of a small trial is not kernels
+_START_S = 180.0  # for importing torch under a tool, and for the tool's own analysis at the end
+_TIMEOUTS = 3  # per trial: kernels are much slower under a tool, but a small trial spends most of its time elsewhere
 _POLL_S = 0.1
 _AT_ONCE = max(1, min(4, (os.cpu_count() or 1) // 2))
-_COMPLAINTS = 5  # kept of what the tool says about itself
+_COMPLAINTS = 5  # of the tool about its own problems, kept at most
 
 
 def impls_to_sanitize(impls: Sequence[ImplDescription], *, named: bool) -> list[str]:
@@ -57,15 +57,15 @@ Listener = Callable[[SanitizerJob, int, int], None]  # which trial of how many
 
 
 class Sanitizer:
-    """Runs implementations under tools and records what came of it. `path`: the program compute-sanitizer."""
+    """Runs implementations under tools and records the outcome. `path`: of the program compute-sanitizer."""
 
     def __init__(self, path: str, settings: Settings, journal: Journal, device: str) -> None:
         self.path, self.settings, self.journal, self.device = path, settings, journal, device
 
     def run(self, jobs: Sequence[SanitizerJob], listener: Listener = lambda job, trial, trials: None) -> None:
-        """Run the jobs, several at a time: most of the time goes into starting Python and the tool, on the CPU.
+        """Run the jobs, several at a time: most of the time is spent starting Python and the tool, on the CPU.
 
-        Jobs that the record has already are left out. The listener is told of the present trial of each job.
+        Jobs that are in the record already are left out. The listener receives the current trial of each job.
         """
         waiting = deque(job for job in jobs if not self._is_done(job))
         running: list[_SanitizedProcess] = []
@@ -107,16 +107,16 @@ class Sanitizer:
 
 
 class _SanitizedProcess:
-    """A job that runs. No trial may take longer than its limit."""
+    """A running job. It is ended if a trial exceeds its limit."""
 
     def __init__(
         self, job: SanitizerJob, words: list[str], log: Path, trial_limit_s: float, listener: Listener
     ) -> None:
         self._job, self._log, self._trial_limit_s, self._listener = job, log, trial_limit_s, listener
-        log.unlink(missing_ok=True)  # of a run that was interrupted
+        log.unlink(missing_ok=True)  # from an interrupted run
         self._began = time.monotonic()
-        self._cache_use = compile_cache.Use()
-        # Each tensor gets an allocation of its own: in torch's cache another tensor lies beyond the end of one.
+        self._cache_use = compile_cache.CacheUse()
+        # Each tensor gets its own allocation: in torch's cache another tensor may begin right after the end of one.
         self._child = Child(words, {**environment(), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, output=log)
         self._output = log.open(errors="replace")
         self._marks = _Marks(self._output)
@@ -126,7 +126,7 @@ class _SanitizedProcess:
         self._timeout: str | None = None
 
     def poll(self) -> bool:
-        """Whether it has ended; reads the progress that it has reported."""
+        """Read the reported progress; returns whether the job has ended."""
         self._code = self._child.poll()
         for mark in self._marks.new():
             self._trials = int(str(mark.get("trials", self._trials)))
@@ -135,11 +135,11 @@ class _SanitizedProcess:
             self._deadline = time.monotonic() + self._limit_s
             self._listener(self._job, self._trial, self._trials)
         if self._code is None and time.monotonic() > self._deadline:
-            self._timeout = f"no end within {self._limit_s:g} s (--timeout)"
+            self._timeout = f"did not finish within {self._limit_s:g} s (--timeout)"
         return self._code is not None or self._timeout is not None
 
     def end(self) -> None:
-        """Kill it, if it still runs."""
+        """Kill the process if it still runs."""
         self._child.end()
         self._output.close()
         self._cache_use.end(interrupted=self._code is None)
@@ -165,7 +165,7 @@ class _SanitizedProcess:
 
 
 class _Marks:
-    """The lines in which the process reports its progress, read from its output as that grows."""
+    """The lines in which the process reports its progress, read while its output grows."""
 
     def __init__(self, output: TextIO) -> None:
         self._output, self._rest = output, ""
@@ -181,7 +181,7 @@ class _Marks:
 
 
 def _why_unfinished(report: Report, code: int | None, log: Path) -> str:
-    """Why a process did not reach its end, as far as its output tells."""
+    """Why a process did not finish, according to its output."""
     where = f" at trial {report.current_trial}" if report.current_trial else ""
     if report.complaints:
         return f"compute-sanitizer: {report.complaints[-1]}"

@@ -1,4 +1,4 @@
-"""A worker slot: the place of one target in one kind of worker. A worker that is lost is replaced when next needed."""
+"""A worker slot: the place of one target in one kind of worker. A lost worker is replaced when next needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernellab.running.protocol.events import (
 )
 
 _START_TIMEOUT_S = 180.0  # importing torch on a busy machine
-# The oracle and the op's own functions get this many timeouts: float64 is slow, and loading a file may build things.
+# The oracle and the op's own functions get this many timeouts: float64 is slow, and loading a file may compile code.
 _REFERENCE_TIMEOUTS = 5
 _IDLE_TIMEOUT_S = 900.0  # between implementations: kernellab's own work
 
@@ -41,7 +41,7 @@ class LostWorker:
 
 
 class WorkerSlot:
-    """`target` None is for a worker that executes nobody's file: it measures the machine."""
+    """Without a target the worker executes no op file: it measures the machine."""
 
     def __init__(self, target: str | None, kind: str, settings: Settings, log: Path) -> None:
         self.target: Target | None = resolve(target) if target is not None else None
@@ -78,9 +78,9 @@ class WorkerSlot:
         return self._worker
 
     def _start(self, command: Command) -> LostWorker | None:
-        return self.work(command, self._note, idle_timeout_s=max(_START_TIMEOUT_S, self.settings.timeout_s))
+        return self.work(command, self._store, idle_timeout_s=max(_START_TIMEOUT_S, self.settings.timeout_s))
 
-    def _note(self, event: Event) -> None:
+    def _store(self, event: Event) -> None:
         if isinstance(event, OpLoaded):
             self.ops.append(event)
         elif isinstance(event, DeviceChosen):
@@ -101,10 +101,10 @@ class WorkerSlot:
                 event = worker.receive(None if waiting else limit_s)
             except WorkerSilent:
                 factor = f"{_REFERENCE_TIMEOUTS} × " if running and running[-1].impl is None else ""
-                return self._lose(running, "timeout", f"no end within {limit_s:g} s ({factor}--timeout)")
+                return self._lose(running, "timeout", f"did not finish within {limit_s:g} s ({factor}--timeout)")
             except WorkerDied as death:
                 return self._lose(running, "oom" if death.out_of_memory else "crashed", death.reason)
-            waiting = isinstance(event, WaitBegun)  # for another run's timing: as long as it takes
+            waiting = isinstance(event, WaitBegun)  # for another run's timing: without a limit
             match event:
                 case PhaseBegun():
                     running.append(event)
@@ -125,7 +125,7 @@ class WorkerSlot:
             handle(event)
 
     def _silence_limit_s(self, running: list[PhaseBegun], idle_timeout_s: float) -> float:
-        """How long the worker may send nothing, by what it is running."""
+        """How long the worker may send nothing, given what it is running."""
         if not running:
             return idle_timeout_s
         return self.settings.timeout_s * (1 if running[-1].impl is not None else _REFERENCE_TIMEOUTS)

@@ -1,6 +1,6 @@
-"""Starting a command that ends when this process does, with everything it has started.
+"""Starts a command that ends with this process, like everything the command has started.
 
-This is the one way in which kernellab starts a process that may outlive a call.
+kernellab starts every process that may outlive a call through this module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Child:
 
     By default it has a session of its own, no input, and its output is appended to the file `output`. `on_terminal`:
     it keeps this process's terminal and process group, so that the user can type into it and interrupt it; its standard
-    output goes to `stdout` where that is given.
+    output goes to the descriptor `stdout` if that is given.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class Child:
         return self._process.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """As `poll`, once it has ended; raises subprocess.TimeoutExpired."""
+        """Wait for its end and return the exit code as `poll` does; raises subprocess.TimeoutExpired."""
         return self._process.wait(timeout_s)
 
     def terminate(self) -> None:
-        """Ask it to end, with SIGTERM."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def end(self) -> None:
-        """Kill it with everything it has started."""
+        """Kill it and everything it has started."""
         supervisor.kill_tree(self._process.pid, own_session=self._own_session)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_KILL_GRACE_S)

@@ -1,6 +1,6 @@
-"""torch.compile's on-disk cache, kept apart from the user's and kept whole.
+"""torch.compile's on-disk cache, separate from the user's and without incomplete files.
 
-A worker that is killed in the middle of a compilation leaves half a library behind, and torch would load it in every
+A worker that is killed in the middle of a compilation leaves an incomplete library, and torch would load it in every
 later run. So each worker has a marker file while it lives. Files written since the marker of a worker that was
 interrupted are deleted.
 """
@@ -23,8 +23,8 @@ def folder() -> Path:
     return cache_dir("inductor")
 
 
-class Use:
-    """The cache in use by one worker, from before it starts until `end`."""
+class CacheUse:
+    """One worker's use of the cache, from before the worker starts until `end`."""
 
     def __init__(self) -> None:
         for marker in folder().glob(f"{_MARKER}*"):
@@ -34,7 +34,7 @@ class Use:
         self._marker.touch()
 
     def end(self, *, interrupted: bool) -> None:
-        """`interrupted`: the worker was ended in the middle of its work."""
+        """End the use; `interrupted`: the worker was ended in the middle of its work."""
         if interrupted:
             _delete_since(self._marker)
         else:
@@ -44,7 +44,7 @@ class Use:
 def _delete_since(marker: Path) -> None:
     try:
         began = marker.stat().st_mtime - 1
-    except OSError:  # another run has dealt with it
+    except OSError:  # another run has deleted it
         return
     for file in folder().rglob("*"):
         with contextlib.suppress(OSError):  # other runs use this folder too

@@ -1,4 +1,4 @@
-"""The command that runs the `main` of one of kernellab's modules in a process of its own."""
+"""The command that runs the `main` of one of kernellab's modules in a separate process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kernellab.base.user_code import PACKAGE
 def program(
     module: str, *words: str, python: str = sys.executable, as_script: bool = False, installed: bool = False
 ) -> list[str]:
-    """Run `main()` of `module` with `words` as its arguments.
+    """The command that runs `main()` of `module` with `words` as its arguments.
 
-    The working directory does not come first on the path, so that no file there hides an installed module. With
-    `as_script` the path is left for the user's script to find as Python itself would set it. `installed`: the command
-    is for another machine, where kernellab is installed.
+    The working directory is not first on `sys.path`, so no file there hides an installed module. With `as_script` the
+    user's script finds the path as Python itself would set it. `installed`: the command is for another machine, where
+    kernellab is installed.
     """
     lines = ["import sys"]
     if as_script:

@@ -1,9 +1,9 @@
-"""The process between a parent and a command it has started: when the parent ends, so does the command.
+"""The process between a parent and a command: it ends the command when the parent ends.
 
-It runs nothing that a user's code could hold up: it starts the command, waits for its end, and watches a pipe that
-closes when the parent ends, however that happens. Its own end mirrors the command's: the same exit code or signal.
+User code cannot block it: it starts the command, waits for its end, and watches a pipe that
+closes whenever the parent ends. It ends as the command does: with the same exit code or signal.
 
-Started by `child` as a file, outside the package: it imports nothing of kernellab.
+`child` starts it as a file, outside the package: it imports nothing of kernellab.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     lifeline, own_session = int(sys.argv[1]), sys.argv[2] == "session"
     os.set_inheritable(lifeline, False)
     process = subprocess.Popen(sys.argv[3:], close_fds=False)
-    # The command has these now. The parent could not see the command's death if they stayed open here.
+    # The command has inherited these. If they stayed open here, the parent would not notice the command's end.
     os.closerange(3, lifeline)
     os.closerange(lifeline + 1, 1024)
     # A handler, unlike SIG_IGN, is not inherited by programs. Ctrl-C in a terminal reaches the command directly.
@@ -39,7 +39,7 @@ def main() -> None:
     watcher.start()
     code = process.wait()
     if parent_gone.is_set():
-        watcher.join()  # the command is dead, what it has started may not be yet
+        watcher.join()  # the command has ended; what it started may still be running
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):  # SIGKILL has no handler to reset
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def kill_tree(head: int, *, own_session: bool) -> None:
-    """Kill everything a process has started, then the process: its whole group where it leads a session."""
+    """Kill everything a process has started, then the process, with its whole group if it leads a session."""
     with contextlib.suppress(Exception):  # gone already
         import psutil
 

@@ -1,4 +1,4 @@
-"""A worker as its parent sees it: commands go out, events come in, over a private socket."""
+"""A worker process, seen from its parent: sends commands and receives events over a private socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXIT_GRACE_S = 5.0
 
 
 class WorkerDied(Exception):
-    """The worker process ended in the middle of a command; `reason` is what is known about it."""
+    """The worker process ended in the middle of a command."""
 
     def __init__(self, reason: str, *, out_of_memory: bool = False) -> None:
         super().__init__(reason)
@@ -32,16 +32,16 @@ class WorkerDied(Exception):
 
 
 class WorkerSilent(Exception):
-    """The worker sent nothing for longer than it was allowed to."""
+    """The worker sent nothing within its timeout."""
 
 
 class WorkerProcess:
-    """One worker process, and JSON lines with it."""
+    """One worker process and its connection, which carries JSON lines."""
 
     def __init__(self, kind: str, log: Path) -> None:
         ours, theirs = socket.socketpair()
-        self._use = compile_cache.Use()
-        self.busy = False  # whether a command is under way; set by whoever gives commands
+        self._cache_use = compile_cache.CacheUse()
+        self.busy = False  # whether a command is running; the slot sets it
         self._oom_kills = _oom_kills()
         log.parent.mkdir(parents=True, exist_ok=True)
         command = program("kernellab.running.worker.main", str(theirs.fileno()), kind)
@@ -51,7 +51,7 @@ class WorkerProcess:
         self._buffer = b""
 
     def send(self, command: Command) -> None:
-        # A worker that has just died is noticed by the next `receive`.
+        # If the worker has just died, the next `receive` raises.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(json.dumps(command.to_json()).encode() + b"\n")
 
@@ -81,13 +81,13 @@ class WorkerProcess:
             raise WorkerDied(f"it sent an event that kernellab does not declare: {error}") from None
         except ValueError:
             pass
-        raise WorkerDied("it broke the connection to kernellab: what came over it is no event")
+        raise WorkerDied("it broke the connection to kernellab: it sent something that is not an event")
 
     def _death(self) -> WorkerDied:
         try:
             code = self._child.wait(_EXIT_GRACE_S)
         except subprocess.TimeoutExpired:
-            return WorkerDied("the process closed its connection to kernellab and went on")
+            return WorkerDied("the process closed its connection to kernellab and kept running")
         if code >= 0:
             return WorkerDied(f"the process exited with code {code} in the middle of the call")
         try:
@@ -103,11 +103,11 @@ class WorkerProcess:
         """End the process and everything it started."""
         self._child.end()
         self._socket.close()
-        self._use.end(interrupted=self.busy)
+        self._cache_use.end(interrupted=self.busy)
 
 
 def environment() -> dict[str, str]:
-    """A worker's environment: without the interpreter switch, and without compile helpers that could outlive it."""
+    """A worker's environment: without TRITON_INTERPRET, and without compile helpers that could outlive it."""
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     env["TORCHINDUCTOR_CACHE_DIR"] = str(compile_cache.folder())
@@ -119,7 +119,7 @@ def environment() -> dict[str, str]:
 
 
 def _oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory."""
+    """How many processes the kernel has killed because memory ran out."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

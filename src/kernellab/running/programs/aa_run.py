@@ -1,6 +1,6 @@
-"""One run of the A/A op, as a program of its own: `main` with the arguments FOLDER DEVICE SECONDS TARGET.
+"""One run of the A/A op in a separate process: `main` with the arguments FOLDER DEVICE SECONDS TARGET.
 
-It leaves a record as any run does, with checks and times alone: ceilings and profiles would take longer.
+It writes a record as any run does, but with checks and times only: ceilings and profiles would take longer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _run(folder: str, device: str, seconds: str, target: str) -> int:
-    """The exit code: 2 where the request is wrong, with one sentence on standard error."""
+    """Returns the exit code: 2 if the request is wrong, with one sentence on standard error."""
     settings = Settings(
         targets=[target],
         stages=["check", "time"],

@@ -1,6 +1,6 @@
-"""Runs what Nsight Compute counts: one call of each implementation of an op, or square with several grids.
+"""The process whose launches Nsight Compute counts: one call per implementation, or square with several grids.
 
-Everything is compiled, tuned and warmed up before, and the inputs are ready: ncu counts only between the start and the
+Compilation, tuning, warm-up and inputs come first: ncu counts only between the start and the
 stop of the profiler. Run without ncu, this program lists the implementations. Requests are `protocol.OpRequest`.
 """
 
@@ -43,12 +43,13 @@ def list_impls(request: OpRequest) -> list[ImplListing]:
         raise UserError(_NO_GPU)
     calls = [ImplCalls(impl, case, device, request["pass"]) for impl in impls]
     return [
-        {"impl": one.impl.name, "op": op.name, "case": case.to_json(), "reason": one.obstacle() or ""} for one in calls
+        {"impl": call.impl.name, "op": op.name, "case": case.to_json(), "reason": call.obstacle() or ""}
+        for call in calls
     ]
 
 
 def count_calls(request: OpRequest) -> list[CountAnswer]:
-    """One call of each implementation."""
+    """Have ncu count one call of each implementation."""
     device, _, case, impls = load_request(request)
     return [_count_call(ImplCalls(impl, case, device, request["pass"])) for impl in impls]
 
@@ -73,11 +74,11 @@ def _count_call(calls: ImplCalls) -> CountAnswer:
 
 
 def sweep_grids(request: OpRequest) -> list[CountAnswer]:
-    """Square of one tensor, with every grid and block requested."""
+    """Have ncu count square of one tensor with every requested grid and block."""
     device, _, case, _ = load_request(request)
     if device.type != "cuda":
         raise UserError(_NO_GPU)
-    from kernellab.workloads.grids import square_by_grid  # imports Triton, which the other actions may do without
+    from kernellab.workloads.grids import square_by_grid  # imports Triton, which other actions do not need
 
     x = torch.randn(case.shape, device=device).to(getattr(torch, case.dtype))
     sizes = [(blocks, threads) for threads in request["blocks"] for blocks in request["grids"]]

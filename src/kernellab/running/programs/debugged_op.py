@@ -1,6 +1,6 @@
-"""`klab check --break`: an implementation's Triton kernel in the debugger, on the user's own terminal.
+"""`klab check --break`: debugs an implementation's Triton kernel on the user's terminal.
 
-This is the only run without a worker: the process of the command itself runs the interpreter, and records nothing.
+This is the only command that runs an op without a worker: its own process runs the interpreter and records nothing.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def debug(settings: Settings, *, file: str, line: int | None, program: tuple[int
 
     # In the interpreter pointers are real addresses: after a segmentation fault, print the line of the kernel.
     faulthandler.enable()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # an interruption would only be a message at pdb's prompt
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # klab's handler interrupts, which at pdb's prompt only prints a message
     here = str(Path.cwd())
-    # Last, as in a worker: no file beside the user's hides an installed module.
+    # The working directory goes last, as in a worker: no file there hides an installed module.
     sys.path[:] = [*(entry for entry in sys.path if entry not in ("", here)), here]
     enable_interpreter()
     op = _find_op(settings.targets)
@@ -70,16 +70,16 @@ def _find_impl(op: Op, names: list[str]) -> Impl:
     if not of_kind_triton:
         raise UserError(f"--break stops in Triton kernels, and op {op.name} has no implementation of kind triton")
     chosen = op.select_impls(names)
-    fitting = [impl for impl in chosen if impl.name in of_kind_triton]
-    if not fitting:
+    candidates = [impl for impl in chosen if impl.name in of_kind_triton]
+    if not candidates:
         others = f"{', '.join(impl.name for impl in chosen)} {'is' if len(chosen) == 1 else 'are'} not"
         raise UserError(
             f"--break stops in Triton kernels, {others} of kind triton: --impl {' or '.join(of_kind_triton)}"
         )
-    if len(fitting) > 1:
-        options = " or ".join(impl.name for impl in fitting)
-        raise UserError(f"--break takes one implementation, {len(fitting)} are of kind triton: --impl {options}")
-    return fitting[0]
+    if len(candidates) > 1:
+        options = " or ".join(impl.name for impl in candidates)
+        raise UserError(f"--break takes one implementation, {len(candidates)} are of kind triton: --impl {options}")
+    return candidates[0]
 
 
 def _choose_case(op: Op, impl: Impl, request: CaseRequest) -> Case:

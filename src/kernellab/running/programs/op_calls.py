@@ -1,4 +1,4 @@
-"""Calls of an op's implementations, prepared one by one, for the programs that profile and count them."""
+"""Prepares calls of an op's implementations, one by one, for the programs that profile and count them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WARMUP_CALLS = 3
 
 
 class LoadedRequest(NamedTuple):
-    """What a request names: its device, op and case, and the implementations chosen."""
+    """The device, op, case and implementations that a request names."""
 
     device: torch.device
     op: Op
@@ -35,7 +35,7 @@ class LoadedRequest(NamedTuple):
 
 
 def load_request(request: OpRequest) -> LoadedRequest:
-    """Execute the op's file. Refuses a request that names no op, several of them, or an unknown implementation."""
+    """Execute the op's file. Refuses a request that names no op, several ops, or an unknown implementation."""
     device = choose_device(request["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -52,7 +52,7 @@ def load_request(request: OpRequest) -> LoadedRequest:
 
 
 class ImplCalls:
-    """Calls of one implementation, each prepared anew: some change their inputs, some use up a graph."""
+    """Calls of one implementation. Each is prepared anew: a call may change its inputs or free the autograd graph."""
 
     def __init__(self, impl: Impl, case: Case, device: torch.device, pass_name: str) -> None:
         self.op, self.impl, self.case, self.device = impl.op, impl, case, device
@@ -60,7 +60,7 @@ class ImplCalls:
         self._inputs: Inputs = {}
 
     def obstacle(self) -> str | None:
-        """Why it cannot be run here; None where it can."""
+        """Why the implementation cannot run here; None if it can."""
         kind = self.impl.kind
         if kind.interpreted_on_cpu and self.device.type == "cpu":
             return "needs a GPU: interpreter time is not speed"
@@ -82,13 +82,13 @@ class ImplCalls:
         """The fewest bytes and operations of the pass, if the op declares them. Call `warm_up` first."""
         try:
             cost = cost_of_pass(self.op, self._pass.name, self._inputs, self.case)
-        except CostFailed:  # what is counted stays valid
+        except CostFailed:  # the counters stay valid without it
             return None
         return None if cost.get("assumed") else cost
 
 
 def run_impl(calls: ImplCalls, steps: Callable[[], None]) -> Outcome:
-    """Warm the implementation up and run its steps; nothing it raises ends the process."""
+    """Warm up the implementation and run its steps. No exception that it raises ends the process."""
     try:
         reason = calls.obstacle()
         if reason:

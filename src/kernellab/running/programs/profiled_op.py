@@ -1,4 +1,4 @@
-"""Profiles implementations of an op, one after the other, each in traces of its own.
+"""Profiles implementations of an op, one after the other, each with its own traces.
 
 The request comes as JSON on the command line (`protocol.OpRequest`); reports go into the folder it names.
 """
@@ -53,7 +53,7 @@ def profile_impls(request: OpRequest, folder: Path) -> Iterator[SessionReport]:
 
 
 def _record(calls: ImplCalls, schedule: Schedule, options: RecordingOptions, folder: Path) -> SessionReport:
-    """With PyTorch's profiler; each call is a step."""
+    """Record with PyTorch's profiler; each call is a step."""
     name = file_name(f"{calls.op.name}-{calls.impl.name}")
     session = Session(folder, name, schedule, options=options, steps_in_trace=True)
 
@@ -73,7 +73,7 @@ def _record(calls: ImplCalls, schedule: Schedule, options: RecordingOptions, fol
 
 
 def _run_captured(calls: ImplCalls, steps: int, capture: ToolCapture) -> SessionReport:
-    """For a tool that records from outside: from the first implementation's first call to the last one's last."""
+    """Run for a tool that records from outside, from the first call of the first implementation to the last call."""
 
     def run_steps() -> None:
         capture.begin()

@@ -1,8 +1,8 @@
-"""Runs a script or module under the profiler, unchanged: it sees what it would see if Python ran it.
+"""Runs a script or module under the profiler, unchanged: it finds everything as if Python ran it directly.
 
 Recording begins when the program first works with tensors outside of imports: importing a library calls millions of
-functions, and that time is spent once. Nothing of ours imports torch before the program does, so that settings the
-program makes before it still take effect. Processes that the program forks or starts are not recorded.
+functions, and that time is spent once. kernellab does not import torch before the program does, so settings that the
+program makes before that still take effect. Processes that the program forks or starts are not recorded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_STEPS = (
     "--schedule counts steps, and the program has none: it calls neither kl.step() nor an optimizer. Nothing was "
     "recorded. Call kl.step() at the end of the loop's body, or leave --schedule out"
 )
-_LONG_S = 2.0  # before recording begins: from there on a note says so
+_LONG_S = 2.0  # if more time passes before recording begins, a note says so
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _exit_fork(exit_code: ExitCode) -> None:
-    """End a process that the program has forked, without taking down what the profiler left in it."""
+    """End a process that the program has forked, without tearing down the profiler's state in it."""
     atexit._run_exitfuncs()
     if exit_code is not None and not isinstance(exit_code, int):
         print(exit_code, file=sys.stderr)
@@ -68,7 +68,7 @@ def _exit_fork(exit_code: ExitCode) -> None:
 
 
 def _load_script(path: str) -> tuple[ModuleType, CodeType]:
-    """As `python FILE` does: the file's folder comes first on the path, symbolic links resolved."""
+    """Load as `python FILE` does: the file's folder comes first on the path, symbolic links resolved."""
     module = ModuleType("__main__")
     module.__file__ = full = os.path.abspath(path)  # noqa: PTH100  symbolic links are kept
     module.__loader__ = importlib.machinery.SourceFileLoader("__main__", full)
@@ -79,7 +79,7 @@ def _load_script(path: str) -> tuple[ModuleType, CodeType]:
 
 
 def _load_module(name: str) -> tuple[ModuleType, CodeType]:
-    """As `python -m NAME` does: the working directory comes first on the path, a package means its `__main__`."""
+    """Load as `python -m NAME` does: the working directory comes first on the path; a package runs its `__main__`."""
     if not sys.flags.safe_path:
         sys.path.insert(0, str(Path.cwd()))
     spec = importlib.util.find_spec(name)
@@ -102,7 +102,7 @@ def _compile(source: bytes, path: str) -> CodeType:
 
 
 def _run(request: ScriptRequest, module: ModuleType, code: CodeType) -> ExitCode:
-    """Execute the program; its exit code is returned."""
+    """Execute the program and return its exit code."""
     process = os.getpid()
     recording = _ScriptRecording(request)
     sigterm = SigtermHandler(lambda: recording.end("SIGTERM"))
@@ -112,10 +112,10 @@ def _run(request: ScriptRequest, module: ModuleType, code: CodeType) -> ExitCode
     except SystemExit as leaving:
         return leaving.code
     except BaseException as error:
-        own = error.__traceback__
-        while own is not None and own.tb_frame.f_code.co_filename == __file__:
-            own = own.tb_next
-        sys.excepthook(type(error), error.with_traceback(own), own)
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+            frames = frames.tb_next
+        sys.excepthook(type(error), error.with_traceback(frames), frames)
         interrupted = isinstance(error, KeyboardInterrupt)
         ended_by = "Ctrl-C" if interrupted else type(error).__name__
         return 130 if interrupted else 1
@@ -127,7 +127,7 @@ def _run(request: ScriptRequest, module: ModuleType, code: CodeType) -> ExitCode
 
 
 class _ScriptRecording:
-    """The recording of a program, from the moment on that it works with tensors."""
+    """The recording of a program, which begins when the program first works with tensors."""
 
     def __init__(self, request: ScriptRequest) -> None:
         self._request = request
@@ -138,7 +138,7 @@ class _ScriptRecording:
         self._cancel_import_hook = call_after_import("torch", self._torch_imported)
 
     def end(self, ended_by: str | None) -> None:
-        """`ended_by`: what ended the program early, if anything did."""
+        """End the recording; `ended_by`: what ended the program early, if anything did."""
         self._cancel_import_hook()
         if self._first_work is not None:
             self._first_work.cancel()
@@ -173,7 +173,7 @@ class _ScriptRecording:
 
 
 def start_recording(request: ScriptRequest, seconds_since_import: float) -> Callable[[str | None], None]:
-    """Begin recording. Returns the function that ends it, with what ended the program early, and writes the report."""
+    """Begin recording. Returns a function that ends it and writes the report, given what ended the program early."""
     from kernellab.profiler.recording import RecordingOptions
     from kernellab.profiler.session import Session
     from kernellab.profiler.steps import StepDetector, has_steps
@@ -194,7 +194,7 @@ def start_recording(request: ScriptRequest, seconds_since_import: float) -> Call
     detector, started = StepDetector(), True
     try:
         session.start()
-    except UserError:  # the program goes on all the same
+    except UserError:  # the program still runs
         started = False
         session.notes.append(
             "the program started a profiler of its own before it worked with tensors: nothing was recorded"

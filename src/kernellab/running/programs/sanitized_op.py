@@ -1,7 +1,7 @@
-"""The process under compute-sanitizer: calls one implementation of an op at one trial after the other.
+"""The process that runs under compute-sanitizer: it calls one implementation of an op with one trial after the other.
 
-Results are not compared: the tool watches the memory accesses. Inputs are made on the CPU and copied to the GPU, each
-with exactly the memory it spans, so that few kernels run besides the implementation's and nothing unwritten is read.
+Results are not compared: the tool checks the memory accesses. Inputs are made on the CPU and copied to the GPU, each
+into exactly the memory it spans: few kernels run besides the implementation's, and no uninitialised memory is read.
 The process reports its progress on standard output, between the tool's reports.
 """
 
@@ -68,13 +68,13 @@ def run(op: Op, impl: Impl, trials: Sequence[Trial], seed: int, device: torch.de
         _report(begin=trial.label)
         status, reason = _call(op, impl, trial, seed, device)
         _report(status=status, reason=reason)
-        if gpu_is_dead(device):  # a fault that no tool can undo
+        if gpu_is_dead(device):  # no further call can succeed
             return
     _report(end=True)
 
 
 def _call(op: Op, impl: Impl, trial: Trial, seed: int, device: torch.device) -> tuple[str, str]:
-    """(status, reason): `ok` where the call returned, whatever it returned."""
+    """Returns (status, reason); the status is `ok` if the call returned, whatever the values."""
     try:
         reason = refusal(impl, trial)
         if reason is not None:
@@ -111,5 +111,5 @@ def _copy_to(t: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 def _report(**progress: JsonValue) -> None:
     sys.stdout.flush()
-    # On a line of its own, whatever the implementation has printed before.
+    # On a line of its own, even if the implementation's output does not end with a newline.
     os.write(1, f"\n{MARK}{json.dumps(progress)}\n".encode())

@@ -1,4 +1,4 @@
-"""What parent and worker say to each other: commands one way, events the other, each declared once.
+"""The messages between parent and worker: commands to the worker, events from it, each declared once.
 
 Both sides import this package; it holds declarations only. Importing it declares every event that a worker may send.
 Imports base and record; no torch.

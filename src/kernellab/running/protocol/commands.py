@@ -13,7 +13,7 @@ from kernellab.record.settings import TimingPlan
 
 
 class TargetJson(TypedDict):
-    """What a person typed, resolved: see `declaration.targets.Target`."""
+    """A target that the user typed, resolved: see `declaration.targets.Target`."""
 
     text: str
     module: str
@@ -58,7 +58,7 @@ class ChooseDevice(Command, name="device"):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadTarget(Command, name="load"):
-    """Execute the target and describe its ops. `pins` are choices of autotuners to keep to."""
+    """Execute the target and describe its ops. `pins` are choices of autotuners to reuse."""
 
     target: TargetJson
     request: RequestJson
@@ -92,7 +92,7 @@ class TimeGrids(Command, name="fill"):
 class WorkOnGroup(Command, name="group"):
     """Check the passes of implementations at a case, then time those that are right, one series after the other.
 
-    `check` and `right` are implementations by pass: those to check, and those that an earlier worker found right.
+    `check` and `right` list implementations by pass: those to check, and those that an earlier worker found right.
     `distrusted` have killed a worker. `most` limits the elements of an input in a case that is only checked.
     """
 
@@ -109,7 +109,7 @@ class WorkOnGroup(Command, name="group"):
 
 @dataclass(frozen=True, kw_only=True)
 class BatteryCommand(Command):
-    """What the battery and the search have in common."""
+    """The fields that the battery and the search share."""
 
     op: str
     dtypes: list[str]
@@ -120,7 +120,7 @@ class BatteryCommand(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class RunBattery(BatteryCommand, name="battery"):
-    """Try implementations with everything that the op's declaration gives rise to.
+    """Run the trials that are generated from the op's declaration.
 
     `done` is the number of the next trial by implementation, `stored` the trials that failed in earlier runs.
     """
@@ -155,8 +155,8 @@ class ProfileGroup(Command, name="profile"):
 class InspectOp(Command, name="inspect"):
     """Read what implementations compile to, one architecture after the other, from their own captured launches.
 
-    `apart`: each architecture in a fork of the worker, because an author's code may cache what it asked of its device.
-    `accounts`: count bytes and lines of source besides.
+    `apart`: each architecture in a fork of the worker, because an author's code may cache properties of the device.
+    `accounts`: also count bytes and lines of source.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""Events that only travel from a worker to its parent. Those that the journal keeps are in `record`."""
+"""Events that a worker sends to its parent and that are not stored. Stored events are in `record`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SeriesBegun(SeriesEvent, name="series"):
 
 @dataclass(frozen=True, kw_only=True)
 class CulpritNamed(TransientEvent, name="culprit"):
-    """An implementation broke the GPU's context while another was being checked."""
+    """An implementation broke the CUDA context while another was being checked."""
 
     impl: str
     reason: str
@@ -99,7 +99,7 @@ class CulpritNamed(TransientEvent, name="culprit"):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitBegun(TransientEvent, name="waiting"):
-    """The worker waits for another run's timing; the wait counts against nobody."""
+    """The worker waits for another run's timing. The wait counts against no timeout."""
 
     reason: str
 
@@ -118,7 +118,7 @@ class BatteryGenerated(TransientEvent, name="battery"):
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptWritten(TransientEvent, name="script"):
-    """The script that reproduces the trial that a search found to fail."""
+    """The script that reproduces the failing trial of a search."""
 
     impl: str
     text: str
@@ -141,7 +141,7 @@ class LaunchCaptured(TransientEvent, name="launch"):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestRefused(TransientEvent, name="refused"):
-    """The request was wrong, in a way that only the worker could see."""
+    """The request was wrong, which only the worker could detect."""
 
     message: str
     detail: str
@@ -154,7 +154,7 @@ class CommandDone(TransientEvent, name="done"):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpent(TransientEvent, name="replace"):
-    """The GPU's context is unusable after a fault: the worker ends and has to be replaced."""
+    """The CUDA context is unusable after a fault: the worker ends and must be replaced."""
 
 
 @dataclass(frozen=True, kw_only=True)
