@@ -17,7 +17,7 @@ from triton.testing import do_bench
 import kernellab as kl
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import call, make_inputs
-from kernellab.timing.cache import Flush
+from kernellab.timing.cache import CacheFlush
 from kernellab.timing.hold import Hold
 
 TRIALS = 200
@@ -26,7 +26,7 @@ DEVICE = torch.device("cuda", 0)
 
 def main() -> None:
     request = json.load(sys.stdin)
-    flush, hold = Flush(DEVICE), Hold(DEVICE)
+    flush, hold = CacheFlush(DEVICE), Hold(DEVICE)
     with torch.no_grad():
         times = {
             "large": [{**at, "do_bench": _do_bench(_call(**at))} for at in request["large"]],
@@ -46,7 +46,7 @@ def _call(op: str, impl: str, case: dict) -> Callable:
     return lambda: call(loaded, loaded[impl].fn, inputs, parsed_case)
 
 
-def _small(run: Callable, flush: Flush, hold: Hold) -> dict[str, float]:
+def _small(run: Callable, flush: CacheFlush, hold: Hold) -> dict[str, float]:
     return {
         "held, one call": _held(run, flush, hold),
         "plain events after a flush": _plain(run, flush),
@@ -64,7 +64,7 @@ def _plain(run: Callable, before: Callable) -> float:
     return _median(lambda start, end: (before(), start.record(), run(), end.record()))
 
 
-def _held(run: Callable, flush: Flush, hold: Hold) -> float:
+def _held(run: Callable, flush: CacheFlush, hold: Hold) -> float:
     """One call in a window, all of which is queued before any of it runs."""
 
     def window(start: torch.cuda.Event, end: torch.cuda.Event) -> None:

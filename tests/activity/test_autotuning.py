@@ -1,4 +1,4 @@
-"""Triton's own autotuner, its choice recorded and pinned. Only launching and benchmarking are replaced."""
+"""Recording and pinning the choices of Triton's own autotuner. Only launching and benchmarking are replaced."""
 
 import json
 
@@ -49,7 +49,7 @@ def launch(tuned, n=1000):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_pinned():
+def _unpin_afterwards():
     yield
     tuning.pin([])
 
@@ -72,7 +72,7 @@ def test_the_choice_is_recorded():
     }
 
 
-def test_each_key_is_a_choice_of_its_own_and_only_what_runs_is_recorded():
+def test_each_key_has_its_own_choice_and_only_kernels_that_run_are_recorded():
     tuned, bench = declare()
     other, _ = declare()
     launch(other)
@@ -100,7 +100,7 @@ def test_a_single_config_is_not_a_choice():
     assert choices == []
 
 
-def test_recording_leaves_the_autotuner_as_it_was():
+def test_recording_restores_the_autotuner():
     tuned, _ = declare()
     run = type(tuned).run
     with tuning.record_choices():
@@ -110,7 +110,7 @@ def test_recording_leaves_the_autotuner_as_it_was():
     assert len(tuned.cache) == 1
 
 
-def test_a_kernel_that_fails_leaves_its_autotuner_whole():
+def test_the_autotuner_is_restored_if_a_kernel_fails():
     tuned, _ = declare()
 
     def fail(*_, **__):
@@ -198,7 +198,7 @@ def test_trying_configs_is_logged():
     assert log.since(mark) == []
 
 
-def test_what_inductor_chose_is_read_from_its_launcher():
+def test_the_choice_of_inductor_is_read_from_its_launcher():
     heuristics = pytest.importorskip("torch._inductor.runtime.triton_heuristics")
 
     class Launched(heuristics.CachingAutotuner):

@@ -64,7 +64,7 @@ def test_dropout_that_draws_nothing_gets_no_remark():
     assert remarks_on(activity) == []
 
 
-def test_the_call_is_made_as_often_as_asked():
+def test_the_number_of_calls_is_respected():
     calls = []
     call_activity(lambda: calls.append(1), CPU)
     assert len(calls) == 3
@@ -90,7 +90,7 @@ def test_the_profiler_writes_nothing_to_the_terminal():
     assert "Completed Stage" not in done.stderr
 
 
-# On a GPU, from a trace as the profiler writes it ------------------------------------------------------
+# On a GPU, from events as the profiler writes them -----------------------------------------------------
 
 
 def host(name, ts, dur, number=0, correlation=None, cat="cpu_op"):

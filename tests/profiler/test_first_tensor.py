@@ -1,4 +1,4 @@
-"""Where a program's work with tensors begins."""
+"""When a program first works with tensors."""
 
 import importlib
 import os
@@ -27,7 +27,7 @@ def our_modes():
 
 
 @pytest.mark.parametrize("work", [lambda: torch.ones(3).sin(), in_inference_mode, on_another_device])
-def test_a_programs_work_begins_with_its_first_tensor(work):
+def test_the_action_is_called_at_the_first_tensor_of_the_program(work):
     modes_at_begin = []
     first = FirstTensorWork(lambda: modes_at_begin.append(our_modes()))
     torch.cuda.is_available()
@@ -40,7 +40,7 @@ def test_a_programs_work_begins_with_its_first_tensor(work):
     assert 0 < first.seconds < 60
 
 
-def test_tensors_made_by_imports_are_not_a_programs_work(tmp_path, monkeypatch):
+def test_tensors_created_by_imports_do_not_count(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "modules", sys.modules.copy())
     (tmp_path / "with_a_constant.py").write_text("import torch\nMEAN = torch.ones(3)\n")
@@ -52,7 +52,7 @@ def test_tensors_made_by_imports_are_not_a_programs_work(tmp_path, monkeypatch):
     assert began == [1]
 
 
-def test_a_fork_of_a_program_that_has_not_begun_is_left_alone():
+def test_a_forked_process_is_not_observed():
     first = FirstTensorWork(lambda: None)
     child = os.fork()
     if not child:
@@ -63,7 +63,7 @@ def test_a_fork_of_a_program_that_has_not_begun_is_left_alone():
     assert our_modes() == 0
 
 
-def test_a_mode_of_the_programs_own_stays_in_place():
+def test_a_torch_function_mode_of_the_program_stays_in_place():
     began = []
     FirstTensorWork(lambda: began.append(1))
     with BaseTorchFunctionMode() as own:

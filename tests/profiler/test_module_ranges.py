@@ -49,7 +49,7 @@ def test_marked_models_work_with_ddp():
 
 
 def _replicated():
-    """In a function of its own: the replica must be gone before the group is, or torch may deadlock."""
+    """A separate function, because the replica must be freed before the group is, or torch may deadlock."""
     model, x = torch.nn.parallel.DistributedDataParallel(Residual()), torch.randn(3, 4)
     before = gradients(model, x)
     after: list[torch.Tensor] = []

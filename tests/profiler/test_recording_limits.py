@@ -27,7 +27,7 @@ def test_a_program_of_many_small_operators_is_measured_in_full(monkeypatch):
     limits.stop()
 
 
-def test_tensors_among_the_small_blocks_are_not_taken_for_a_recording(monkeypatch, limits):
+def test_tensors_in_small_blocks_are_not_counted_as_recorded(monkeypatch, limits):
     before = limits._began_bytes
     monkeypatch.setattr(recording_limits, "_small_blocks_bytes", lambda: before + (1 << 30))
     limits.measure()
@@ -37,7 +37,7 @@ def test_tensors_among_the_small_blocks_are_not_taken_for_a_recording(monkeypatc
     assert limits._recorded_bytes == 1000
 
 
-def test_free_memory_bounds_a_recording_whatever_is_allowed(monkeypatch):
+def test_free_memory_limits_a_recording_whatever_was_requested(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1 << 40, available=64 << 20))
     assert recordable_bytes(1 << 40, stacks=True, growth=8) == 0.75 * (1 << 20)
 

@@ -13,7 +13,7 @@ def test_a_schedule_gives_every_step_its_phase():
     assert [schedule.cycle(step) for step in (0, 5, 6, 12)] == [1, 1, 2, 2]
 
 
-def test_zero_cycles_are_without_end():
+def test_zero_cycles_means_without_end():
     assert parse_schedule("0,0,1,0").phase(10**6) == "active"
 
 

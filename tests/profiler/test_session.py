@@ -64,7 +64,7 @@ def test_each_cycle_is_a_trace_with_its_steps_in_it(tmp_path):
     assert session.recorded_times.steps == 4
 
 
-def test_a_schedule_leads_from_state_to_state(tmp_path):
+def test_a_schedule_determines_the_states(tmp_path):
     states = states_over_steps(scheduled(tmp_path, "1,1,1,1"), 3)
     assert states == [State.WAITING, State.WARMING_UP, State.SCHEDULED, State.OVER]
 
@@ -142,7 +142,7 @@ def test_a_profiler_that_begins_while_a_session_waits_has_priority_too(tmp_path)
     assert "profiler of its own" in session.notes[0]
 
 
-def test_a_session_gives_way_to_kl_profile_and_its_steps_go_on(tmp_path):
+def test_a_session_ends_early_for_kl_profile_and_still_counts_steps(tmp_path):
     session = Session(tmp_path, "x", options=OPERATORS_ONLY, interruptible=True)
     session.start()
     torch.ones(3).cos()
@@ -172,7 +172,7 @@ def test_a_recording_ends_at_its_time_limit(tmp_path):
 
 
 @pytest.mark.parametrize("schedule", [None, "0,0,4,2", "1,1,1,0"])
-def test_steps_go_on_after_a_recording_has_ended_early(tmp_path, schedule):
+def test_steps_are_counted_after_a_recording_has_ended_early(tmp_path, schedule):
     session = Session(
         tmp_path,
         "x",
@@ -203,7 +203,7 @@ def test_a_recording_ends_before_it_takes_too_much_memory(tmp_path):
     assert "the 0.00391 GiB of memory allowed. --memory 0.00781" in session.notes[0]
 
 
-def test_steps_that_follow_a_recording_too_large_are_recorded_instead(tmp_path):
+def test_steps_after_a_recording_that_was_too_large_are_recorded_instead(tmp_path):
     session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=4 << 20)
     session.start()
     call_functions(until=lambda: session.state is State.WAITING)
@@ -214,7 +214,7 @@ def test_steps_that_follow_a_recording_too_large_are_recorded_instead(tmp_path):
     assert session.notes == []
 
 
-def test_a_model_that_is_called_after_a_recording_too_large_is_recorded(tmp_path):
+def test_a_model_called_after_a_recording_that_was_too_large_is_recorded(tmp_path):
     session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60, memory_bytes=4 << 20)
     detector, model = StepDetector(), torch.nn.Linear(3, 3)
     session.start()
@@ -225,7 +225,7 @@ def test_a_model_that_is_called_after_a_recording_too_large_is_recorded(tmp_path
     assert "aten::linear" in names_in(session)
 
 
-def test_a_program_of_operators_may_record_more_than_one_of_calls(tmp_path):
+def test_a_program_with_many_operators_may_record_more_than_one_with_many_calls(tmp_path):
     session = Session(tmp_path, "x", once_stepping=Schedule(3, 0, 2), limit_s=60)
     session.start()
     for _ in range(3):
@@ -270,7 +270,7 @@ def test_work_in_other_threads_is_noted(tmp_path):
     assert "thread worker was busy" in notes
 
 
-def test_a_limit_interrupts_the_main_thread_where_it_waits_for_another(tmp_path):
+def test_a_limit_interrupts_the_main_thread_while_it_waits_for_another_thread(tmp_path):
     session = Session(tmp_path, "x", options=OPERATORS_ONLY, limit_s=0.05)
     session.start()
     traces = []

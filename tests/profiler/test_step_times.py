@@ -16,7 +16,7 @@ def clock(monkeypatch):
 def test_steps_after_a_recording_are_timed_in_stretches_of_which_the_median_counts(clock):
     times = StepTimes()
     for step in range(21, 60):
-        clock[0] += 9.0 if step < 23 else 1.0  # the first two pay for the profiler's end
+        clock[0] += 9.0 if step < 23 else 1.0  # the first two are slowed by the profiler's end
         if step == 30:
             clock[0] += 100.0  # something else delayed the program
         times.continue_after(20, step)

@@ -1,4 +1,4 @@
-"""How a program's steps become known, and the first call of its model."""
+"""How a program's steps are detected, and the first call of its model."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def test_steps_are_the_first_optimizers_unless_the_program_calls_kl_step(tmp_pat
         ("active", 3),
         ("over", 1),
     ]
-    # All three are whole: the recording ends after the optimizer's own range.
+    # All three are complete: the recording ends after the optimizer's own range.
     assert names_in(session).count("Optimizer.step#SGD.step") == 3
 
 

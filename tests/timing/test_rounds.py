@@ -1,4 +1,4 @@
-"""Interleaved rounds: looks, ends, random order, and windows of like length."""
+"""Interleaved rounds: looks, when they end, random order, and windows of equal length."""
 
 import time
 from contextlib import nullcontext
@@ -27,13 +27,13 @@ def test_rounds_double_until_every_pair_is_decided():
     assert len(samples) == rounds.looks[-1] > FIRST_LOOK
 
 
-def test_the_time_budget_ends_what_cannot_be_decided():
+def test_the_time_budget_ends_rounds_that_cannot_be_decided():
     rounds, samples = run_rounds(FakeTimer({"a": 100.0, "b": 100.01}, 0.5), seconds=0.05, least_rounds=10)
     assert not rounds.decided
     assert len(samples) >= 10
 
 
-def test_a_clear_answer_is_not_the_end_before_the_least_time():
+def test_rounds_do_not_end_before_the_least_time_even_if_decided():
     start = time.monotonic()
     rounds, samples = run_rounds(FakeTimer({"a": 100.0, "b": 200.0}, 0.01), least_seconds=0.2)
     assert time.monotonic() - start >= 0.2
@@ -52,7 +52,7 @@ def test_order_windows_and_lead_calls_are_random_and_every_implementation_is_in_
     assert len({len(round_["a"]) for round_ in samples}) > 2
 
 
-def test_implementations_of_like_speed_get_windows_of_like_length():
+def test_implementations_of_similar_speed_get_windows_of_equal_length():
     rounds, _ = run_rounds(FakeTimer({"a": 120.0, "b": 130.0, "slow": 5000.0}, 0.001))
     assert rounds.calls["a"] == rounds.calls["b"] == calls_per_window(120.0) == 2
     assert rounds.calls["slow"] == 1
@@ -68,7 +68,7 @@ def test_there_is_a_last_look():
     assert 0 < level(LOOKS, decided=False) < 0.01
 
 
-def test_a_hold_that_gives_up_once_changes_nothing_and_twice_the_windows_of_all():
+def test_a_hold_that_gives_up_twice_in_a_row_shortens_the_windows_of_all():
     class LateTimer(FakeTimer):
         late_bursts = ()
 

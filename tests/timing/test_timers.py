@@ -1,4 +1,4 @@
-"""The timers that exist: each class says everything about its timer, and adding one is adding a module."""
+"""The timers that exist: each class declares everything about its timer, and adding a module adds a timer."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from kernellab.timing.timers import TIMERS, burst_timer, default_timer, is_durat
 from support.klab import SRC, klab_env
 
 STOPWATCH = '''
-"""A timer as a contributor would add it."""
+"""A timer that a contributor might add."""
 
 from kernellab.timing.timer import Burst, BurstTimer
 
@@ -36,7 +36,7 @@ class Stopwatch(BurstTimer):
 
 
 @pytest.mark.parametrize("timer", TIMERS.values(), ids=TIMERS)
-def test_a_timer_says_everything_about_itself(timer):
+def test_a_timer_declares_all_its_attributes(timer):
     assert timer.devices
     assert set(timer.devices) <= {"cuda", "cpu"}
     assert set(timer.default_on) <= set(timer.devices)
@@ -83,7 +83,7 @@ def test_each_device_has_one_default_timer_that_measures_durations(device):
     assert not defaults[0].on_host
 
 
-def test_a_timer_that_is_not_installed_here_counts_as_a_duration():
+def test_an_unknown_timer_counts_as_a_duration():
     assert not is_duration("launch")
     assert is_duration("host")
     assert is_duration("a timer of another installation")

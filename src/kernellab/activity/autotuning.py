@@ -1,4 +1,4 @@
-"""The choices of Triton's autotuners, recorded and pinned: a tuned kernel may be another one at the next tuning."""
+"""Records and pins the choices of Triton's autotuners: another tuning may choose another configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _TritonConfig(Protocol):
 
 
 class _Autotuner(Protocol):
-    """What is used of `triton.runtime.autotuner.Autotuner`."""
+    """The part that is used of `triton.runtime.autotuner.Autotuner`."""
 
     base_fn: AnyFunction
     cache: dict[Key, _TritonConfig]
@@ -40,7 +40,7 @@ class _Launcher(Protocol):
 
 
 class _InductorTuner(Protocol):
-    """What is used of `torch._inductor.runtime.triton_heuristics.CachingAutotuner`."""
+    """The part that is used of `torch._inductor.runtime.triton_heuristics.CachingAutotuner`."""
 
     fn: AnyFunction
     filename: str | None
@@ -64,7 +64,7 @@ def record_choices() -> Iterator[list[TunedJson]]:
             recorded.append(choice)
 
     with contextlib.ExitStack() as stack:
-        # Where the body imports a tuner, its choices are recorded from then on: importing it here would take seconds.
+        # If the body imports a tuner, its choices are recorded from then on: importing it here would take seconds.
         for module, recording in _RECORDING.items():
             stack.callback(call_after_import(module, functools.partial(_enter, stack, recording, record)))
         yield recorded
@@ -80,9 +80,9 @@ def _enter(
 
 
 def pin(choices: Iterable[TunedJson]) -> None:
-    """Have kernels use the configs recorded for them, without benchmarking. Replaces earlier pins.
+    """Make kernels use the configs recorded for them, without benchmarking. Replaces earlier pins.
 
-    Inductor's choices are left to inductor, which stores them itself.
+    Inductor's choices are not pinned: Inductor stores them itself.
     """
     choices = list(choices)
     if not choices and not _pins:
@@ -97,7 +97,7 @@ def pin(choices: Iterable[TunedJson]) -> None:
     from triton.runtime.autotuner import Autotuner
 
     _pin_future_kernels(Autotuner)
-    # By type: isinstance also asks the object, and some objects of torch answer with a warning.
+    # By type: isinstance also reads the object's `__class__`, and some objects of torch then warn.
     for tuner in [thing for thing in gc.get_objects() if issubclass(type(thing), Autotuner)]:
         tuner.cache = _PinnedCache(tuner) if _pins else dict(tuner.cache)
 
@@ -143,7 +143,7 @@ def _recording_triton(record: Record) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _recording_inductor(record: Record) -> Iterator[None]:
-    """Inductor's kernels have one config, or choose among a few at the first launch; afterwards the launcher has it."""
+    """Inductor's kernels have one config, or choose among a few at the first launch; then one launcher is left."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     run: AnyFunction = CachingAutotuner.run
@@ -191,7 +191,7 @@ def _replaced_run(tuner_class: type, run: AnyFunction) -> Iterator[None]:
 
 
 class _LookupCache(dict[Key, _TritonConfig]):
-    """Replaces an autotuner's cache during one launch, and keeps the key that Triton made of the arguments."""
+    """Replaces an autotuner's cache during one launch, and keeps the key that Triton computed from the arguments."""
 
     def __init__(self, cache: Mapping[Key, _TritonConfig]) -> None:
         super().__init__()
@@ -248,7 +248,7 @@ class _PinnedCache(dict[Key, _TritonConfig]):
 
 
 def _pin_future_kernels(autotuner: type) -> None:
-    """A kernel may be declared after its config was pinned."""
+    """Pin kernels that are declared after their config was pinned."""
     current: AnyFunction = vars(autotuner)["__init__"]
     original: AnyFunction = getattr(current, "__wrapped__", current)
     if not _pins:
@@ -282,7 +282,7 @@ def _identity_of(choice: TunedJson) -> tuple[str, str, str, tuple[JsonValue, ...
 
 
 def _scalar_config(config: _TritonConfig) -> JsonObject:
-    """Meta-parameters, and num_warps, num_stages, num_ctas and maxnreg where they are set."""
+    """Meta-parameters, and num_warps, num_stages, num_ctas and maxnreg if they are set."""
     names = ("num_warps", "num_stages", "num_ctas", "maxnreg")
     settings = {name: getattr(config, name, None) for name in names}
     return {name: _scalar(value) for name, value in {**config.kwargs, **settings}.items() if value is not None}

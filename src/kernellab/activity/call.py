@@ -1,7 +1,7 @@
 """What one call does besides the op: allocate, copy between host and GPU, draw random numbers, wait; and its kernels.
 
-Read from the trace of one profiled call. A profiler slows what follows it in a process: never use this in a process
-that is still to time something.
+Read from the trace of one profiled call. A profiler slows everything after it: never use this in a process
+that will time something later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import torch
 
-from kernellab.activity.documents import CallActivity, Counted, KernelLaunch
+from kernellab.activity.documents import ActivityCount, CallActivity, KernelLaunch
 from kernellab.base.json import JsonValue
 from kernellab.base.text import share_text
 from kernellab.traces import kineto
@@ -51,7 +51,7 @@ _RAW_FREE = re.compile(r"cudaFree(Async)?|cuMem(Free|Release).*")
 
 
 def profile_call(call: Callable[[], object], device: torch.device, calls: int = 3) -> ProfiledCall:
-    """Profile a few calls of something that is already warm, and count what the last call did."""
+    """Profile a few calls that are already warmed up, and count what the last call did."""
     on_gpu = device.type == "cuda"
     trace, segments = _profile(call, on_gpu, calls)
     host, gpu, allocated, whole = _events_of_last_call(trace)
@@ -74,7 +74,7 @@ def profile_call(call: Callable[[], object], device: torch.device, calls: int = 
     malloc, free = (_outermost(host, names) for names in (_RAW_ALLOCATE, _RAW_FREE))
     blocking = _not_nested(e for e in host if e.blocks)
     activity["device_us"] = _us(gpu)
-    # The caching allocator's own count too: a profiler need not see every driver call.
+    # Use the caching allocator's count too: a profiler may miss driver calls.
     activity["raw_allocations"] = shares.count(max(len(malloc), segments), malloc)
     activity["raw_frees"] = shares.count(len(free), free)
     activity["host_to_device"] = shares.copies("Memcpy HtoD")
@@ -95,7 +95,7 @@ def _enclosing(host: Sequence[_Event], gpu: Sequence[_Event]) -> list[Enclosing]
 
 
 def remarks_on(activity: CallActivity) -> list[str]:
-    """What of it a benchmark should not contain. Allocating the result is ordinary and not among it."""
+    """Remarks on activity that a benchmark should not contain. Allocating the result is normal and not reported."""
     counts = (
         ("draws random numbers", activity.get("random"), "op"),
         ("copies to the GPU", activity.get("host_to_device"), "copy"),
@@ -105,8 +105,8 @@ def remarks_on(activity: CallActivity) -> list[str]:
     remarks = []
     for action, counted, unit in counts:
         if counted and counted["count"]:
-            whose = "" if activity["device"] == "cpu" else f"{counted['of']}'s "
-            share = f"{share_text(counted['share'])} of the {whose}time"
+            owner = "" if activity["device"] == "cpu" else f"{counted['of']}'s "
+            share = f"{share_text(counted['share'])} of the {owner}time"
             remarks.append(f"{action}: {_number(counted['count'], unit)}, {share}")
     return remarks
 
@@ -117,7 +117,7 @@ def remarks_on(activity: CallActivity) -> list[str]:
 def _profile(call: Callable[[], object], on_gpu: bool, calls: int) -> tuple[Trace, int]:
     """The trace, and how often the caching allocator had to request memory from CUDA in the last call."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise the profiler writes to standard error
-    from torch.autograd.profiler import profile, record_function  # torch.profiler's would import Inductor: seconds
+    from torch.autograd.profiler import profile, record_function  # torch.profiler imports Inductor: seconds
 
     synchronise: Callable[[], None] = torch.cuda.synchronize if on_gpu else (lambda: None)
     segments = _segments if on_gpu else (lambda: 0)
@@ -176,7 +176,7 @@ def _events_of_last_call(trace: Trace) -> tuple[list[_Event], list[_Event], list
 
 
 def _events(trace: Trace, rows: Rows) -> list[_Event]:
-    """In the order of time, over all lanes; outer events first."""
+    """The rows as events in order of time, over all lanes; outer events first."""
     rows = rows[np.lexsort((-trace.duration[rows], trace.begin[rows]))]
     blocks = find_blocking_calls(trace)
     columns = (trace.name, trace.detail, trace.kind, trace.lane, trace.begin, trace.duration, trace.link, blocks)
@@ -187,12 +187,12 @@ def _events(trace: Trace, rows: Rows) -> list[_Event]:
 
 
 def _outermost(events: Iterable[_Event], names: re.Pattern[str]) -> list[_Event]:
-    """Events of these names that lie in no other such event: `randn` draws by calling `normal_`, and is one op."""
+    """Events of these names that are not inside another such event: `randn` calls `normal_` and counts once."""
     return _not_nested(event for event in events if names.fullmatch(event.name))
 
 
 def _not_nested(events: Iterable[_Event]) -> list[_Event]:
-    """Those of the events, which come in order of time, that lie in no other one."""
+    """The events that are not inside another one. They must be in order of time."""
     outermost: list[_Event] = []
     end: dict[int, int] = {}
     for event in events:
@@ -203,7 +203,7 @@ def _not_nested(events: Iterable[_Event]) -> list[_Event]:
 
 
 def _count_waits(host: Sequence[_Event], blocking: Sequence[_Event]) -> int:
-    """Blocking calls of one operator are one wait: `.item()` copies to pageable memory, then synchronises."""
+    """Blocking calls of one operator count as one wait: `.item()` copies to pageable memory, then synchronises."""
     ops = [e for e in host if e.kind == Kind.OPERATOR]
     innermost = [[op for op in ops if _within(call, op)][-1:] for call in blocking]
     return len({id(levels[0]) for levels in innermost if levels}) + sum(not levels for levels in innermost)
@@ -216,8 +216,8 @@ class _Shares:
         self._host_us, self._gpu_us = whole.us, _us(gpu)
         self._host, self._gpu = host, gpu
 
-    def count(self, count: int, host: Sequence[_Event], gpu: Sequence[_Event] = ()) -> Counted:
-        """So many of something, with the share of these events in the time."""
+    def count(self, count: int, host: Sequence[_Event], gpu: Sequence[_Event] = ()) -> ActivityCount:
+        """A count together with the share of these events in the time."""
         on_host = min(_us(host) / self._host_us, 1.0) if self._host_us else 0.0
         on_gpu = _us(gpu) / self._gpu_us if self._gpu_us else 0.0
         return {"count": count, "share": max(on_host, on_gpu), "of": "GPU" if on_gpu > on_host else "host"}
@@ -227,7 +227,7 @@ class _Shares:
         launches = {e.link for e in self._host if any(_within(e, op) for op in ops)}
         return [e for e in self._gpu if e.link in launches]
 
-    def copies(self, prefix: str) -> Counted:
+    def copies(self, prefix: str) -> ActivityCount:
         copies = [e for e in self._gpu if e.name.startswith(prefix)]
         links = {e.link for e in copies}
         sizes = (e.details.get("bytes", 0) for e in copies)

@@ -1,11 +1,11 @@
-"""The log of what was compiled, tuned or built in this process, by which a timed region is known to be clean.
+"""The log of what was compiled, tuned or built in this process. It shows whether a timed region was clean.
 
     log = CompilationLog.installed()
     mark = log.mark()
     …                        # the timed region
-    log.since(mark)          # [] when nothing was compiled, tuned or built in it
+    log.since(mark)          # [] if nothing was compiled, tuned or built in it
 
-Compilers are imported when first used. Each hook is installed when its module is imported, so that the log itself
+Compilers are imported when first used. Each hook is installed when its module is imported, so the log itself
 imports no compiler and does not miss one that is imported late.
 """
 
@@ -32,7 +32,7 @@ class CompilationEvent:
 
     `kind` is `compile` (torch.compile, its late backward, the recording of a CUDA graph), `triton` (a kernel compiled
     or loaded from Triton's cache), `autotune` (configs benchmarked) or `build` (C++, NVRTC, nvcc). A `nested` event
-    lies within another one, whose seconds include its own.
+    is inside another one, whose seconds include its own.
     """
 
     kind: str
@@ -107,7 +107,7 @@ class CompilationLog:
     def _hook(self, module: ModuleType) -> None:
         try:
             _HOOKS[module.__name__](self, module)
-        except AttributeError as error:  # the compiler must keep working; a test asserts that this list is empty
+        except AttributeError as error:  # the compiler must keep working; a test asserts that `unhooked` is empty
             self.unhooked.append(f"{module.__name__}: {error}")
 
     def add(self, event: CompilationEvent) -> None:
@@ -155,7 +155,7 @@ def _hook_dynamo(log: CompilationLog, convert_frame: ModuleType) -> None:
 
 
 def _hook_late_compiling(log: CompilationLog, callback: ModuleType) -> None:
-    """A backward compiled at its first call, and a CUDA graph recorded at a later call than the first."""
+    """Log a backward that is compiled at its first call, and a CUDA graph that is recorded after the first call."""
     handler, triggers = callback.callback_handler, callback.CallbackTrigger
     install_callbacks = handler.install_callbacks
     names = {triggers.LAZY_BACKWARD: "backward of graph", triggers.CUDAGRAPH_RECORDING: "CUDA graph of graph"}

@@ -24,8 +24,8 @@ class TunedJson(TypedDict):
     file: NotRequired[Annotated[str | None, ""]]
     by: NotRequired[Annotated[str | None, ""]]
     key: NotRequired[Annotated[JsonValue, "what the choice depends on"]]
-    configs: NotRequired[Annotated[JsonValue, "configurations there are"]]
-    tried: NotRequired[Annotated[JsonValue, "configurations that were timed"]]
+    configs: NotRequired[Annotated[JsonValue, "how many configurations there are"]]
+    tried: NotRequired[Annotated[JsonValue, "how many configurations were timed"]]
     seconds: NotRequired[Annotated[float | None, ""]]
 
 
@@ -52,7 +52,7 @@ class OperatorTraffic(TypedDict):
     kernels: NotRequired[Annotated[list[int], "on a GPU: places in the result's `kernels`"]]
 
 
-class Counted(TypedDict):
+class ActivityCount(TypedDict):
     """How often something happened, and its share of the host's or the GPU's time, whichever is larger."""
 
     count: Annotated[int, ""]
@@ -63,15 +63,15 @@ class Counted(TypedDict):
 
 
 class CallActivity(TypedDict, total=False):
-    """What one call does. Empty where it could not be profiled; on the CPU the fields of the GPU are absent."""
+    """What one call does. Empty if it could not be profiled; on the CPU the fields of the GPU are absent."""
 
     device: Annotated[str, "`cpu` or `cuda`"]
-    host_us: Annotated[float, "the call as its caller sees it"]
+    host_us: Annotated[float, "time of the call on the host"]
     device_us: Annotated[float, "the GPU's work for the call"]
-    allocations: Annotated[Counted, "through torch's allocator"]
-    random: Annotated[Counted, "operators that draw random numbers"]
-    raw_allocations: Annotated[Counted, "past torch's cache: cudaMalloc"]
-    raw_frees: Annotated[Counted, "past torch's cache: cudaFree"]
-    host_to_device: Annotated[Counted, "copies"]
-    device_to_host: Annotated[Counted, "copies"]
-    synchronisations: Annotated[Counted, "waits for the GPU"]
+    allocations: Annotated[ActivityCount, "through torch's allocator"]
+    random: Annotated[ActivityCount, "operators that draw random numbers"]
+    raw_allocations: Annotated[ActivityCount, "past torch's cache: cudaMalloc"]
+    raw_frees: Annotated[ActivityCount, "past torch's cache: cudaFree"]
+    host_to_device: Annotated[ActivityCount, "copies"]
+    device_to_host: Annotated[ActivityCount, "copies"]
+    synchronisations: Annotated[ActivityCount, "waits for the GPU"]

@@ -2,7 +2,7 @@
 
 Works on any device, also on meta tensors, where nothing is computed. Views, fresh memory and operators that write
 nothing do not count; a tensor passed twice to an operator is read once. Kernels launched outside torch's dispatcher,
-by Triton or CUDA C++, are not seen. An active dispatch mode disables `torch.compile`.
+by Triton or CUDA C++, are not counted. An active dispatch mode disables `torch.compile`.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def _storage(t: torch.Tensor) -> int:
 
 
 def _view(t: torch.Tensor) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-    """What identifies the elements of a tensor."""
+    """An identity of the elements of a tensor."""
     return _storage(t), int(t.storage_offset()), tuple(t.shape), tuple(t.stride())
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Of distinct tensors; an expanded dim repeats the same elements and counts once."""
+    """The bytes of distinct tensors; an expanded dim repeats the same elements and counts once."""
     return sum(_distinct_bytes(t) for t in {_view(t): t for t in tensors}.values())
 
 
@@ -116,12 +116,12 @@ def _distinct_bytes(t: torch.Tensor) -> int:
 
 
 def with_kernels(operators: Sequence[OperatorTraffic], enclosing: Sequence[Enclosing]) -> list[OperatorTraffic]:
-    """Each operator with the numbers of the kernels it launched. Kernels launched outside any become entries of their
-    own, with unknown bytes.
+    """Each operator with the numbers of the kernels it launched. A kernel that no operator launched becomes an entry
+    of its own, with unknown bytes.
 
-    `enclosing` has, for each kernel in order, the operators it was launched in, outermost first. A profiler sees an
-    operator and everything inside it, the dispatcher only some of these levels: of those around a kernel, the first
-    that comes next among `operators` is the one.
+    `enclosing` has, for each kernel in order, the operators it was launched in, outermost first. A profiler records an
+    operator and everything inside it, the dispatcher only some of these levels. A kernel is attributed to the next of
+    `operators` whose name is among its levels.
     """
     joined: list[OperatorTraffic] = []
     position = 0

@@ -2,6 +2,6 @@
 
 In: a request (`protocol`) and the program's own calls of `kl.range` and `kl.step`. Out: Chrome traces and a session
 report for the parent. Imports base, and declaration.documents for the types of requests. `protocol`, `schedule`,
-`signals` and `recording_limits` do without torch, so that the parent can use the first two and a profiled script can
-import torch itself.
+`signals` and `recording_limits` import no torch: the parent uses the first two, and a profiled script decides itself
+when torch is imported.
 """

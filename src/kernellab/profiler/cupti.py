@@ -1,4 +1,4 @@
-"""CUPTI, NVIDIA's profiling library: taken down after the last recording, so that the program runs without it."""
+"""CUPTI, NVIDIA's profiling library: detached after the last recording, so that the program runs without it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _EXIT_CALLS, _EXIT_PAUSE_S = 3, 0.02
 
 
 def request_teardown() -> None:
-    """Before a recording ends: have torch take CUPTI down with it, if the program can do without.
+    """Make torch detach CUPTI when the recording ends, if the program can run without it. Call before the end.
 
-    CUPTI would stay attached and slow every launch, a quarter of a launch-bound step: the steps timed afterwards would
+    Otherwise CUPTI stays attached and slows every launch, a quarter of a launch-bound step: steps timed after it would
     not show the program's own time. A program with CUDA graphs keeps it: torch warns that they may crash without it.
-    The teardown happens in a later CUDA call and would block at exit if none came, so some are made there.
+    The teardown happens in a later CUDA call. Without one it would block at exit, so some calls are made there.
     """
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return

@@ -1,4 +1,4 @@
-"""Notices when a program first works with tensors: what it imports, reads and prepares before is not recorded."""
+"""Detects when a program first works with tensors: imports and preparations before that are not recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_ATTEMPTS = 1000  # each takes a microsecond
 
 
 class FirstTensorWork:
-    """Calls `action` once, on the main thread, right after the first torch function that no import calls."""
+    """Calls `action` once, on the main thread, right after the first torch function that is not called by an import."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
@@ -49,7 +49,7 @@ class FirstTensorWork:
         if not on_top and self._attempts < _MOST_ATTEMPTS:
             self._schedule_leaving()
             return 0
-        # If another mode lies above, or a compiler re-enters this one, the next torch function tries again.
+        # If another mode is above, or a compiler re-enters this one, the next torch function tries again.
         self._attempts = 0
         self.cancel()
         if on_top and self.seconds is None:

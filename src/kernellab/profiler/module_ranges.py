@@ -14,7 +14,7 @@ from kernellab.profiler.ranges import range as named_range
 
 
 class ModuleRanges:
-    """The hooks that `auto_ranges` has put on a model; `remove` takes them off. Also a context manager."""
+    """The hooks that `auto_ranges` has registered on a model; `remove` removes them. Also a context manager."""
 
     def __init__(self, handles: list[RemovableHandle]) -> None:
         self._handles = handles
@@ -33,7 +33,7 @@ class ModuleRanges:
 def auto_ranges(model: torch.nn.Module) -> ModuleRanges:
     """Mark every module's forward, by its path in the model, and its backward, as `PATH.backward`.
 
-    The autograd graph stays as it is: hooks of its nodes open and close the ranges. Compiled code is left alone.
+    The autograd graph is not changed: hooks of its nodes open and close the ranges. Compiled code is not marked.
     """
     handles: list[RemovableHandle] = []
     for path, module in model.named_modules():
@@ -95,7 +95,7 @@ class _NodeHooks:
 
 
 def _nodes_since(first_sequence: int, output: object) -> list[Node]:
-    """The nodes behind a module's output that its forward has made: those with this sequence number or a later one.
+    """The nodes behind a module's output that its forward created: those with this sequence number or a later one.
 
     Nodes that accumulate gradients get no hook: they outlive the graph, and DDP has its own hooks there.
     """

@@ -1,7 +1,7 @@
 """What the parent and a profiled process exchange, as JSON.
 
 The parent puts a request on the process's command line. The process writes reports, a list, into the file
-`<rank>.collected` of the folder that the request names; traces lie beside it.
+`<rank>.collected` of the folder that the request names; traces are in the same folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ScheduleJson(TypedDict):
 
 
 class RecordingOptionsJson(TypedDict, total=False):
-    """A `recording.RecordingOptions`; what is missing has its default."""
+    """A `recording.RecordingOptions`; a missing field has its default."""
 
     shapes: bool
     memory: bool
@@ -46,7 +46,7 @@ class TargetJson(TypedDict):
     op: str
 
 
-# By call, as `pass` is a keyword.
+# `pass` is a keyword of Python: a class cannot declare such a key.
 OpRequest = TypedDict(
     "OpRequest",
     {
@@ -177,7 +177,7 @@ class SizeCurve(TypedDict):
 
 
 def write_reports(folder: Path, rank: int, reports: Sequence[SessionReport] | Sequence[SizeTimes]) -> None:
-    """For the parent, which looks for the file while this process may still run."""
+    """Write the reports for the parent, which may look for the file while this process still runs."""
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / f"{rank}{REPORTS_SUFFIX}", json.dumps(reports).encode())
 
@@ -206,9 +206,9 @@ class SkippedImpl(TypedDict):
 
 
 class CountAnswer(Outcome):
-    """What `counted_op` says of an implementation's call, or of a sweep over grids.
+    """The answer of `counted_op` about an implementation's call, or about a sweep over grids.
 
-    `cost` is None where the op declares none; `case` is what a sweep squared.
+    `cost` is None if the op declares none; `case` is the case of a sweep.
     """
 
     impl: NotRequired[str]

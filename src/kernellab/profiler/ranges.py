@@ -1,7 +1,7 @@
 """Named ranges of a program: `kl.range`, `kl.range_push`, `kl.range_pop`.
 
-A range goes to PyTorch's profiler and to NVTX, whichever records. If neither does, it costs a few tests of flags, and
-inside compiled code nothing.
+PyTorch's profiler and NVTX record a range if they are active. If neither is, it costs a few tests of flags, and
+nothing inside compiled code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOOL_VARIABLES = (
 )
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
-_is_compiling = torch.compiler.is_dynamo_compiling  # a constant to the compiler, and nearly one elsewhere
+_is_compiling = torch.compiler.is_dynamo_compiling  # a constant for the compiler, and cheap elsewhere
 
 
 def nvidia_tool_attached() -> bool:
@@ -47,7 +47,7 @@ _nvtx = nvidia_tool_attached() and _has_nvtx()
 
 
 def is_recorded() -> bool:
-    """Whether a range that opens now is recorded by anything."""
+    """Whether a range that opens now is recorded."""
     return _nvtx or torch_profiler._is_profiler_enabled
 
 
@@ -58,12 +58,12 @@ class range:  # noqa: N801  it is called like a function
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # An entry for each time it was entered, as an object may be entered again within itself: the range in PyTorch's
+        # One entry per `with`, since an object may be entered again within itself: the range in PyTorch's
         # profiler, and whether there is one in NVTX.
         self._open: list[tuple[torch_profiler.record_function | None, bool]] = []
 
     def __enter__(self) -> range:
-        if _is_compiling():  # or each change of the flags would compile everything again
+        if _is_compiling():  # otherwise each change of the flags would recompile everything
             return self
         recorded = None
         if torch_profiler._is_profiler_enabled:
@@ -112,7 +112,7 @@ class range:  # noqa: N801  it is called like a function
 
 
 class _PushedRanges(threading.local):
-    """The open ranges of each thread. None stands for one that nothing recorded when it was pushed."""
+    """The open ranges of each thread; None for a range that was not recorded when it was pushed."""
 
     def __init__(self) -> None:
         self.stack: list[range | None] = []

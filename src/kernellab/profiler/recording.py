@@ -1,4 +1,4 @@
-"""One recording by PyTorch's profiler, of which a process can have one at a time."""
+"""One recording by PyTorch's profiler. A process can have only one at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler announces itself on standard error
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise the profiler writes to standard error
 
 import torch
 from torch.autograd import profiler as torch_profiler
@@ -18,7 +18,7 @@ from torch.autograd import profiler as torch_profiler
 # Profilers that have recorded Python's calls are never freed: when one is freed after another has begun, torch drops
 # references to Python objects that it does not own, and the process crashes at exit.
 _finished: list[torch.profiler.profile] = []
-_preparing = False  # a recording of ours
+_preparing = False  # whether one of our own recordings is being prepared
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RecordingOptions:
 
 
 class Recording:
-    """Warms the profiler up when created, records from `start` to `stop`, on the thread that starts it.
+    """Warms up the profiler when created, records from `start` to `stop`, on the thread that starts it.
 
     Torch can record all threads (`profile_all_threads`), but then records no memory, mixes up shapes, and fails if a
     thread works while the recording ends (seen with torch 2.13).
@@ -65,7 +65,7 @@ class Recording:
 
     def stop(self, metadata: Mapping[str, object]) -> None:
         """End the recording and have torch process it. The trace holds the metadata under `kernellab`."""
-        if not self._started:  # torch can end only what records
+        if not self._started:  # torch can end only a profiler that records
             self._profiler.start_trace()
         self._profiler.add_metadata_json("kernellab", json.dumps(metadata))
         self._profiler.stop_trace()

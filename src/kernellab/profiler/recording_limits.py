@@ -1,4 +1,4 @@
-"""Limits of a recording, observed from a thread of its own: its duration, its memory, and work in other threads."""
+"""Limits of a recording, observed by a separate thread: its duration, its memory, and work in other threads."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pathlib import Path
 
 import psutil
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 # Bytes per second: an upper bound on what a program records. One that only calls Python functions records 60 MB/s,
 # training a transformer with many small operators 150 MB/s.
 _FASTEST_BYTES_PER_S = 250e6
-_DEFAULT_BYTES, _DEFAULT_SHARE = 2 << 30, 8  # of memory for the processed recording: this much, or 1/8 of the machine's
+_DEFAULT_BYTES, _DEFAULT_SHARE = 2 << 30, 8  # for the processed recording: at most 1/8 of the machine's memory
 # How many times more memory a recording takes while torch processes it. A Python call is recorded in 24 bytes and
-# becomes an object of 1.5 kB; an operator is recorded in 530 bytes and grows eightfold. The first recording shows which
-# of both a program has more of; should the next one be all calls, it still fits into the free memory.
+# becomes an object of 1.5 kB; an operator is recorded in 530 bytes and grows eightfold. The first recording shows what
+# a program has more of. If the next recording consists only of calls, it still fits into the free memory.
 _CALLS_GROWTH, _LEAST_GROWTH, _OPERATORS_GROWTH = 64, 8, 12
 _FREE_SHARE = 0.75
-_TELLING_BYTES = 1 << 20  # a smaller recording does not show how it grows
-_BUSY_SHARE = 0.2  # of a recording's time: a thread that works longer is reported
-# A signal interrupts waiting for a lock, a thread or a file; nothing else does. SIGURG has next to no other use, and is
-# ignored where no handler is set.
+_MEASURABLE_BYTES = 1 << 20  # the growth of a smaller recording cannot be measured
+_BUSY_SHARE = 0.2  # of a recording's time: a thread that is busy for longer is reported
+# Only a signal interrupts waiting for a lock, a thread or a file. SIGURG has almost no other use, and is
+# ignored if no handler is set.
 _WAKE_UP, _WAKE_UP_AGAIN_S = signal.SIGURG, 0.5
 
 
@@ -54,9 +54,9 @@ def recordable_bytes(requested_bytes: int | None, *, stacks: bool, growth: float
 
 
 class RecordingLimits:
-    """Observes a recording from now on. Calls `on_limit` once, on the main thread, when a limit is reached.
+    """Observes a recording from its creation. Calls `on_limit` once, on the main thread, when a limit is reached.
 
-    Create it on the main thread. A C call that does not return may keep that thread from being interrupted: `seconds`
+    Create it on the main thread. A long C call may keep that thread from being interrupted: `seconds`
     is the real duration.
     """
 
@@ -82,15 +82,15 @@ class RecordingLimits:
 
     @property
     def growth(self) -> float | None:
-        """After `stop` and processing: memory taken now per byte recorded. None for a recording too small to tell."""
-        if self._recorded_bytes < _TELLING_BYTES:
+        """After `stop` and processing: memory in use per byte recorded. None if the recording was too small."""
+        if self._recorded_bytes < _MEASURABLE_BYTES:
             return None
         return max(_LEAST_GROWTH, (_small_blocks_bytes() - self._began_bytes) / self._recorded_bytes)
 
     def measure(self) -> None:
-        """Update how much is recorded. Best at the end of a step: its tensors are freed, and little else has grown.
+        """Update how many bytes are recorded. Most exact at the end of a step, when its tensors are freed.
 
-        At other times some of the program's tensors may lie among the small blocks. So no more is counted as recorded
+        At other times some of the program's tensors may be in small blocks. So no more is counted as recorded
         than a program can record in the time since the last measurement.
         """
         now = time.perf_counter()
@@ -111,9 +111,9 @@ class RecordingLimits:
         return name if name is not None and busy_s[name] > _BUSY_SHARE * self.seconds else None
 
     def _observe(self) -> None:
-        """The observing thread: until a limit is reached, then until the main thread has stopped the recording."""
+        """Runs in the observing thread: until a limit is reached, then until the main thread stops the recording."""
         first_seen_s: dict[int, float] = {}
-        while not self._reached and not self._stopped.wait(max(0, min(_LOOK_S, self._limit_s - self.seconds))):
+        while not self._reached and not self._stopped.wait(max(0, min(_POLL_S, self._limit_s - self.seconds))):
             self._measure_threads(first_seen_s)
             if self.seconds >= self._limit_s:
                 self._reached = Limit.TIME
@@ -121,7 +121,7 @@ class RecordingLimits:
                 self.measure()
                 self._reached = Limit.MEMORY if self._recorded_bytes > self._limit_bytes else None
         while not self._stopped.is_set():
-            # Once may not be enough: a signal that arrives right before a wait begins interrupts nothing.
+            # One signal may not be enough: if it arrives right before a wait begins, it interrupts nothing.
             if signal.getsignal(_WAKE_UP) == self._wake_up:
                 signal.pthread_kill(threading.main_thread().ident or 0, _WAKE_UP)
             self._stopped.wait(_WAKE_UP_AGAIN_S)
@@ -142,7 +142,7 @@ class RecordingLimits:
 
 
 def _cpu_seconds(native_id: int) -> float:
-    """The CPU time of a thread of this process; 0 where the system does not show it."""
+    """The CPU time of a thread of this process; 0 if the system does not report it."""
     try:
         fields = Path(f"/proc/self/task/{native_id}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -150,8 +150,8 @@ def _cpu_seconds(native_id: int) -> float:
         return 0.0
 
 
-# A recording lies in small blocks, which the C library counts apart from large ones. Python's own objects are not among
-# them. A program's tensors are, up to the size of the largest one freed before.
+# A recording is stored in small blocks, which the C library counts separately from large ones. They contain no objects
+# of Python, but a program's tensors up to the size of the largest one freed before.
 
 
 class _Mallinfo2(ctypes.Structure):

@@ -5,19 +5,19 @@ The states of a session, the phase that its report gives a step in each, and wha
     state        phase     the profiler
     WAITING      wait      does not exist; steps are timed without it
     WARMING_UP   warm-up   is prepared, records nothing
-    EVERYTHING   active    records, while no schedule is known
+    EVERYTHING   active    records; there is no schedule yet
     SCHEDULED    active    records the steps of a cycle, which become a trace of their own
     OVER         over      does not exist; steps are timed without it
 
-A session with a schedule follows it from step to step. One without records everything. If it has `once_stepping`, the
-schedule for a program that turns out to have steps, the recording of everything is a fallback: it is kept only if
-nothing better follows.
+A session with a schedule follows it from step to step. A session without one records everything. `once_stepping` is
+the schedule to use if the program turns out to have steps. Then the recording of everything is a fallback: it is kept
+only if nothing better follows.
 
     schedule given:  WAITING → WARMING_UP → SCHEDULED → WAITING → … → OVER
 
-    none given:      EVERYTHING ── steps have come ──► SCHEDULED → … → OVER
+    none given:      EVERYTHING ──── steps seen ─────► SCHEDULED → … → OVER
                       │      ▲                             ▲
-                limit │      │ first call of a model       │ steps have come
+                limit │      │ first call of a model       │ steps seen
                       ▼      │                             │
                       WAITING ─────────────────────────────┘
 
@@ -43,15 +43,15 @@ from kernellab.profiler.signals import defer_signals
 from kernellab.profiler.step_times import StepTimes
 from kernellab.profiler.trace_steps import StepSpan, add_steps
 
-_SMALL_SHARE = 0.1  # of the time and memory: a program that has used less when it calls its model is not recorded again
+_SMALL_SHARE = 0.1  # of time and memory: a program that has used less before it calls its model is not recorded again
 _FROM_MODEL = (
-    "recording began again at the first call of a model: preparing had used much of the time or memory allowed"
+    "recording began again at the first call of a model: the preparation had used much of the time or memory allowed"
 )
-_LATE_S = 0.5  # a recording that exceeds its limit by more says so
+_LATE_S = 0.5  # if a recording exceeds its limit by more, its note says so
 
 
 class State(Enum):
-    """What a session does at present: see the module's documentation."""
+    """What a session is doing: see the module's documentation."""
 
     WAITING = "waiting"
     WARMING_UP = "warming up"
@@ -81,7 +81,7 @@ _current: Session | None = None
 
 
 def current() -> Session | None:
-    """The session of this process, while there is one. A forked process has none: its parent records."""
+    """The session of this process, if there is one. A forked process has none: its parent records."""
     return _current if _current is not None and _current.process == os.getpid() else None
 
 
@@ -97,7 +97,7 @@ class _Fallback:
 @dataclass
 class Session:
     """`schedule`: None records everything. `once_stepping`: the schedule for a program without one that turns out to
-    have steps, followed from the end of its waiting on.
+    have steps; it is followed from the end of its wait on.
 
     `limit_s`: the longest recording; if it is given, `memory_bytes` limits the memory too. `steps_in_trace`: whether
     ranges of the program or of its optimizer show the steps in the trace. `numbered`: whether the name of a trace ends
@@ -130,15 +130,15 @@ class Session:
         self._thread = threading.get_ident()
         self._recording: Recording | None = None
         self._limits: RecordingLimits | None = None
-        self._growth: float | None = None  # of a recording's memory when it is processed, as seen so far
+        self._growth: float | None = None  # of a recording's memory when it is processed, as measured so far
         self._ended_early = False
         self._step_begin_ns = 0
         self._recorded_steps: list[StepSpan] = []
         self._fallback: _Fallback | None = None
         self._from_model = False  # whether EVERYTHING began again at a model's first call: better than the fallback
-        self._interrupted: Session | None = None  # the session that has given way to this one
+        self._interrupted: Session | None = None  # the session that ended early for this one
         self._timed_before = False  # whether steps were timed before the recording
-        self._over_since = 0  # the step from which on nothing is recorded
+        self._over_since = 0  # the first step after the last recording
 
     # What the program does ---------------------------------------------------------------------------------
 
@@ -232,9 +232,7 @@ class Session:
                 self.cycle = cycle
                 self._enter(state)
         elif phase is Phase.WAIT and not self.plain_times.steps and not self.plain_times.timing:
-            self.plain_times.begin(
-                self.step_number
-            )  # from the second step of the wait on: the first one is not typical
+            self.plain_times.begin(self.step_number)  # from the second step of the wait: the first is not typical
         elif self.state is State.OVER and not self._timed_before:
             self.plain_times.continue_after(self._over_since, self.step_number)
 
@@ -263,7 +261,7 @@ class Session:
             self._over_since, self._timed_before = self.step_number, bool(self.plain_times.steps)
 
     def _leave(self, next_state: State) -> None:
-        """Finish what the present state began."""
+        """Finish what the current state began."""
         if self.state.records and not self._recorded_steps and self._has_better() and not self._from_model:
             self._drop()  # a cycle without a whole step
         elif self.state.records and self._recording is not None:
@@ -279,7 +277,7 @@ class Session:
         return bool(self.traces) or self._fallback is not None
 
     def _reach_limit(self, limits: RecordingLimits, limit: Limit) -> None:
-        """A recording has become too long or too large. The program goes on without it."""
+        """A recording has become too long or too large. The program continues without it."""
         if not self.state.records or current() is not self or limits is not self._limits:
             return
         note = self._time_note(limits.seconds) if limit is Limit.TIME else self._memory_note(limits.seconds)
@@ -306,7 +304,7 @@ class Session:
         )
 
     def _end_early(self, note: str) -> None:
-        """Record no more, whatever the schedule says; steps are still counted."""
+        """Stop recording, regardless of the schedule; steps are still counted."""
         if not self._ended_early and self.state is not State.OVER:
             self._ended_early = True
             self.notes.append(note)
@@ -316,7 +314,7 @@ class Session:
     # The recording -----------------------------------------------------------------------------------------
 
     def _keep_as_fallback(self, *notes: str) -> None:
-        """End the recording of everything and write it: what a GPU did is lost once another recording begins."""
+        """End the recording of everything and write it: its GPU events are lost once another recording begins."""
         self.recorded_times.discard()
         notes = (_FROM_MODEL, *notes) if self._from_model else notes
         self._from_model = False
@@ -386,7 +384,7 @@ class Session:
 
 
 def _give_way() -> None:
-    """Other code in this process prepares a profiler."""
+    """Called when other code in this process prepares a profiler."""
     session = current()
     if session is not None:
         session.give_way()

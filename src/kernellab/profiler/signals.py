@@ -19,7 +19,7 @@ def defer_signals(*, deliver: bool = True) -> Iterator[None]:
         yield
         return
     arrived: list[int] = []
-    # A handler that Python did not set reads as None and cannot be restored: those signals are left alone.
+    # A handler that Python did not set reads as None and cannot be restored: those signals are not deferred.
     handlers = {number: handler for number in _ENDING if (handler := signal.getsignal(number)) is not None}
     for number in handlers:
         signal.signal(number, lambda number, _: arrived.append(number))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-_SETTLING_STEPS = 2  # after a recording: they pay for its end
+_SETTLING_STEPS = 2  # not timed: they are slowed by the end of a recording
 _STRETCH_STEPS = 5
 _MOST_STRETCHES = 6
 
@@ -32,9 +32,9 @@ class StepTimes:
 
     @property
     def step_us(self) -> float | None:
-        """The time of a step in the median stretch: one that was interrupted says nothing about the others."""
-        each = [stretch.seconds / stretch.steps for stretch in self._stretches]
-        return statistics.median_low(each) * 1e6 if each else None
+        """The time of a step in the median stretch, so that an interruption of one stretch does not count."""
+        step_times = [stretch.seconds / stretch.steps for stretch in self._stretches]
+        return statistics.median_low(step_times) * 1e6 if step_times else None
 
     @property
     def timing(self) -> bool:
@@ -54,7 +54,7 @@ class StepTimes:
         self._open = None
 
     def continue_after(self, recording_end: int, step: int) -> None:
-        """A step has ended, and nothing is recorded from step `recording_end` on: time up to six stretches."""
+        """Called after each step once recording has ended, at step `recording_end`: time up to six stretches."""
         if len(self._stretches) == _MOST_STRETCHES or step < recording_end + _SETTLING_STEPS:
             return
         if self._open is None:

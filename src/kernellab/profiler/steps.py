@@ -1,4 +1,4 @@
-"""Where a program's steps end: at `kl.step()`, or at its optimizer's step if it never calls that."""
+"""Where a program's steps end: at `kl.step()`, or at its optimizer's step if it never calls `kl.step()`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Result = TypeVar("_Result")
 
 
 class _StepSource:
-    """How the steps of one session have become known so far."""
+    """What has marked the steps of one session so far."""
 
-    def __init__(self, of: session.Session) -> None:
-        self.session = of
+    def __init__(self, current: session.Session) -> None:
+        self.session = current
         self.explicit = False  # kl.step was called
         self.optimizer_steps = 0
         self.leader: weakref.ref[Optimizer] | None = None  # the optimizer whose steps count
@@ -42,22 +42,22 @@ def has_steps(current: session.Session) -> bool:
 
 
 def step() -> None:
-    """The end of a step of the program, for `klab profile`; does nothing where nothing is profiled."""
+    """Mark the end of a step of the program, for `klab profile`; does nothing if nothing is profiled."""
     current = session.current()
     if current is None:
         return
     source = _source_of(current)
     first_call, source.explicit = not source.explicit, True
     current.steps_in_trace = current.steps_in_trace and not source.optimizer_steps
-    if not (first_call and source.optimizer_steps == 1):  # or the optimizer has just ended this very step
+    if not (first_call and source.optimizer_steps == 1):  # otherwise the optimizer has just ended this step
         current.step()
 
 
 class StepDetector:
-    """Takes an optimizer's step for the program's until `kl.step` is called, and notices the first call of a model.
+    """Counts an optimizer's steps as the program's until `kl.step` is called, and detects the first call of a model.
 
-    If there are several optimizers, the first one to step counts: the others belong to the same step. A step ends after
-    torch's own range around the optimizer's step has ended, or that range would be cut off in the last step of a trace.
+    Of several optimizers, the first to step counts: the others belong to the same step. A step ends after
+    torch's own range around the optimizer's step: otherwise that range would be cut off in the last step of a trace.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class StepDetector:
         return step
 
     def _first_module_call(self, module: torch.nn.Module, *args: object, **kwargs: object) -> object:
-        """Replaces the call of modules, for the first call. With a hook, torch would warn when a module is compiled."""
+        """Replaces the first call of a module. With a hook, torch would warn when a module is compiled."""
         torch.nn.Module._call_impl = self._call_module  # type: ignore[method-assign]
         current = session.current()
         if current is not None:
@@ -110,7 +110,7 @@ class StepDetector:
             source.leader = weakref.ref(optimizer)
         if not source.explicit and source.leader() is optimizer:
             source.optimizer_steps += 1
-            current.steps_in_trace = True  # torch has a range for it
+            current.steps_in_trace = True  # torch records a range for it
             self._ending = current
             self._end_step()
 

@@ -6,7 +6,7 @@ import torch
 
 
 class ToolCapture:
-    """Captures from `begin` to the end of the block. Synchronise before both: kernels run behind their launches."""
+    """Captures from `begin` to the end of the block. Synchronise before both: kernels run after their launches."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled

@@ -33,7 +33,7 @@ def add_steps(path: Path, steps: Sequence[StepSpan], cycle: int) -> None:
         file.seek(tail_start)
         tail = file.read()
         ends = list(_END_OF_EVENTS.finditer(tail))
-        if zero is None or not ends:  # not a trace as torch writes them: it stays as it is
+        if zero is None or not ends:  # not a trace that torch wrote: it is not changed
             return
         end = ends[-1].start()
         events = [_event(step, int(zero[1]), cycle) for step in steps]

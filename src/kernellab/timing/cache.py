@@ -1,4 +1,4 @@
-"""Emptying the cache between windows, so that calls find their data in memory, as they do in a real program."""
+"""Empties the cache between windows, so that calls find their data in memory, as they do in a real program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernellab.machine.cpu_caches import last_level_bytes
 _LEAST_BYTES = {"cuda": 256 << 20, "cpu": 64 << 20}
 
 
-class Flush:
+class CacheFlush:
     """Writes a buffer of at least twice the size of the cache. On a GPU the write is queued, not waited for."""
 
     def __init__(self, device: torch.device) -> None:

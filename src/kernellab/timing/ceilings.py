@@ -1,4 +1,4 @@
-"""The machine's ceilings, measured: copy bandwidth and matmul rate.
+"""Measures the machine's ceilings: copy bandwidth and matmul rate.
 
 Verdicts compare times with them. They are not strict upper bounds: a kernel can be a little faster than the copy.
 """

@@ -1,4 +1,4 @@
-"""A clock around windows of calls on the CPU: what its timers share. Imports no torch."""
+"""A clock around windows of calls on the CPU: the base of the CPU's timers. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
 
     from kernellab.timing.timed_impl import TimedImpl
 
-_SHORT_WINDOW_US = 5000.0  # in a shorter window 0.1 ms would show
+_SHORT_WINDOW_US = 5000.0  # in a shorter window 0.1 ms is noticeable
 
 
 class CpuWindowTimer(BurstTimer):
-    """Reads a clock before and after each window. A subclass says which clock."""
+    """Reads a clock before and after each window. A subclass provides the clock."""
 
     devices = ("cpu",)
 
     def __init__(self, device: torch.device, cache: str) -> None:
-        from kernellab.timing.cache import Flush
+        from kernellab.timing.cache import CacheFlush
 
         super().__init__(device, cache)
-        self._flush = Flush(device) if cache == COLD else None
+        self._flush = CacheFlush(device) if cache == COLD else None
         self._short: dict[str, bool] = {}
 
     @staticmethod
     @abstractmethod
     def read_ns() -> int:
-        """The clock."""
+        """The clock's time in nanoseconds."""
 
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
         read_ns = self.read_ns
         make_lead_calls(impl, spec.lead_calls)
         samples_us = []
         for window in range(spec.windows):
-            # Emptying the cache evicts the program too, which costs the first call about 0.1 ms. The data is to be
-            # cold, not the code: in short windows an untimed call on other inputs goes first.
+            # Emptying the cache also evicts the code, which costs the first call about 0.1 ms. Only the data should be
+            # cold: short windows begin with an untimed call on other inputs.
             warm_code = self._flush is not None and self._short.get(impl.name, True)
             numbers, calls = prepare_window(impl, spec.calls + warm_code, self.cache, spec.swap and window == 0)
             if self._flush:

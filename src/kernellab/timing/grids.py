@@ -1,4 +1,4 @@
-"""Grids of equal, compute-bound blocks, timed on a GPU: how many blocks really run at once."""
+"""Times grids of equal, compute-bound blocks on a GPU, which shows how many blocks run at once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def measure_grids(
 
     steps = _FIRST_STEPS
     run_ms(sms, steps)  # loads the kernel
-    while (ms := run_ms(sms, steps)) < _BLOCK_MS / 2:  # a short run is mostly launch, so approach in steps
+    while (ms := run_ms(sms, steps)) < _BLOCK_MS / 2:  # a short run is mostly launch overhead, so increase stepwise
         steps = int(steps * min(10.0, 1.1 * _BLOCK_MS / ms))
     for _ in range(_WARMUP_LAUNCHES):
         run_ms(reference, steps)

@@ -1,4 +1,4 @@
-"""Holding a stream back while work is queued on it, so that the GPU never waits for the host."""
+"""Holds a stream back while work is queued on it, so that the GPU never waits for the host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HOLD, _EMPTY = kernel("hold.cu", "hold"), kernel("hold.cu", "nothing")
 class Hold:
     """`with hold():` queues the work of the body behind a kernel that waits for the end of the body.
 
-    The kernel gives up after a deadline; the queued work then runs as it comes. After a synchronise, `gave_up()` says
+    The kernel gives up after a deadline; the queued work then starts at once. After a synchronise, `gave_up()` says
     whether a kernel has given up since the last call.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._words = torch.zeros(2, dtype=torch.int64).pin_memory()
         self._host_words = self._words.numpy()
-        self._anchor = torch.zeros(1, dtype=torch.int32, device=device)  # tells the launcher the device
+        self._anchor = torch.zeros(1, dtype=torch.int32, device=device)  # the launcher uses its device
         self._ticket = self._last_ticket = 0
         with self():  # builds and loads the kernel
             pass

@@ -1,4 +1,4 @@
-"""A clock around a loop of calls: what the timers `host` and `launch` share. Imports no torch."""
+"""A clock around a loop of calls: the base of the timers `host` and `launch`. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class HostLoopTimer(BurstTimer):
     devices = ("cuda",)
     caches = panel_caches = (WARM,)
     on_host = True
-    least_calls = 20  # so that the one wait at the end hardly counts
+    least_calls = 20  # so that the wait at the end hardly counts
 
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
         if impl.restores_inputs:
-            raise NotApplicable("a loop of calls is not timed where each call changes its inputs")
+            raise NotApplicable("a loop of calls cannot be timed if each call changes its inputs")
         make_lead_calls(impl, spec.lead_calls)
         samples_us = []
         for window in range(spec.windows):
@@ -40,4 +40,4 @@ class HostLoopTimer(BurstTimer):
 
     @abstractmethod
     def end_loop(self) -> None:
-        """What the loop ends with, inside the timed region."""
+        """Called at the end of the loop, inside the timed region."""

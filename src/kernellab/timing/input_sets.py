@@ -1,7 +1,7 @@
-"""Copies of an op's inputs at different addresses, filled with two contents that swap places.
+"""Copies of an op's inputs at different addresses, with two contents that are swapped.
 
-An implementation that returns results from a cache keyed by pointer, replays an old result or skips calls becomes
-wrong sooner or later: addresses repeat with other contents, and neighbouring calls have different contents.
+An implementation that caches results by pointer, returns an old result or skips calls becomes
+wrong sooner or later: addresses recur with other contents, and consecutive calls have different contents.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class InputSets:
             _copy(self.contents[self.content_of(number)], self._sets[number])
 
     def overwrite(self, number: int, content: Inputs) -> None:
-        """Write a foreign content into a set, until `swap` or `restore` writes its own again."""
+        """Write another content into a set, until `swap` or `restore` writes its own again."""
         self._intact_before_swap.clear()
         _copy(content, self._sets[number])
 
@@ -108,7 +108,7 @@ def _copy(source: Inputs, target: Inputs) -> None:
 def _set_version(t: torch.Tensor, version: int) -> None:
     try:
         torch._C._autograd._unsafe_set_version_counter((t,), (version,))
-    except (AttributeError, TypeError):  # a torch without this function: an increment is better than nothing
+    except (AttributeError, TypeError):  # this torch lacks the function: an increment is better than nothing
         increment_version(t)
 
 

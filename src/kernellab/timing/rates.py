@@ -1,4 +1,4 @@
-"""Bandwidths and matmul rates of a device, measured one by one.
+"""Measures bandwidths and matmul rates of a device, one by one.
 
 `timing.ceilings` uses two of them for verdicts; `measure_rates` is the whole list, for `klab device --measure`.
 """
@@ -32,8 +32,8 @@ _MATMULS = {
     "cpu": (1024, ("float32", "float64", "bfloat16")),
 }
 _FLOAT64_SIZE = 4096  # a GPU without float64 units would take seconds for more
-_CACHE_PASSES = {"cuda": 400, "cpu": 40}  # so many that the first pass, over an empty cache, does not count
-# A quarter of the cache is sure to stay in it: large GPUs keep a copy in either half of L2, and a CPU's cache has
+_CACHE_PASSES = {"cuda": 400, "cpu": 40}  # enough that the first pass, over an empty cache, hardly counts
+# A quarter of the cache's size certainly stays in it: large GPUs keep a copy in each half of L2, and a CPU's cache has
 # other users.
 _CACHE_SHARE = 4
 
@@ -95,7 +95,7 @@ def write_gbps(timer: BurstTimer, size_bytes: int, samples: int = SAMPLES) -> fl
 
 
 def read_gbps(timer: BurstTimer, size_bytes: int, samples: int = SAMPLES, *, passes: int = 1) -> float | None:
-    """The whole buffer, `passes` times in one call; None on a GPU where CUDA C++ cannot be built."""
+    """Read the whole buffer, `passes` times in one call; None on a GPU where CUDA C++ cannot be built."""
     data = torch.randn(size_bytes // _VECTOR_BYTES * 4, device=timer.device)
     if timer.device.type == "cpu":
         us = _median_us(timer, functools.partial(_sum_repeatedly, data, passes), samples)

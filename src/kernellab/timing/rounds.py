@@ -1,6 +1,6 @@
-"""Interleaved rounds: every implementation in every round, in random order, so that drift affects all of them alike.
+"""Interleaved rounds: every implementation in every round, in random order, so that drift affects all of them equally.
 
-Rounds go on until every pair of implementations is decided, which is looked at after 64, 128, 256 … rounds, or until
+Rounds continue until every pair of implementations is decided, which is tested after 64, 128, 256 … rounds, or until
 the time is up.
 """
 
@@ -23,13 +23,13 @@ from kernellab.timing.timer import WARM, Burst, BurstSpec, BurstTimer, Verify
 
 Running = Callable[[str], AbstractContextManager[None]]
 
-# A window is long enough that its opening and closing hardly count: about 250 µs, at most 32 calls.
+# A window is long enough that starting and ending it hardly count: about 250 µs, at most 32 calls.
 _WINDOW_US = 250.0
 MOST_CALLS = 32
 # A burst is one to six windows, as many as fit into 3 ms: between bursts the device waits for the verification.
 _BURST_US = 3000.0
 _MOST_WINDOWS = 6
-_LEAST_WINDOWS = 1.25  # a second window now and then: the number of calls in a burst must not be predictable
+_LEAST_WINDOWS = 1.25  # sometimes a second window: the number of calls in a burst must not be predictable
 _SLOW_US = 20_000.0  # calls longer than this are warmed up in two rounds instead of six
 _WARMUP_ROUNDS, _SLOW_WARMUP_ROUNDS = 6, 2
 _SWAP_SHARE = 0.25  # of the rounds begin with a swap of the inputs' contents
@@ -45,20 +45,20 @@ class BurstGuard(Protocol):
     """Checks what an implementation does while it is timed."""
 
     def verifier(self, impl: TimedImpl) -> Verify:
-        """What verifies a result of the next burst."""
+        """The function that verifies a result of the next burst."""
 
     def judge(self, impl: TimedImpl, burst: Burst, *, timed: bool) -> None:
-        """Called at the end of a burst; raises where the implementation cheated."""
+        """Called at the end of a burst; raises if the implementation cheated."""
 
     def clock_mhz(self) -> float | None:
-        """The device's clock now, where it can be read."""
+        """The device's clock now, if it can be read."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """When to stop: after at least `least_rounds`, when the time is up or every pair is decided.
 
-    `least_seconds` are spent even where all pairs are decided sooner: a longer run samples more states of the machine.
+    `least_seconds` are spent even if all pairs are decided sooner: a longer run samples more states of the machine.
     """
 
     seconds: float  # per implementation
@@ -112,12 +112,12 @@ class Rounds:
             now = monotonic()
             enough = self.decided and now > start + self.plan.least_seconds
             if count >= self.plan.least_rounds and (enough or now > deadline):
-                # Between two looks it was time that ended the rounds, and the intervals have that error level.
+                # If the rounds end between two looks, time has ended them, which sets the error level of the intervals.
                 self.decided = self.decided and count == self.looks[-1]
                 return
 
     def _warm_up(self, order: random.Random, names: list[str]) -> None:
-        """Rounds until times and clocks are steady, for at most a third of the time budget."""
+        """Run rounds until times and clocks are steady, for at most a third of the time budget."""
         start = monotonic()
         limit_s = self.plan.seconds * len(names) / 3
         sums: list[float] = []
@@ -137,12 +137,12 @@ class Rounds:
                 return
 
     def _choose_calls(self, medians: Mapping[str, float]) -> None:
-        """Set the calls per window. Implementations of comparable speed get the same number: otherwise the cost of
-        opening a window would make them differ."""
+        """Set the calls per window. Implementations of comparable speed get the same number: otherwise the overhead of
+        a window would make them differ."""
         fastest = min(medians.values())
         for name, us in medians.items():
-            fitting = calls_per_window(fastest if us < _COMPARABLE * fastest else us)
-            calls = min(max(self.timer.least_calls, fitting), max(1, self.most_sets - 1), self._most_calls)
+            window_calls = calls_per_window(fastest if us < _COMPARABLE * fastest else us)
+            calls = min(max(self.timer.least_calls, window_calls), max(1, self.most_sets - 1), self._most_calls)
             self.calls[name] = 1 if self._needs_single_calls(name) else calls
             windows = _BURST_US / max(us * self.calls[name], 1e-3)
             self._most_windows[name] = min(max(_LEAST_WINDOWS, windows), _MOST_WINDOWS)
@@ -150,7 +150,7 @@ class Rounds:
             impl.sets.grow_to(min(1 + max(self.calls.values()), self.most_sets))  # one more, for an untimed call
 
     def _needs_single_calls(self, name: str) -> bool:
-        """Warm calls share an input set, which is rewritten once per window for an implementation that changes it."""
+        """Whether windows have one call: warm calls share an input set, which is rewritten only once per window."""
         return self.impls[name].restores_inputs and self.timer.cache == WARM
 
     def _run_round(self, order: random.Random, names: list[str], *, timed: bool) -> dict[str, list[float]]:
@@ -172,15 +172,15 @@ class Rounds:
                 burst = self.timer.burst(impl, spec)
                 self.guard.judge(impl, burst, timed=timed)
             self._late_bursts[name] = self._late_bursts[name] + 1 if burst.stream_held is False else 0
-            if self._late_bursts[name] >= 2 and not timed:  # too much for the launch queue: fewer calls, for all
+            if self._late_bursts[name] >= 2 and not timed:  # too many calls for the launch queue: fewer for all
                 self._most_calls = max(1, self.calls[name] // 2)
             samples_us[name] = burst.samples_us
-            swap = False  # once a round
+            swap = False  # once per round
         return samples_us
 
     def _all_decided(self, medians: Mapping[str, Mapping[int, float]]) -> bool:
-        """Whether every pair is faster, slower or the same. A single implementation needs an interval as narrow as
-        "the same" requires of two."""
+        """Whether each pair is faster, slower or the same. A single implementation needs an interval as narrow as
+        "the same" requires for two."""
         error = level(len(self.looks), decided=True)
         precision = self.plan.precision
         if len(medians) == 1:

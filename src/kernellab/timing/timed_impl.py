@@ -1,4 +1,4 @@
-"""One implementation's calls over the input sets: prepared outside the timed window, made inside it."""
+"""One implementation's calls on the input sets: prepared outside the timed window, made inside it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TimedImpl:
         self._prepare, self._order = prepare, order
 
     def draw(self, count: int, *, distinct: bool) -> list[int]:
-        """Numbers of the sets for the next calls: neighbours from a random start, or one set for all."""
+        """Numbers of the sets for the next calls: consecutive ones from a random start, or one set for all."""
         start = self._order.randrange(len(self.sets))
         return [(start + i * distinct) % len(self.sets) for i in range(count)]
 
@@ -42,7 +42,7 @@ class TimedImpl:
         return self._order.randrange(count)
 
     def prepare_calls(self, numbers: list[int]) -> list[Call]:
-        """The calls on these sets. Where a set repeats, each call gets it as tensors with versions of their own."""
+        """The calls on these sets. If a set repeats, each call gets it as tensors with their own versions."""
         if self.restores_inputs:
             for number in numbers:
                 self.sets.restore(number)

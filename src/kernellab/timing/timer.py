@@ -1,4 +1,4 @@
-"""The contract of a timer: what its class says about it, and what it measures.
+"""The contract of a timer: the attributes of its class, and what it measures.
 
 A timer is a class in a module of its own under `timing/timers`. Nothing else has to be edited: the settings, the help,
 the panel and the verdicts read the attributes below. The process of the command reads them too, so such a module
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 COLD, WARM = "cold", "warm"
 
-# Called with a result of the last window and the number of its input set, as soon as everything is queued. What it
-# queues runs right behind the last call, on the same stream, and the timer waits for both together.
+# Called with a result of the last window and the number of its input set, as soon as everything is queued. The work it
+# queues runs right after the last call, on the same stream, and the timer waits for both together.
 Verify = Callable[[object, int], None]
 
 
 class Timer(ABC):
-    """One question about speed. A subclass names the question in its attributes and answers it."""
+    """Answers one question about speed, which a subclass states in its attributes."""
 
     name: ClassVar[str]  # as in `--timer NAME` and in the record
     devices: ClassVar[tuple[str, ...]]  # of "cuda" and "cpu"
     default_on: ClassVar[tuple[str, ...]] = ()  # devices on which `--timer auto` means this timer
-    caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # states of the cache it can time; others become the first
-    panel_caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # of these, the ones `--panel` shows
-    # False: it does not say how long a call takes. It gives no rate and no share of the limit, and implementations are
-    # compared by it only where no other timer was asked for.
+    caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # states of the cache it can time; for others the first is used
+    panel_caches: ClassVar[tuple[str, ...]] = (COLD, WARM)  # those that `--panel` shows
+    # False: it does not measure how long a call takes. It gives no rate and no share of the limit, and implementations
+    # are compared by it only if no other timer was requested.
     is_duration: ClassVar[bool] = True
     on_host: ClassVar[bool] = False  # it times the caller, not the device that computes
-    needs_profiler: ClassVar[bool] = False  # it runs in a worker of its own, because a profiler slows what follows
-    # The panel lists timers from the least overhead in the number to the most. No two timers of a device share a rank.
+    needs_profiler: ClassVar[bool] = False  # it has its own worker, because a profiler slows everything after it
+    # The panel lists timers from the least overhead in their numbers to the most. Timers of a device have unique ranks.
     overhead_rank: ClassVar[int]
     measures: ClassVar[str]  # the panel's explanation of the number
     help: ClassVar[str]  # a few words for `--help`
@@ -62,8 +62,8 @@ class Burst:
     """What a burst measured."""
 
     samples_us: list[float]  # per call, one for each window
-    tail_us: float | None = None  # how long the device went on working after the stream had ended
-    stream_held: bool | None = None  # whether the stream was held back all the time; None: it did not have to be
+    tail_us: float | None = None  # how long the device kept working after the stream had finished
+    stream_held: bool | None = None  # whether the stream was held back the whole time; None: not needed
 
 
 class BurstTimer(Timer):
@@ -74,14 +74,14 @@ class BurstTimer(Timer):
     """
 
     least_calls: ClassVar[int] = 1  # per window
-    limitation: str | None = None  # why its times are less exact on this machine than they could be
+    limitation: str | None = None  # why its times are less exact on this machine
 
     @abstractmethod
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
-        """Run the windows; raise `NotApplicable` where this timer cannot time the implementation."""
+        """Run the windows; raise `NotApplicable` if this timer cannot time the implementation."""
 
     def floor_us(self, calls: int) -> float | None:
-        """The time of a call that does nothing, in a window of this many calls; None where it is not known."""
+        """The time of a call that does nothing, in a window of this many calls; None if it is not known."""
         return None
 
 
@@ -92,9 +92,9 @@ class ProfilerTimer(Timer):
 
     @abstractmethod
     def window_times_us(self, windows: Sequence[Callable[[], list[Call]]]) -> list[float]:
-        """Prepare and run each window's calls; the time per call of each window. A warm window has one call more,
-        which is not timed."""
+        """Prepare and run each window's calls; returns the time per call of each window. A warm window has one more
+        call, which is not timed."""
 
 
 class NotApplicable(Exception):
-    """This timer cannot time the implementation, which is no fault of the implementation."""
+    """This timer cannot time the implementation, which does not make the implementation wrong."""

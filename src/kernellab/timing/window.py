@@ -1,4 +1,4 @@
-"""What the timers share: preparing the calls of a window, making them, waiting for the device. Imports no torch."""
+"""What timers share: preparing the calls of a window, making them, waiting for the device. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def prepare_window(impl: TimedImpl, calls: int, cache: str, swap: bool) -> tuple[list[int], list[Call]]:
     """The calls of a window and the numbers of their input sets.
 
-    Cold, each call has a set of its own. Warm, all have one set, and there is one call more to warm the cache.
+    Cold: each call has its own set. Warm: all calls have the same set, and one more call warms the cache.
     """
     if swap:
         impl.sets.swap()
@@ -28,10 +28,10 @@ def prepare_window(impl: TimedImpl, calls: int, cache: str, swap: bool) -> tuple
 
 
 def make_calls(calls: list[Call], cache: str, impl: TimedImpl) -> tuple[object, int]:
-    """Make the calls; one of the results and its index.
+    """Make the calls; returns one of the results and its index.
 
-    Cold, all results are kept until the end, each at its own address, because rewriting one would hit the cache. Any
-    of them may be verified, so an implementation cannot skip a call. Warm, only the last result is kept.
+    Cold: all results are kept until the end, each at its own address, because rewriting one would hit the cache. Any
+    of them may be verified, so an implementation cannot skip a call. Warm: only the last result is kept.
     """
     if cache == COLD:
         results = [call() for call in calls]
@@ -43,13 +43,13 @@ def make_calls(calls: list[Call], cache: str, impl: TimedImpl) -> tuple[object, 
 
 
 def make_lead_calls(impl: TimedImpl, count: int) -> None:
-    """Untimed calls. A random number of them changes which timed calls an implementation sees as every second one."""
+    """Make untimed calls. Their random number changes which timed calls are an implementation's every second call."""
     for call in impl.prepare_calls(impl.draw(count, distinct=True)):
         call()
 
 
 def wait_for(device: torch.device) -> float:
-    """Wait for the stream, then for the device; the microseconds the device went on after the stream had ended."""
+    """Wait for the stream, then for the device; returns how many microseconds the device worked longer."""
     if device.type != "cuda":
         return 0.0
     import torch
@@ -61,7 +61,7 @@ def wait_for(device: torch.device) -> float:
 
 
 def try_hold(device: torch.device) -> Hold | None:
-    """A hold, or None where CUDA C++ cannot be built: events without a hold still time long calls correctly."""
+    """A hold, or None if CUDA C++ cannot be built: events without a hold still time long calls correctly."""
     try:
         from kernellab.timing.hold import Hold
 

@@ -1,6 +1,6 @@
-"""Squares a tensor with a grid of any size, to show what grid and block do to the GPU's counters.
+"""Squares a tensor with a grid of any size, to show how grid and block affect the GPU's counters.
 
-Not an implementation of the op `square`: the work stays the same however few threads share it.
+It is not an implementation of the op `square`: the total work is the same for any number of threads.
 """
 
 import torch
@@ -21,10 +21,10 @@ def square_by_grid(x: torch.Tensor, blocks: int, threads: int) -> torch.Tensor:
 
 @triton.jit
 def square_strided(x_ptr, y_ptr, n, width: tl.constexpr):
-    """y = x·x: x and y are [n], stride 1. A program takes `width` elements, then those one whole grid further on."""
+    """y = x·x: x and y are [n], stride 1. A program takes `width` elements, then those one grid stride further."""
     first, step = tl.program_id(0).to(tl.int64) * width, tl.num_programs(0).to(tl.int64) * width
     for start in range(first, n, step):
-        at = start + tl.arange(0, width)
-        inside = at < n
-        x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        tl.store(y_ptr + at, (x * x).to(y_ptr.dtype.element_ty), mask=inside)
+        offsets = start + tl.arange(0, width)
+        mask = offsets < n
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        tl.store(y_ptr + offsets, (x * x).to(y_ptr.dtype.element_ty), mask=mask)

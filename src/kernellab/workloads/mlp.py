@@ -45,7 +45,7 @@ class MLP(torch.nn.Module):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run of the MLP went. `peak_bytes`: memory allocated by torch on a GPU; on the CPU, of the process."""
+    """The result of training. `peak_bytes`: on a GPU, memory allocated by torch; on the CPU, memory of the process."""
 
     loss: float
     seconds: float
@@ -87,7 +87,7 @@ def train(setup: MlpSetup) -> TrainingResult:
         batches = _batches(setup, device)
     loss = torch.zeros(())
     began = time.perf_counter()
-    # A profiling session has a schedule; NVIDIA's tools are told when to begin.
+    # A profiling session has a schedule; NVIDIA's tools start recording on a call.
     with ToolCapture(enabled=on_gpu and session.current() is None) as capture:
         for number in range(setup.steps):
             if number == FIRST_CAPTURED_STEP:
@@ -135,7 +135,7 @@ def _device(requested: str) -> torch.device:
 
 
 def _replicate(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """Under torchrun, one of several replicas whose gradients are averaged; elsewhere the model itself."""
+    """Under torchrun, one of several replicas whose gradients are averaged; otherwise the model itself."""
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         return model
     if not torch.distributed.is_initialized():
@@ -160,7 +160,7 @@ def _scheduler(setup: MlpSetup, optimizer: torch.optim.Optimizer | None) -> LRSc
 
 
 def _batches(setup: MlpSetup, device: torch.device) -> Iterator[torch.Tensor]:
-    """One batch again and again, or batches of a data loader, without end."""
+    """The same batch repeatedly, or batches of a data loader, without end."""
     if not setup.data:
         x = torch.randn(setup.batch, setup.dim, device=device)
         return iter(lambda: x, None)

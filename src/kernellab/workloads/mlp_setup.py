@@ -1,4 +1,4 @@
-"""The settings of the MLP, and which of them are refused. No torch."""
+"""The settings of the MLP and their validation. No torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIRST_CAPTURED_STEP = 11  # the steps before it compile, tune and allocate
 DEFAULT_SIZES = {"dim": 1024, "layers": 8, "batch": 128, "steps": 100}
 OPTIMIZERS = ("none", "adam", "adamw", "sgd")
 RATES = ("constant", "cosine", "warmup")
-_LARGEST_SIZE = 2**31 - 1  # the product of two still counts elements in 64 bits
+_LARGEST_SIZE = 2**31 - 1  # the product of two sizes fits into 64 bits
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MlpSetup:
         return {"dim": self.dim, "layers": self.layers, "batch": self.batch, "steps": self.steps}[name]
 
     def validate(self, *, capturing: bool) -> None:
-        """Refuse what cannot be run. `capturing`: something is to be recorded from the first captured step on."""
+        """Refuse settings that cannot be run. `capturing`: recording begins at the first captured step."""
         for name in DEFAULT_SIZES:
             if self.size(name) < 1:
                 raise UserError(f"the MLP's {name} must be at least 1, not {self.size(name)}")

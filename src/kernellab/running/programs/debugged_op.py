@@ -40,7 +40,7 @@ def debug(settings: Settings, *, file: str, line: int | None, program: tuple[int
 
     # In the interpreter pointers are real addresses: after a segmentation fault, print the line of the kernel.
     faulthandler.enable()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # klab's handler interrupts, which at pdb's prompt only prints a message
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # klab's own handler would not end a process at pdb's prompt
     here = str(Path.cwd())
     # The working directory goes last, as in a worker: no file there hides an installed module.
     sys.path[:] = [*(entry for entry in sys.path if entry not in ("", here)), here]

@@ -1,6 +1,6 @@
-"""The timers, one module each. Adding a timer is adding a module with a subclass of `Timer`; it is found here.
+"""The timers, one module each. To add a timer, add a module with a subclass of `Timer`; it is discovered here.
 
-Comes in: the name of a timer, a device, a state of the cache. Goes out: a timer that times calls, or the attributes of
+In: the name of a timer, a device, a state of the cache. Out: a timer that times calls, or the attributes of
 its class. Imports `timing`; torch only when a timer is made.
 """
 
@@ -54,7 +54,7 @@ def default_timer(device_type: str) -> type[Timer]:
 
 
 def is_duration(name: str | None) -> bool:
-    """Whether a timer says how long a call takes. A name from a record whose timer is not installed here does."""
+    """Whether a timer measures how long a call takes. A timer of a record that is unknown here is assumed to."""
     return name not in TIMERS or TIMERS[name].is_duration
 
 

@@ -1,4 +1,4 @@
-"""The `events` timer: CUDA events around calls that were all queued before the first of them ran."""
+"""The `events` timer: CUDA events around calls that are all queued before the first one runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kernellab.timing.timed_impl import TimedImpl
 
 _FLOOR_WINDOWS = 15
-_LATE_BURSTS = 2  # bursts of one call in a row after which an implementation is no longer held back
+_LATE_BURSTS = 2  # consecutive bursts of one call after which the stream is no longer held back
 
 
 class EventTimer(BurstTimer):
-    """Includes what any stream pays between kernels, about a microsecond per launch."""
+    """Includes the overhead of a stream between kernels, about a microsecond per launch."""
 
     name = "events"
     devices = default_on = ("cuda",)
@@ -29,10 +29,10 @@ class EventTimer(BurstTimer):
     help = "time on the GPU's stream, the default there"
 
     def __init__(self, device: torch.device, cache: str) -> None:
-        from kernellab.timing.cache import Flush
+        from kernellab.timing.cache import CacheFlush
 
         super().__init__(device, cache)
-        self._flush = Flush(device) if cache == COLD else None
+        self._flush = CacheFlush(device) if cache == COLD else None
         self._hold = try_hold(device)
         self._late: Counter[str] = Counter()
         if self._hold is None:
@@ -41,8 +41,8 @@ class EventTimer(BurstTimer):
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
         import torch
 
-        # An implementation that itself waits for the GPU cannot be held back. After it was late twice with a single
-        # call, no further hold is tried.
+        # If an implementation itself waits for the GPU, the stream cannot be held back. After it was late twice with a
+        # single call, the hold is not tried again.
         hold = self._hold if self._late[impl.name] < _LATE_BURSTS else None
         events = []
         for window in range(spec.windows):
@@ -52,7 +52,7 @@ class EventTimer(BurstTimer):
                 make_lead_calls(impl, spec.lead_calls)
             prepared = prepare_window(impl, spec.calls, self.cache, swap) if impl.prepare_runs_impl else None
             with hold() if hold else contextlib.nullcontext():
-                # Contents are swapped behind the hold: work on another stream that does not wait sees the old ones.
+                # Contents are swapped behind the hold: work on another stream that does not wait reads the old ones.
                 numbers, calls = prepared or prepare_window(impl, spec.calls, self.cache, swap)
                 if self._flush:
                     self._flush()

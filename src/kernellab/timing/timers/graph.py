@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Captured:
+class _CapturedCalls:
     """A graph of `calls` calls; replaying it writes `result` from the input set `number`."""
 
     calls: int
@@ -26,7 +26,7 @@ class _Captured:
 
 
 class GraphTimer(BurstTimer):
-    """The GPU's time without launches by the host."""
+    """The GPU's time without the host's launches."""
 
     name = "graph"
     devices = ("cuda",)
@@ -34,21 +34,21 @@ class GraphTimer(BurstTimer):
     overhead_rank = 1
     measures = "replay of a CUDA graph"
     help = "replay of a CUDA graph"
-    least_calls = 8  # a replay has a cost of its own
+    least_calls = 8  # a replay itself has an overhead
 
     def __init__(self, device: torch.device, cache: str) -> None:
-        from kernellab.timing.cache import Flush
+        from kernellab.timing.cache import CacheFlush
 
         super().__init__(device, cache)
-        self._flush = Flush(device) if cache == COLD else None
+        self._flush = CacheFlush(device) if cache == COLD else None
         self._hold = try_hold(device)
-        self._captured: dict[str, _Captured] = {}
+        self._captured: dict[str, _CapturedCalls] = {}
 
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
         import torch
 
         if impl.prepare_runs_impl or impl.restores_inputs:
-            raise NotApplicable("only a forward pass that leaves its inputs alone is captured in a graph")
+            raise NotApplicable("only a forward pass that does not change its inputs can be captured in a graph")
         if impl.name in self._captured and self._captured[impl.name].calls != spec.calls:
             del self._captured[impl.name]  # frees the memory of its results before the next capture
         if impl.name not in self._captured:
@@ -72,7 +72,7 @@ class GraphTimer(BurstTimer):
         tail_us = wait_for(self.device)
         return Burst([start.elapsed_time(end) * 1e3 / spec.calls for start, end in events], tail_us)
 
-    def _capture(self, impl: TimedImpl, calls: int) -> _Captured:
+    def _capture(self, impl: TimedImpl, calls: int) -> _CapturedCalls:
         import torch
 
         numbers = impl.draw(calls, distinct=self.cache == COLD)
@@ -90,4 +90,4 @@ class GraphTimer(BurstTimer):
                 result, index = make_calls(prepared, self.cache, impl)
         except Exception as error:
             raise NotApplicable(f"cannot be captured in a CUDA graph: {error}") from error
-        return _Captured(calls, graph, result, numbers[index])
+        return _CapturedCalls(calls, graph, result, numbers[index])

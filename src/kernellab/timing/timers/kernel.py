@@ -27,17 +27,17 @@ class KernelTimer(ProfilerTimer):
     help = "time in kernels alone"
 
     def __init__(self, device: torch.device, cache: str) -> None:
-        from kernellab.timing.cache import Flush
+        from kernellab.timing.cache import CacheFlush
 
         super().__init__(device, cache)
-        self._flush = Flush(device) if cache == COLD else None
+        self._flush = CacheFlush(device) if cache == COLD else None
 
     def window_times_us(self, windows: Sequence[Callable[[], list[Call]]]) -> list[float]:
         """One profiler session for all windows: starting one is slow, and so are the first calls in it."""
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise the profiler writes to standard error
         import torch
         from torch._C._autograd import DeviceType
-        from torch.autograd.profiler import profile, record_function  # torch.profiler's would import Inductor: seconds
+        from torch.autograd.profiler import profile, record_function  # torch.profiler imports Inductor: seconds
 
         sizes = []
         with profile(use_kineto=True, use_device="cuda", acc_events=True) as profiler:

@@ -13,4 +13,4 @@ class LaunchTimer(HostLoopTimer):
     help = "host overhead of a launch"
 
     def end_loop(self) -> None:
-        """Nothing is waited for."""
+        """Does not wait."""
