@@ -52,7 +52,7 @@ def test_a_loader_is_named_by_its_line_and_the_advice_depends_on_its_workers(tmp
                         pass
     first = analyse(run.trace())["findings"][0]
     assert (first["kind"], first["line"]) == ("loader", 2)
-    assert first["title"].startswith("The data loader holds the program up: for x, y in DataLoader(")
+    assert first["title"].startswith("The data loader delays the program: for x, y in DataLoader(")
     assert "GPU" not in first["title"]
     assert ("workers are too slow" in first["do"]) == bool(workers)
     assert ("Give the DataLoader workers" in first["do"]) == (not workers)
@@ -68,7 +68,7 @@ def test_python_time_counts_beside_operators():
                 run.host(10)
     document = analyse(run.trace())
     printed = lines(document)
-    assert printed[0] == "CPU only: 97% of its time is Python's in slow() (own.py:2); operators have 3%."
+    assert printed[0] == "CPU only: 97% of its time is Python code in slow() (own.py:2); operators take 3%."
     assert document["findings"][0]["line"] == 2
     assert "2.79 ms in all" in printed[1]
     shares = "Operators take 3 % of the CPU's time, Python 97 %"
@@ -82,7 +82,7 @@ def test_calls_into_other_code_count_for_the_users_line(tmp_path):
     with run.python("own.py(4): main"), run.python("<built-in function sleep>"):
         run.host(1000)
     printed = lines(analyse(run.trace()))
-    assert printed[0] == "CPU only: 100% of its time is Python's in time.sleep(1) at own.py:5; operators have 0%."
+    assert printed[0] == "CPU only: 100% of its time is Python code in time.sleep(1) at own.py:5; operators take 0%."
     assert "1 ms in all" in printed[1]
 
 
@@ -94,7 +94,7 @@ def test_the_recorders_own_time_is_not_the_programs(folder):
             run.host(100)
         with run.python(f"kernellab/{folder}/session.py(9): _later"), run.python("threading.py(5): start"):
             run.host(900)
-    assert lines(analyse(run.trace()))[0].startswith("CPU only: 100% of its time is Python's in main() (own.py:4)")
+    assert lines(analyse(run.trace()))[0].startswith("CPU only: 100% of its time is Python code in main() (own.py:4)")
     run = Program()
     with run.python(f"kernellab/{folder}/session.py(9): _later"), run.python("threading.py(5): start"):
         run.host(900)
@@ -110,7 +110,7 @@ def test_unrecorded_time_between_operators_is_not_theirs():
     with run.operator("aten::sort", us=100):
         pass
     printed = lines(analyse(run.trace()))
-    assert printed[0] == "CPU only: 20% of its time is aten::sort; all operators have 20%."
+    assert printed[0] == "CPU only: 20% of its time is aten::sort; all operators take 20%."
     assert "the rest was not recorded" in printed[2]
 
 
@@ -156,7 +156,7 @@ def test_compilation_is_known_without_python_calls():
     with run.operator("Torch-Compiled Region: 0/0", us=100):
         pass
     printed = lines(analyse(run.trace()))
-    assert printed[0] == "CPU only: 90% of its time is compiling; operators have 10%."
+    assert printed[0] == "CPU only: 90% of its time is compiling; operators take 10%."
     assert printed[3].startswith("Operators take 10 % of the CPU's time, compiling 90 %; most of it Torch-Compiled")
 
 
@@ -174,7 +174,7 @@ def _loading(heavy_us, **known):
 
 def test_what_takes_most_of_a_step_comes_before_the_loader():
     first, second = _loading(heavy_us=8000)["findings"]
-    assert "Python's in heavy() (own.py:6)" in first["title"]
+    assert "Python code in heavy() (own.py:6)" in first["title"]
     assert second["kind"] == "loader"
     assert [finding["kind"] for finding in _loading(heavy_us=500)["findings"]] == ["loader"]
 

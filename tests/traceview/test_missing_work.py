@@ -16,7 +16,7 @@ SAMPLE = HERE / "samples" / "training_h200.json.gz"
 
 @pytest.mark.parametrize(
     ("kept", "reason"),
-    [(812_000, "of 270 launches, 256 have none"), (400_000, "the file breaks off before them")],
+    [(812_000, "256 of 270 launches have no row"), (400_000, "the file ends before them")],
     ids=["after the first kernels", "before the first launch"],
 )
 def test_a_trace_truncated_before_the_gpus_rows_says_so_first_and_claims_nothing(tmp_path, kept, reason):

@@ -43,7 +43,7 @@ def test_calls_of_the_model_are_steps_if_nothing_else_marks_them():
     steps = View(serving(6)).steps
     assert (steps.count, steps.module, steps.marked) == (5, "Model", True)
     assert np.diff(steps.begin) == pytest.approx(100_000, rel=0.02)
-    assert any("each call of Model is taken as a step" in note for note in analyse(serving(6))["notes"])
+    assert any("each call of Model counts as a step" in note for note in analyse(serving(6))["notes"])
     assert not View(serving(3)).steps.marked  # three calls are not a loop
 
 

@@ -1,4 +1,4 @@
-"""What makes a step slow: each cause with its line, and how much shorter a step is without it, by replay."""
+"""What makes a step slow: each cause with its line and its gain, how much shorter a replayed step is without it."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Line = tuple[str | None, int | None]
 Positions = list[int]  # of Python calls
 
 _MAX_SITES = 12  # lines of each kind for which steps are replayed, the most expensive first
-# Share of a step from which on a cause is assumed fixed before launches are examined. Every program has some loader and
-# Python time; a wait or a chain of kernels is a choice of the author.
+# Smallest share of a step at which a cause is assumed fixed before launches are examined. Every program has some loader
+# and Python time; a wait or a chain of kernels is a choice of the author.
 _FIXED_BEFORE_LAUNCHES = {"wait": 0.02, "copy": 0.02, "fusion": 0.05, "loader": 0.05, "host": 0.1}
-_SAME_LINE = 0.005  # share of a step: less is not reported of a line's other causes
-_SLOWER = 1.1  # times the GPU's time: closer than that, neither waits for the other
-_MOST = 0.5  # of the CPU's time, taken by first calls
+_SAME_LINE = 0.005  # share of a step: a smaller further cause of a line is not reported
+_SLOWER = 1.1  # times the GPU's time: below that, neither waits for the other
+_MOST = 0.5  # of the CPU's time: if first calls take more, they are the cause
 _MAX_SEARCHED = 400  # operators searched for shapes, the most expensive first
-_BESIDE = 4  # times the wait's own time: more other work on its line is a cause of its own
+_BESIDE = 4  # times the wait's own time: more other work on its line is a separate cause
 _MAX_HOST_CALLS = 4000  # located by line, the longest first
 _MIN_HOST_SHARE = 0.002  # of a step: shorter calls are not examined
 _SCALAR_BYTES = 64  # a larger copy moves a tensor; a smaller one reads a number
-# Share of a step's kernels a call may launch and still exist for its wait. Printing a tensor launches twenty.
+# A call that launches at most this share of a step's kernels exists for its wait. Printing a tensor launches twenty.
 _FEW_LAUNCHES, _SOME_LAUNCHES = 0.05, 0.5
 _WORK = ("backward", "step", "")
 _WORKERS = r"_MultiProcessingDataLoaderIter|utils/data/dataloader\.py\(\d+\): _(try_)?get_data"
@@ -103,7 +103,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The results that causes are found in."""
+    """The results from which causes are found."""
 
     view: View
     places: Places
@@ -127,14 +127,14 @@ def find_causes(analysis: Analysis) -> list[Cause]:
     host_calls = _host_calls_by_line(analysis)
     # Other work on a line that waits belongs to the wait: print(loss.item()) is two calls.
     causes = [*_find_waits(analysis, host_calls), *_find_host_work(analysis, host_calls)]
-    lines = [*_join_by_line(analysis, causes), *_find_fusion(analysis)]
+    lines = [*_merge_by_line(analysis, causes), *_find_fusion(analysis)]
     fixed = tuple(cause for cause in lines if cause.share >= _FIXED_BEFORE_LAUNCHES.get(cause.kind, 1.0))
     change = functools.reduce(Change.combine, (cause.change for cause in fixed), Change())
     return [*lines, *(replace(cause, after=fixed) for cause in _find_launch_bound(analysis, change))]
 
 
-def _join_by_line(analysis: Analysis, causes: Sequence[Cause]) -> Iterator[Cause]:
-    """Joins the causes of one line: rewriting `next(loader).to("cuda")` removes both."""
+def _merge_by_line(analysis: Analysis, causes: Sequence[Cause]) -> Iterator[Cause]:
+    """Merges the causes of one line: rewriting `next(loader).to("cuda")` removes both."""
     groups: dict[Line | int, list[Cause]] = defaultdict(list)
     for at, cause in enumerate(causes):
         place = cause.place
@@ -143,8 +143,8 @@ def _join_by_line(analysis: Analysis, causes: Sequence[Cause]) -> Iterator[Cause
         first, *others = sorted(group, key=lambda cause: -cause.gain_ns)
         if others:
             change = functools.reduce(Change.combine, (cause.change for cause in others), first.change)
-            joined = analysis.cause(first.kind, first.place, change, first.evidence)
-            yield replace(joined, same_line=tuple(cause for cause in others if cause.share >= _SAME_LINE))
+            merged = analysis.cause(first.kind, first.place, change, first.evidence)
+            yield replace(merged, same_line=tuple(cause for cause in others if cause.share >= _SAME_LINE))
         else:
             yield first
 
@@ -153,7 +153,7 @@ def _join_by_line(analysis: Analysis, causes: Sequence[Cause]) -> Iterator[Cause
 
 
 def _find_waits(analysis: Analysis, host_calls: dict[Line, Positions]) -> Iterator[Cause]:
-    """Removes from `host_calls` the lines whose other work belongs to a wait."""
+    """Finds waits, and removes from `host_calls` the lines whose other work belongs to a wait."""
     idle_ns, rows = analysis.idle.after_wait_ns, analysis.waits.rows
     for site in analysis.waits.sites[:_MAX_SITES]:
         change = Change(unblocked=frozenset(site.rows.tolist()))
@@ -185,7 +185,7 @@ def _exists_for_wait(analysis: Analysis, site: WaitSite) -> bool:
 
 
 def _wait_with_line(analysis: Analysis, site: WaitSite, host_calls: dict[Line, Positions]) -> list[Interval]:
-    """The wait's own time and that of its line's other calls, unless those are a cause of their own."""
+    """The wait's own time and that of its line's other calls, unless those are a separate cause."""
     own, line = _wait_intervals(analysis, site), (site.place.file, site.place.line)
     if not site.place.exact or line not in host_calls:
         return own
@@ -274,7 +274,7 @@ def _find_host_work(analysis: Analysis, host_calls: dict[Line, Positions]) -> It
 
 
 def _find_fusion(analysis: Analysis) -> Iterator[Cause]:
-    """The chains of one function together, its backward's with its forward's."""
+    """Finds chains, grouped by function; those of its backward belong to the function too."""
     groups: dict[tuple[str | None, str | None], list[Chain]] = defaultdict(list)
     for chain in analysis.chains:
         groups[chain.place.file, chain.place.function].append(chain)
@@ -317,7 +317,7 @@ def _between_operators(view: View, at: Rows) -> list[Interval]:
 
 
 def _find_launch_bound(analysis: Analysis, fixed: Change) -> Iterator[Cause]:
-    """The CPU launches work more slowly than the GPU does it, even after the causes in `fixed` are removed."""
+    """Finds out whether the CPU launches work more slowly than the GPU does it, even without the causes in `fixed`."""
     view, replay = analysis.view, analysis.replay
     if not len(view.gpu_rows) or not is_launch_bound(replay, fixed, replay.overhead):
         return
@@ -372,9 +372,9 @@ def _largest_shapes(view: View) -> list[list[int]]:
     counted = (view.gpu_operators >= 0) & view.gpu_counted
     own = np.bincount(view.gpu_operators[counted], weights=view.gpu_ns[counted], minlength=len(view.operators))
     for position in np.argsort(-own, kind="stable")[:_MAX_SEARCHED].tolist():
-        given = view.trace.details_of(int(view.operators.rows[position])).get("shapes")
+        recorded = view.trace.details_of(int(view.operators.rows[position])).get("shapes")
         shapes = []
-        for shape in given if isinstance(given, list) else []:
+        for shape in recorded if isinstance(recorded, list) else []:
             sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else []
             if sizes and len(sizes) == len(shape):
                 shapes.append(sizes)

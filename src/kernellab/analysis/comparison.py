@@ -1,4 +1,4 @@
-"""Two traces compared: what got slower, by operator and by kernel. All times are per step.
+"""Compares two traces: what got slower, by operator and by kernel. All times are per step.
 
 The time of a step is the one without the profiler if both traces state it, so that the profiler's overhead is not
 mistaken for the program's. Operators and kernels are compared as recorded.
@@ -22,7 +22,7 @@ class StepChange(TypedDict):
     a: float
     b: float
     ratio: float | None
-    as_profiled: bool  # not both traces state the time without the profiler
+    as_profiled: bool  # with the profiler, because not both traces state the time without it
 
 
 class Difference(TypedDict):

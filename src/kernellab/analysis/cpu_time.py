@@ -16,7 +16,7 @@ from kernellab.traceview.places import Places
 from kernellab.traceview.row_tree import RowTree, distinct, sum_by_key, take
 from kernellab.traceview.view import View
 
-# Traces recorded before the profiler had its present folder name it `collecting`.
+# In older traces the profiler's folder is named `collecting`.
 _RECORDING = r"(^|/)(torch/profiler|kernellab/(profiler|running/programs|collecting))/"
 _COMPILING = r"\(dynamo_timed\)$"
 _PYTHON = (Kind.PYTHON, Kind.MODULE)
@@ -40,7 +40,7 @@ class CpuDocument(TypedDict):
 
 @dataclass(frozen=True)
 class CpuTime:
-    """The time of the program's main thread during its steps. What the parts leave of `whole_ns` was not recorded.
+    """The time of the program's main thread during its steps. The rest of `whole_ns` beyond the parts was not recorded.
 
     `operator` is the operator with most self time, `operator_place` the line with most of it. `place` is the line or
     function of the program with most time outside operators. Compilation by torch.compile counts as neither.
@@ -119,7 +119,7 @@ def _main_rows(view: View, *kinds: Kind) -> Rows:
 
 
 def _compiling_rows(view: View) -> Rows:
-    """torch.compile's marks of its own work within the steps, longest first; they lie in each other."""
+    """torch.compile's marks of its own work within the steps, longest first. They are nested."""
     rows = _main_rows(view, Kind.OPERATOR, Kind.RANGE)
     rows = rows[view.names_matching(_COMPILING)[view.trace.name[rows]]]
     inside = (view.end[rows] > view.steps.begin_ns) & (view.trace.begin[rows] < view.steps.cpu_end_ns)
@@ -127,9 +127,9 @@ def _compiling_rows(view: View) -> Rows:
 
 
 def _operator_rows(view: View) -> Rows:
-    """Operators without marks. A mark is not work: it begins in an `__enter__` and mostly lies after that call.
+    """Operators, without marks. A mark is not work: it begins in an `__enter__` and ends after that call.
 
-    An operator lies in the Python call that made it, up to differences between clocks.
+    An operator is inside the Python call that made it, up to differences between clocks.
     """
     trace, python = view.trace, view.python_calls
     rows = _main_rows(view, Kind.OPERATOR)
@@ -172,7 +172,7 @@ def _largest_operator(places: Places, rows: Rows, own: Column) -> tuple[str, Pla
 
 
 def _largest_place(places: Places, positions: Rows, own: Column) -> tuple[Place, int]:
-    """Time counts for the innermost function of the user, separately for each call it makes into other code."""
+    """The place with most time, by the user's innermost function, separately for each call into other code."""
     tree = places.tree
     if not own.any():
         return UNKNOWN_PLACE, 0

@@ -1,4 +1,4 @@
-"""All analyses of a trace as one document: the one of `klab profile --json`."""
+"""All analyses of a trace in one document, which `klab profile --json` prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kernellab.traceview.view import View
 SCHEMA = 1
 _EMPTY = "The trace holds no events."
 _OUTSIDE = 0.01  # of the GPU's time: less outside the steps is not reported
-_TOLERANCE = 0.1  # relative error of a replay from which on a note doubts it
+_TOLERANCE = 0.1  # relative error of a replay above which a note says so
 
 
 class SummaryDocument(TypedDict):
@@ -124,10 +124,10 @@ def _notes(analysis: Analysis, plain_step_us: float | None) -> list[str]:
     if not len(view.trace):
         return notes if _EMPTY in notes else [*notes, _EMPTY]  # the reader may have noted it
     if view.steps.module:
-        notes.append(f"No steps are marked: each call of {view.steps.module} is taken as a step, except the first.")
+        notes.append(f"No steps are marked: each call of {view.steps.module} counts as a step, except the first.")
     elif not view.steps.marked:
         notes.append(
-            "No steps are marked: the whole trace is taken as one. kl.step() or ranges named step_<i> mark them."
+            "No steps are marked: the whole trace counts as one. kl.step() or ranges named step_<i> mark them."
         )
     missing = view.missing_work
     if missing.substantial:
@@ -152,7 +152,7 @@ def _notes(analysis: Analysis, plain_step_us: float | None) -> list[str]:
 
 
 def _doubts(replay: Replay, plain_step_us: float | None) -> list[str]:
-    """What is uncertain about the program without the profiler."""
+    """Notes on what is uncertain about the program without the profiler."""
     overhead, notes = replay.overhead, list[str]()
     profiled_us, step_us = replay.measured_step_ns / 1e3, replay.step_ns / 1e3
     if plain_step_us is None and overhead.operator_ns:

@@ -1,4 +1,4 @@
-"""From the causes in a trace to findings: each in words, with what to do, ranked by gain."""
+"""Turns the causes in a trace into findings: each in words, with what to do, ranked by gain."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kernellab.findings.ranking import rank
 
 _MIN_SHARE = 0.02  # of a step: a smaller gain is not reported
 _BUSY = 0.9
-_PLAUSIBLE_IDLE = 1.5  # times the gain: a longer idle time is the profiler's doing
+_PLAUSIBLE_IDLE = 1.5  # times the gain: a longer idle time is caused by the profiler
 
 
 def find(analysis: Analysis, causes: Sequence[Cause], cpu: CpuTime | None) -> list[Finding]:
-    """Findings ranked by gain. `cpu` is where the time goes in a trace without a GPU.
+    """Findings ranked by gain. `cpu` is the CPU time of a trace without a GPU.
 
-    Without a GPU, what takes most of the time comes first: work, or a line that could be changed.
+    Without a GPU, the largest part of the time comes first: work, or a line that could be changed.
     """
     if analysis.view.missing_work.substantial:
         return [_missing_rows(analysis)]
@@ -48,7 +48,7 @@ def _from_cause(analysis: Analysis, cause: Cause, after: Sequence[Finding]) -> F
     for other in cause.same_line:
         title += f"; the same line's {other.place.call}() {_describe_briefly(other)}"
         do += f" And: {_DESCRIPTIONS[other.kind](other, step_us)[1]}"
-    # The step that a gain is measured against may already be shortened by other fixes: ranking compares with today's.
+    # A gain may be relative to a step that other fixes have shortened: ranking compares with today's step.
     today_us = analysis.replay.step_ns / 1e3
     return Finding(
         title=title,
@@ -77,7 +77,7 @@ def _json_value(value: object) -> JsonValue:
 
 
 def _confidence(cause: Cause) -> Confidence:
-    """A replay is a model. Whether launches hold up the GPU may be the profiler's doing."""
+    """A replay is a model. The profiler alone may make a program launch-bound."""
     return "possible" if cause.kind == "launch" and not cause.evidence["sure"] else "likely"
 
 
@@ -85,7 +85,7 @@ def _confidence(cause: Cause) -> Confidence:
 
 
 def _describe_briefly(cause: Cause) -> str:
-    """What else the line of another cause does."""
+    """A further cause of the same line, in a few words."""
     if cause.kind == "copy":
         return f"{_copies(cause)}, {_time(cause.evidence['wait_us'])}{_per_step(cause)}"
     if cause.kind == "wait":
@@ -105,7 +105,7 @@ def _frequency(cause: Cause) -> str:
     times, per_step = cause.evidence["count"], cause.evidence["per_step"]
     if not cause.has_steps:
         return "once" if times == 1 else f"{times} times"
-    if 0.85 < per_step < 1.05:  # the first and the last may lie outside the steps
+    if 0.85 < per_step < 1.05:  # the first and the last may be outside the steps
         return "in every step"
     return f"{per_step:.0f} times a step" if per_step > 1 else f"in one step of {max(1 / per_step, 2):.0f}"
 
@@ -135,7 +135,7 @@ def _copies(cause: Cause) -> str:
 
 
 def _loader(cause: Cause, step_us: float) -> tuple[str, str]:
-    effect = "starves the GPU" if cause.evidence["on_gpu"] else "holds the program up"
+    effect = "starves the GPU" if cause.evidence["on_gpu"] else "delays the program"
     title = f"The data loader {effect}: {cause.place} takes {_time(cause.evidence['cpu_us'])}{_per_step(cause)}"
     if cause.evidence["workers"]:
         return title, (
@@ -152,38 +152,38 @@ def _host(cause: Cause, step_us: float) -> tuple[str, str]:
 
 
 def _fusion(cause: Cause, step_us: float) -> tuple[str, str]:
-    seen = cause.evidence
-    names = " → ".join(name.removeprefix("aten::")[:40] for name in seen["operators"][:8])
+    evidence = cause.evidence
+    names = " → ".join(name.removeprefix("aten::")[:40] for name in evidence["operators"][:8])
     where = f"{cause.place}: " if cause.place.file else ""
-    times = seen["moved_bytes"] / max(seen["fewest_bytes"], 1)
+    times = evidence["moved_bytes"] / max(evidence["fewest_bytes"], 1)
     title = (
-        f"{where}{seen['kernels']:.0f} kernels{_per_step(cause)} could be {seen['fused']:.0f} ({names});"
+        f"{where}{evidence['kernels']:.0f} kernels{_per_step(cause)} could be {evidence['fused']:.0f} ({names});"
         f" they move {times:.1f} times the bytes needed"
     )
     return title, "Use PyTorch's own operator for it, torch.compile, or one kernel of your own."
 
 
 def _launch(cause: Cause, step_us: float) -> tuple[str, str]:
-    seen = cause.evidence
-    shapes = " × ".join(str(tuple(shape)) for shape in seen["shapes"][:3])
+    evidence = cause.evidence
+    shapes = " × ".join(str(tuple(shape)) for shape in evidence["shapes"][:3])
     where = f" (on {shapes})" if shapes else ""
     if cause.place.file:
         where = f" ({cause.place}{', on ' + shapes if shapes else ''})"
-    bound = "Launch-bound" if seen["sure"] else "Launch-bound, unless it is the profiler that slows the CPU"
+    bound = "Launch-bound" if evidence["sure"] else "Launch-bound, unless it is the profiler that slows the CPU"
     title = (
-        f"{bound}: the CPU takes {_time(seen['cpu_us'])} to launch {_time(seen['gpu_us'])} of GPU work,"
-        f" {_kernels(seen['kernels'])}{_per_step(cause)}{where}"
+        f"{bound}: the CPU takes {_time(evidence['cpu_us'])} to launch {_time(evidence['gpu_us'])} of GPU work,"
+        f" {_kernels(evidence['kernels'])}{_per_step(cause)}{where}"
     )
     return (
         title,
-        "Use larger batches, or launch a step as one: CUDA graphs, torch.compile(mode='reduce-overhead').",
+        "Use larger batches, or launch a whole step at once: CUDA graphs, torch.compile(mode='reduce-overhead').",
     )
 
 
 def _setup(cause: Cause, step_us: float) -> tuple[str, str]:
-    seen = cause.evidence
-    where = f" ({cause.place})" if cause.place.file else ""
-    title = f"First-call set-up: first calls take {_time(seen['setup_us'])}, most of it {seen['operator'][:60]}{where}"
+    evidence = cause.evidence
+    where, operator = f" ({cause.place})" if cause.place.file else "", evidence["operator"][:60]
+    title = f"First-call set-up: first calls take {_time(evidence['setup_us'])}, most of it {operator}{where}"
     return title, "Warm up before recording: libraries and kernels are loaded once, when they are first needed."
 
 
@@ -202,14 +202,14 @@ _DESCRIPTIONS: dict[str, Callable[[Cause, float], tuple[str, str]]] = {
 
 
 def _missing_rows(analysis: Analysis) -> Finding:
-    """The GPU seems idle because its rows are not in the file: nothing is concluded."""
+    """The GPU seems idle because its rows are not in the file: no conclusion is possible."""
     view, missing = analysis.view, analysis.view.missing_work
-    reason = "the file breaks off before them"
+    reason = "the file ends before them"
     if not missing.cut:
-        reason = f"of {missing.launches} launches, {missing.missing} have none"
+        reason = f"{missing.missing} of {missing.launches} launches have no row"
     return Finding(
         name="missing",
-        title=f"The GPU's rows are missing: {reason}. Its time, and what a step could gain, are not known",
+        title=f"The GPU's rows are missing: {reason}. The GPU's time and possible gains are unknown",
         do="Open the whole file, or record the program again.",
         confidence="measured",
         step=StepTimes(view.steps.duration_ns / view.steps.count / 1e3, 0.0),
@@ -217,7 +217,7 @@ def _missing_rows(analysis: Analysis) -> Finding:
 
 
 def _step_ns(analysis: Analysis) -> float:
-    """Without the profiler's overhead. Where no call that launched the work was recorded, nothing can be replayed."""
+    """The time of a step without the profiler's overhead; as measured if no launching call was recorded to replay."""
     view = analysis.view
     if len(view.gpu_rows) and not (view.gpu_calls >= 0).any():
         return view.steps.span_ns / view.steps.count
@@ -225,7 +225,7 @@ def _step_ns(analysis: Analysis) -> float:
 
 
 def _work(analysis: Analysis, title: str, do: str = "", place: Place = UNKNOWN_PLACE) -> Finding:
-    """No gain from another structure of the program: its time is its work."""
+    """A finding without a gain: the program spends its time on work."""
     return Finding(
         name="busy",
         title=title,
@@ -254,16 +254,16 @@ def _cpu_work(analysis: Analysis, cpu: CpuTime) -> Finding:
     if not cpu.most_ns and len(analysis.view.ranges):
         return _work(analysis, "Only the program's own ranges were timed: no operators or kernels were recorded")
     if not cpu.most_ns:
-        return _work(analysis, "Nothing ran that the trace could time")
+        return _work(analysis, "The trace contains nothing with a time")
     begin = f"CPU only: {_percent(cpu.most_ns, cpu.whole_ns)} of its time is"
-    operators = f"operators have {_percent(cpu.operators_ns, cpu.whole_ns)}"
+    operators = f"operators take {_percent(cpu.operators_ns, cpu.whole_ns)}"
     if cpu.most_ns == cpu.compiling_ns:
         title = f"{begin} compiling{_for(cpu.compiling_place)}; {operators}"
         return _work(
             analysis, title, "Record more steps, or warm up first: code is compiled once.", cpu.compiling_place
         )
     if cpu.place_ns > cpu.operator_ns:
-        return _work(analysis, f"{begin} Python's in {cpu.place}; {operators}", place=cpu.place)
+        return _work(analysis, f"{begin} Python code in {cpu.place}; {operators}", place=cpu.place)
     title = f"{begin} {cpu.operator[:60]}{_for(cpu.operator_place)}; all {operators}"
     return _work(analysis, title, place=cpu.operator_place)
 

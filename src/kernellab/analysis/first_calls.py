@@ -1,6 +1,6 @@
-"""The time of first calls: CUDA loads a library or a kernel when it is first needed, and never again.
+"""The time of first calls: CUDA loads a library or a kernel once, when it is first needed.
 
-In a program with steps first calls are warm-up. A trace without steps may contain little else, and then says nothing
+In a program with steps, first calls are warm-up. A trace without steps may contain little else, and then shows nothing
 about the cost of launches.
 """
 
@@ -26,7 +26,7 @@ class FirstCalls:
 
 
 def measure_first_calls(view: View, waits: Rows) -> FirstCalls:
-    """Compares each operator's first call with its later ones; without later ones, counts what was loaded in it."""
+    """Compares each operator's first call with its later ones; without later ones, counts the loading inside it."""
     tree, trace = view.operators, view.trace
     own, loading = tree.self_time().copy(), _loading_ns(view)
     around = tree.around(trace.lane[waits], trace.begin[waits])

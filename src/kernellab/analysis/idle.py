@@ -1,4 +1,4 @@
-"""Is the GPU starved? How busy it was, the gaps in its work and what the CPU did then, how far the CPU ran ahead."""
+"""How busy the GPU was, the gaps in its work and what the CPU did then, and how far the CPU ran ahead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernellab.traceview.view import View
 _MAX_LISTED = 20  # gaps, and launch-bound stretches
 _QUEUE_POINTS = 120
 _MIN_STRETCH = 8  # consecutive kernels the GPU waited for
-_AHEAD_NS = 20_000  # a kernel launched this long before it ran was not waited for
+_AHEAD_NS = 20_000  # the GPU did not wait for a kernel that was launched this long before it ran
 LOADERS = r"utils/data/dataloader\.py\(\d+\): (__next__|_next_data)|enumerate\(DataLoader\)"
 # Code that marks or profiles the program is not its work.
 _NOT_WORK = (
@@ -117,7 +117,7 @@ class IdleTime:
 
     @functools.cached_property
     def busy_ns(self) -> dict[int, int]:
-        """By GPU: how long anything ran on any of its streams, within the steps."""
+        """By GPU: how long at least one of its streams was busy within the steps."""
         gaps = self.gaps
         return {
             device: self.view.steps.span_ns - int(gaps.duration[gaps.device == device].sum()) for device in self.devices

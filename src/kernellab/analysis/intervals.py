@@ -1,4 +1,4 @@
-"""Intervals of time in nanoseconds: merged, and their overlap with spans."""
+"""Intervals of time in nanoseconds: merging them, and their overlap with spans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Interval = tuple[int, int]
 
 
 def merge(intervals: Sequence[Interval]) -> list[Interval]:
-    """Sorted, with intervals that overlap or touch joined."""
+    """The intervals in order, with those that overlap or touch merged."""
     merged: list[Interval] = []
     for begin, end in sorted(intervals):
         if merged and begin <= merged[-1][1]:
@@ -28,7 +28,7 @@ def length(intervals: Sequence[Interval]) -> int:
 
 
 def contain(merged: Sequence[Interval], at: Column) -> Mask:
-    """Which moments lie in one of the intervals."""
+    """Which moments are inside one of the intervals."""
     if not merged:
         return np.zeros(len(at), dtype=np.bool_)
     begin, end = np.array(merged, dtype=np.int64).T
@@ -37,7 +37,7 @@ def contain(merged: Sequence[Interval], at: Column) -> Mask:
 
 
 def overlap(merged: Sequence[Interval], begin: Column, end: Column) -> Column:
-    """How much of each span from `begin` to `end` lies in the intervals."""
+    """How much of each span from `begin` to `end` is inside the intervals."""
     if not merged:
         return np.zeros(len(begin), dtype=np.int64)
     starts, ends = np.array(merged, dtype=np.int64).T

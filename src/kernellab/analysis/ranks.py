@@ -46,7 +46,7 @@ class RanksDocument(TypedDict):
 def compare_ranks(traces: Sequence[Trace]) -> RanksDocument:
     """Per rank: the time in collectives, the part of it spent waiting for the last rank, and compute by layer.
 
-    The n-th collective of one rank is the n-th of all. Clocks of different machines are taken as they are.
+    The n-th collective of one rank is the n-th of all. Differences between machines' clocks are not corrected.
     """
     views = [View(trace) for trace in traces]
     collectives = [_collectives(view) for view in views]

@@ -1,12 +1,12 @@
-"""A model of a step, to compute how long it would take with something changed.
+"""A model of a step that computes how long the step would take with something changed.
 
 The CPU is one sequence of calls that launch GPU work or wait for it, with the measured time between them. Each stream
 runs its work in order, each piece as long as measured. Without a wait the CPU runs ahead; without the CPU's work the
 GPU sets the pace. Threads that launch in turn (autograd's and the one that called it) are one sequence.
 
 A profiler slows the CPU with every event it writes. If the time of a step without the profiler is known, the overhead
-per event is chosen so that the replay takes that time; otherwise a typical overhead is subtracted. So a gain is one of
-the program without the profiler.
+per event is chosen so that the replay takes that time; otherwise a typical overhead is subtracted. So gains are those
+of the program without the profiler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernellab.traceview.row_tree import take
 from kernellab.traceview.view import View
 
 _QUEUE_LENGTH = 1024  # launches CUDA queues before the next one blocks
-_MIN_STEPS = 4  # with so many, the first is left out
+_MIN_STEPS = 4  # with at least this many, the first is left out
 _MAX_CALLS = 30_000  # of a long trace, steps with this many calls represent all
 _BLOCKED = 20  # times the median launch: such a launch waited for room in the queue
 _PAUSE_NS = 1_000  # between two queued kernels, if the trace does not show it
@@ -43,7 +43,7 @@ class Change:
 
     removed: Sequence[Interval] = ()  # CPU time that is gone, with everything launched in it
     unblocked: frozenset[int] = frozenset()  # rows of calls that no longer block
-    durations: Mapping[int, int] = field(default_factory=dict)  # nanoseconds that rows of the GPU take instead
+    durations: Mapping[int, int] = field(default_factory=dict)  # changed durations of GPU rows, in nanoseconds
     free_cpu: bool = False  # the CPU takes no time: one launch for everything
     instant_gpu: bool = False  # the GPU takes no time
 
@@ -112,7 +112,7 @@ class Replay:
         self._before = np.maximum(np.append(self._lead_ns, np.maximum.accumulate(end)[:-1]), self._lead_ns)
         self._begin = begin
         self._host_ns = np.maximum(begin - self._before, 0)
-        # A blocking call lasts until the GPU is done; what it takes beyond that is CPU time.
+        # A blocking call lasts until the GPU is done; its time beyond that is CPU time.
         call_ns = np.where(blocks, end - np.clip(self._done_ns(), begin, end), end - begin)
         launches = call_ns[~blocks]
         median = int(np.median(launches)) if len(launches) else 0
@@ -122,7 +122,7 @@ class Replay:
         self._tail_begin = int(end.max(initial=self.begin_ns))
         # The CPU still works after the last call. If the steps end with GPU work, ranges show how long.
         cpu_end = self.end_ns if len(self.view.gpu_rows) == 0 else min(self.end_ns, self._ranges_end())
-        # With a step before them, what follows its last call represents what follows theirs.
+        # If a step is replayed before them, the time after its last call represents the time after theirs.
         self._tail_ns = 0 if self._first else max(cpu_end - self._tail_begin, 0)
 
     def _ranges_end(self) -> int:
@@ -173,9 +173,9 @@ class Replay:
     def _fit_overhead(self, wanted_ns: float) -> ProfilerOverhead:
         """The overhead with which the replay takes as long as the steps do without the profiler.
 
-        Events cost at least the low estimate. If the program takes too long without the profiler for that, the time
-        that no profiler slows is stretched; if no plausible stretch suffices, events cost less than estimated. Without
-        a GPU everything is one span of the CPU, and all times are scaled.
+        Events cost at least the low estimate. If the program is too slow without the profiler for that, the time
+        that the profiler does not slow is stretched; if no plausible stretch suffices, events cost less than
+        estimated. Without a GPU everything is one span of the CPU, and all times are scaled.
         """
         if not len(self._rows):
             return ProfilerOverhead(scale=wanted_ns / max(self._run(Change(), ProfilerOverhead()), 1.0))
@@ -205,7 +205,7 @@ class Replay:
 
     @property
     def measured_step_ns(self) -> float:
-        """A step as measured with the profiler, without GPU work that earlier steps had left."""
+        """A step as measured with the profiler, without GPU work left over from earlier steps."""
         view, span = self.view, self.end_ns - self.begin_ns
         earlier = view.gpu_rows[take(view.trace.begin, view.gpu_calls) < self.begin_ns]
         left = max(int(view.end[earlier].max(initial=0)) - self.begin_ns, 0)
@@ -283,7 +283,7 @@ class Replay:
 
 
 def _bisect(function: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Where an increasing function reaches the wanted value, or the nearer end."""
+    """Where an increasing function reaches the wanted value, or the nearer end of the range."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < wanted else (low, middle)

@@ -1,4 +1,4 @@
-"""Where the time went: by operator, by kernel, by module, by CUDA call. Only the steps count, if there are any.
+"""Where the time went: by operator, by kernel, by module, by CUDA call. If there are steps, only they count.
 
 An operator's own GPU time is that of the kernels it launched itself; its total includes the operators it called.
 """
@@ -21,7 +21,7 @@ _NO_OPERATOR = "(no operator)"
 
 
 class OperatorKernelDocument(TypedDict):
-    """A kernel an operator became, and the operators it called on the way."""
+    """A kernel that an operator launched, and the operators it called to do so."""
 
     name: str
     family: str
@@ -95,7 +95,7 @@ class CallDocument(TypedDict):
 
 
 def operators(view: View) -> list[OperatorDocument]:
-    """By operator, the one with most GPU (else CPU) time of its own first."""
+    """By operator, ordered by GPU self time, else by CPU self time."""
     tree, names = view.operators, view.trace.names
     launched, counted = (view.gpu_operators >= 0) & view.gpu_counted, view.counted(tree)
     own_gpu = sum_by_key(view.gpu_operators[launched], view.gpu_ns[launched], len(tree))
@@ -124,7 +124,7 @@ def operators(view: View) -> list[OperatorDocument]:
 
 
 def _kernels_by_operator(view: View) -> dict[int, list[OperatorKernelDocument]]:
-    """The kernels each operator became, directly and through the operators it called."""
+    """The kernels that each operator launched, directly and through the operators it called."""
     numbers, paths = view.operators.paths(view.operators.name)
     path = take(numbers, view.gpu_operators)
     totals: dict[int, dict[tuple[str, str], list[int]]] = defaultdict(dict)

@@ -18,7 +18,7 @@ from kernellab.traceview.row_tree import take
 from kernellab.traceview.steps import is_step
 from kernellab.traceview.view import View
 
-# Locating a line takes time; a trace with more waits than this has them from the same lines.
+# Locating a line takes time; further waits come from the same lines.
 _MAX_LOCATED = 20_000
 
 
@@ -65,7 +65,7 @@ class Waits:
 
     @functools.cached_property
     def sites(self) -> list[WaitSite]:
-        """By line, the longest wait first."""
+        """The waits by line, the longest first."""
         trace = self.view.trace
         at = self.places.python_at(trace.lane[self.rows], trace.begin[self.rows])
         groups: dict[Place, list[int]] = defaultdict(list)
@@ -95,9 +95,9 @@ class Waits:
         """The number of user calls that contain the rows, else of operators, else of the rows themselves."""
         trace, operators = self.view.trace, self.view.operators
         outermost = take(operators.outermost, operators.around(trace.lane[rows], trace.begin[rows]))
-        for holders in (user_call, outermost):
-            if (holders >= 0).all():
-                return len(np.unique(holders))
+        for enclosing in (user_call, outermost):
+            if (enclosing >= 0).all():
+                return len(np.unique(enclosing))
         return len(rows)
 
     def _call_without_python(self, row: int) -> str:

@@ -140,7 +140,7 @@ def _launch(row: dict[str, str], units: dict[str, str]) -> Launch:
 
 
 def _scale(unit: str) -> float:
-    """The factor to nanoseconds or bytes (`byte/block` is bytes); 1 for every other unit."""
+    """The factor to nanoseconds or bytes (`byte/block` counts as bytes); 1 for every other unit."""
     quantity, _, per = unit.partition("/")
     if per in ("s", "second"):
         return _BYTES.get(quantity, 1.0)

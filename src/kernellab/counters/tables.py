@@ -1,4 +1,4 @@
-"""What Nsight Compute counted, as tables: a row for each launch, and the bytes of a call beside the declared ones.
+"""Tables of what Nsight Compute counted: a row for each launch, and the bytes of a call beside the declared ones.
 
 Percentages are of the GPU's peak at the clock it ran at. A counter that was not collected is None. No sentences, no
 torch.
@@ -26,7 +26,7 @@ _L2_HITS = "lts__t_sector_hit_rate.pct"
 _WAVES = "launch__waves_per_multiprocessor"
 _REGISTERS = "launch__registers_per_thread"
 _SMS = "device__attribute_multiprocessor_count"
-# Requested from ncu by name, so that the table is complete whatever the sections of a version of ncu contain.
+# Requested by name, so that the table is complete whatever the sections of an ncu version contain.
 METRICS = (
     *(_TIME, _READ, _WRITTEN, _COMPUTE, _MEMORY, _DRAM, _ACHIEVED_OCCUPANCY, _THEORETICAL_OCCUPANCY, _L2_HITS, _WAVES),
 )
@@ -148,8 +148,8 @@ def kernel_row(launch: Launch, rules: Sequence[Rule], impl: str | None = None) -
     """One launch. The possible improvement is the largest that any rule estimates for the launch as a whole."""
     numbers = launch.numbers
     time_ns = numbers.get(_TIME)
-    own = [rule for rule in rules if rule.id == launch.id]
-    gains = [rule.percent for rule in own if rule.percent is not None and rule.scope.lower() == "global"]
+    launch_rules = [rule for rule in rules if rule.id == launch.id]
+    gains = [rule.percent for rule in launch_rules if rule.percent is not None and rule.scope.lower() == "global"]
     gain = max(gains, default=None)
     duration_us = None if time_ns is None else time_ns / 1e3
     row: KernelRow = {
@@ -174,7 +174,7 @@ def kernel_row(launch: Launch, rules: Sequence[Rule], impl: str | None = None) -
         "waves": numbers.get(_WAVES),
         "sms": _rounded(numbers.get(_SMS)),
         "limit": limit_of(launch),
-        "rules": [_rule_row(rule) for rule in own],
+        "rules": [_rule_row(rule) for rule in launch_rules],
     }
     return row if impl is None else {"way": impl, **row}
 
@@ -237,7 +237,7 @@ def csv_rows(kernels: Sequence[KernelRow]) -> list[dict[str, object]]:
 
 
 def _peak_gbps(launches: Sequence[Launch]) -> float | None:
-    """The memory's peak bandwidth: what the longest launch moved, over the share of the peak that ncu gives for it."""
+    """The memory's peak bandwidth: that of the longest launch, divided by its share of the peak according to ncu."""
     timed = [launch.numbers for launch in launches if launch.numbers.get(_DRAM) and launch.numbers.get(_TIME)]
     for numbers in sorted(timed, key=lambda numbers: -numbers[_TIME]):
         moved = numbers.get(_READ, 0.0) + numbers.get(_WRITTEN, 0.0)
@@ -272,7 +272,7 @@ def _rule_row(rule: Rule) -> RuleRow:
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """The sum; None if one is missing, because a sum of the others would pass for all."""
+    """The sum; None if a value is missing, because a partial sum would look complete."""
     present = [value for value in values if value is not None]
     return sum(present) if present and len(present) == len(values) else None
 

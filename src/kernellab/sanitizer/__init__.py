@@ -1,6 +1,6 @@
-"""NVIDIA compute-sanitizer.
+"""NVIDIA compute-sanitizer: which trials run under it, its command line, and its reports.
 
-A battery comes in, and the trials to run under the tool go out; a tool's printed report comes in, and typed findings go
-out: kernel, source line, trial. `kernellab.running` starts the processes. Imports declaration and trials; no torch,
+In: a battery, and what a tool printed. Out: the trials to run under the tool, and typed findings with kernel, source
+line and trial. `kernellab.running` starts the processes. Imports base, declaration, record and trials; no torch,
 because the parent process reads the reports.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 _OPTIONS = (
     *("--target-processes", "application-only"),  # not the compilers that the process starts
     *("--strip-paths", "no"),
-    *("--show-backtrace", "device"),  # the host's stack at the launch is forty lines per report, and is known
+    *("--show-backtrace", "device"),  # the host's stack takes forty lines per report and says nothing new
     *("--print-limit", "4000"),
     *("--launch-timeout", "180"),  # importing torch from a cold disk may take longer than the default of 10 s
 )

@@ -1,6 +1,6 @@
-"""Reading what compute-sanitizer prints: one text block per report, attributed to a kernel, a source line and a trial.
+"""Reads what compute-sanitizer prints: one text block per report, attributed to a kernel, a source line and a trial.
 
-The process under the tool marks its own lines, so that a report belongs to the trial that was running.
+The process under the tool prints marked lines, so a report can be attributed to the trial that was running.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _HAZARDS = re.compile(r"\[(\d+) hazards?\]")
 _BARRIER = re.compile(r"(?:barrier error|warpgroup mma sequence error) detected\.? *(.*)", re.IGNORECASE)
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _ADDRESS = re.compile(r" (?:to|at) 0x[0-9a-f]+")
-# Printed at every start or end, or about API calls, whose errors reach the caller as exceptions.
+# Printed at every start or end, or about API calls: their errors reach the caller as exceptions.
 _IGNORED = (
     *("COMPUTE-SANITIZER", "LEAK SUMMARY", "Program hit ", "CUDA API Error", "Target application returned an error"),
     *("Error: process didn't terminate successfully", "Saved host backtrace"),
 )
 
-# Kernels that are not the implementation's: PyTorch's by their namespace; libraries' by their names, unless the report
-# has a source line, which only kernels built here have (an author's own kernel may well use CUTLASS).
+# Kernels that are not the implementation's own. PyTorch's are known by namespace, libraries' by name, unless the report
+# has a source line, which only kernels built here have (an author's own kernel may use CUTLASS).
 _PYTORCH_KERNELS = re.compile(r"(?:^|[\s<(])(?:at|c10|at_cuda_detail|torch)::|^(?:void )?at_cuda_detail")
 _LIBRARY_KERNELS = re.compile(
     r"cublas|cudnn|cusolver|cusparse|cufft|cutlass|nvjet|xmma|\bcub::|\bthrust::|splitKreduce|gemmSN|gemv2|"
@@ -53,7 +53,7 @@ def is_own(kernel: str | None, file: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a report points to: a kernel, and a line of source where the kernel was built with line information."""
+    """Where a report points to: a kernel, and a source line if the kernel was built with line information."""
 
     kernel: str | None = None
     file: str | None = None
@@ -65,7 +65,7 @@ class Finding:
     """What a tool reports about one line of one kernel."""
 
     tool: str
-    severity: str  # error, or warning where the tool is not certain
+    severity: str  # error, or warning if the tool is not certain
     bytes: int | None
     count: int
     kernel: str | None
@@ -74,7 +74,7 @@ class Finding:
     kind: str
     detail: str
     own: bool  # whether the kernel is the implementation's own
-    trial: str | None = None  # that was running
+    trial: str | None = None  # the trial that was running
 
     def to_json(self) -> SanitizerFinding:
         return {
@@ -93,20 +93,20 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a process under a tool printed."""
+    """The output of a process under a tool."""
 
     findings: list[Finding] = field(default_factory=list)
     current_trial: str | None = None  # the trial that was begun last
     planned: int = 0  # trials
     returned: int = 0  # trials whose call returned
-    raised: dict[str, int] = field(default_factory=dict)  # why calls did not return, with how many
-    finished: bool = False  # whether the process reached its end, and the tool printed its summary
-    error_count: int | None = None  # as the tool counts them
-    complaints: list[str] = field(default_factory=list)  # of the tool, about itself
+    raised: dict[str, int] = field(default_factory=dict)  # how many calls did not return, by reason
+    finished: bool = False  # whether the process finished and the tool printed its summary
+    error_count: int | None = None  # by the tool's own count
+    complaints: list[str] = field(default_factory=list)  # of the tool about its own problems
 
 
 def read_report(text: str, tool: str) -> Report:
-    """Findings of one kind in one line of one kernel are joined; `count` is how many there were."""
+    """Parse the output. Findings of one kind in one line of one kernel are merged; `count` is how many there were."""
     report, ended = Report(), False
     by_place: dict[tuple[str, str | None, str | None, int | None], Finding] = {}
     for block in _blocks(text):
@@ -134,7 +134,7 @@ def read_report(text: str, tool: str) -> Report:
 
 
 def _read_progress(report: Report, line: JsonObject) -> None:
-    """A marked line: `trials` (how many are planned), `begin` (a trial), or `status` and `reason` of its call."""
+    """Read a marked line: `trials` (how many are planned), `begin` (a trial), or `status` and `reason` of its call."""
     planned, begun, reason = line.get("trials"), line.get("begin"), line.get("reason")
     if isinstance(planned, int):
         report.planned = planned
@@ -186,7 +186,7 @@ def _finding(block: Sequence[str], tool: str) -> Finding | None:
         bytes_, detail = int(access[3]), _join(f"{access[1]} memory", detail)
     elif uninitialised := _UNINITIALISED.match(head):
         kind = "uninitialised read"
-        bytes_, detail = int(uninitialised[2]), f"{uninitialised[1]} memory that nothing had written"
+        bytes_, detail = int(uninitialised[2]), f"{uninitialised[1]} memory that was never written"
     elif race := _RACE.match(head):
         warning = race[1].lower() == "warning"
         kind, severity = ("possible race", "warning") if warning else ("race", "error")
@@ -198,7 +198,7 @@ def _finding(block: Sequence[str], tool: str) -> Finding | None:
         kind, detail = _first_words(head), _join(head, detail)
     else:
         return None
-    # A copy by the host belongs to no kernel, and copying a buffer that is only partly written is no mistake.
+    # A copy by the host belongs to no kernel, and copying a buffer that is only partly written is not an error.
     own = is_own(place.kernel, place.file) and not (tool == "initcheck" and place.kernel is None)
     return Finding(tool, severity, bytes_, count, place.kernel, place.file, place.line, kind, detail, own)
 
@@ -208,7 +208,7 @@ def _join(*parts: str) -> str:
 
 
 def _first_words(head: str) -> str:
-    """A kind for a report that is none of the known ones: `warp illegal instruction`."""
+    """A kind for a report of an unknown kind: `warp illegal instruction`."""
     return re.split(r"[.:,]| at | of size", head)[0].strip().lower()[:60]
 
 

@@ -20,7 +20,7 @@ _SHARES = {"options": 6, "dtypes": 4, "sizes": 11, "ranks": 3, "layouts": 7, "va
 def select(trials: Sequence[Trial], max_trials: int = MAX_TRIALS) -> list[Trial]:
     """The trials to run under a tool, in the battery's order.
 
-    Plain calls, forward and backward, that are neither empty nor large. Of each kind its share, spread evenly from the
+    They are plain calls, forward and backward, neither empty nor large. Each kind has a share, spread evenly from the
     first to the last. With a lower `max_trials`, the kinds take turns.
     """
     plain = [t for t in trials if t.call == calls.PLAIN and t.loss_on is None]
@@ -36,7 +36,7 @@ def select(trials: Sequence[Trial], max_trials: int = MAX_TRIALS) -> list[Trial]
 
 
 def _spread(trials: Sequence[Trial], count: int) -> list[Trial]:
-    """So many of the trials, spread evenly."""
+    """`count` of the trials, spread evenly."""
     if len(trials) <= count:
         return list(trials)
     if count == 1:

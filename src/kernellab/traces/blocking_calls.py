@@ -1,4 +1,4 @@
-"""The one list of CUDA calls that block the host until the GPU is done.
+"""Which CUDA calls block the host until the GPU is done; the only list of them.
 
 A call blocks by its name (`cudaStreamSynchronize`, `cudaMemcpy`, `cudaFree`), or because it copies from or to pageable
 memory: such a copy blocks although its name ends in `Async`.

@@ -1,4 +1,4 @@
-"""Builds a trace from rows in any order: sorts them, nests them, and bounds what a hostile file can make it hold."""
+"""Builds a trace from rows in any order: sorts them, nests them, and limits the memory a hostile file can take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernellab.base.text import printable
 from kernellab.traces.row_details import RowDetails
 from kernellab.traces.trace import NONE, Column, Kind, Lane, Mask, Memory, Rows, Trace
 
-LATEST_NS = 4 * 10**18  # in the year 2096; sums of such times still fit 64 bits
+LATEST_NS = 4 * 10**18  # in the year 2096; sums of two such times fit into 64 bits
 
 # A program can write anything into its trace, without end. A real trace of a million events stays far below these.
 _MAX_NAME = 10_000  # characters; names of real kernels reach thousands
@@ -68,7 +68,7 @@ class TraceBuilder:
         return len(self._lanes) >= _MAX_LANES
 
     def rename_lane(self, number: int, lane: Lane) -> None:
-        """A file may name a lane after its rows."""
+        """Name a lane later: a file may contain the name after the lane's rows."""
         self._lanes[number] = lane
 
     def name(self, text: str) -> int:
@@ -79,7 +79,7 @@ class TraceBuilder:
     def _add_name(self, text: str) -> int:
         if len(text) > _MAX_NAME:
             self.dropped[f"the end of a name of more than {_MAX_NAME:,} characters"] += 1
-            text = f"{text[:_MAX_NAME]}… ({len(text):,} characters)"  # the length tells apart names that begin alike
+            text = f"{text[:_MAX_NAME]}… ({len(text):,} characters)"  # the length: names may begin alike
         text = printable(text)
         if text not in self._names:
             if self._name_bytes > _MAX_NAME_BYTES:
@@ -156,7 +156,7 @@ class TraceBuilder:
 def _parents(kind: Column, lane: Column, begin: Column, end: Column) -> Rows:
     """The row around each row, in its lane.
 
-    A row is taken to end with the row around it, even where its clock says slightly later. Ranges are the exception:
+    A row is assumed to end with the row around it, even if its clock says slightly later. Ranges are the exception:
     a range begins inside the call that opens it and ends inside the call that closes it. The row around a range is the
     innermost open row that ends after it, and everything that begins before the range's end is inside it.
     """

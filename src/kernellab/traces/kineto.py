@@ -229,7 +229,7 @@ class _EventReader:
 
 
 def _metadata(top: JsonObject) -> JsonObject:
-    """The values beside the events, with `gpus`, `rank` and `world_size`, which every reader names so."""
+    """The values beside the events, with `gpus`, `rank` and `world_size` under the names that all readers use."""
     metadata = {key: printable_value(value) for key, value in top.items()}
     devices = metadata.get("deviceProperties")
     metadata["gpus"] = [
@@ -283,7 +283,7 @@ def _label(value: JsonValue) -> str:
 
 
 def _with_id(name: str | None, number: JsonValue) -> str:
-    """The name with the number, so that two threads of the same name stay two."""
+    """The name with the number, so that two threads of the same name stay distinct."""
     label = _label(number)
     if not name:
         return label

@@ -1,6 +1,6 @@
 """Reads the SQLite export of Nsight Systems into a trace.
 
-Tables and columns differ between versions, and a table exists only if it has rows: the reader looks at what exists.
+Tables and columns differ between versions, and a table exists only if it has rows: the reader checks what exists.
 Texts are stored as numbers into a table of texts. A thread's number contains its process's number.
 """
 
@@ -64,7 +64,7 @@ _Value = int | float | str | bytes | None
 _Described = tuple[str, dict[str, JsonValue]]  # a row's name and details
 _Describe = Callable[[list[_Value]], _Described]
 
-# Messages of SQLite quote the file, whose bytes need not be text.
+# SQLite's messages quote the file, and its bytes may not be text.
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 _MAX_VALUE = 1 << 26  # bytes
 _MAX_OPERATOR_TEXT = 10_000  # characters
@@ -185,7 +185,7 @@ class _ExportReader:
         return number
 
     def _number(self, global_id: _Value) -> int:
-        """The number of a process, in order of appearance; 0 if the export does not name processes."""
+        """The number of a process, in order of appearance; 0 if the export has no process numbers."""
         if not isinstance(global_id, int):
             return 0
         return self._process_numbers.setdefault(global_id >> 24 & 0xFFFFFF, len(self._process_numbers))
@@ -236,7 +236,7 @@ class _ExportReader:
                 self._count_invalid()
 
     def _read_gpu_table(self, kind: Kind, table: str, columns: tuple[str, ...], describe: _Describe) -> None:
-        """The rows of a table of GPU work; `describe` makes name and details from the values of `columns`."""
+        """Read a table of GPU work; `describe` computes name and details from the values of `columns`."""
         place = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
         for start, end, device, stream, correlation, process, *values in self._rows(table, *place, *columns):
             try:
@@ -284,11 +284,11 @@ class _ExportReader:
         kinds = self._labels("ENUM_CUPTI_SYNC_TYPE", _SYNC_TYPES)
         self._read_gpu_table(Kind.WAIT, _WAIT, ("syncType",), lambda values: (kinds[values[0]], {}))
 
-    def _labels(self, table: str, known: Mapping[int, str]) -> dict[_Value, str]:
-        """The names of an enumeration's values: those known here first, then those of the export's own table."""
+    def _labels(self, table: str, standard: Mapping[int, str]) -> dict[_Value, str]:
+        """The names of an enumeration's values: the standard ones first, then those of the export's own table."""
         labels: dict[_Value, str] = defaultdict(lambda: "of an unknown kind")
         labels |= {number: str(label) for number, label in self._rows(table, "id", "label")}
-        labels.update(known.items())
+        labels.update(standard.items())
         return labels
 
     def _read_ranges(self) -> None:

@@ -10,7 +10,7 @@ from kernellab.base.json import JsonValue
 from kernellab.base.text import printable
 
 _MAX_TEXT = 4000  # characters
-INT64 = 2**63  # integers beyond this fit no column
+INT64 = 2**63  # larger integers do not fit into a column
 
 
 class RowDetails(TypedDict, total=False):

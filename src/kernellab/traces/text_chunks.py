@@ -54,7 +54,7 @@ def _decompress(raw: Iterator[bytes], notes: list[str]) -> Iterator[bytes]:
 
 
 def _decompress_until_damage(decompressor: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """zlib discards all output of the call that fails. Ever smaller steps lose the least."""
+    """Decompress in ever smaller steps: zlib discards all output of the call that fails."""
     step = max(1, len(data) // 32)
     while data:
         before = decompressor.copy()

@@ -87,7 +87,7 @@ class Trace:
     details: Sequence[RowDetails]  # the first is empty
     memory: Memory
     source: str  # `kineto`, `nsys`
-    zero_ns: int = 0  # time 0 on the wall clock, where known; it aligns the traces of several processes
+    zero_ns: int = 0  # time 0 on the wall clock, if known; it aligns the traces of several processes
     metadata: JsonObject = field(default_factory=dict)  # what the file says about the recording: GPUs, rank, versions
     notes: list[str] = field(default_factory=list)  # sentences about what is missing or damaged
     complete: bool = True  # False: the file is truncated, or parts of it could not be read
@@ -119,7 +119,7 @@ class Trace:
 
     @functools.cached_property
     def launched_by(self) -> Rows:
-        """For each row on a GPU, the call that launched it; NONE where that was not recorded."""
+        """For each row on a GPU, the call that launched it; NONE if that was not recorded."""
         launched_by = np.full(len(self), NONE, dtype=np.int64)
         calls, gpu_rows = self.rows(Kind.CALL), self.rows(*ON_GPU)
         calls, gpu_rows = calls[self.link[calls] != 0], gpu_rows[self.link[gpu_rows] != 0]

@@ -24,7 +24,7 @@ class MissingWork:
 
     launches: int
     missing: int
-    cut: bool  # the file of a program with a GPU ends before the first launch
+    cut: bool  # the program has a GPU, and the file ends before the first launch
 
     @property
     def substantial(self) -> bool:
@@ -46,7 +46,7 @@ def _launches(trace: Trace) -> Rows:
     launches: Rows = calls[_matches(trace, _LAUNCHES)[trace.name[calls]]]
     around = trace.parent[launches]
     launches = launches[(around == NONE) | (trace.kind[around] != Kind.CALL)]  # not a driver call inside a runtime call
-    # What a CUDA graph is captured from does not run then: the graph's launch runs it later.
+    # Launches that are captured into a CUDA graph do not run yet: the graph's launch runs them later.
     capturing = np.zeros(len(launches), dtype=np.int64)
     for opens, pattern in _CAPTURES.items():
         marks = np.sort(trace.begin[calls[_matches(trace, pattern)[trace.name[calls]]]])

@@ -1,7 +1,7 @@
 """Which steps of the optimizers end the program's own steps, if several optimizers take turns.
 
 The two optimizers of a GAN step once each in a step of the program. The recorder counted steps by the optimizer that
-steps first, and may have written how many it recorded. Otherwise optimizers are told apart by what they do.
+steps first, and may have written how many it recorded. Otherwise optimizers are distinguished by their operators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from kernellab.traces.trace import Column, Rows, Trace
 from kernellab.traceview.row_tree import RowTree, distinct
 
 RANGES = r"^Optimizer\.step#"
-_RARE = 3  # times rarer than the most frequent group: a first step creates the state and resembles no other
+_RARE = (
+    3  # a group this many times rarer than the largest is ignored: a first step creates state and resembles no other
+)
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class RecordedSteps:
 
 
 def read_recorded_steps(trace: Trace) -> RecordedSteps | None:
-    """The steps that `klab profile` wrote into the trace; None for traces of others and for invalid values."""
-    own = trace.metadata.get("kernellab")
-    phases = own.get("steps") if isinstance(own, dict) else None
+    """The steps that `klab profile` wrote into the trace; None for other traces and for invalid values."""
+    metadata = trace.metadata.get("kernellab")
+    phases = metadata.get("steps") if isinstance(metadata, dict) else None
     listed = phases if isinstance(phases, list) else []
     active = [phase for phase in listed if isinstance(phase, dict) and phase.get("phase") == "active"]
     first, last = (active[-1].get(key) for key in ("first", "last")) if active else (None, None)
@@ -47,9 +49,9 @@ def select(ranges: RowTree, candidates: Rows, operators: RowTree, trace: Trace, 
         return _select_alike(ranges, candidates, operators, trace) if len(groups) == 1 else candidates[groups[0]]
     # A recording that starts in the middle starts after a step of the first optimizer, and ends with one.
     from_start = recorded.first == 0
-    fitting = [group for group in groups if len(group) == recorded.count]
-    if fitting:
-        return candidates[fitting[0] if from_start else max(fitting, key=lambda group: int(group[-1]))]
+    matching = [group for group in groups if len(group) == recorded.count]
+    if matching:
+        return candidates[matching[0] if from_start else max(matching, key=lambda group: int(group[-1]))]
     turns = np.arange(recorded.count) if from_start else np.arange(1, recorded.count + 1)
     return candidates[turns * len(candidates) // recorded.count - (0 if from_start else 1)]
 

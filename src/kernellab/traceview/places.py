@@ -24,13 +24,13 @@ Names = tuple[str, ...]
 
 
 class Places:
-    """Finds places. Positions are those of `tree`, the tree of Python calls."""
+    """Finds places. Positions refer to `tree`, the tree of Python calls."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.tree = view.python_calls
-        own = view.trace.metadata.get("kernellab")
-        script = own.get("script") if isinstance(own, dict) else None
+        metadata = view.trace.metadata.get("kernellab")
+        script = metadata.get("script") if isinstance(metadata, dict) else None
         self._script_folders = [Path(script).parent] if isinstance(script, str) else []
         self._sources = source.Sources(self._script_folders)
         self._places: dict[tuple[int, Names, str, Names, Names], Place] = {}
@@ -42,12 +42,12 @@ class Places:
         owner = np.zeros(len(self.view.trace.names), dtype=np.int64)
         owner[used] = [self._owner(self.view.trace.names[name]) for name in used.tolist()]
         if not (owner == Owner.USER).any():
-            # A program that consists of installed packages only: their code is what can be shown.
+            # If a program consists of installed packages only, their code is shown.
             owner[owner == Owner.PACKAGE] = Owner.USER
         return np.asarray(owner[self.tree.name] == Owner.USER)
 
     def _owner(self, name: str) -> Owner:
-        """A file beside the script is the user's, even if Python has a module of that name."""
+        """The owner of a frame. A file beside the script is the user's, even if Python has a module of that name."""
         frame = source.parse_frame(name)
         if frame and any(source.is_file(folder / frame.file) for folder in self._script_folders):
             return Owner.USER

@@ -17,7 +17,7 @@ from kernellab.traceview.view import View
 
 Times = npt.NDArray[np.float64]
 
-# Upper bound on the cost of an operator with its event, on any machine: what a span takes beyond it is other work.
+# Upper bound on the cost of an operator with its event, on any machine: time of a span beyond it is other work.
 MAX_OPERATOR_NS = 50_000.0
 # Upper bound on `stretch`. The same copy of pageable memory was seen to take 1 ms and 8 ms in one trace; a larger
 # difference is not explained.
@@ -31,14 +31,14 @@ _EVENT_TENTHS = {Kind.OPERATOR: 10, Kind.RANGE: 10, Kind.CALL: 5, Kind.PYTHON: 1
 # beside an H200 (2.11).
 _SLOWDOWN = (1.5, 1.8, 2.4)
 LOW, TYPICAL, HIGH = 0.5, 1.0, 1.5  # of the excess in that factor: other machines and versions differ
-_LAUNCH_SPAN = 4  # times the median time per event: a slower span contains something else than launches
+_LAUNCH_SPAN = 4  # times the median time per event: a slower span contains more than launches
 _SAMPLED_OPERATORS = 1000  # searched for shapes
 
 
 def read_plain_step_us(trace: Trace) -> float | None:
     """The time of a step without the profiler, if the recorder measured it and wrote it into the trace."""
-    own = trace.metadata.get("kernellab")
-    value = own.get("plain_step_us") if isinstance(own, dict) else None
+    metadata = trace.metadata.get("kernellab")
+    value = metadata.get("plain_step_us") if isinstance(metadata, dict) else None
     return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
@@ -64,13 +64,13 @@ class ProfilerOverhead:
 
     operator_ns: float = 0.0  # overhead per operator event; other events are counted in operators
     stretch: float = 1.0  # factor on time that the profiler cannot have slowed
-    scale: float = 1.0  # factor on all time, if slowed and unslowed time cannot be told apart
+    scale: float = 1.0  # factor on all time, if slowed and unslowed time cannot be separated
 
     def program_time(self, measured: Column, events: Times) -> Times:
         """The program's own time in spans of this measured time and number of events."""
-        own = np.maximum(measured - self.operator_ns * events, _MIN_PROGRAM_SHARE * measured)
+        without_events = np.maximum(measured - self.operator_ns * events, _MIN_PROGRAM_SHARE * measured)
         unslowed = np.maximum(measured - MAX_OPERATOR_NS * events, 0)
-        return np.asarray(self.scale * (own + (self.stretch - 1) * unslowed))
+        return np.asarray(self.scale * (without_events + (self.stretch - 1) * unslowed))
 
 
 def estimate_operator_ns(view: View, level: float, measured: Column, events: Times) -> float:

@@ -11,7 +11,7 @@ from kernellab.traces.trace import MATCHED_CHARACTERS, NONE, ON_GPU, Column, Kin
 from kernellab.traceview.missing_work import MissingWork, find_missing_work
 from kernellab.traceview.row_tree import RowTree, sum_by_key, take
 
-BACKWARD_NODE = "autograd::engine::evaluate_function"  # the name of every autograd node begins so
+BACKWARD_NODE = "autograd::engine::evaluate_function"  # prefix of every autograd node's name
 
 
 class TracedProgram:
@@ -62,7 +62,7 @@ class TracedProgram:
 
     @functools.cached_property
     def main_lane(self) -> int:
-        """The lane of the thread that runs the program: the one with most ranges, else Python calls, else operators."""
+        """The lane of the thread that runs the program: it has most ranges, else Python calls, else operators."""
         for kinds in ((Kind.RANGE,), (Kind.PYTHON, Kind.MODULE), (Kind.OPERATOR,), (Kind.CALL,)):
             rows = self.trace.rows(*kinds)
             if len(rows):
@@ -125,8 +125,8 @@ class TracedProgram:
     def around_or_main(self, tree: RowTree, lane: Column, at: Column) -> Rows:
         """The innermost row of a tree that is open on a lane at a moment; if there is none, on the main thread."""
         positions = tree.around(lane, at)
-        bare = np.flatnonzero(positions < 0)
-        positions[bare] = tree.around(np.full(len(bare), self.main_lane, dtype=np.int64), at[bare])
+        missing = np.flatnonzero(positions < 0)
+        positions[missing] = tree.around(np.full(len(missing), self.main_lane, dtype=np.int64), at[missing])
         return positions
 
     # Forward and backward
@@ -140,7 +140,7 @@ class TracedProgram:
     def forward_operator(self) -> Rows:
         """For each of `operators` in backward, its forward operator, by autograd's sequence numbers.
 
-        Several operators show the same number until one of them makes a node, so the last to show it made the node.
+        Several operators have the same number until one of them creates a node: the last with that number created it.
         """
         forward = np.full(len(self.operators), NONE, dtype=np.int64)
         sequence = self.trace.sequence[self.operators.rows]

@@ -40,7 +40,7 @@ class RowTree:
         return opened - np.searchsorted(ends, self._key, side="right")
 
     def _parents(self) -> Rows:
-        """The last earlier row that is one level higher: one search per level, however many rows there are."""
+        """The parent is the last earlier row one level higher: one search per level, however many rows there are."""
         parents = np.full(len(self), NONE, dtype=np.int64)
         levels = self._levels()
         for outer, inner in itertools.pairwise(levels):
@@ -85,7 +85,7 @@ class RowTree:
         return steps
 
     def nearest(self, mask: Mask) -> Rows:
-        """For each row, itself or its nearest ancestor in the mask. Jumps double, so depth costs little."""
+        """For each row, itself or its nearest ancestor in the mask. Jumps double, so deep trees take few iterations."""
         stay = np.arange(len(self), dtype=np.int64)
         jump = np.where(mask | (self.parent < 0), stay, self.parent)
         while True:
@@ -142,7 +142,7 @@ class RowTree:
 
 
 def sum_by_key(keys: Column, values: Column, size: int) -> Column:
-    """The sum of the values of each key. Exact: the nanoseconds of a day fit a double's 53 bits."""
+    """The sum of the values of each key. Exact: the nanoseconds of a day fit into a double's 53 bits."""
     return np.bincount(keys, weights=values, minlength=size).astype(np.int64)
 
 

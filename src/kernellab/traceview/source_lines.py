@@ -1,7 +1,7 @@
 """Finds the source line that made a call, from the Python rows of a profile.
 
 PyTorch's profiler names a Python call by the line its function begins on, not by the line that called it. The calling
-line is searched in the source: which calls of that name the function makes and, if it makes several, which of them lies
+line is searched in the source: the calls of that name in the function and, if there are several, the one that lies
 between the calls recorded before and after. Without the source, only the function's first line is known.
 """
 
@@ -125,7 +125,7 @@ def _is_torch(parts: Sequence[str]) -> bool:
 
 @functools.cache
 def _is_installed(package: str) -> bool:
-    """Whether a package is imported from an installation folder; a project installed in place is its author's."""
+    """Whether a package is imported from an installation folder; a project installed in place is the user's code."""
     if not package.isidentifier():  # find_spec("a.b") would import `a`
         return False
     try:
@@ -243,10 +243,10 @@ class Function:
         return len(self._lines(name)) == 1
 
     def _find_object_call(self, before: Sequence[str], after: Sequence[str]) -> int | None:
-        """The call that remains when calls of known names are removed, counted back from the next unique call."""
-        known = {*before, *after, *_LOOP_CALLS, *_FORMAT_CALLS, _CONDITION, *dir(builtins)}
+        """The call that remains without recorded and built-in names, counted back from the next unique call."""
+        excluded = {*before, *after, *_LOOP_CALLS, *_FORMAT_CALLS, _CONDITION, *dir(builtins)}
         # A name with a capital letter constructs an object; it does not call one.
-        candidates = [line for line, name in self._calls if name not in known and not name[:1].isupper()]
+        candidates = [line for line, name in self._calls if name not in excluded and not name[:1].isupper()]
         remaining = [line for part in self._between(candidates, (), before, after) for line in part]
         if "" in (*before, *after):  # another object call before or after it: the call is in a loop
             in_loops = [line for line in remaining if any(first <= line <= last for first, last in self._loops)]

@@ -16,8 +16,8 @@ from kernellab.traceview.row_tree import sum_by_key, take
 _STEP_PATTERNS = (re.compile(r"^(step[_ #-]?)\d+\b"), re.compile(r"^(ProfilerStep#)\d+\b"))
 _ON_THREADS = (Kind.OPERATOR, Kind.RANGE, Kind.MODULE, Kind.PYTHON, Kind.CALL)
 _MAX_LABEL = 80  # characters
-_MIN_CALLS = 3  # of a model, besides its first: fewer are not a loop
-_INSTANCE_NUMBER = re.compile(r"_\d+$")  # the profiler appends it to tell modules of one class apart
+_MIN_CALLS = 3  # of a model after its first: fewer are not a loop
+_INSTANCE_NUMBER = re.compile(r"_\d+$")  # the profiler appends it to distinguish modules of one class
 
 
 def is_step(name: str) -> bool:
@@ -25,7 +25,7 @@ def is_step(name: str) -> bool:
 
 
 def mask_step_number(name: str) -> str:
-    """`step_7` becomes `step_*`; other names stay as they are."""
+    """`step_7` becomes `step_*`; other names are not changed."""
     for pattern in _STEP_PATTERNS:
         name = pattern.sub(r"\1*", name)
     return name
@@ -33,17 +33,17 @@ def mask_step_number(name: str) -> str:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps from the end of one range to the end of the next: what lies between two ranges (a loader) is the second's.
+    """Steps from the end of one range to the end of the next: time between two ranges (a loader) belongs to the second.
 
-    The first step begins as long before its range as the others do (median). The last step ends when its GPU work
-    does; what the CPU launches after `cpu_end_ns` belongs to no step.
+    The first step begins before its range by the median of the others. The last step ends when its GPU work
+    does; work that the CPU launches after `cpu_end_ns` belongs to no step.
     """
 
     begin: Column
     end: Column
     cpu_end_ns: int
-    marked: bool  # False: nothing marks steps, and the whole trace is taken as one
-    module: str = ""  # the module whose calls are taken as steps, if nothing else marks them
+    marked: bool  # False: nothing marks steps, and the whole trace counts as one
+    module: str = ""  # the module whose calls count as steps, if nothing else marks them
 
     @property
     def count(self) -> int:
@@ -81,7 +81,7 @@ def _by_ranges(program: TracedProgram) -> Steps | None:
 
 
 def _by_optimizer(program: TracedProgram) -> Steps | None:
-    """From the end of one step of an optimizer to the end of its next."""
+    """Steps from the end of one optimizer step to the end of the next."""
     ranges, recorded = program.ranges, optimizer_steps.read_recorded_steps(program.trace)
     is_optimizer = program.names_matching(optimizer_steps.RANGES)[ranges.name]
     at = np.flatnonzero(is_optimizer & (ranges.lane == program.main_lane))
@@ -89,15 +89,15 @@ def _by_optimizer(program: TracedProgram) -> Steps | None:
     if recorded is None or not len(ends):
         return _steps(program, ends[:-1], ends[1:]) if len(ends) > 2 else None
     begin = _first_ns(program)
-    if recorded.first == 0 and len(ends) > 1:  # what precedes the first step of a program is not a step
+    if recorded.first == 0 and len(ends) > 1:  # the time before the first step of a program is not a step
         begin = max(begin, int(ends[0] - np.median(np.diff(ends))))
     return _steps(program, np.append(begin, ends[:-1]), ends)
 
 
 def _by_model(program: TracedProgram) -> Steps | None:
-    """From the end of one call of the outermost module to the end of its next: serving a model has no optimizer.
+    """Steps from the end of one call of the outermost module to the end of the next: serving a model has no optimizer.
 
-    Everything before the second call is left out: loading the model, and a first call that is unlike the others.
+    Everything before the second call is left out: loading the model, and a first call that differs from the others.
     """
     tree = program.modules
     roots = np.flatnonzero((tree.parent < 0) & (tree.lane == program.main_lane))

@@ -19,13 +19,13 @@ class View(TracedProgram):
 
     @functools.cached_property
     def gpu_in_steps(self) -> Mask:
-        """Which GPU rows the steps launched."""
+        """Which GPU rows were launched in steps."""
         called = take(self.trace.begin, self.gpu_calls)
         launched = np.where(called >= 0, called, self.trace.begin[self.gpu_rows])
         until = np.where(called >= 0, self.steps.cpu_end_ns, self.steps.end_ns)
         return (launched >= self.steps.begin_ns) & (launched < until)
 
-    # Tables count the rows of the steps, if there are steps with something in them. Loading a model is not training it.
+    # Tables count only rows in steps, if there are steps with rows: loading a model is not training it.
 
     @functools.cached_property
     def counts_steps_only(self) -> bool:
