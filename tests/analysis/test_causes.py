@@ -67,7 +67,7 @@ def test_the_causes_of_one_line_are_one_finding_with_their_joint_gain(tmp_path, 
         (60, "GPU-bound"),
     ],
 )
-def test_launch_bound_is_reported_with_the_certainty_there_is(tmp_path, gpu_us, beginning):
+def test_launch_bound_is_reported_with_its_confidence(tmp_path, gpu_us, beginning):
     training = Training(tmp_path, gpu_us=gpu_us)
     assert analyse(training.trace)["findings"][0]["title"].startswith(beginning)
     # If the time of a step is certain, there is no doubt.

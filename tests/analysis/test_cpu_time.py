@@ -10,7 +10,7 @@ from support.traced import Program
 
 
 @pytest.mark.parametrize("rows", ["none", "cpu"])
-def test_a_trace_without_gpu_activity_gets_a_first_line(rows):
+def test_a_trace_without_gpu_activity_gets_a_finding(rows):
     run = Program()
     if rows == "cpu":
         with run.python("own.py(1): <module>"), run.operator("aten::sort", us=500):
@@ -18,7 +18,9 @@ def test_a_trace_without_gpu_activity_gets_a_first_line(rows):
     document = analyse(run.trace())
     json.dumps(document)
     printed = lines(document)
-    assert printed[0].startswith("Nothing ran" if rows == "none" else "CPU only: 100% of its time is aten::sort")
+    assert printed[0].startswith(
+        "The trace contains no timed work" if rows == "none" else "CPU only: 100% of its time is aten::sort"
+    )
     assert document["idle"]["busy_fraction"] is None
     assert document["notes"]
     if rows == "cpu":
@@ -87,7 +89,7 @@ def test_calls_into_other_code_count_for_the_users_line(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["profiler", "running/programs", "collecting"])
-def test_the_recorders_own_time_is_not_the_programs(folder):
+def test_the_recorders_own_time_does_not_count_for_the_program(folder):
     run = Program()
     with run.python(f"kernellab/{folder}/script.py(30): run"):
         with run.python("own.py(4): main"):
@@ -98,10 +100,10 @@ def test_the_recorders_own_time_is_not_the_programs(folder):
     run = Program()
     with run.python(f"kernellab/{folder}/session.py(9): _later"), run.python("threading.py(5): start"):
         run.host(900)
-    assert lines(analyse(run.trace()))[0].startswith("Nothing ran")
+    assert lines(analyse(run.trace()))[0].startswith("The trace contains no timed work")
 
 
-def test_unrecorded_time_between_operators_is_not_theirs():
+def test_unrecorded_time_between_operators_does_not_count_for_them():
     run = Program()
     for _ in range(2):
         with run.operator("aten::sort", us=100):
@@ -149,7 +151,7 @@ def test_compilation_is_named_by_its_longest_part_within_the_steps():
     )
 
 
-def test_compilation_is_known_without_python_calls():
+def test_compilation_is_found_without_python_calls():
     run = Program()
     with run.operator("_compile.compile_inner (dynamo_timed)", us=400), run.operator("aten::empty", us=500):
         pass
@@ -160,7 +162,7 @@ def test_compilation_is_known_without_python_calls():
     assert printed[3].startswith("Operators take 10 % of the CPU's time, compiling 90 %; most of it Torch-Compiled")
 
 
-def _loading(heavy_us, **known):
+def _loading(heavy_us, **options):
     run = Program()
     with run.python("own.py(1): <module>"):
         for number in range(4):
@@ -169,10 +171,10 @@ def _loading(heavy_us, **known):
                     run.host(900)
                 with run.python("own.py(6): heavy"):
                     run.host(heavy_us)
-    return analyse(run.trace(), **known)
+    return analyse(run.trace(), **options)
 
 
-def test_what_takes_most_of_a_step_comes_before_the_loader():
+def test_the_largest_part_of_a_step_comes_before_the_loader():
     first, second = _loading(heavy_us=8000)["findings"]
     assert "Python code in heavy() (own.py:6)" in first["title"]
     assert second["kind"] == "loader"

@@ -35,7 +35,7 @@ def test_the_first_finding_names_the_line_at_fault_and_what_fixing_it_gains(tmp_
     assert first["step_us"] == pytest.approx(slow.step_us, rel=0.05)
 
 
-def test_work_on_a_waiting_line_that_is_far_longer_than_the_wait_is_a_cause_of_its_own():
+def test_work_far_longer_than_the_wait_on_its_line_is_a_separate_cause():
     run = Program()
     with run.python("own.py(1): <module>"):
         for step in range(5):
@@ -44,7 +44,7 @@ def test_work_on_a_waiting_line_that_is_far_longer_than_the_wait_is_a_cause_of_i
                     pass
                 with run.python("<built-in method to of Tensor object at 0x1>"), run.operator("aten::to"):
                     run.copy("HtoD (Pageable -> Device)", 40, 1 << 20)
-    kinds = [(one["kind"], one["call"]) for one in analyse(run.trace())["findings"]]
+    kinds = [(finding["kind"], finding["call"]) for finding in analyse(run.trace())["findings"]]
     assert kinds[0] == ("host", "randn")
 
 
@@ -84,7 +84,7 @@ def test_of_a_long_trace_only_steps_from_its_middle_are_replayed(tmp_path, monke
     assert document["summary"]["replayed_step_us"] == pytest.approx(training.step_us, rel=0.03)
 
 
-def test_a_replay_far_from_the_recorded_time_is_doubted(tmp_path):
+def test_a_replay_far_from_the_recorded_time_gets_a_note(tmp_path):
     training = Training(tmp_path, gpu_us=60, steps=5)
     assert not any(note.startswith("The replay gives") for note in analyse(training.trace)["notes"])
     # Nothing in these steps can have taken so much longer.

@@ -1,4 +1,4 @@
-"""Several ranks side by side: who waits for whom, and what each computes."""
+"""Several ranks compared: how long each waits for the others, and what it computes."""
 
 from kernellab.analysis.ranks import compare_ranks
 from kernellab.reporting.profiles.ranks import lines
@@ -31,9 +31,9 @@ class Rank:
         return self.builder.build()
 
 
-def test_the_rank_that_comes_first_waits_for_the_one_that_comes_last():
+def test_the_rank_that_arrives_first_waits_for_the_last():
     early = Rank(0).reduce(100, 60).reduce(300, 50)
-    late = Rank(1, zero=10).reduce(130, 20).reduce(280, 60)  # on the wall at 140 and 290
+    late = Rank(1, zero=10).reduce(130, 20).reduce(280, 60)  # at 140 and 290 on the wall clock
     document = compare_ranks([early.trace(), late.trace()])
     first, second = document["ranks"]
     assert (first["wait_us"], second["wait_us"]) == (40, 10)

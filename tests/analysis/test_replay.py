@@ -1,4 +1,4 @@
-"""A replayed step takes as long as the measured one, and tells what a change gains."""
+"""A replayed step takes as long as the measured one and predicts the gain of a change."""
 
 import pytest
 

@@ -91,7 +91,7 @@ def test_copying_the_model_to_the_gpu_is_not_part_of_the_steps():
     assert any(note.startswith("Tables cover the steps; 58% of the GPU's time") for note in document["notes"])
 
 
-def test_on_an_h200_operators_list_the_kernels_they_became():
+def test_on_an_h200_operators_list_the_kernels_they_launched():
     operators = analyse(kineto.read(SAMPLES / "matmuls_h200.json.gz"))["operators"]
     (kernel,) = named(operators, "aten::square")["kernels"]
     assert kernel["through"] == "aten::pow"

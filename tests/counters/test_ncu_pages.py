@@ -59,7 +59,7 @@ def test_control_characters_are_removed_from_names():
 
 
 def test_rules_are_read_with_their_estimates_and_metrics_are_skipped():
-    text = details((0, "Occupancy", "AchievedOccupancy", "OPT", 'Said with "quotes", and\na line', "global", "12.5"))
+    text = details((0, "Occupancy", "AchievedOccupancy", "OPT", 'Text with "quotes", and\na line', "global", "12.5"))
     (rule,) = ncu.rules(text)
     assert (rule.id, rule.name, rule.kind, rule.scope, rule.percent) == (
         "0",
@@ -68,7 +68,7 @@ def test_rules_are_read_with_their_estimates_and_metrics_are_skipped():
         "global",
         12.5,
     )
-    assert rule.words == 'Said with "quotes", and a line'
+    assert rule.words == 'Text with "quotes", and a line'
     with pytest.raises(UserError, match="page raw"):
         ncu.launches(text)
     before_2023 = table([HEADER[:-2], *([*row[:-2]] for row in csv.reader(io.StringIO(text)) if len(row) == 20)][:3])

@@ -1,4 +1,4 @@
-"""Reading the reports of compute-sanitizer."""
+"""The reports of compute-sanitizer are read."""
 
 from kernellab.record.batteries import finding_sentence, short_kernel_name
 from kernellab.sanitizer.report import is_own, read_report
@@ -69,7 +69,7 @@ def test_a_fault_in_a_called_function_belongs_to_its_kernel():
     assert (finding.kernel, finding.file, finding.line) == ("main_kernel(float *)", "/a b/h.cuh", 8)
 
 
-def test_api_errors_and_other_output_are_no_findings():
+def test_api_errors_and_other_output_are_not_findings():
     api = 'Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API call to x.'
     text = block(api) + "========= Target application returned an error\n" + "impl prints ========= things\n"
     assert (read_report(text, "memcheck").findings, read_report(text, "memcheck").complaints) == ([], [])
@@ -77,11 +77,17 @@ def test_api_errors_and_other_output_are_no_findings():
 
 
 def test_kernels_of_pytorch_and_of_libraries_are_not_own():
-    ours = ("oob", "gelu_kernel(float const*, long)", "triton_poi_fused_add_0", "void square<float>(float*)", "attn::k")
-    assert all(is_own(name, None) for name in ours)
-    torchs = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
-    assert not is_own(torchs, None)
-    assert not is_own(torchs, "Loops.cuh")
+    own_kernels = (
+        "oob",
+        "gelu_kernel(float const*, long)",
+        "triton_poi_fused_add_0",
+        "void square<float>(float*)",
+        "attn::k",
+    )
+    assert all(is_own(name, None) for name in own_kernels)
+    pytorch_kernel = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
+    assert not is_own(pytorch_kernel, None)
+    assert not is_own(pytorch_kernel, "Loops.cuh")
     for name in ("sm90_xmma_gemm_f32f32", "nvjet_tst_128x8", "void cutlass::Kernel<x>(y)", "void cub::DeviceScan(int)"):
         assert not is_own(name, None)
     assert is_own("void cutlass::Kernel<x>(y)", "mine.cu")  # with source lines it was built here

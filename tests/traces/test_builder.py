@@ -10,7 +10,7 @@ from support.chrome_traces import SECONDS, event, many, read_text, text_of
 
 
 def test_a_row_ends_with_the_row_around_it():
-    builder = TraceBuilder("made")
+    builder = TraceBuilder("test")
     lane = builder.lane(Lane("p", "t"))
     for name, begin, duration in (("outer", 0, 100), ("inner", 50, 51), ("next", 100, 10)):
         builder.add(Kind.OPERATOR, builder.name(name), lane, begin, duration)
@@ -18,7 +18,7 @@ def test_a_row_ends_with_the_row_around_it():
 
 
 def test_a_range_outlasts_the_call_that_opens_it():
-    builder = TraceBuilder("made")
+    builder = TraceBuilder("test")
     lane = builder.lane(Lane("p", "t"))
     for kind, name, begin, end in (
         (Kind.PYTHON, "main", 0, 100),
@@ -44,7 +44,7 @@ def test_a_range_outlasts_the_call_that_opens_it():
 
 
 def test_of_rows_with_equal_times_the_caller_is_the_outer_one():
-    builder = TraceBuilder("made")
+    builder = TraceBuilder("test")
     lane = builder.lane(Lane("p", "t"))
     for kind in (Kind.CALL, Kind.OPERATOR, Kind.MODULE, Kind.PYTHON, Kind.RANGE):
         builder.add(kind, builder.name(kind.name), lane, 5, 10)

@@ -42,7 +42,7 @@ def test_lanes_have_the_names_the_file_gives(tmp_path):
     assert trace.lanes[trace.lane[named(trace, "void gemm<float>")]] == Lane("GPU 0", "stream 7", 0, 7)
 
 
-def test_threads_of_the_same_name_stay_two(tmp_path):
+def test_threads_of_the_same_name_stay_distinct(tmp_path):
     threads = [{"pid": 1, "tid": 2}, {"pid": 1, "tid": 3}]
     names = [{"ph": "M", "name": "thread_name", **where, "args": {"name": "worker"}} for where in threads]
     trace = traces.read(written(tmp_path / "t.json", [event("a", 1, 2, where=where) for where in threads] + names))
@@ -100,7 +100,7 @@ def test_a_trace_from_a_gpu_is_read():
         assert trace.begin[trace.launched_by[kernel]] < trace.begin[kernel]
         assert trace.details_of(kernel)["registers"] > 0
     assert operators.count("aten::mm") == 4
-    assert max(len(trace.name_of(row)) for row in kernels) == 5050  # as long as that, and whole
+    assert max(len(trace.name_of(row)) for row in kernels) == 5050  # not shortened
 
 
 def test_events_with_invalid_fields_are_dropped_and_counted(tmp_path):

@@ -27,7 +27,7 @@ def genuine(request, tmp_path):
 
 
 def export(path, *, without=(), drop=(), **rows):
-    """An export with one launch; `without` columns, `drop` tables, `rows` put into tables beyond that."""
+    """An export with one launch, `without` some columns, with some tables dropped, and with more `rows` by table."""
     times = {"start": 100, "end": 110}
     gpu = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": PROCESS}
     grid = {"gridX": 4, "gridY": 1, "gridZ": 1, "blockX": 128, "blockY": 1, "blockZ": 1}
@@ -108,7 +108,7 @@ def test_a_genuine_export_gives_its_ranges(genuine):
     loads = [row for row in ranges if trace.name_of(row) == "load"]
     assert len(loads) == 3
     assert all(trace.details_of(row) == {"domain": "data"} for row in loads)
-    assert all(trace.duration[row] >= 2_000_000 for row in loads)  # it sleeps for two milliseconds
+    assert all(trace.duration[row] >= 2_000_000 for row in loads)  # the program sleeps for two milliseconds
     assert len({trace.lane[row] for row in loads} & {trace.lane[row] for row in ranges[:5]}) == 0
 
 
@@ -238,9 +238,9 @@ def test_an_export_with_a_damaged_schema_is_refused(tmp_path):
 
 
 def test_damaged_exports_are_read_or_refused(genuine):
-    sound, draw, read = genuine.read_bytes(), random.Random(3), 0
+    original, draw, read = genuine.read_bytes(), random.Random(3), 0
     for _ in range(40):
-        damaged = bytearray(sound)
+        damaged = bytearray(original)
         for _ in range(draw.randint(1, 3)):
             at = draw.randrange(len(damaged))
             damaged[at : at + draw.choice((1, 30, 3000))] = bytes([draw.randrange(256)]) * draw.choice((1, 30, 3000))

@@ -1,4 +1,4 @@
-"""If the rows of the GPU are missing, nothing is claimed about its time."""
+"""If the rows of the GPU are missing, its time is not reported."""
 
 import gzip
 
@@ -19,7 +19,7 @@ SAMPLE = HERE / "samples" / "training_h200.json.gz"
     [(812_000, "256 of 270 launches have no row"), (400_000, "the file ends before them")],
     ids=["after the first kernels", "before the first launch"],
 )
-def test_a_trace_truncated_before_the_gpus_rows_says_so_first_and_claims_nothing(tmp_path, kept, reason):
+def test_for_a_trace_truncated_before_the_gpus_rows_only_that_is_reported(tmp_path, kept, reason):
     path = tmp_path / "cut.json"
     path.write_bytes(gzip.decompress(SAMPLE.read_bytes())[:kept])
     document = analyse(kineto.read(path))
@@ -35,7 +35,7 @@ def test_a_trace_truncated_before_the_gpus_rows_says_so_first_and_claims_nothing
     assert document["idle"]["gaps"] == []
 
 
-def test_a_program_that_does_not_use_its_gpu_is_not_taken_for_one_without():
+def test_a_program_that_does_not_use_its_gpu_is_reported_as_such():
     run = Program()
     run.builder.metadata["deviceProperties"] = [{"name": "NVIDIA H200"}]
     with run.operator("aten::mm"):

@@ -46,13 +46,13 @@ def test_one_of_several_optimizers_ends_the_steps():
     assert from_the_start.cpu_end_ns == pytest.approx(700_000, rel=0.01)
 
 
-def test_without_a_count_optimizers_are_told_apart_by_name_or_shapes():
+def test_without_a_count_optimizers_are_distinguished_by_name_or_shapes():
     assert optimizer_steps(["SGD", "Adam"] * 4).count == 3
     assert optimizer_steps(["Adam"] * 8, [8, 1] * 4).count == 3
     assert optimizer_steps(["Adam"] * 8, [8] * 8).count == 7
 
 
-def test_what_precedes_the_first_step_of_a_program_is_not_a_step():
+def test_time_before_the_first_step_of_a_program_is_not_a_step():
     run = Program()
     run.builder.metadata["kernellab"] = {"steps": [{"phase": "active", "cycle": 1, "first": 0, "last": 2}]}
     with run.python("own.py(1): main"):

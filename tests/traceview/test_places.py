@@ -47,7 +47,7 @@ def test_a_decorated_function_is_found_by_its_own_name(tmp_path):
     assert (point["line"], point["call"], point["code"]) == (2, "generate", "tokens = model.generate(prompt)")
 
 
-def test_a_wait_without_a_python_row_is_found_by_what_can_cause_it(tmp_path):
+def test_a_wait_without_a_python_row_is_located_by_code_that_can_cause_it(tmp_path):
     script = tmp_path / "own.py"
     loop = ["y = model(x)", "seen += float(y)", "y.backward()", "if y > 3:", "    stop()"]
     script.write_text("\n    ".join(["while True:", *loop]))

@@ -7,10 +7,10 @@ from support.traced import GEMM, Program, Training, fetching
 
 
 def test_a_step_that_is_longer_without_the_profiler_has_longer_unprofiled_spans(tmp_path):
-    seen = Training(tmp_path, "loader", gpu_us=20, row_ns=6000)
+    profiled = Training(tmp_path, "loader", gpu_us=20, row_ns=6000)
     plain = Training(tmp_path, gpu_us=20)
-    plain_us = seen.step_us + 1500
-    document = analyse(seen.trace, plain_step_us=plain_us)
+    plain_us = profiled.step_us + 1500
+    document = analyse(profiled.trace, plain_step_us=plain_us)
     finding = document["findings"][0]
     assert finding["kind"] == "loader"
     assert finding["step_us"] == pytest.approx(plain_us, rel=0.01)
@@ -36,13 +36,13 @@ def test_the_overhead_per_event_is_lower_if_nothing_else_explains_the_time(tmp_p
 
 
 def test_a_program_slowed_by_its_profiler_is_not_called_launch_bound(tmp_path):
-    seen = Training(tmp_path, "print", gpu_us=30, row_ns=9000)
+    profiled = Training(tmp_path, "print", gpu_us=30, row_ns=9000)
     without = Training(tmp_path, "print", gpu_us=30)
-    assert seen.step_us > 1.3 * without.step_us
-    assert analyse(seen.trace)["findings"][0]["kind"] == "wait"
-    mended = analyse(Training(tmp_path, gpu_us=30, row_ns=9000).trace)
-    assert mended["idle"]["busy_fraction"] < 0.8
-    assert mended["findings"][0]["title"].startswith("GPU-bound")
+    assert profiled.step_us > 1.3 * without.step_us
+    assert analyse(profiled.trace)["findings"][0]["kind"] == "wait"
+    fixed = analyse(Training(tmp_path, gpu_us=30, row_ns=9000).trace)
+    assert fixed["idle"]["busy_fraction"] < 0.8
+    assert fixed["findings"][0]["title"].startswith("GPU-bound")
 
 
 def test_a_loader_does_not_raise_the_overhead_per_event(tmp_path):

@@ -27,7 +27,7 @@ def test_a_tree_finds_parents_paths_and_totals_at_any_depth():
     assert tree.around(tree.lane[[0]], tree.end[[0]]).tolist() == [-1]
 
 
-def test_rows_of_other_threads_are_adopted_by_what_the_main_thread_was_doing():
+def test_rows_of_other_threads_are_adopted_by_the_open_row_of_the_main_thread():
     run = Program()
     with run.range("backward"):
         run.host(5)

@@ -11,7 +11,7 @@ def test_the_calls_around_it_decide_between_several_lines(tmp_path):
     function = Sources([tmp_path]).function(Frame("two.py", 1, "train"))
     assert function.find_line(["item"], [], ["backward"]) == 3
     assert function.find_line(["item"], ["backward"], []) == 5
-    assert function.find_line(["item"], ["backward"], ["__next__"]) == 5  # the loop comes round
+    assert function.find_line(["item"], ["backward"], ["__next__"]) == 5  # the loop starts over
     assert function.find_line(["backward"], [], []) == 4
     assert function.find_line(["__next__"], [], []) == 2
     assert function.find_line(["cpu"], [], []) is None
@@ -32,7 +32,7 @@ def test_arithmetic_is_searched_where_its_operator_is_written(tmp_path):
     loop = ["for _ in range(9):", "    c = c @ a", "    d = min(max(len(c), 3), 4) - c"]
     (tmp_path / "own.py").write_text("\n".join([*setup, *loop]))
     function = Sources([tmp_path]).function(Frame("own.py", 1, "<module>"))
-    assert function.find_statement([], [], "aten::matmul") == 5  # of two alike, the loop's
+    assert function.find_statement([], [], "aten::matmul") == 5  # of two candidates, the one in the loop
     assert function.find_statement([], [], "aten::sub") == 6
     assert function.find_statement([], [], "aten::unknown") == 1
 
@@ -49,7 +49,9 @@ def test_a_call_of_an_object_is_found_in_its_loop(tmp_path):
     assert serving.find_line([""], [], ["", "", ""]) == 4
     (tmp_path / "short.py").write_text("x = torch.randn(3)\nfor _ in range(9): y = f(x)")
     assert Sources([tmp_path]).function(Frame("short.py", 1, "<module>")).find_line([""], [], ["", "", "sum"]) == 2
-    assert called_as("torch/_dynamo/eval_frame.py(1213): compile_wrapper") == ""  # of whatever was compiled
+    assert (
+        called_as("torch/_dynamo/eval_frame.py(1213): compile_wrapper") == ""
+    )  # the call of a compiled object has no name
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,6 @@ def test_a_row_belongs_to_the_owner_of_its_file(name, expected):
     assert owner(name) is expected
 
 
-def test_a_row_tells_what_its_caller_writes():
+def test_a_call_is_written_by_the_name_in_its_row():
     assert called_as("<built-in method item of Tensor object at 0x7f>") == "item"
     assert called_as("torch/_tensor.py(566): backward") == "backward"

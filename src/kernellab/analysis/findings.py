@@ -254,7 +254,7 @@ def _cpu_work(analysis: Analysis, cpu: CpuTime) -> Finding:
     if not cpu.most_ns and len(analysis.view.ranges):
         return _work(analysis, "Only the program's own ranges were timed: no operators or kernels were recorded")
     if not cpu.most_ns:
-        return _work(analysis, "The trace contains nothing with a time")
+        return _work(analysis, "The trace contains no timed work")
     begin = f"CPU only: {_percent(cpu.most_ns, cpu.whole_ns)} of its time is"
     operators = f"operators take {_percent(cpu.operators_ns, cpu.whole_ns)}"
     if cpu.most_ns == cpu.compiling_ns:
