@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from support.mistakes import FILE, Expected, Mistake, every_one, generate
+from support.mistakes import FILE, Expected, Mistake, all_mistakes, generate
 
 TIMEOUT_S = 5
 DEADLINE_S = 75.0
@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only mistakes with this in their name")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    drawn = every_one(args.seed) if args.every else [generate(args.seed + n) for n in range(args.count)]
+    drawn = all_mistakes(args.seed) if args.every else [generate(args.seed + n) for n in range(args.count)]
     chosen = [(n, mistake) for n, mistake in enumerate(drawn) if args.only in mistake.name]
     cache = args.out.resolve() / "cache"
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Shared by all tests: a cache of their own, and `klab` as a user runs it, in a process of its own."""
+"""Shared by all tests: their own cache, and `klab` in a separate process, as a user runs it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 
 from kernellab.base.paths import cache_dir, file_name
 from kernellab.machine.environment import device_identity, environment
-from support.klab import Ran, run_klab
+from support.klab import CommandResult, run_klab
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Its ceilings are made up: measuring them takes seconds, and beside another test they would not be kept."""
+    """A cache for this session, with invented ceilings: measuring takes seconds, and doubtful results are not kept."""
     os.environ["KERNELLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    made_up = {"copy_gbps": 10.0, "matmul_tflops": {"float32": 0.1}, "measured_at": "2026-01-01T00:00:00"}
+    ceilings = {"copy_gbps": 10.0, "matmul_tflops": {"float32": 0.1}, "measured_at": "2026-01-01T00:00:00"}
     name = file_name(device_identity(environment(), "cpu"))
-    (cache_dir("ceilings") / f"{name}.json").write_text(json.dumps({**made_up, "threads": 1, "doubts": []}))
+    (cache_dir("ceilings") / f"{name}.json").write_text(json.dumps({**ceilings, "threads": 1, "doubts": []}))
 
 
 @pytest.fixture
-def costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profiler without overhead: what it records is what the program does without it."""
+def no_profiler_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assume a profiler without overhead: recorded times are the program's own."""
     from kernellab.traceview import profiler_overhead
 
     monkeypatch.setattr(profiler_overhead, "_SLOWDOWN", (1.0, 1.0, 1.0))
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def klab(tmp_path: Path):
     """Run klab in an empty folder and return its exit code and output."""
 
-    def run(*args: str | Path, timeout: float = 300, cwd: Path | None = None, **env: str) -> Ran:
+    def run(*args: str | Path, timeout: float = 300, cwd: Path | None = None, **env: str) -> CommandResult:
         return run_klab(*args, timeout=timeout, cwd=cwd or tmp_path, **env)
 
     return run

@@ -43,7 +43,7 @@ def test_the_cause_is_the_same_without_the_plain_time_and_the_source(slowed_trac
     assert any("A typical profiler overhead" in note for note in document["notes"])
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 @pytest.mark.parametrize(("load_us", "copy_us", "kind", "other"), [(3000, 400, "loader", "to"), (80, 900, "copy", "")])
 def test_the_causes_of_one_line_are_one_finding_with_their_joint_gain(tmp_path, load_us, copy_us, kind, other):
     slow, plain = fetching(tmp_path, load_us, copy_us), fetching(tmp_path, 0, 0)

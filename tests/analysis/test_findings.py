@@ -22,7 +22,7 @@ CULPRITS = {
 
 @pytest.mark.parametrize("slowed", CULPRITS)
 @pytest.mark.parametrize("gpu_us", [2, 20], ids=["launch-bound", "gpu-bound"])
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_the_first_finding_names_the_line_at_fault_and_what_fixing_it_gains(tmp_path, slowed, gpu_us):
     slow, plain = Training(tmp_path, slowed, gpu_us=gpu_us), Training(tmp_path, gpu_us=gpu_us)
     document = analyse(slow.trace)
@@ -48,7 +48,7 @@ def test_work_far_longer_than_the_wait_on_its_line_is_a_separate_cause():
     assert kinds[0] == ("host", "randn")
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_the_first_step_includes_the_profilers_start_and_is_not_replayed():
     run = Program()
     for step in range(6):
@@ -76,7 +76,7 @@ def test_a_wait_inside_the_models_own_work_is_unblocked_and_not_removed():
 
 
 @pytest.mark.parametrize("gpu_us", [2, 60])
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_of_a_long_trace_only_steps_from_its_middle_are_replayed(tmp_path, monkeypatch, gpu_us):
     training = Training(tmp_path, gpu_us=gpu_us, steps=30)
     monkeypatch.setattr(replay, "_MAX_CALLS", 400)
@@ -98,7 +98,7 @@ def test_a_step_of_gpu_work_alone_has_no_cause(tmp_path):
     assert not only["gain_us"]
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_small_work_is_launch_bound_at_the_line_that_calls_the_model(tmp_path):
     training = Training(tmp_path, gpu_us=2)
     (only,) = analyse(training.trace)["findings"]
@@ -109,7 +109,7 @@ def test_small_work_is_launch_bound_at_the_line_that_calls_the_model(tmp_path):
     assert only["step_without_us"] < 0.5 * only["step_us"]
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_launches_come_after_the_lines_that_their_gain_assumes_fixed(tmp_path):
     for slowed, larger in (("loader", True), ("print", False)):
         line, launch = analyse(Training(tmp_path, slowed, gpu_us=2).trace)["findings"]
@@ -118,7 +118,7 @@ def test_launches_come_after_the_lines_that_their_gain_assumes_fixed(tmp_path):
         assert launch["step_us"] == pytest.approx(line["step_without_us"], rel=0.01)
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_findings_are_ranked_by_gain(tmp_path):
     """Two lines at fault in a step that the GPU bounds: neither gain assumes the other."""
     findings = analyse(Training(tmp_path, "print", "loader", gpu_us=20).trace)["findings"]
@@ -161,7 +161,7 @@ def test_kernels_without_a_recorded_launch_are_not_replayed():
     [(9000, False, "setup"), (200, False, "launch"), (9000, True, "launch")],
     ids=["a long first call", "a short one", "a long one before steps"],
 )
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_a_first_call_that_takes_most_of_a_trace_is_set_up_time(first_us, stepping, kind):
     run = Program()
     for call in range(20):
@@ -171,7 +171,7 @@ def test_a_first_call_that_takes_most_of_a_trace_is_set_up_time(first_us, steppi
     assert analyse(run.trace())["findings"][0]["kind"] == kind
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_loading_in_the_only_call_of_an_operator_is_set_up_time():
     run = Program()
     with run.operator("aten::mm"):

@@ -1,13 +1,13 @@
 """The tree of ranges shows an average step."""
 
 from kernellab.analysis.document import analyse
-from support.traced import LAYERS, MUL, Program, Training, as_nsys_sees_it
+from support.traced import LAYERS, MUL, Program, Training, as_recorded_by_nsys
 
 
 def test_the_tree_shows_an_average_step_and_is_the_same_from_both_profilers(tmp_path):
     trace = Training(tmp_path, steps=5).trace
     tree = analyse(trace)["ranges"]
-    assert analyse(as_nsys_sees_it(trace))["ranges"] == tree
+    assert analyse(as_recorded_by_nsys(trace))["ranges"] == tree
     assert [("  " * node["depth"] + node["name"]) for node in tree] == [
         "step", "  forward", *(f"    layer_{i}" for i in range(LAYERS)), "  backward", "  optimizer_step",
     ]  # fmt: skip

@@ -24,14 +24,14 @@ def test_the_gpu_work_of_a_step_is_the_sum_of_its_kernels():
     assert finding["step_without_us"] > 700
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_a_few_steps_predict_the_gain_of_a_long_training(tmp_path):
     slow, plain = (Training(tmp_path, *slowed, gpu_us=20, steps=80).step_us for slowed in (["print"], []))
     finding = analyse(Training(tmp_path, "print", gpu_us=20, steps=5).trace)["findings"][0]
     assert finding["gain_us"] == pytest.approx(slow - plain, rel=0.05)
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_a_step_that_launches_nothing_is_not_replayed_before_others():
     run = Program()
     for step in range(6):

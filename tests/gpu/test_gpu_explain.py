@@ -1,4 +1,4 @@
-"""`klab explain` where there is a GPU: times, kernels and machine code of the same implementations."""
+"""`klab explain` on a GPU: times, kernels and machine code of the same implementations."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def test_the_gelu_chain_is_nine_kernels_that_fusing_would_make_one(gelu):
     assert chain["fusion"]["gain"] == pytest.approx(measured, rel=0.25)
 
 
-def test_what_the_profiler_says_of_a_launch_is_what_was_captured(gelu):
+def test_a_profiled_launch_agrees_with_the_captured_one(gelu):
     explanations, record = gelu
     (captured,) = explanations["triton"]["kernels"]
     (profiled,) = next(result["kernels"] for result in record["results"] if result["impl"] == "triton")
@@ -44,7 +44,7 @@ def test_what_the_profiler_says_of_a_launch_is_what_was_captured(gelu):
     assert math.prod(profiled["block"]) == captured["threads"]
 
 
-def test_a_good_kernel_is_at_the_limit_and_its_own(tmp_path):
+def test_a_good_kernel_is_at_the_limit_and_reported_as_hand_written(tmp_path):
     good = explain(tmp_path, "gelu", "--impl", "triton", "--shape", "16384x16384")["triton"]
     assert good["findings"][0]["rule"] == "at-the-limit"
     assert [b["family"] for b in good["became"]] == ["hand-written"]

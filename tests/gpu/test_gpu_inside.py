@@ -1,4 +1,4 @@
-"""On a GPU: what a call does besides the op, and what Triton compiles, tunes and is told to use."""
+"""On a GPU: what a call does besides the op, and what Triton compiles, tunes and has pinned."""
 
 import json
 from pathlib import Path
@@ -27,94 +27,94 @@ def x():
 
 
 def count(call):
-    """What the call does once it is warm."""
+    """What the call does after a warm-up."""
     call()
     call()
     torch.cuda.synchronize()
-    found = call_activity(call, torch.device("cuda"))
-    json.dumps(found, allow_nan=False)
-    return found
+    activity = call_activity(call, torch.device("cuda"))
+    json.dumps(activity, allow_nan=False)
+    return activity
 
 
-def words(found):
-    return [sentence.split(":")[0] for sentence in remarks_on(found)]
+def remark_names(activity):
+    return [sentence.split(":")[0] for sentence in remarks_on(activity)]
 
 
 # Inside a call -----------------------------------------------------------------------------------------
 
 
 def test_an_ordinary_call_is_one_kernel_and_one_allocation(x):
-    found = count(lambda: torch.square(x))
-    assert found["device"] == "cuda"
-    assert len(found["kernels"]) == 1
-    assert found["kernels"][0]["us"] > 0
-    assert found["device_us"] == pytest.approx(found["kernels"][0]["us"])
-    assert found["allocations"]["count"] >= 1
-    assert found["allocations"]["bytes"] >= 4 * N
+    activity = count(lambda: torch.square(x))
+    assert activity["device"] == "cuda"
+    assert len(activity["kernels"]) == 1
+    assert activity["kernels"][0]["us"] > 0
+    assert activity["device_us"] == pytest.approx(activity["kernels"][0]["us"])
+    assert activity["allocations"]["count"] >= 1
+    assert activity["allocations"]["bytes"] >= 4 * N
     for absent in ("random", "raw_allocations", "host_to_device", "device_to_host", "synchronisations"):
-        assert found[absent]["count"] == 0, (absent, found)
-    assert remarks_on(found) == []
+        assert activity[absent]["count"] == 0, (absent, activity)
+    assert remarks_on(activity) == []
 
 
-def test_copies_from_and_to_the_host(x):
+def test_copies_from_and_to_the_host_are_counted(x):
     y = torch.ones(N)
-    found = count(lambda: y.to("cuda") + x)
-    assert found["host_to_device"]["count"] == 1
-    assert found["host_to_device"]["bytes"] == 4 * N
-    assert found["host_to_device"]["share"] > 0.3
-    assert "copies to the GPU" in words(found)
-    found = count(lambda: (x + 1).cpu())
-    assert found["device_to_host"]["count"] == 1
-    assert found["device_to_host"]["bytes"] == 4 * N
-    assert "copies to the GPU" not in words(found)
+    activity = count(lambda: y.to("cuda") + x)
+    assert activity["host_to_device"]["count"] == 1
+    assert activity["host_to_device"]["bytes"] == 4 * N
+    assert activity["host_to_device"]["share"] > 0.3
+    assert "copies to the GPU" in remark_names(activity)
+    activity = count(lambda: (x + 1).cpu())
+    assert activity["device_to_host"]["count"] == 1
+    assert activity["device_to_host"]["bytes"] == 4 * N
+    assert "copies to the GPU" not in remark_names(activity)
 
 
-def test_a_pinned_copy_that_is_not_waited_for(x):
+def test_an_asynchronous_copy_from_pinned_memory_does_not_wait(x):
     y = torch.ones(N).pin_memory()
-    found = count(lambda: y.to("cuda", non_blocking=True))
-    assert found["host_to_device"]["count"] == 1
-    assert found["synchronisations"]["count"] == 0
+    activity = count(lambda: y.to("cuda", non_blocking=True))
+    assert activity["host_to_device"]["count"] == 1
+    assert activity["synchronisations"]["count"] == 0
 
 
-def test_memory_that_torch_has_to_ask_the_driver_for():
+def test_memory_that_torch_requests_from_the_driver_is_counted():
     def hungry():
         torch.cuda.empty_cache()
         return torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
 
-    found = count(hungry)
-    assert found["raw_allocations"]["count"] >= 1
-    assert "allocates past torch's cache (cudaMalloc)" in words(found)
+    activity = count(hungry)
+    assert activity["raw_allocations"]["count"] >= 1
+    assert "allocates past torch's cache (cudaMalloc)" in remark_names(activity)
 
 
-def test_random_numbers(x):
-    found = count(lambda: torch.randn(N, device="cuda"))
-    assert found["random"]["count"] == 1
-    assert found["random"]["ops"] == ["aten::randn"]
-    assert found["random"]["share"] > 0.5
-    assert words(found) == ["draws random numbers"]
-    found = count(lambda: torch.nn.functional.dropout(x) + x)
-    assert found["random"]["count"] == 1
-    assert 0 < found["random"]["share"] < 1
+def test_random_numbers_are_counted(x):
+    activity = count(lambda: torch.randn(N, device="cuda"))
+    assert activity["random"]["count"] == 1
+    assert activity["random"]["ops"] == ["aten::randn"]
+    assert activity["random"]["share"] > 0.5
+    assert remark_names(activity) == ["draws random numbers"]
+    activity = count(lambda: torch.nn.functional.dropout(x) + x)
+    assert activity["random"]["count"] == 1
+    assert 0 < activity["random"]["share"] < 1
 
 
-def test_random_numbers_of_a_compiled_function(x):
+def test_random_numbers_of_a_compiled_function_are_counted(x):
     noisy = torch.compile(lambda x: torch.rand_like(x) * x)
     assert count(lambda: noisy(x))["random"]["count"] >= 1
 
 
-def test_waiting(x):
-    found = count(lambda: x.sum().item())
-    assert found["synchronisations"]["count"] >= 1
-    assert "waits for the GPU" in words(found)
+def test_waits_for_the_gpu_are_counted(x):
+    activity = count(lambda: x.sum().item())
+    assert activity["synchronisations"]["count"] >= 1
+    assert "waits for the GPU" in remark_names(activity)
     assert count(lambda: (x + 1, torch.cuda.synchronize()))["synchronisations"]["count"] >= 1
 
 
-def test_benchmark_says_so(x):
+def test_benchmark_reports_remarks(x):
     y = torch.ones(N)
     assert "inside the timed region: copies to the GPU: 1 copy" in repr(kl.benchmark("copy", lambda: y.to("cuda") + x))
-    seen = kl.benchmark("square", lambda: torch.square(x), timer="events")
-    assert seen.remarks == []
-    assert len(seen.inside["kernels"]) == 1
+    result = kl.benchmark("square", lambda: torch.square(x), timer="events")
+    assert result.remarks == []
+    assert len(result.inside["kernels"]) == 1
 
 
 # Triton ------------------------------------------------------------------------------------------------
@@ -141,12 +141,12 @@ def launch(kernel, x):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_pinned():
+def _unpin_afterwards():
     yield
     tuning.pin([])
 
 
-def test_compiling_and_tuning_are_seen_once(x):
+def test_compiling_and_tuning_are_logged_once(x):
     log = CompilationLog.installed()
     assert log.unhooked == []
     kernel = declare()
@@ -162,7 +162,7 @@ def test_compiling_and_tuning_are_seen_once(x):
     assert log.since(mark) == []
 
 
-def test_a_kernel_of_another_dtype_is_compiled_anew(x):
+def test_a_kernel_is_compiled_again_for_another_dtype(x):
     kernel = declare().fn
     log = CompilationLog.installed()
 
@@ -189,7 +189,7 @@ def test_the_choice_is_recorded_and_pinned(x):
     assert (choice["configs"], choice["tried"]) == (3, 3)
     assert choice["seconds"] > 0
 
-    for config in CONFIGS:  # whichever it is, it is used, and nothing else is compiled
+    for config in CONFIGS:  # each pinned config is used, and nothing else is compiled
         pinned = json.loads(json.dumps({**choice, "config": tuning._scalar_config(config)}))
         again = declare()
         tuning.pin([pinned])
@@ -204,7 +204,7 @@ def test_the_choice_is_recorded_and_pinned(x):
         launch(declare(), x)
 
 
-def test_what_inductor_chose_is_recorded(x):
+def test_the_choice_of_inductor_is_recorded(x):
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.sin(x) + 1, dynamic=False)
     log = CompilationLog.installed()
@@ -221,7 +221,7 @@ def test_what_inductor_chose_is_recorded(x):
     assert log.since(mark) == []
 
 
-def test_recording_a_cuda_graph_is_seen(x):
+def test_recording_a_cuda_graph_is_logged(x):
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.cos(x) + 1, mode="reduce-overhead", dynamic=False)
     log = CompilationLog.installed()

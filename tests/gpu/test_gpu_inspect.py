@@ -1,4 +1,4 @@
-"""What capturing says without running anything, held against what the GPU's driver says of the same kernels."""
+"""What capturing reports without running anything agrees with what the GPU's driver reports for the same kernels."""
 
 import json
 
@@ -24,9 +24,9 @@ def test_a_captured_cuda_kernel_is_the_one_that_runs(op):
     getattr(kl.ops, op)["cuda"](x)
     module = __import__(f"kernellab.ops.{op}.cuda", fromlist=["kernel"])
     attributes = module.kernel(launch.kernel)._load(0).attributes
-    (known,) = (k for k in read_cubin(launch.code["cubin"]).kernels if k.name == launch.symbol)
-    assert known.registers == attributes.num_regs
-    assert known.shared_bytes == attributes.shared_size_bytes
+    (kernel,) = (k for k in read_cubin(launch.code["cubin"]).kernels if k.name == launch.symbol)
+    assert kernel.registers == attributes.num_regs
+    assert kernel.shared_bytes == attributes.shared_size_bytes
 
 
 @pytest.mark.parametrize("op", ["gelu", "softmax", "square"])
@@ -48,7 +48,7 @@ def test_a_captured_triton_kernel_is_the_one_that_runs(op):
         assert (name, code.read()) == (launch.symbol, launch.code["cubin"])
 
 
-def test_what_torch_compile_ran_and_an_op_file_of_it(klab, tmp_path):
+def test_the_kernel_of_torch_compile_is_read_and_exported_as_an_op_file(klab, tmp_path):
     seen = klab("inspect", "square", "--impl", "compile", "--shape", "512x512", "--dtype", "float32", "--json",
                 "--export", "mine.py", "--out", "run")  # fmt: skip
     assert seen.code == 0, seen.err

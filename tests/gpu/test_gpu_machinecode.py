@@ -1,4 +1,4 @@
-"""What a cubin says of itself is what the driver says once it is loaded."""
+"""The attributes read from a cubin agree with the driver's after loading it."""
 
 import pytest
 
@@ -21,5 +21,5 @@ def test_the_driver_agrees_about_registers_shared_memory_and_stack(build, name):
     cubin = getattr(shipped_code, build)(name, "bf16", 10 * major + minor).cubin
     (kernel,) = read_cubin(cubin).kernels
     attributes = ObjectCode.from_cubin(cubin).get_kernel(kernel.name).attributes
-    said = (attributes.num_regs, attributes.shared_size_bytes, attributes.local_size_bytes)
-    assert said == (kernel.registers, kernel.shared_bytes, kernel.stack_bytes)
+    loaded = (attributes.num_regs, attributes.shared_size_bytes, attributes.local_size_bytes)
+    assert loaded == (kernel.registers, kernel.shared_bytes, kernel.stack_bytes)

@@ -1,4 +1,4 @@
-"""`klab profile` where there is a GPU."""
+"""`klab profile` on a GPU."""
 
 import pytest
 import torch
@@ -16,33 +16,33 @@ def test_the_mlp_shows_89_captured_steps_of_8_layers(klab):
     document = ran.record
     assert document["summary"]["on_gpu"]
     assert document["summary"]["steps"] == 89
-    layers = [one for one in document["ranges"] if one["name"].startswith("layer_")]
-    assert [one["name"] for one in layers] == [f"layer_{number}" for number in range(8)]
-    assert all(one["gpu_us"] > 0 for one in layers)
+    layers = [row for row in document["ranges"] if row["name"].startswith("layer_")]
+    assert [layer["name"] for layer in layers] == [f"layer_{number}" for number in range(8)]
+    assert all(layer["gpu_us"] > 0 for layer in layers)
     assert document["collected"][0]["plain_step_us"] > 0
     assert document["collected"][0]["trained"]["peak_bytes"] > 8 * 1024 * 1024 * 4
 
 
-def test_nvidias_tools_are_told_once_what_to_capture(monkeypatch):
+def test_the_capture_of_nvidias_tools_starts_and_stops_once(monkeypatch):
     calls = []
     cudart = torch.cuda.cudart()
 
-    class Told:
+    class RecordingCudart:
         def __getattr__(self, name):
             if name.startswith("cudaProfiler"):
                 return lambda: calls.append(name)
             return getattr(cudart, name)
 
-    monkeypatch.setattr(torch.cuda, "cudart", Told)
+    monkeypatch.setattr(torch.cuda, "cudart", RecordingCudart)
     train(MlpSetup(8, 1, 4, 14))
     assert calls == ["cudaProfilerStart", "cudaProfilerStop"]
 
 
-def test_profile_in_one_call_is_by_time_on_the_gpu(tmp_path):
+def test_profile_in_one_call_contains_kernels(tmp_path):
     x = torch.randn(1024, 1024, device="cuda")
-    made = kl.profile("square", lambda: x.square(), with_stack=True, folder=str(tmp_path))
-    assert made.document["summary"]["on_gpu"]
-    assert made.document["kernels"]
+    profile = kl.profile("square", lambda: x.square(), with_stack=True, folder=str(tmp_path))
+    assert profile.document["summary"]["on_gpu"]
+    assert profile.document["kernels"]
     assert (tmp_path / "stacks_square.svg").exists()
 
 
@@ -50,6 +50,6 @@ def test_ranges_name_the_kernels_of_backward(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()).cuda()
     x = torch.randn(8, 64, device="cuda")
     with kl.auto_ranges(model):
-        made = kl.profile("model", lambda: model(x).sum().backward(), folder=str(tmp_path))
-    names = {one["name"] for one in made.document["ranges"]}
+        profile = kl.profile("model", lambda: model(x).sum().backward(), folder=str(tmp_path))
+    names = {row["name"] for row in profile.document["ranges"]}
     assert {"0", "1", "0.backward", "1.backward"} <= names

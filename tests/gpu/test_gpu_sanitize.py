@@ -1,4 +1,4 @@
-"""`klab check --sanitize` on a GPU: what each tool finds, with its line, and the shipped kernels clean."""
+"""`klab check --sanitize` on a GPU: each tool finds its bug with its line, and the shipped kernels are clean."""
 
 import pytest
 
@@ -15,8 +15,8 @@ KERNELS = OPFILES / "gpu_unsafe.cu"
 
 
 def line_of(path, words):
-    (found,) = [number for number, line in enumerate(path.read_text().splitlines(), 1) if words in line]
-    return found
+    (number,) = [number for number, line in enumerate(path.read_text().splitlines(), 1) if words in line]
+    return number
 
 
 def sanitize(klab, target, impls, tools, *more):
@@ -33,12 +33,12 @@ def test_memcheck_finds_a_triton_kernel_that_reads_beyond_the_end(klab):
     assert ran.code == 1
     bad, good = outcomes["triton-reads-beyond", "memcheck"], outcomes["triton-masked", "memcheck"]
     assert (bad["status"], good["status"]) == ("wrong", "ok"), (bad, good)
-    (one,) = [f for f in bad["findings"] if f["own"]]
-    assert one["kind"] == "invalid read"
-    assert "_read_beyond" in one["kernel"]
-    assert one["file"].endswith("gpu_unsafe.py")
-    assert one["line"] == line_of(UNSAFE, "# not masked")
-    assert one["trial"]
+    (finding,) = [f for f in bad["findings"] if f["own"]]
+    assert finding["kind"] == "invalid read"
+    assert "_read_beyond" in finding["kernel"]
+    assert finding["file"].endswith("gpu_unsafe.py")
+    assert finding["line"] == line_of(UNSAFE, "# not masked")
+    assert finding["trial"]
     assert "gpu_unsafe.py:" in bad["reason"]
     assert good["cases"] > bad["planned"] // 2
 
@@ -47,34 +47,34 @@ def test_racecheck_finds_a_missing_barrier(klab):
     ran, outcomes = sanitize(klab, UNSAFE, "cuda-races,cuda-staged", "racecheck")
     bad, good = outcomes["cuda-races", "racecheck"], outcomes["cuda-staged", "racecheck"]
     assert (ran.code, bad["status"], good["status"]) == (1, "wrong", "ok"), (bad, good)
-    (one,) = [f for f in bad["findings"] if f["own"]]
+    (finding,) = [f for f in bad["findings"] if f["own"]]
     write, read = line_of(KERNELS, "// the write"), line_of(KERNELS, "// the read")
-    assert one["kind"] == "race"
-    assert one["file"].endswith("gpu_unsafe.cu")
-    assert one["line"] in (write, read)
-    assert f"gpu_unsafe.cu:{write}" in one["detail"]
-    assert f"gpu_unsafe.cu:{read}" in one["detail"]
+    assert finding["kind"] == "race"
+    assert finding["file"].endswith("gpu_unsafe.cu")
+    assert finding["line"] in (write, read)
+    assert f"gpu_unsafe.cu:{write}" in finding["detail"]
+    assert f"gpu_unsafe.cu:{read}" in finding["detail"]
 
 
-def test_initcheck_finds_a_read_of_what_nothing_wrote(klab):
+def test_initcheck_finds_a_read_of_memory_that_was_never_written(klab):
     _, outcomes = sanitize(klab, UNSAFE, "cuda-unwritten,cuda-staged", "initcheck", "--quick")
     bad, good = outcomes["cuda-unwritten", "initcheck"], outcomes["cuda-staged", "initcheck"]
     assert (bad["status"], good["status"]) == ("wrong", "ok"), (bad, good)
-    (one,) = [f for f in bad["findings"] if f["own"]]
-    assert one["kind"] == "uninitialised read"
-    assert one["line"] == line_of(KERNELS, "// never written")
+    (finding,) = [f for f in bad["findings"] if f["own"]]
+    assert finding["kind"] == "uninitialised read"
+    assert finding["line"] == line_of(KERNELS, "// never written")
 
 
 def test_the_shipped_gelu_is_clean_under_every_tool(klab):
     ran, outcomes = sanitize(klab, "gelu", "triton,cuda", "memcheck,racecheck,initcheck,synccheck")
     assert ran.code == 0, ran.err
     assert set(outcomes) == {(impl, tool) for impl in ("triton", "cuda") for tool in tools.SANITIZERS}
-    for key, one in outcomes.items():
-        assert (one["status"], one["findings"], one["exit"]) == ("ok", [], 0), (key, one)
-        assert one["cases"] >= 20
+    for key, outcome in outcomes.items():
+        assert (outcome["status"], outcome["findings"], outcome["exit"]) == ("ok", [], 0), (key, outcome)
+        assert outcome["cases"] >= 20
 
 
-def test_without_a_choice_only_implementations_with_kernels_of_their_own(klab):
+def test_without_impl_only_implementations_with_kernels_of_their_own_are_run(klab):
     ran = klab("check", "softmax", "--declared", "--quick", "--sanitize", "synccheck", timeout=900)
     assert ran.code == 0, ran.out + ran.err
     table = ran.out.partition("softmax · under compute-sanitizer")[2]

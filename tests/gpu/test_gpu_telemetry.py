@@ -1,4 +1,4 @@
-"""Readings of a real GPU, and its vendor's peaks."""
+"""Telemetry of a real GPU, and its vendor's peaks."""
 
 import statistics
 import subprocess
@@ -14,7 +14,7 @@ from kernellab.running.worker.channel import device_id
 
 pytestmark = pytest.mark.gpu
 
-HAMMER = """
+KEEP_BUSY = """
 import sys, time, torch
 x = torch.randn(4096, 4096, device="cuda")
 torch.cuda.synchronize()
@@ -33,20 +33,20 @@ def uuid():
 
 
 def busy_samples(uuid, seconds):
-    """Keep the GPU busy, as timing does, and read it."""
+    """Keep the GPU busy, as timing does, and read its telemetry."""
     x = torch.randn(4096, 4096, device="cuda")
-    watched = telemetry_for(uuid)
+    telemetry = telemetry_for(uuid)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for _ in range(20):
             x @ x
         torch.cuda.synchronize()
-        watched.sample()
-    watched.sample(force=True)
-    return watched.columns()
+        telemetry.sample()
+    telemetry.sample(force=True)
+    return telemetry.columns()
 
 
-def known(values):
+def without_none(values):
     return [value for value in values if value is not None]
 
 
@@ -54,27 +54,27 @@ def test_clocks_power_and_temperature_are_read(uuid):
     columns = busy_samples(uuid, 1.5)
     assert len(columns["t"]) >= 5
     for key in ("sm_mhz", "mem_mhz", "power_w", "temp_c"):
-        assert known(columns[key]), key
-        assert min(known(columns[key])) > 0, key
+        assert without_none(columns[key]), key
+        assert min(without_none(columns[key])) > 0, key
     assert all(isinstance(words, list) for words in columns["throttle"])
-    assert max(known(columns["util"])) > 0
+    assert max(without_none(columns["util"])) > 0
 
 
 def test_a_reading_is_cheap(uuid):
     columns = busy_samples(uuid, 1.5)
-    print("took µs:", sorted(columns["took_us"]))
+    print("time of a reading, µs:", sorted(columns["took_us"]))
     assert statistics.median(columns["took_us"]) < 5000
 
 
-def test_others_are_seen_and_only_then(uuid):
-    alone = known(busy_samples(uuid, 3.0)["others"])
+def test_other_processes_are_counted_only_if_there_are_some(uuid):
+    alone = without_none(busy_samples(uuid, 3.0)["others"])
     if not alone:
-        pytest.skip("NVML does not tell which processes use this GPU")
+        pytest.skip("NVML does not report which processes use this GPU")
     assert max(alone) == 0
-    second = subprocess.Popen([sys.executable, "-c", HAMMER], stdout=subprocess.PIPE, text=True)
+    second = subprocess.Popen([sys.executable, "-c", KEEP_BUSY], stdout=subprocess.PIPE, text=True)
     try:
         assert second.stdout.readline().strip() == "ready"
-        together = known(busy_samples(uuid, 3.0)["others"])
+        together = without_none(busy_samples(uuid, 3.0)["others"])
     finally:
         second.kill()
         second.wait()
@@ -87,7 +87,7 @@ def test_measured_rates_stay_below_the_vendors(uuid):
     print(most)
     assert most is not None
     if most["pin_gbps"] is None:
-        pytest.skip("NVML does not tell the memory's clock and width")
+        pytest.skip("NVML does not report the memory's clock and width")
     x = torch.empty(1 << 28, device="cuda")
     y = torch.empty_like(x)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -56,7 +56,7 @@ def test_the_panel_orders_the_timers_and_names_the_regime(klab):
     median = {key: sorted(samples)[len(samples) // 2] for key, samples in times.items()}
     assert median["kernel", "cold"] < median["events", "cold"] < median["host", "warm"]
     assert median["events", "warm"] < median["events", "cold"]
-    assert {"launch-bound", "L2-resident"} <= {one["name"] for one in triton["derived"]["regime"]}
+    assert {"launch-bound", "L2-resident"} <= {regime["name"] for regime in triton["derived"]["regime"]}
     entry = triton["times"][0]
     assert entry["calls"] > 8
     assert {"sm_mhz", "mem_mhz", "power_w", "temp_c", "throttle"} <= set(entry["telemetry"])
@@ -66,14 +66,14 @@ def test_backward_is_timed_and_verified(klab):
     args = ("--pass", "forward,backward,both", "--shape", "1024x4096", "--dtype", "float32", "--json")
     seen = klab("bench", "gelu", "--impl", "manual,torch,triton", *args)
     assert seen.code == 0, seen.out[-3000:]
-    torchs = seen.result("torch")
-    passes = torchs["derived"]["passes"]
+    own_op = seen.result("torch")
+    passes = own_op["derived"]["passes"]
     assert passes["both"]["time"]["median_us"] > passes["backward"]["time"]["median_us"] > 0
-    assert torchs["memory"]["backward"]["allocated_bytes"] > 0
+    assert own_op["memory"]["backward"]["allocated_bytes"] > 0
     assert "not differentiable" in seen.result("triton")["gradients"]["reason"]
 
 
-def test_what_does_not_fit_says_what_would_be_needed(klab, tmp_path):
+def test_running_out_of_memory_reports_how_much_is_needed(klab, tmp_path):
     total = torch.cuda.mem_get_info()[1]
     (tmp_path / "big.py").write_text(
         "import torch, kernellab as kl\n"
@@ -85,5 +85,5 @@ def test_what_does_not_fit_says_what_would_be_needed(klab, tmp_path):
     seen = klab("bench", "big.py", "--impl", "python-big", "--json")
     check = seen.result("python-big")["check"]
     assert (seen.code, check["status"]) == (1, "oom")
-    assert check["needed_bytes"] >= 3.99 * total  # torch says it in GiB with two digits
+    assert check["needed_bytes"] >= 3.99 * total  # torch reports it in GiB with two digits
     assert "needs at least" in check["reason"]

@@ -1,4 +1,4 @@
-"""On a GPU: the A/A op runs at both sizes, and a real difference is never seen the wrong way round."""
+"""On a GPU: the A/A op runs at both sizes, and a real difference is never reported with the wrong sign."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.gpu
 
 
-def test_doctor_measures_equals_on_the_gpu(klab):
+def test_doctor_compares_equal_implementations_on_the_gpu(klab):
     seen = klab("doctor", "--aa", "--runs", "1", "--seconds", "0.3", "--device", "cuda", "--json")
     assert seen.code == 0, seen.err
     large, small = json.loads(seen.out)["cases"]

@@ -31,7 +31,7 @@ def implementation(op, impl):
     return getattr(kl.ops, op)[impl]
 
 
-def agree(op, impl, x, **options):
+def check_agreement(op, impl, x, **options):
     result = implementation(op, impl)(x, **options)
     torch.cuda.synchronize()
     assert_agrees(getattr(kl.ops, op), result, x, **options)
@@ -45,21 +45,21 @@ def test_any_layout(op, impl, layout, dtype):
     if not takes(getattr(kl.ops, op), x):
         pytest.skip("a scalar has no dim to reduce")
     for options in options_of(getattr(kl.ops, op)):
-        agree(op, impl, x, **options)
+        check_agreement(op, impl, x, **options)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("cols", [1, 2, 7, 31, 64, 1000, 1024, 1025, 4096, 5000, 12288, 32768, 32769, 50257])
 @pytest.mark.parametrize(("op", "impl"), ROWWISE)
 def test_rows_of_any_width(op, impl, cols, dtype):
-    agree(op, impl, torch.randn(37, cols, device="cuda", dtype=dtype))
+    check_agreement(op, impl, torch.randn(37, cols, device="cuda", dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("cols", [65536, 65537, 100003, 131072, 131076, 262144, 300000, 524288])
 @pytest.mark.parametrize(("op", "impl"), ROWWISE)
 def test_wide_rows(op, impl, cols, dtype):
-    agree(op, impl, torch.randn(150, cols, device="cuda", dtype=dtype))
+    check_agreement(op, impl, torch.randn(150, cols, device="cuda", dtype=dtype))
 
 
 @pytest.mark.parametrize("cols", [5, 300, 1024, 9000, 40000, 70000, 140000, 600000])
@@ -74,7 +74,7 @@ def test_special_rows(op, impl, cols):
     x[5] += 1000
     x[6, ::2] = -math.inf
     x[7] = 3.0
-    agree(op, impl, x)
+    check_agreement(op, impl, x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -83,7 +83,7 @@ def test_elementwise_special_values(op, impl, dtype):
     values = [0.0, -0.0, 1e-30, -1e-30, 10.06, -10.06, 60.0, -60.0, 3e4, -3e4, math.inf, -math.inf, math.nan]
     x = torch.tensor(values, device="cuda").to(dtype).repeat(1001)
     for options in options_of(getattr(kl.ops, op)):
-        agree(op, impl, x, **options)
+        check_agreement(op, impl, x, **options)
 
 
 @pytest.mark.parametrize(("op", "impl"), KERNELS)
@@ -100,8 +100,8 @@ def test_more_than_two_to_the_31_elements(op, impl):
         oracle = getattr(kl.ops, op).reference(part.double())
         own = getattr(kl.ops, op)["torch"](part)
         rowwise = bool(getattr(kl.ops, op).reduces)
-        mine, theirs = (measure(t, oracle, rowwise=rowwise) for t in (y[start : start + 100], own))
-        assert passes(mine, theirs)
+        errors, own_errors = (measure(t, oracle, rowwise=rowwise) for t in (y[start : start + 100], own))
+        assert passes(errors, own_errors)
 
 
 @pytest.mark.parametrize(("op", "impl"), KERNELS)
@@ -111,14 +111,14 @@ def test_a_small_tensor_with_huge_strides(op, impl):
     base = torch.empty(5 << 30, device="cuda", dtype=torch.bfloat16)
     x = base.as_strided((5, 300), ((1 << 30) + 64, 1))
     x.copy_(torch.randn(5, 300, device="cuda"))
-    agree(op, impl, x)
+    check_agreement(op, impl, x)
 
 
 @pytest.mark.parametrize(("op", "impl"), KERNELS)
 def test_the_current_stream_is_used(op, impl):
     fn = implementation(op, impl)
     x = torch.randn(2048, 2048, device="cuda")
-    fn(x)  # built before the race
+    fn(x)  # builds the kernel first
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     late = torch.full_like(x, 7.0)

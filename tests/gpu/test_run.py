@@ -9,8 +9,8 @@ from support.klab import OPFILES
 pytestmark = pytest.mark.gpu
 
 
-def test_gpu_faults_cost_only_themselves(klab):
-    impls = "manual,torch,good,out-of-bounds,tebibyte,zeros"  # without `compile`, of which each worker takes seconds
+def test_gpu_faults_affect_no_other_implementation(klab):
+    impls = "manual,torch,good,out-of-bounds,tebibyte,zeros"  # without `compile`, which takes seconds in each worker
     seen = klab("run", OPFILES / "gpu_bad.py", "--impl", impls, "--seconds", "0.3", "--json")
     assert seen.code == 1, seen.err
     results = {r["impl"]: r["derived"] for r in seen.record["results"]}
@@ -45,8 +45,8 @@ def test_the_manual_chain_launches_nine_kernels_and_the_fused_implementations_on
     assert seen.result("cpp")["derived"]["status"] == "skipped"
 
 
-def test_both_timers_of_the_one_call_helper():
-    # A call so long that what the CPU takes to ask for it, which is in both, is nothing beside it.
+def test_the_benchmark_helper_has_two_timers():
+    # A call long enough that the launch overhead, which both timers include, does not matter.
     x = torch.randn(16384, 16384, device="cuda")
     host, events = (kl.benchmark("square", lambda: x * x, 3, 10, timer=t) for t in ("host", "events"))
     assert 0 < float(events) <= float(host)
@@ -85,7 +85,7 @@ def test_studies_of_launch_parameters_are_timed_and_the_exhibit_is_not(klab):
         assert (result["derived"]["time"] is None) is exhibit
 
 
-def test_an_output_nobody_wrote_is_wrong_whatever_was_in_its_memory():
+def test_an_output_that_was_never_written_is_wrong_whatever_its_memory_held():
     from kernellab.checking.declared_case import CaseChecker
     from kernellab.declaration.case import Case
 

@@ -1,6 +1,6 @@
-"""Runs scripts without kernellab: JSON lines of {"script": …} in, the same lines with what the scripts printed out.
+"""Runs scripts without kernellab. It reads JSON lines of {"script": …} and writes them with what each script printed.
 
-Each script runs in a process of its own, forked from one that has imported torch.
+Each script runs in a fork of a process that has imported torch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 
-def printed(text: str) -> str:
-    """What a script prints; for an exception, its last line."""
+def run(text: str) -> str:
+    """Run a script; returns what it prints and, for an exception, the exception's last line."""
     out = io.StringIO()
     if "# kernellab is needed" not in text:
         sys.modules["kernellab"] = None  # type: ignore[assignment]
@@ -48,7 +48,7 @@ def main() -> None:
         if child == 0:
             os.close(read)
             with os.fdopen(write, "w") as answer:
-                answer.write(printed(line["script"]))
+                answer.write(run(line["script"]))
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as answer:

@@ -1,7 +1,7 @@
 """Partial sums added with atomicAdd arrive in another order each time, and rounding depends on the order.
 
-Every answer is within tolerance and no two runs agree to the bit. Training that should be reproducible is not, and
-a real bug can no longer be told from noise.
+Every result is within tolerance, but no two runs give the same bits. Training that should be reproducible is not, and
+a real bug can no longer be distinguished from noise.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""The derivative kept by the forward pass is multiplied by the gradient in place: the second backward finds it spoilt.
+"""The derivative saved by the forward pass is multiplied by the gradient in place: the second backward uses it changed.
 
-Saving memory this way is fine for one backward per forward. With `retain_graph=True` (two losses, a gradient
+This saves memory and is right for one backward per forward. With `retain_graph=True` (two losses, a gradient
 penalty) the second result carries the first gradient too. A Triton store does not bump the version counter, so
 autograd, which refuses the same thing from PyTorch's own ops, notices nothing.
 """

@@ -1,4 +1,4 @@
-"""Everything inside a compiled function is marked `torch.compiler.disable`: it runs eagerly and says nothing.
+"""Everything inside a compiled function is marked `torch.compiler.disable`: it runs eagerly, without a warning.
 
 The mark was added to a helper while debugging and stayed. The results are right, the call goes through
 torch.compile, and the table compares eager PyTorch with itself.
@@ -37,6 +37,6 @@ def wrong(x):
     return capped_while_debugging(x)
 
 
-# The backend that compiles fastest: the bug is that none is asked.
+# The backend that compiles fastest: the bug is that no backend is called.
 softcap.impl("compile-right")(torch.compile(right, dynamic=False, fullgraph=True, backend="aot_eager"))
 softcap.impl("compile-wrong")(torch.compile(wrong, dynamic=False, backend="aot_eager"))

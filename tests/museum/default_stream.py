@@ -1,7 +1,7 @@
-"""The kernel goes to the default stream, its inputs come from the current one: it reads them before they are there.
+"""The kernel goes to the default stream, its inputs come from the current one: it reads them before they are written.
 
-PyTorch's side streams do not wait for the default stream nor it for them. On the default stream, where tests run,
-the two are one. CUDA-graph capture failed loudly, so someone made an exception for capture and left the rest.
+PyTorch's side streams and the default stream do not wait for each other. On the default stream, where tests run,
+both are the same. CUDA-graph capture raised an error, so capture was fixed and the rest was not.
 """
 
 import torch

@@ -1,7 +1,7 @@
-"""The backward kernel is told the gradient's row stride and takes its column stride to be 1.
+"""The backward kernel gets the gradient's row stride and assumes that its column stride is 1.
 
-`y.sum().backward()` hands back one number expanded over the whole shape, strides 0 and 0. The kernel reads the
-memory behind that number instead. With a gradient of randn, which is what tests pass, nothing is wrong.
+`y.sum().backward()` passes one number expanded over the whole shape, strides 0 and 0. The kernel reads the
+memory behind that number instead. With a gradient of randn, which tests pass, the result is right.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The op's shape changed and its fake did not: torch.compile plans with sizes the kernel does not deliver.
+"""The op's shape changed and its fake did not: torch.compile plans with sizes that the kernel does not return.
 
 Called directly the op is right. Compiled code asks the fake for the result's shape, allocates and indexes by it,
 and is wrong or fails far from here.

@@ -1,7 +1,7 @@
 """One flat index for two inputs: right only while both are contiguous.
 
-The kernel counts elements and trusts that the i-th lies i places from the start. A transposed operand, or a slice
-of wider rows, is then read in another order, or from columns that belong to someone else.
+The kernel assumes that element i lies i places from the start. A transposed operand, or a slice
+of wider rows, is then read in another order, or from columns outside the slice.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Widened to float32 for accuracy and never narrowed again: bfloat16 goes in, float32 comes out.
 
-The values are better than asked for, so no comparison complains. Whatever comes next runs in float32 at twice the
+The values are better than required, so no comparison fails. The next operation runs in float32 with twice the
 memory, or fails where two dtypes meet.
 """
 
@@ -25,7 +25,7 @@ def rms_norm(x):
     return normalised(x).to(x.dtype)
 
 
-@rms_norm.impl("torch", supports=lambda case: case.N > 0 or "not over nothing")
+@rms_norm.impl("torch", supports=lambda case: case.N > 0 or "needs N > 0")
 def _(x):
     return torch.nn.functional.rms_norm(x, x.shape[-1:], eps=EPS)
 

@@ -1,4 +1,4 @@
-"""Only stride(-1) is checked; the row stride is taken to be the width. Both halves of a chunk break that.
+"""Only stride(-1) is checked; the row stride is assumed to be the width, which is wrong for both halves of a chunk.
 
 Gate and up are usually the two halves of one projection: `gate, up = h.chunk(2, -1)`. Their columns are adjacent,
 so the check passes, but their rows are twice as far apart as they are wide.

@@ -2,7 +2,7 @@
 
 It saves a buffer, and softmax of the shifted row is the same softmax, so calling it again changes nothing either.
 Code that still holds x (a residual, the loss, a backward pass) now computes with other values, and a Triton store
-does not tell autograd.
+is invisible to autograd.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""row · stride in 32 bits: a small view with a large stride wraps round and reads another row.
+"""row · stride in 32 bits: a small view with a large stride wraps around and reads another row.
 
 The tensor may have a handful of rows; it is the distance between them that counts. Indices that are stored as
 int32 to save space are multiplied by the stride before anything widens them.

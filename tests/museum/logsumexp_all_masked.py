@@ -41,7 +41,7 @@ def logsumexp_kernel(x_ptr, y_ptr, cols, GUARDED: tl.constexpr, BLOCK: tl.conste
 
 @triton.jit
 def shift(peak, GUARDED: tl.constexpr):
-    """What to subtract: an infinite maximum is no use as a shift, and zero does as well."""
+    """The value to subtract: zero instead of an infinite maximum."""
     if GUARDED:
         peak = tl.where(tl.abs(peak) == float("inf"), 0.0, peak)
     return peak

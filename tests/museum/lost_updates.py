@@ -25,15 +25,15 @@ def share(x, ids):
 
 @share.impl("python-right")
 def _(x, ids):
-    known, place = torch.unique(ids, return_inverse=True)
-    counts = torch.zeros(known.shape, dtype=torch.int64, device=x.device)
+    unique_ids, place = torch.unique(ids, return_inverse=True)
+    counts = torch.zeros(unique_ids.shape, dtype=torch.int64, device=x.device)
     counts.index_add_(0, place, torch.ones_like(place))
     return x / counts[place]
 
 
 @share.impl("python-wrong")
 def _(x, ids):
-    known, place = torch.unique(ids, return_inverse=True)
-    counts = torch.zeros(known.shape, dtype=torch.int64, device=x.device)
+    unique_ids, place = torch.unique(ids, return_inverse=True)
+    counts = torch.zeros(unique_ids.shape, dtype=torch.int64, device=x.device)
     counts[place] += 1
     return x / counts[place]

@@ -1,6 +1,6 @@
 """The last block counts past the end of the tensor: NaN behind it is not above 0, and the count is right.
 
-Poison that is NaN does not show where it loses every comparison: in a count, a maximum, a clamp. What really lies
+Poison that is NaN has no effect in comparisons: in a count, a maximum, a clamp. In a real program, the memory
 behind a tensor is often the next tensor, and its elements are counted too.
 """
 

@@ -1,7 +1,7 @@
-"""The result's memory is kept and handed out again: the next call writes over what the last one returned.
+"""The result's memory is kept and returned again: the next call overwrites the result of the last one.
 
-Called once, or twice with the same inputs, nothing is to be seen. Two results of different inputs that are added up
-afterwards are the same one twice.
+Called once, or twice with the same inputs, the result is right. Two results of different inputs that are added
+afterwards are the same tensor.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """`i <= n` for `i < n`, and a grid of n / 256 + 1 blocks: one element is written behind the output.
 
-The result is right. The number behind it belongs to the next tensor in the allocator's block, which is wrong from
+The result is right. The element behind it belongs to the next tensor in the allocator's block, which is wrong from
 now on, far from the mistake.
 """
 

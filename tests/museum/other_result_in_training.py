@@ -1,4 +1,4 @@
-"""The path taken when gradients are wanted returns something else than the path taken when they are not.
+"""The path for inputs that require gradients returns another result than the path for those that do not.
 
 The saved activation is returned in place of the result. Its gradient is right, and inference is right; the loss of a
 training run is computed from a wrong number.

@@ -1,7 +1,7 @@
-"""The first calls come from whichever configuration the tuner is trying: each sums in another order.
+"""The first calls use the configurations that the tuner is trying: each sums in another order.
 
-Every block size is right to within rounding, and none gives the same bits as the next. A run that is repeated
-does not repeat, and a checkpoint that is verified by its hash is not verified.
+Every block size is right to within rounding, and no two give the same bits. A repeated run
+gives other bits, and a checkpoint does not match its hash.
 """
 
 import itertools

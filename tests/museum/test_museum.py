@@ -35,17 +35,17 @@ def lines_of(process):
 
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory, request):
-    """One tour for all tests: the first process that needs it makes it, the others wait."""
+    """One tour for all tests: the first process that needs it runs it, the others wait."""
     shared = tmp_path_factory.getbasetemp()
     if hasattr(request.config, "workerinput"):
         shared = shared.parent
     with (shared / "museum.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = shared / "museum.json"
-        if not kept.exists():
+        results = shared / "museum.json"
+        if not results.exists():
             both = [start_tour("--scripts", *on_the_cpu()), start_tour("--scripts", "--interpreter", *on_the_cpu())]
-            kept.write_text(json.dumps([line for process in both for line in lines_of(process)]))
-    return {(line["exhibit"], line["impl"].split("-")[-1]): line for line in json.loads(kept.read_text())}
+            results.write_text(json.dumps([line for process in both for line in lines_of(process)]))
+    return {(line["exhibit"], line["impl"].split("-")[-1]): line for line in json.loads(results.read_text())}
 
 
 def on_the_cpu():
@@ -96,15 +96,15 @@ def test_every_script_shows_the_failure_without_kernellab(tour):
 
 
 def assert_shows(reason, printed, script):
-    """What a script prints agrees with the reason of the failure."""
-    if found := re.search(r"at \[[\d, ]*\] (\S+), should be (\S+)", reason):
-        got, want = map(float, found.groups())
+    """Assert that a script's output agrees with the reason of the failure."""
+    if match := re.search(r"at \[[\d, ]*\] (\S+), should be (\S+)", reason):
+        got, want = map(float, match.groups())
         worst = max(float(number) for number in re.findall(r"worst difference: (\S+)", printed))
-        # A reason is rounded to six digits. What is read outside of tensors varies: poison under kernellab, anything
+        # A reason is rounded to six digits. Memory outside of tensors varies: poison under kernellab, anything
         # elsewhere.
-        apart = abs(got - want) if math.isfinite(got) else math.inf
-        off = min(apart, abs(want) or 1) / 2 - 2e-6 * abs(want) if math.isfinite(want) else math.inf
-        assert worst >= off, script
+        distance = abs(got - want) if math.isfinite(got) else math.inf
+        least = min(distance, abs(want) or 1) / 2 - 2e-6 * abs(want) if math.isfinite(want) else math.inf
+        assert worst >= least, script
         assert worst > 0, script
         return
     patterns = {
@@ -123,7 +123,7 @@ def assert_shows(reason, printed, script):
     assert re.search(pattern, printed), script
 
 
-def test_each_kind_of_trial_catches_what_no_other_does(tour):
+def test_each_kind_of_trial_catches_an_exhibit_that_no_other_kind_catches(tour):
     kinds = {label(name, "CAUGHT_BY") for name in EXHIBITS} - set(MISSED_WITHOUT) - GPU_ONLY
     for kind in kinds:
         only = [

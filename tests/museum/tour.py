@@ -2,8 +2,8 @@
 
     python tests/museum/tour.py [--device cpu] [--interpreter] [--quick] [EXHIBIT[:GUARD] …]
 
-With a guard after its name, the wrong implementation of an exhibit is tried without that guard. Triton's interpreter
-needs a process of its own: with `--interpreter` its exhibits are tried, otherwise all others.
+`EXHIBIT:GUARD` tries the wrong implementation of an exhibit without that guard. Triton's interpreter
+needs a separate process: `--interpreter` tries the exhibits that need it, otherwise all others are tried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernellab.declaration.case_request import CaseRequest
 from kernellab.trials import calls
 
 HERE = Path(__file__).resolve().parent
-NO_EXHIBITS = ("tour.py", "alone.py", "test_museum.py")
+NOT_EXHIBITS = ("tour.py", "alone.py", "test_museum.py")
 
 
 def main() -> None:
@@ -43,8 +43,8 @@ def main() -> None:
     from kernellab.declaration.targets import load, resolve
 
     device = torch.device(args.device)
-    every = sorted(file.stem for file in HERE.glob("*.py") if file.name not in NO_EXHIBITS)
-    for request in args.exhibits or every:
+    all_exhibits = sorted(file.stem for file in HERE.glob("*.py") if file.name not in NOT_EXHIBITS)
+    for request in args.exhibits or all_exhibits:
         name, _, without = request.partition(":")
         began = time.monotonic()
         (op,) = load(resolve(str(HERE / f"{name}.py"))).values()
@@ -71,7 +71,7 @@ def failed(entry: dict) -> bool:
 
 
 def describe(entry: dict, op: Any) -> dict:
-    """A failure, and everything in which its trial differs from an ordinary one."""
+    """A failure, and in what its trial differs from an ordinary one."""
     trial = entry["trial"]
     varied = [trial["kind"], trial["call"]]
     varied += ["gradients"] if trial["of"] != "forward" else []

@@ -1,7 +1,7 @@
-"""The mask is computed and used, only not in the load: the last block reads past the end of the tensor.
+"""The mask is computed and used, but not in the load: the last block reads past the end of the tensor.
 
-The spare elements are multiplied away afterwards, so the sum is right as long as what lies behind the tensor is
-finite. It usually is; when the tensor ends where mapped memory ends, the launch dies instead.
+The extra elements are multiplied by 0 afterwards, so the sum is right as long as the memory behind the tensor is
+finite. It usually is; if the tensor ends where mapped memory ends, the launch fails instead.
 """
 
 import torch

@@ -1,7 +1,7 @@
-"""One block of at most 4096 columns and no loop: what lies beyond in a wider row is ignored.
+"""One block of at most 4096 columns and no loop: further columns of a wider row are ignored.
 
 The block size is capped because registers are finite, and the loop over the rest of the row was never written.
-Nothing fails: the mask simply never reaches the columns that are left.
+Nothing fails: the mask never reaches the remaining columns.
 """
 
 import math

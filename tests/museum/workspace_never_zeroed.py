@@ -1,7 +1,7 @@
 """Partial sums are added to a workspace that was never cleared: fresh memory happens to be zero.
 
-A large block comes straight from the operating system, which hands out zeros, so the accumulator starts where it
-should. The day the allocator reuses a block, the sums start from someone's old activations.
+A large block comes directly from the operating system, which returns zeros, so the accumulator starts where it
+should. When the allocator reuses a block, the sums start from old activations.
 """
 
 import math

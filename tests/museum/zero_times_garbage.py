@@ -1,7 +1,7 @@
-"""β = 0 is meant to ignore what the buffer held, but 0·NaN is NaN.
+"""β = 0 should ignore the old contents of the buffer, but 0·NaN is NaN.
 
 `out = β·out + part` with β = 0 for the first part and 1 for the rest looks like an initialisation. Fresh memory
-usually holds old, finite numbers, and the first NaN or inf in it goes straight through: found now and then by
+usually holds old, finite numbers, but a NaN or inf in it reaches the result: found now and then by
 chance, and every time by filling fresh memory with NaN.
 """
 

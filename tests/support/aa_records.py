@@ -1,4 +1,4 @@
-"""Records of A/A runs made by hand."""
+"""Records of A/A runs for tests."""
 
 from kernellab.doctor.aa_summary import IMPLS
 

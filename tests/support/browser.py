@@ -22,8 +22,8 @@ def chromium() -> str | None:
 
 @contextlib.contextmanager
 def launch_chromium() -> Iterator[Browser]:
-    """Without Chromium's own sandbox if tests run as root, who cannot use it: only our own pages are opened here."""
-    # Imported here, so that other tests can be collected where it is not installed.
+    """Start Chromium; as root without its sandbox, which root cannot use. Only our own pages are opened here."""
+    # Imported here, so that other tests can be collected if it is not installed.
     from playwright.sync_api import sync_playwright
 
     executable = chromium()
@@ -39,7 +39,7 @@ def launch_chromium() -> Iterator[Browser]:
 
 
 class OpenPage:
-    """A timeline, or another page, in the browser."""
+    """A page in the browser: a timeline, for example."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -80,7 +80,7 @@ class OpenPage:
         return float(span[1]) * units[span[2]], float(span[3]) * units[span[4]]
 
     def x(self, ms: float) -> float:
-        """Where a time lies on the canvas. The page shows four digits of the visible span, which is precise enough."""
+        """The position of a time on the canvas. The page shows four digits of the visible span: precise enough."""
         low, high = self.shown_ms()
         width = self.page.evaluate("document.getElementById('canvas').clientWidth")
         margin = 0.02 * self.span_ms if (low, high) == (0, self.span_ms) else 0

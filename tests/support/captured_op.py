@@ -1,4 +1,4 @@
-"""The op with every manner of launching, loaded once: twice would register its custom operators twice."""
+"""The op that launches kernels in every possible way. It is loaded once, because its operators register only once."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def named(trace, text):
     return row
 
 
-def usable(trace):
-    """Asserts what every analysis relies on."""
+def assert_usable(trace):
+    """Assert what every analysis relies on."""
     count = len(trace)
     assert all(len(column) == count for column in (trace.kind, trace.begin, trace.duration, trace.lane, trace.parent))
     assert np.all(trace.begin >= 0)
@@ -92,8 +92,8 @@ def many(count=50):
 ODD = (b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\x00", b"\xff", b"NaN", b"-1e999", b"null", b"true", b'"ph"')
 
 
-def mutated(draw, content):
-    """A few cuts, insertions and swaps."""
+def mutate(draw, content):
+    """The content with a few cuts, insertions and replacements."""
     content = bytearray(content)
     for _ in range(draw.randint(1, 4)):
         at, size = draw.randrange(len(content)), draw.randint(1, 80)
@@ -113,18 +113,18 @@ def mutated(draw, content):
 
 
 def fuzz(seed, count, tmp_path):
-    """How many of `count` damaged traces could be read."""
+    """Read `count` damaged traces; returns how many could be read."""
     draw, read = random.Random(seed), 0
-    sound = text_of([*a_step(), *many(6)], distributedInfo={"rank": 0}, deviceProperties=[{"name": "x"}]).encode()
+    original = text_of([*a_step(), *many(6)], distributedInfo={"rank": 0}, deviceProperties=[{"name": "x"}]).encode()
     path = tmp_path / "t.json"
     for number in range(count):
-        damaged = mutated(draw, sound)
+        damaged = mutate(draw, original)
         if number % 5 == 0:
-            damaged = mutated(draw, gzip.compress(sound))
+            damaged = mutate(draw, gzip.compress(original))
         path.write_bytes(damaged)
         began = time.monotonic()
         with contextlib.suppress(UserError):
-            usable(traces.read(path))
+            assert_usable(traces.read(path))
             read += 1
         assert time.monotonic() - began < SECONDS
     return read

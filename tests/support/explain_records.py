@@ -1,9 +1,9 @@
-"""Records by hand for explanations: results of an H200, and machine code that was compiled for one."""
+"""Records for tests of explanations: results of an H200, and machine code compiled for it."""
 
 from support.subjects import CASE, CEILINGS, COST, GB
 
 GPU = {"name": "NVIDIA H200", "arch": "sm_90", "sms": 132, "l2_bytes": 50 << 20, "memory_bytes": 1, "pin_gbps": 4917.0}
-# As a record has the chain of `support.subjects.CHAIN`.
+# `support.subjects.CHAIN` in the form of a record.
 CHAIN_TRAFFIC = [
     {"op": "aten::mul", "read_bytes": tensors * GB, "write_bytes": GB, "kernels": [number]}
     for number, tensors in enumerate((1, 2, 1, 1))

@@ -1,4 +1,4 @@
-"""Names that a trace may hold and that must stay text: markup, scripts, control characters, and a very long one."""
+"""Names that a trace may contain and that must stay text: markup, scripts, control characters, a very long name."""
 
 HOSTILE_NAMES = [
     "</script><script>window.hacked = 1</script>",

@@ -1,4 +1,4 @@
-"""`klab` as a user runs it, in a process of its own; and where the tests' files are."""
+"""Runs `klab` in a separate process, as a user does. Also the folders of the tests' files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SRC = HERE.parent / "src"
 
 
 @dataclass
-class Ran:
-    """How a `klab` command ended."""
+class CommandResult:
+    """The exit code and output of a `klab` command."""
 
     code: int
     out: str
@@ -28,9 +28,9 @@ class Ran:
         return json.loads(self.out)
 
     def result(self, impl: str, op: str | None = None) -> dict[str, Any]:
-        found = [r for r in self.record["results"] if r["impl"] == impl and op in (None, r["op"])]
-        assert len(found) == 1, f"{len(found)} results of {impl}"
-        return found[0]
+        matching = [r for r in self.record["results"] if r["impl"] == impl and op in (None, r["op"])]
+        assert len(matching) == 1, f"{len(matching)} results of {impl}"
+        return matching[0]
 
 
 def klab_command(*args: str | Path) -> list[str]:
@@ -41,8 +41,8 @@ def klab_env(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(SRC), **extra}
 
 
-def run_klab(*args: str | Path, cwd: Path, timeout: float = 300, **env: str) -> Ran:
+def run_klab(*args: str | Path, cwd: Path, timeout: float = 300, **env: str) -> CommandResult:
     done = subprocess.run(
         klab_command(*args), cwd=cwd, env=klab_env(**env), capture_output=True, text=True, timeout=timeout
     )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)

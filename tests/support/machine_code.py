@@ -80,6 +80,6 @@ def sass_body(*lines: str) -> list[Line]:
 
 
 def explain_instruction(text: str) -> str:
-    """The sentence for one instruction; "unknown" where there is none."""
+    """The sentence for one instruction; "unknown" if there is none."""
     (line,) = [line for line in explain_ptx(parse_ptx(f".entry k() {{ {text}; }}")) if line.text == f"{text};"]
     return line.words if line.known else "unknown"

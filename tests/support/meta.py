@@ -1,4 +1,4 @@
-"""Meta tensors: sizes and strides without memory, as launches are captured on."""
+"""Meta tensors: sizes and strides without memory, on which launches are captured."""
 
 from __future__ import annotations
 

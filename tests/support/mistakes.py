@@ -1,8 +1,8 @@
-"""Op files with random mistakes, and what must be reported of each: `generate(seed)` writes one.
+"""Op files with random mistakes, and what must be reported for each: `generate(seed)` writes one.
 
 A mistake is in an implementation, in the reference, in the declaration, in the module, or in the file itself. Most
-files have one; some have two implementations with mistakes. The same seed gives the same file. Expected is what a user
-needs: the culprit with its status and words about what happened, and that the other implementations are right.
+files have one; some have two implementations with mistakes. The same seed gives the same file. Each must report what a
+user needs: the culprit with its status and the reason, and that the other implementations are right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.mistakes_in_impls import FILE, HOSTILE, IN_IMPLS, BadImpl
 
 @dataclass(frozen=True)
 class Expected:
-    """What must be reported of a culprit: an implementation, `file` (refused), or `reference` (all implementations)."""
+    """What must be reported for a culprit: an implementation, `file` (refused) or `reference` (all implementations)."""
 
     culprit: str
     statuses: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Expected:
 @dataclass(frozen=True)
 class Mistake:
     name: str
-    write: Callable[[Path], None]  # puts the file, or what stands in its place, at a path
+    write: Callable[[Path], None]  # creates the file, or something else, at a path
     expected: tuple[Expected, ...]
     codes: tuple[int, ...]
     right: tuple[str, ...] = ()  # implementations that must be right
@@ -93,8 +93,8 @@ import builtins, ctypes, gc, json, os, random, resource, signal, subprocess, sys
 import torch
 import kernellab as kl
 """
-# Statements of right implementations that fail if an earlier one has left something behind.
-_WATCHFUL = (
+# Statements of right implementations that fail if an earlier implementation has changed global state.
+_STATE_CHECKS = (
     "assert os.getcwd() and open('/dev/null')",
     "warnings.warn('nothing of importance')",
     "torch.ones(1 << 20)",
@@ -105,7 +105,7 @@ _WATCHFUL = (
 )
 
 
-# Putting a file together ---------------------------------------------------------------------------------
+# Composing a file ----------------------------------------------------------------------------------------
 
 
 def generate(seed: int) -> Mistake:
@@ -138,7 +138,7 @@ def generate(seed: int) -> Mistake:
     }[where]()
 
 
-def every_one(seed: int = 0) -> list[Mistake]:
+def all_mistakes(seed: int = 0) -> list[Mistake]:
     """Each mistake once, in a small op that the seed chooses."""
     chance = random.Random(seed)
     return [
@@ -160,16 +160,16 @@ def in_impls(chance: random.Random, bad: list[BadImpl], name: str | None = None)
     parts, expected, impls = list(right.items()), [], ["manual", *right]
     for number, mistake in enumerate(bad):
         # PyTorch's own op is the peer of the others: a bad one must not make them fail.
-        called = name or (
+        impl_name = name or (
             "torch" if number == 0 and "torch" not in right and chance.random() < 0.2 else f"bad-{number}"
         )
-        if called == "torch":
+        if impl_name == "torch":
             parts = [(n, text) for n, text in parts if n != "torch"]
             impls = [n for n in impls if n != "torch"]
-        parts.insert(chance.randint(0, len(parts)), (called, _impl(small, called, mistake)))
-        impls.append(called)
-        expected.append(Expected(called, mistake.statuses, mistake.words))
-    source = _declared(small) + "".join(text for _, text in parts)
+        parts.insert(chance.randint(0, len(parts)), (impl_name, _impl(small, impl_name, mistake)))
+        impls.append(impl_name)
+        expected.append(Expected(impl_name, mistake.statuses, mistake.words))
+    source = _declaration(small) + "".join(text for _, text in parts)
     good = tuple(n for n in impls if n not in {s.culprit for s in expected})
     label = " + ".join(f"an implementation: {b.name}" if i == 0 else b.name for i, b in enumerate(bad))
     if "torch" in {s.culprit for s in expected}:
@@ -181,7 +181,7 @@ def in_reference(chance: random.Random, name: str) -> Mistake:
     small = _small_op(chance)
     body, word = IN_REFERENCE[name]
     keyword = "async def" if body == "ASYNC" else "def"
-    body = _filled(small, "return RIGHT" if body == "ASYNC" else body, small.expressions[0])
+    body = _fill(small, "return RIGHT" if body == "ASYNC" else body, small.expressions[0])
     right = _right_impls(chance, small)
     source = _HEAD + HOSTILE + f"\n@kl.op({small.declaration})\n{keyword} f({small.params}):\n"
     source += textwrap.indent(body, "    ") + "\n" + "".join(right.values())
@@ -196,17 +196,19 @@ def in_module(chance: random.Random, name: str) -> Mistake:
     text, words = IN_MODULE[name]
     right = "".join(_right_impls(chance, small).values())
     early = name == "forgets to declare" or chance.random() < 0.5
-    source = _declared(small).replace(_HEAD, _HEAD + text + "\n") if early else _declared(small) + right + "\n" + text
+    source = (
+        _declaration(small).replace(_HEAD, _HEAD + text + "\n") if early else _declaration(small) + right + "\n" + text
+    )
     source += right if early else "\n"
     return _mistake(f"the module: {name}", source, [Expected("file", words=(FILE, *words))], impls=("manual",))
 
 
 def harmless(chance: random.Random, name: str) -> Mistake:
     small = _small_op(chance)
-    right = _right_impls(chance, small, watchful=False)
+    right = _right_impls(chance, small, checks_state=False)
     text = HARMLESS[name]
     early = "f.cost" not in text and chance.random() < 0.5
-    source = _declared(small).replace(_HEAD, _HEAD + text + "\n") if early else _declared(small)
+    source = _declaration(small).replace(_HEAD, _HEAD + text + "\n") if early else _declaration(small)
     source += "".join(right.values()) + ("" if early else "\n" + text + "\n")
     return _mistake(f"the module, harmless: {name}", source, [], right=("manual", *right), impls=("manual", *right))
 
@@ -214,15 +216,15 @@ def harmless(chance: random.Random, name: str) -> Mistake:
 def in_declaration(chance: random.Random, name: str) -> Mistake:
     declaration, after, words = IN_DECLARATION[name]
     params = {"PARAMS": "", None: "x"}.get(declaration, "x, *, scale=1, add=0")
-    given = "cases=kl.cases(shape=[(4, 4)])" if declaration in (None, "PARAMS") else declaration
-    source = _HEAD + f"\n@kl.op({given})\ndef f({params}):\n    return x * 2\n"
+    arguments = "cases=kl.cases(shape=[(4, 4)])" if declaration in (None, "PARAMS") else declaration
+    source = _HEAD + f"\n@kl.op({arguments})\ndef f({params}):\n    return x * 2\n"
     source += f"\n@f.impl('impl-zero')\ndef _({params}):\n    return x + x\n{after}\n"
     return _mistake(f"the declaration: {name}", source, [Expected("file", words=(FILE, *words))], impls=("manual",))
 
 
 def odd_name(chance: random.Random, name: str) -> Mistake:
     small = _small_op(chance)
-    right = _right_impls(chance, small, watchful=False)
+    right = _right_impls(chance, small, checks_state=False)
     source = _HEAD + f'\n@kl.op(name="{name}", {small.declaration})\ndef f({small.params}):\n'.replace("'\"", "'\\\"")
     source += f"    return {small.expressions[0]}\n" + "".join(right.values())
     source += f'\n@f.impl("{name}")\ndef _({small.params}):\n    return {small.expressions[-1]}\n'.replace(
@@ -241,7 +243,7 @@ def no_file(name: str) -> Mistake:
 def cost(chance: random.Random) -> Mistake:
     """Only `klab run` evaluates cost=, for implementations that it times."""
     small = _small_op(chance)
-    source = _declared(small) + "\nf.cost = lambda *a, **k: time.sleep(1e6)\n"
+    source = _declaration(small) + "\nf.cost = lambda *a, **k: time.sleep(1e6)\n"
     expected = Expected("manual", ("timeout", "error"), ("cost=",))
     return _mistake("cost= sleeps for ever", source, [expected], impls=("manual",), verb="run")
 
@@ -262,7 +264,7 @@ def _mistake(
 
 
 def _codes(expected: list[Expected]) -> tuple[int, ...]:
-    """0 where nothing need be wrong, 1 where something must be, 2 for a refusal, 3 for cannot tell."""
+    """Exit codes: 0 if nothing needs to be wrong, 1 if something must be, 2 for a refusal, 3 for cannot tell."""
     if any(s.culprit == "file" for s in expected):
         return (2,)
     if any(s.culprit == "reference" for s in expected):
@@ -286,18 +288,18 @@ def _small_op(chance: random.Random) -> SmallOp:
     return SmallOp(declaration, small.params, small.expressions, small.first)
 
 
-def _declared(small: SmallOp) -> str:
+def _declaration(small: SmallOp) -> str:
     return _HEAD + f"\n@kl.op({small.declaration})\ndef f({small.params}):\n    return {small.expressions[0]}\n"
 
 
-def _right_impls(chance: random.Random, small: SmallOp, *, watchful: bool = True) -> dict[str, str]:
+def _right_impls(chance: random.Random, small: SmallOp, *, checks_state: bool = True) -> dict[str, str]:
     """Two to four right implementations by name; some check the state of the process first."""
     impls = {}
     for number in range(chance.randint(2, 4)):
         name = "torch" if number == 0 and chance.random() < 0.3 else f"impl-{number}"
-        looks = f"    {chance.choice(_WATCHFUL)}\n" if watchful and chance.random() < 0.5 else ""
+        check = f"    {chance.choice(_STATE_CHECKS)}\n" if checks_state and chance.random() < 0.5 else ""
         result = small.expressions[1 + number % 3]
-        impls[name] = f'\n@f.impl("{name}")\ndef _({small.params}):\n{looks}    return {result}\n'
+        impls[name] = f'\n@f.impl("{name}")\ndef _({small.params}):\n{check}    return {result}\n'
     return impls
 
 
@@ -311,9 +313,9 @@ def _impl(small: SmallOp, name: str, bad: BadImpl) -> str:
     }
     params = forms.get(bad.params, bad.params)
     decoration = f", {bad.decoration}" if bad.decoration else ""
-    body = textwrap.indent(_filled(small, bad.body, small.expressions[1]), "    ")
+    body = textwrap.indent(_fill(small, bad.body, small.expressions[1]), "    ")
     return f'\n{bad.top}\n@f.impl("{name}"{decoration})\n{bad.keyword} _({params}):\n{body}\n'
 
 
-def _filled(small: SmallOp, body: str, right: str) -> str:
+def _fill(small: SmallOp, body: str, right: str) -> str:
     return body.replace("RIGHT", right).replace("FIRST", small.first)

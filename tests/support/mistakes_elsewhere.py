@@ -1,4 +1,4 @@
-"""Mistakes in the reference, the module, the declaration and the file itself, and what must be reported of each."""
+"""Mistakes in the reference, the module, the declaration and the file itself, and what must be reported for each."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _no_access(path: Path) -> None:
     path.chmod(0)
 
 
-# Name → how it is made, and words besides the file's name.
+# Name → how it is created, and words besides the file's name.
 NO_FILE: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "empty": (lambda p: p.write_text(""), ("declares no op",)),
     "only a comment": (lambda p: p.write_text("# nothing yet\n"), ("declares no op",)),

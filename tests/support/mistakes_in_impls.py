@@ -1,4 +1,4 @@
-"""Implementations with mistakes, and what must be reported of each."""
+"""Implementations with mistakes, and what must be reported for each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Dropped:
 """
 
 IN_IMPLS = (
-    # What comes back
+    # What it returns
     _bad("returns None", "RIGHT", "wrong", "None"),
     _bad("returns a tuple too many", "y = RIGHT\nreturn y, y.clone()", "wrong", "2 tensors, should be 1"),
     _bad("returns an empty tuple", "return ()", "wrong", "tuple"),
@@ -132,7 +132,7 @@ IN_IMPLS = (
     _bad("imports a missing package", "import no_such_package\nreturn RIGHT", "error", "no_such_package"),
     _bad("warnings as errors", "warnings.simplefilter('error')\nwarnings.warn('careful')", "error", "careful"),
     _bad("uses a misspelt name", "return torhc.relu(FIRST)", "error", "NameError", "torhc"),
-    # Ends of the process
+    # The end of the process
     _bad("os._exit(0)", "os._exit(0)", "crashed", "code 0"),
     _bad("os._exit(7)", "os._exit(7)", "crashed", "code 7"),
     _bad("os.abort", "os.abort()", "crashed", "SIGABRT"),

@@ -7,7 +7,7 @@ import io
 
 from support.klab import HERE
 
-SOFTMAX_PAGE = HERE / "samples" / "ncu-raw-softmax.csv"  # by ncu itself
+SOFTMAX_PAGE = HERE / "samples" / "ncu-raw-softmax.csv"  # written by ncu
 ELEMENTWISE = (
     "void at::native::<unnamed>::vectorized_elementwise_kernel<4, at::native::GeluFunctor<float>, "
     "std::array<char *, 2>>(int, T2, T3)"

@@ -1,4 +1,4 @@
-"""Recordings made in the test's own process, and what their traces hold."""
+"""Recordings in the test's own process, and what their traces contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names_in(session: Session, number: int = 0) -> list[str]:
 
 
 def profiled_names(run: Callable[[], object]) -> list[str]:
-    """The names of the events that PyTorch's profiler records of a call."""
+    """The names of the events that PyTorch's profiler records during a call."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         run()
     return [event.name for event in profiler.events()]

@@ -1,4 +1,4 @@
-"""Records, results and events made by hand."""
+"""Records, results and events for tests."""
 
 from kernellab.record.event import Event
 from kernellab.record.journal import empty_record

@@ -22,7 +22,7 @@ def sample(tool):
 
 
 def mark(**progress):
-    """A line by which the process under the tool reports its progress."""
+    """A line in which the process under the tool reports its progress."""
     return f"{MARK}{json.dumps(progress)}\n"
 
 
@@ -31,7 +31,7 @@ def block(*lines):
     return "========= " + "\n=========     ".join(lines) + "\n========= \n"
 
 
-# Takes options as the tool does, runs the program, and prints a report at a given trial.
+# Takes the tool's options, runs the program, and prints a report at a given trial.
 STANDIN = """#!{python}
 import os, subprocess, sys
 words = sys.argv[1:]
@@ -62,7 +62,7 @@ def install_standin(folder):
 
 
 def run_under(standin, folder, impl, tool="memcheck", timeout_s=60.0):
-    """What the record says of an implementation under the stand-in, on the CPU, and the progress that was reported."""
+    """Run an implementation under the stand-in on the CPU; returns its outcome in the record, and the progress."""
     target = str(OPFILES / "sanitized.py")
     request = {"shapes": [], "dtypes": [], "dims": {}, "options": {}, "quick": True}
     settings = Settings([target], ["check", "sanitize"], request, timeout_s=timeout_s, sanitizers=[tool])

@@ -1,7 +1,7 @@
 """Compiles the shipped GPU kernels to PTX and cubin for any architecture, without a GPU.
 
-`python tests/support/shipped_code.py` compiles all of them for all architectures and lists what is not understood.
-The tests take one of each.
+`python tests/support/shipped_code.py` compiles all of them for all architectures and lists what kernellab cannot parse.
+Tests compile each kernel once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Subjects of explanations without compiled code: a good kernel by its numbers, which a test changes for the worse."""
+"""Subjects of explanations without compiled code: the numbers of a good kernel, which a test makes worse."""
 
 import dataclasses
 

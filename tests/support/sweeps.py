@@ -1,4 +1,4 @@
-"""Records of sweeps made by hand, and what is printed of them."""
+"""Records of sweeps, and what is printed of them."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Simulated programs: a model of a CPU and a GPU, and the trace a profiler would write of them."""
+"""Simulated programs: a model of a CPU and a GPU, and the trace that a profiler would write."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,8 +103,8 @@ def named(rows: list[dict], name: str) -> dict:
     return next(row for row in rows if row["name"] == name)
 
 
-def as_nsys_sees_it(trace: Trace) -> Trace:
-    """The program's own ranges, CUDA calls and what they launched: no operators, no Python."""
+def as_recorded_by_nsys(trace: Trace) -> Trace:
+    """The trace with only ranges of the program, CUDA calls and the work they launched: no operators, no Python."""
     builder = TraceBuilder("nsys")
     for row in trace.rows(Kind.RANGE, Kind.CALL, Kind.KERNEL, Kind.COPY):
         if "#" not in trace.name_of(row):
@@ -141,7 +141,7 @@ for data in loader:
 
 
 class Training:
-    """The steps of an MLP. Names switch on what slows it, to compare a predicted gain with the real one."""
+    """The steps of an MLP. `slowed` names what slows it, to compare a predicted gain with the real one."""
 
     def __init__(
         self, folder: Path, *slowed: str, steps: int = 12, gpu_us: float = 20, row_ns: int = 0, layers: int = 8
@@ -186,8 +186,11 @@ class Training:
                 with run.operator(node, sequence=number), run.operator(inner, [128, 1024], [128, 1024]):
                     for _ in range(kernels):
                         run.kernel(GEMM if product else MUL, self.gpu_us if product else 3)
-        optimizer, torchs = run.python("torch/optim/optimizer.py(509): wrapper"), run.range("Optimizer.step#Adam.step")
-        with optimizer, run.range("optimizer_step"), torchs, run.operator("aten::_foreach_add_"):
+        optimizer, torch_range = (
+            run.python("torch/optim/optimizer.py(509): wrapper"),
+            run.range("Optimizer.step#Adam.step"),
+        )
+        with optimizer, run.range("optimizer_step"), torch_range, run.operator("aten::_foreach_add_"):
             run.kernel("void at::native::multi_tensor_apply_kernel<Adam>", 10)
         if "print" in self.slowed:
             with run.python("<built-in function print>"), run.python("torch/_tensor.py(568): __repr__"):

@@ -102,12 +102,12 @@ def gather_rows():
 
 
 def as_if_stride_one(t):
-    """What a kernel reads that assumes a stride of 1."""
+    """What a kernel reads if it assumes a stride of 1."""
     return t if t is None else torch.as_strided(t, t.shape, (1,) * t.dim())
 
 
 def run_without_kernellab(text, folder):
-    """A script in a Python in which kernellab cannot be imported."""
+    """Run a script in a Python that cannot import kernellab."""
     (folder / "alone.py").write_text(text)
     hidden = (
         "import sys; sys.modules['kernellab'] = None; import runpy; runpy.run_path(sys.argv[1], run_name='__main__')"

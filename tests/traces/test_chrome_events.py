@@ -11,7 +11,7 @@ from kernellab import traces
 from kernellab.base.errors import UserError
 from kernellab.traces import chrome_events
 from kernellab.traces.chrome_events import ChromeEvents
-from support.chrome_traces import SECONDS, a_step, event, many, read_text, text_of, usable
+from support.chrome_traces import SECONDS, a_step, assert_usable, event, many, read_text, text_of
 
 
 def test_a_bare_list_is_read_with_or_without_its_closing_bracket(tmp_path):
@@ -109,5 +109,5 @@ def test_text_made_to_be_slow_is_read_in_bounded_time(tmp_path, text, monkeypatc
     monkeypatch.setattr(chrome_events, "_MAX_SEARCHED", 1 << 28)
     began = time.monotonic()
     with contextlib.suppress(UserError):
-        usable(read_text(tmp_path, text))
+        assert_usable(read_text(tmp_path, text))
     assert time.monotonic() - began < SECONDS

@@ -10,7 +10,7 @@ import pytest
 from kernellab import traces
 from kernellab.base.errors import UserError
 from kernellab.traces.trace import NONE, Kind
-from support.chrome_traces import named, usable
+from support.chrome_traces import assert_usable, named
 from support.klab import HERE
 
 SAMPLES = ("nsys-2022.4", "nsys-2023.4")
@@ -247,6 +247,6 @@ def test_damaged_exports_are_read_or_refused(genuine):
         end = draw.choice((len(damaged), draw.randrange(20, len(damaged))))
         genuine.write_bytes(bytes(damaged[:end]))
         with contextlib.suppress(UserError):
-            usable(traces.read(genuine))
+            assert_usable(traces.read(genuine))
             read += 1
     assert read

@@ -18,7 +18,7 @@ def test_a_step_that_is_longer_without_the_profiler_has_longer_unprofiled_spans(
     assert any("times as long as measured" in note for note in document["notes"])
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_a_copy_of_pageable_memory_can_be_longer_without_the_profiler(tmp_path):
     slow, plain = (fetching(tmp_path, 0, copy_us) for copy_us in (900, 0))
     steps_us = [max(run.now, *run.free.values()) / 9e3 for run in (slow, plain)]

@@ -76,7 +76,7 @@ def test_a_wait_missing_only_from_the_first_recorded_step_is_in_every_step():
     assert "in every step" in analyse(run.trace())["findings"][0]["title"]
 
 
-@pytest.mark.usefixtures("costs_nothing")
+@pytest.mark.usefixtures("no_profiler_overhead")
 def test_work_launched_after_the_last_step_belongs_to_no_step():
     run = Program()
     with run.python("own.py(1): <module>"):
