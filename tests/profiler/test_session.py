@@ -251,7 +251,8 @@ def test_steps_that_begin_after_the_limit_are_recorded(tmp_path):
 # Threads -----------------------------------------------------------------------------------------------
 
 
-def test_work_in_other_threads_is_noted(tmp_path):
+@pytest.mark.clocked
+def test_work_in_other_threads_gets_a_note(tmp_path):
     session = Session(tmp_path, "x", options=OPERATORS_ONLY, limit_s=0.6)
     session.start()
     ended = time.perf_counter() + 0.9

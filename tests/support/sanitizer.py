@@ -73,7 +73,7 @@ def run_under(standin, folder, impl, tool="memcheck", timeout_s=60.0):
     job = SanitizerJob(resolve(target), "double", impl, tool)
     sanitizer.run([job], lambda job, number, count: progress.append((number, count)))
     finished = len(journal.record["sanitized"])
-    sanitizer.run([job])  # is done already
+    sanitizer.run([job])  # it is in the record already
     assert len(journal.record["sanitized"]) == finished
     journal.save()
     journal.close()

@@ -118,7 +118,7 @@ class Rooflines(TypedDict, total=False):
 
 
 class ImplRow(TypedDict):
-    """One call of an implementation: its launches, and what they moved together. `way`: the implementation."""
+    """One call of an implementation: its launches, and the bytes they moved together. `way`: the implementation."""
 
     way: str
     time_us: float | None
@@ -232,7 +232,7 @@ def sweep_rows(launches: Sequence[Launch], rules: Sequence[Rule]) -> list[Kernel
 
 
 def csv_rows(kernels: Sequence[KernelRow]) -> list[dict[str, object]]:
-    """Rows of counters.csv: sizes as `128x1x1`, an empty cell for what was not counted."""
+    """Rows of counters.csv: sizes as `128x1x1`, an empty cell for a missing counter."""
     return [{column: _cell(row.get(column)) for column in COLUMNS} for row in kernels]
 
 

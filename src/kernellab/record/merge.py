@@ -52,7 +52,7 @@ class _Run:
 
     @property
     def cells(self) -> list[int] | None:
-        """[i, n] of `--cells i/n`, None where the run was not split."""
+        """[i, n] of `--cells i/n`; None if the run was not split."""
         cells = self.head.settings.get("cells")
         return [number for number in cells if isinstance(number, int)] if isinstance(cells, list) else None
 

@@ -61,7 +61,7 @@ class ImplChecked(ImplEvent, name="check"):
 
 @dataclass(frozen=True, kw_only=True)
 class CostCounted(CaseEvent, name="cost"):
-    """The fewest bytes and the operations of a pass; None where the op's cost= failed."""
+    """The fewest bytes and the operations of a pass; None if the op's cost= failed."""
 
     cost: CostJson | None
     pass_name: str = "forward"

@@ -69,7 +69,7 @@ class WorkPlanned(Event, name="plan"):
 
 @dataclass(frozen=True, kw_only=True)
 class OpVoided(Event, name="void"):
-    """An op's source changed since the run began: what was observed of it no longer counts."""
+    """An op's source changed since the run began: earlier observations of it no longer count."""
 
     op: str
 

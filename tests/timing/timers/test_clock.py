@@ -1,4 +1,4 @@
-"""The clock timer: which sets its windows use, which results it keeps, and that it measures time."""
+"""The clock timer: the input sets of its windows, the results it keeps, and the time it measures."""
 
 import statistics
 import time
@@ -24,7 +24,7 @@ def test_a_cold_window_uses_every_set_once_and_verifies_any_of_its_results():
     impl = logged_impl(sets, log)
     spec = BurstSpec(calls=4, verify=lambda y, n: verified.append((y, n)))
     burst = timer.burst(impl, spec)
-    # In a short window an untimed call goes first, on inputs of its own: the flush has evicted the code too.
+    # A short window begins with an untimed call on inputs of its own: the flush has evicted the code too.
     assert sorted(log) == sorted(sets[i]["x"].data_ptr() for i in range(5))
     assert verified[0][0].data_ptr() == sets[verified[0][1]]["x"].data_ptr()
     for _ in range(30):

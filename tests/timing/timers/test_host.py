@@ -17,7 +17,7 @@ def test_a_loop_of_calls_is_timed_per_call():
     assert 2000 <= statistics.median(burst.samples_us) < 4000
 
 
-def test_a_loop_is_not_timed_where_each_call_changes_its_inputs():
+def test_a_loop_is_not_timed_if_each_call_changes_its_inputs():
     impl = timed_impl(lambda inputs: lambda: inputs["x"].mul_(2), restores_inputs=True)
     with pytest.raises(NotApplicable):
         HostTimer(CPU, "warm").burst(impl, BurstSpec(calls=20))

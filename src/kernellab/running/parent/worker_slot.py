@@ -32,7 +32,7 @@ _IDLE_TIMEOUT_S = 900.0  # between implementations: kernellab's own work
 
 @dataclass(frozen=True)
 class LostWorker:
-    """A worker was lost in the middle of a command. `impl` is the culprit, None where no implementation was running."""
+    """A worker was lost in the middle of a command. `impl` is the culprit, None if no implementation was running."""
 
     impl: str | None
     phase: str | None
