@@ -87,7 +87,7 @@ def gpu_present(monkeypatch):
 
     here = {"name": "NVIDIA Stand-in", "arch": "sm_80", "sms": 108}
     monkeypatch.setattr("kernellab.running.parent.device.describe_gpu", lambda: here)
-    monkeypatch.setattr("kernellab.running.parent.device.fill", fill)
+    monkeypatch.setattr("kernellab.running.parent.device.time_grids", fill)
 
 
 def test_measured_efficiencies_are_compared_with_the_predicted_ones(gpu_present, capsys):

@@ -67,7 +67,7 @@ class BatterySummary(TypedDict):
 
 
 def severity(status: str) -> int:
-    """Of a trial's status: a failure ranks above a success, a success above nothing judged."""
+    """The rank of a trial's status: a failure is above a success, a success above a trial that was not judged."""
     return 2 if status in FAILED else int(status in RIGHT)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Status:
-    """`exit_code`: of a command with such a result, where no other result is worse."""
+    """`exit_code`: of a command with such a result, if no other result is worse."""
 
     name: str
     meaning: str
@@ -29,7 +29,7 @@ _FAILURES = (
     Status("error", "an exception", 1),
     Status("wrong", "a wrong result", 1),
 )
-# The worst first: a result's status is the worst of what it was examined for.
+# The worst first: a result's status is the worst status of its checks.
 TABLE = (*_FAILURES, _UNKNOWN, IMPRECISE, OK, _SKIPPED)
 
 FAILED = frozenset(status.name for status in _FAILURES)
@@ -38,15 +38,15 @@ UNKNOWN = _UNKNOWN.name
 
 
 def worst(statuses: Iterable[str]) -> str:
-    """The worst of the statuses; `skipped` where there is none."""
+    """The worst of the statuses; `skipped` if there is none."""
     present = set(statuses)
     return next((status.name for status in TABLE if status.name in present), _SKIPPED.name)
 
 
 def exit_code(statuses: Iterable[str], *, strict: bool = False) -> int:
-    """1 where something is wrong, else 3 where nothing can be told of something, else 0.
+    """1 if something is wrong, else 3 if something could not be judged, else 0.
 
-    What is skipped does not count, unless everything is: then nothing was examined. `strict`: imprecise is wrong.
+    Skipped results do not count. If all are skipped, nothing was judged: 3. `strict`: imprecise is wrong.
     """
     present = set(statuses)
     if present & FAILED or (strict and IMPRECISE.name in present):

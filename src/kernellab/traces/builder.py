@@ -79,7 +79,7 @@ class TraceBuilder:
     def _add_name(self, text: str) -> int:
         if len(text) > _MAX_NAME:
             self.dropped[f"the end of a name of more than {_MAX_NAME:,} characters"] += 1
-            text = f"{text[:_MAX_NAME]}… ({len(text):,} characters)"  # the length tells apart names that begin alike
+            text = f"{text[:_MAX_NAME]}… ({len(text):,} characters)"  # the length: names may begin alike
         text = printable(text)
         if text not in self._names:
             if self._name_bytes > _MAX_NAME_BYTES:
