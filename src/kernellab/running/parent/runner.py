@@ -270,9 +270,11 @@ class Runner:
                 jobs.append(SanitizerJob(group.slot.target, group.op, impl, tool))
 
         def listen(job: SanitizerJob, trial: int, trials: int) -> None:
-            self.progress.show_trial(job.op, f"{job.impl} under {job.tool}", trial, trials)
+            if trials:
+                self.progress.show_trial(job.op, f"{job.impl} under {job.tool}", trial, trials)
+            else:
+                self.progress.say(f"{job.op} {job.impl} under {job.tool}")
 
-        self.progress.say("compute-sanitizer")
         Sanitizer(path, self.settings, self.journal, self.device).run(jobs, listen)
 
 

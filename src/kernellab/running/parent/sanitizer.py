@@ -72,7 +72,9 @@ class Sanitizer:
         try:
             while waiting or running:
                 while waiting and len(running) < _AT_ONCE:
-                    running.append(self._start(waiting.popleft(), listener))
+                    job = waiting.popleft()
+                    listener(job, 0, 0)
+                    running.append(self._start(job, listener))
                 for process in [process for process in running if process.poll()]:
                     running.remove(process)
                     process.end()
