@@ -220,11 +220,9 @@ def _why_untimed(result: Result) -> TimingSkipped:
 
 def exit_code(record: DerivedRecord, *, strict: bool = False) -> int:
     """0 all is well, 1 something is wrong, 3 cannot tell: the table of `statuses`. `strict`: imprecise is wrong."""
-    results = [r["derived"]["status"] for r in record["results"]]
-    if not set(results) - {"skipped"}:  # nothing was examined at a declared case
-        return statuses.exit_code(results, strict=strict)
-    others = [str(outcome.get("status")) for outcome in (*record["sanitized"], *record["batteries"])]
-    return statuses.exit_code([*results, *others], strict=strict)
+    examined = [r["derived"]["status"] for r in record["results"]]
+    examined += [str(outcome.get("status")) for outcome in (*record["sanitized"], *record["batteries"])]
+    return statuses.exit_code(examined, strict=strict)
 
 
 # Times -------------------------------------------------------------------------------------------------
