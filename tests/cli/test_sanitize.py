@@ -71,7 +71,7 @@ def test_a_finding_is_shown_recorded_and_fails_the_run(tmp_path):
     assert "double · under compute-sanitizer" in seen.stdout
     assert "python-fine  wrong: racecheck: race in race, kernels.cu:5, at trial " in seen.stdout
     assert "1 implementation under racecheck, synccheck: errors in double python-fine." in seen.stdout
-    assert "compute-sanitizer" in seen.stderr
+    assert "double python-fine under racecheck" in seen.stderr
     record = load(tmp_path / "out")
     assert [entry["tool"] for entry in record["sanitized"]] == ["racecheck", "synccheck"]
     assert record["complete"]
