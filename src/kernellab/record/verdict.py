@@ -203,7 +203,7 @@ def status_of(result: Result) -> tuple[str, str | None]:
             return times["status"], times["reason"]
     if check["status"] == statuses.OK.name and gradients is not None and gradients["status"] in statuses.RIGHT:
         return gradients["status"], gradients["reason"] and f"its gradient: {gradients['reason']}"
-    return check["status"], check["reason"]
+    return check["status"], check.get("reason")
 
 
 def faults(result: Result) -> list[TimeSeries]:

@@ -283,12 +283,15 @@ def _kernels(r: _TimedResult) -> str:
 def _status_text(result: DerivedResult, record: DerivedRecord) -> Text:
     """The status of an implementation that is not in the table or not right, and why."""
     status, reason, check = result["derived"]["status"], result["derived"]["reason"], result["check"]
-    if status == OK.name and check is not None:
-        return Text(_describe_check(check, result["case"], result["impl"], timing="time" in record["stages"]))
+    right = ""
+    if check is not None and _is_right_here(result):
+        right = _describe_check(check, result["case"], result["impl"], timing="time" in record["stages"])
+    if status == OK.name:
+        return Text(right)
     if status == IMPRECISE.name:
         return Text.assemble((f"{status}: ", "yellow"), str(reason))
     if status in _BAD:
-        here = "right at the declared case; " if _is_right_here(result) else ""
+        here = f"{right.replace('right', 'right at the declared case', 1)}; " if right else ""
         return Text.assemble(here, (f"{'cannot tell' if status == UNKNOWN else status}: ", "bold red"), str(reason))
     return Text(f"{status}: {reason}", style="dim")
 
