@@ -79,7 +79,7 @@ MN = dict(x=kl.tensor("M N"))
         (lambda: kl.op(lambda: 1), "takes no tensor"),
         (lambda: kl.tensor("M, N"), "not a list of dim names"),
         (lambda: kl.op(_plain).impl("manual"), "already has an implementation named manual"),
-        (lambda: kl.op(_plain).impl("a", mutates=["z"]), "mutates z"),
+        (lambda: kl.op(_plain).impl("a", mutates=["z"]), "mutates= names z"),
         (lambda: kl.op(_plain).impl("a", kind="tritn")(_plain), "did you mean triton"),
         (lambda: kl.op(_plain)["tosch"], "has no implementation tosch"),
         (lambda: kl.op(cases=kl.cases(dtype=["float31"]))(_plain), "no dtype"),
