@@ -31,7 +31,7 @@ def {name}(x, strides, offset=0{parameters}):  # surrounded by {filling}
 _ALLOCATIONS = {
     "NaN": "full((count + {around},), torch.nan, dtype=x.dtype, device=x.device)",
     "NaN, or integers that are no index": "full((count + {around},), torch.nan if x.is_floating_point() else "
-    "1 << 40, dtype=x.dtype, device=x.device)",
+    "1 << 40 if x.dtype is torch.int64 else 1, dtype=x.dtype, device=x.device)",
     "unwritten memory": "empty((count + {around},), dtype=x.dtype, device=x.device)",
 }
 
