@@ -119,6 +119,10 @@ class Bases:
     def index_inputs(self, case: Case) -> list[str]:
         return [name for name in self._given_inputs(case) if self.op.args[name].is_index]
 
+    def other_inputs(self, case: Case) -> list[str]:
+        """Indices, masks and other integers."""
+        return [name for name in self._given_inputs(case) if not self.op.args[name].is_float]
+
     def _given_inputs(self, case: Case) -> list[str]:
         return [name for name, arg in self.op.args.items() if not arg.optional or case.options[name]]
 

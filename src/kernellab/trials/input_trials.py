@@ -67,7 +67,7 @@ def layout_trials(bases: Bases) -> Iterator[Trial]:
             for names in bases.each_then_all(case, layout):
                 yield Trial("layouts", case, layouts=dict.fromkeys(names, layout))
     for case, layout in itertools.product(base_cases, INDEX_LAYOUTS):
-        for name in bases.inputs_fitting(layout, bases.index_inputs(case), case):
+        for name in bases.inputs_fitting(layout, bases.other_inputs(case), case):
             yield Trial("layouts", case, layouts={name: layout})
     case = bases.with_four_dims()
     for names in bases.each_then_all(case, CHANNELS_LAST):
