@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kernellab.build import cuda as cuda
     from kernellab.declaration.arguments import Cost as Cost
     from kernellab.declaration.arguments import index as index
+    from kernellab.declaration.arguments import mask as mask
     from kernellab.declaration.arguments import optional as optional
     from kernellab.declaration.arguments import tensor as tensor
     from kernellab.declaration.case_table import cases as cases
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     from kernellab.profiler.ranges import range_pop as range_pop
     from kernellab.profiler.ranges import range_push as range_push
     from kernellab.profiler.steps import step as step
+    from kernellab.vocabulary.value_kinds import angle_table as angle_table
+    from kernellab.vocabulary.value_kinds import between as between
+    from kernellab.vocabulary.value_kinds import log_probabilities as log_probabilities
+    from kernellab.vocabulary.value_kinds import nonnegative as nonnegative
+    from kernellab.vocabulary.value_kinds import positive as positive
+    from kernellab.vocabulary.value_kinds import probabilities as probabilities
+    from kernellab.vocabulary.value_kinds import scale as scale
     from kernellab.workloads.mlp import run_mlp as run_mlp
 
 __version__ = VERSION
@@ -42,9 +50,18 @@ _FUNCTIONS = {
     "op": "kernellab.declaration.declare",
     "tensor": "kernellab.declaration.arguments",
     "index": "kernellab.declaration.arguments",
+    "mask": "kernellab.declaration.arguments",
     "optional": "kernellab.declaration.arguments",
     "cases": "kernellab.declaration.case_table",
     "Cost": "kernellab.declaration.arguments",
+    # what the numbers of an input look like
+    "positive": "kernellab.vocabulary.value_kinds",
+    "nonnegative": "kernellab.vocabulary.value_kinds",
+    "probabilities": "kernellab.vocabulary.value_kinds",
+    "log_probabilities": "kernellab.vocabulary.value_kinds",
+    "scale": "kernellab.vocabulary.value_kinds",
+    "between": "kernellab.vocabulary.value_kinds",
+    "angle_table": "kernellab.vocabulary.value_kinds",
     # one-call helpers
     "benchmark": "kernellab.api.benchmark",
     "check": "kernellab.api.check",

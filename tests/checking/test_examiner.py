@@ -9,6 +9,7 @@ from kernellab.checking.declared_case import CaseChecker
 from kernellab.checking.examiner import Examiner
 from kernellab.checking.trial_memory import memory_needed
 from kernellab.declaration.case import Case
+from kernellab.trials import calls
 from kernellab.trials.battery import battery
 from kernellab.trials.trial import Trial
 from support.trying import CPU, check, doubling, examine, op_of, plane
@@ -143,3 +144,62 @@ def test_a_trial_that_does_not_fit_in_memory_is_not_begun():
     (large,) = [trial for trial in battery(kl.ops.gelu, "cpu") if trial.kind == "large"]
     outcome = Examiner(kl.ops.gelu, seed=0, device=CPU).examine(kl.ops.gelu["torch"], large)
     assert outcome.status == "ok" or (outcome.status == "outside" and "GiB of memory" in outcome.reason)
+
+
+def test_an_implementation_with_clone_is_judged_on_copies_in_every_pass_layout_and_call():
+    op = op_of(lambda x: x * 2)
+    op.impl("in-place", clone=True)(lambda x: x.mul_(2))
+    op.impl("wrong-in-place", clone=True)(lambda x: x.mul_(3))
+    for fields in (
+        {},
+        {"pass_name": "backward"},
+        {"layouts": {"x": "expanded rows"}},
+        {"layouts": {"x": "transposed"}},
+        {"call": calls.TWICE},
+    ):
+        assert examine(op, "in-place", plane(), **fields).status == "ok"
+        assert examine(op, "wrong-in-place", plane(), **fields).status == "wrong"
+
+
+def test_an_implementation_with_clone_still_sees_the_layout():
+    op = op_of(lambda x: x * 2)
+    op.impl("assumes-contiguous", clone=True)(lambda x: x.as_strided(x.shape, (x.shape[-1], 1)) * 2)
+    assert examine(op, "assumes-contiguous", plane()).status == "ok"
+    for layout in ("transposed", "sliced columns", "every second element"):
+        assert examine(op, "assumes-contiguous", plane(), layouts={"x": layout}).status in ("wrong", "error"), layout
+
+
+def test_an_implementation_takes_one_input_only_contiguous():
+    @kl.op(args=dict(x=kl.tensor("M N"), w=kl.tensor("N N")))
+    def f(x, w):
+        return x @ w
+
+    f.impl("picky", contiguous=["w"])(lambda x, w: x @ w.view(-1).view(w.shape))
+    sizes = {"M": 3, "N": 8}
+    assert examine(f, "picky", sizes, layouts={"x": "transposed"}).status == "ok"
+    assert examine(f, "picky", sizes, layouts={"w": "misaligned"}).status == "ok"
+    outcome = examine(f, "picky", sizes, layouts={"w": "transposed"})
+    assert (outcome.status, outcome.reason) == ("outside", "takes w only contiguous")
+
+
+def test_an_input_without_gradient_is_not_asked_for_one():
+    class Rotated(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, table):
+            ctx.save_for_backward(table)
+            return x * table
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0], None
+
+    def op_with(gradient):
+        op = kl.op(args=dict(x=kl.tensor("S D"), table=kl.tensor("S D", gradient=gradient)))(lambda x, table: x * table)
+        op.impl("mine")(Rotated.apply)
+        return op
+
+    sizes = {"S": 4, "D": 8}
+    assert examine(op_with(gradient=False), "mine", sizes, pass_name="backward").status == "ok"
+    assert examine(op_with(gradient=True), "mine", sizes, pass_name="backward").status == "wrong"
+    wrt = [trial.wrt for trial in battery(op_with(gradient=False), "cpu") if trial.wrt]
+    assert wrt == []

@@ -29,3 +29,26 @@ def test_names_that_the_file_computes_are_reported_as_unknown(tmp_path):
 def test_a_file_that_cannot_be_read_is_a_problem_and_not_a_crash(tmp_path):
     (tmp_path / "broken.py").write_text("def (")
     assert "cannot be read" in parse(tmp_path / "broken.py")["broken"].problem
+
+
+@pytest.mark.parametrize(
+    "extension",
+    [
+        "import kernellab as kl\nkl.ops.softmax.impl('liger', kind='triton')(print)\n",
+        "import kernellab as kl\n@kl.ops.softmax.impl('liger', kind='triton')\ndef f(x): ...\n",
+        "from kernellab.ops import softmax as s\ns.impl('liger', kind='triton')(print)\n",
+        "import kernellab.ops\nop = kernellab.ops.softmax\nop.impl('liger', kind='triton')(print)\n",
+    ],
+)
+def test_a_shipped_op_that_a_file_extends_is_seen_with_all_its_implementations(tmp_path, extension):
+    (tmp_path / "mine.py").write_text(extension)
+    (entry,) = parse(tmp_path / "mine.py").values()
+    shipped = load(resolve("softmax"))["softmax"]
+    assert entry.name == "softmax"
+    assert set(entry.impls) == {*shipped.impls, "liger"}
+    assert entry.impls["liger"].name == "triton"
+
+
+def test_a_file_that_only_uses_a_shipped_op_declares_none(tmp_path):
+    (tmp_path / "script.py").write_text("import kernellab as kl\nkl.ops.softmax['torch'](1)\nx.impl('a')(print)\n")
+    assert parse(tmp_path / "script.py") == {}

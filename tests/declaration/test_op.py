@@ -8,7 +8,9 @@ import torch
 import kernellab as kl
 from kernellab.base.errors import UserError
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.op import copy_of
 from kernellab.declaration.targets import Target, load
+from kernellab.trials.domain import is_defined
 from support.klab import OPFILES
 
 
@@ -134,3 +136,69 @@ def test_option_values_read_from_json_are_the_declared_ones():
     assert read.options["dims"] == (0, 1)
     variants = f.option_variants(case)
     assert [f.case(v.to_json()).options for v in variants] == [v.options for v in variants]
+
+
+def test_dims_may_be_constants_or_derived_from_others():
+    @kl.op(
+        args=dict(x=kl.tensor("1 S D"), w=kl.tensor("2*D"), half=kl.tensor("D/2"), i=kl.index("S", below="2*D")),
+        cases=kl.cases(S=[3], D=[8, 5]),
+    )
+    def f(x, w, half, i):
+        return x
+
+    (case,) = f.expand(CaseRequest(), "cpu")  # not D = 5, whose half is not whole
+    assert f.dims == ("S", "D")
+    assert [f.sizes(arg, case) for arg in f.args.values()] == [(1, 3, 8), (16,), (4,), (3,)]
+    assert f.index_bound(f.args["i"], case) == 16
+    assert not is_defined(f, case.with_(dims={"S": 3, "D": 5}))
+    with pytest.raises(UserError, match=r"not defined for S=3 D=5: D/2 is not a whole number at D=5"):
+        f.expand(CaseRequest(dims={"D": [5]}), "cpu")
+
+
+def test_a_derived_dim_keeps_the_condition_of_where():
+    @kl.op(args=dict(x=kl.tensor("N/2")), where=lambda case: case.N > 4, cases=kl.cases(N=[2, 4, 6, 7]))
+    def f(x):
+        return x
+
+    assert [case.N for case in f.expand(CaseRequest(), "cpu")] == [6]
+
+
+def test_an_implementation_with_clone_is_called_with_copies():
+    @kl.op
+    def double(x):
+        return x * 2
+
+    double.impl("in-place", clone=True)(lambda x: x.mul_(2))
+    x = torch.randn(4, 6, requires_grad=True)
+    result = double["in-place"](x)
+    assert torch.equal(result, x * 2)
+    result.sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2.0))
+    assert double["in-place"].changes_inputs
+    with pytest.raises(UserError, match="mutates= is not needed"):
+        double.impl("both", clone=True, mutates=["x"])
+
+
+@pytest.mark.parametrize("x", [torch.randn(6, 4).t(), torch.randn(6, 8)[:, 1:6], torch.randn(6, 8)[:, ::2]])
+def test_a_copy_for_a_call_has_the_strides_of_the_input(x):
+    assert (copy_of(x).stride(), torch.equal(copy_of(x), x)) == (x.stride(), True)
+
+
+def test_elements_that_share_memory_are_apart_in_a_copy():
+    x = torch.randn(4, 1).expand(4, 5)
+    assert torch.equal(copy_of(x).add_(1), x + 1)
+
+
+def test_gradients_are_asked_of_floats_unless_they_are_declared_without():
+    @kl.op(
+        args=dict(
+            x=kl.tensor("N"), table=kl.tensor("N", gradient=False), i=kl.index("N", below=3), keep=kl.mask("N"),
+            codes=kl.tensor("N", dtype="int8", values=lambda *_: None),
+        )
+    )  # fmt: skip
+    def f(x, table, i, keep, codes):
+        return x
+
+    assert f.gradient_args == ("x",)
+    case = f.expand(CaseRequest(shapes=[(4,)], dtypes=["bfloat16"]), "cpu")[0]
+    assert [f.dtype_of(arg, case) for arg in f.args.values()] == ["bfloat16", "bfloat16", "int64", "bool", "int8"]

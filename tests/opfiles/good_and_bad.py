@@ -54,6 +54,11 @@ def _(x):
     return x.mul_(2).clone()
 
 
+@double.impl("mutates-copies", clone=True)
+def _(x):
+    return x.mul_(2).clone()
+
+
 @double.impl("segfault")
 def _(x):
     ctypes.string_at(0)

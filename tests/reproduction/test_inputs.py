@@ -31,7 +31,7 @@ def gathered(x, i, *, skip=-1):
 
 def inputs_of_script(op, trial, seed=0):
     """The inputs that a script makes, without the call below them."""
-    names = ScriptNames(FreeNames(()), {"skip": literal(trial.case.skip)})
+    names = ScriptNames(FreeNames(()), {name: literal(value) for name, value in op.call_options(trial.case).items()})
     lines = write_trial(op, trial, WRONG_VALUES, seed, names)
     (call,) = (at for at, line in enumerate(lines) if line.startswith(("got, want", "def gradients")))
     variables = {"torch": torch}
@@ -44,7 +44,7 @@ def assert_the_same(op, trial, seed=0):
     for name, x in make_inputs(op, trial, seed, CPU, guarded=True).tensors.items():
         y = made[name.replace("upstream gradient ", "upstream_")]
         assert (x.dtype, x.shape, x.stride()) == (y.dtype, y.shape, y.stride())
-        bits = {8: torch.int64, 4: torch.int32, 2: torch.int16}[x.element_size()]
+        bits = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}[x.element_size()]
         same = torch.equal(x.contiguous().view(bits), y.contiguous().view(bits))
         assert same or (torch.equal(x.isnan(), y.isnan()) and torch.equal(x.nan_to_num(), y.nan_to_num()))
         laid_out = x.numel() and (name in trial.layouts or trial.upstream == "non-contiguous")
@@ -93,3 +93,36 @@ def test_upstream_gradients_are_the_same(upstream):
 def test_memory_around_an_input_is_as_wide_as_kernellabs_guard_bands():
     for dtype in (torch.bfloat16, torch.float16):
         assert BAND * dtype.itemsize == BAND_BYTES
+
+
+VALUE_KINDS = (
+    kl.positive,
+    kl.nonnegative,
+    kl.scale,
+    kl.probabilities,
+    kl.log_probabilities,
+    kl.between(-1, 2.5),
+    kl.angle_table("sin"),
+    kl.angle_table("cos", repeat="pairs"),
+)
+
+
+@pytest.mark.parametrize("kind", VALUE_KINDS, ids=lambda kind: kind.expression)
+@pytest.mark.parametrize("sizes", [{"M": 3, "N": 16}, {"M": 0, "N": 4}], ids=str)
+def test_declared_values_are_the_same(sizes, kind):
+    @kl.op(args=dict(x=kl.tensor("M N", values=kind), y=kl.tensor("1 N/1", values=kind), m=kl.mask("M")))
+    def f(x, y, m):
+        return x + y
+
+    for special in (None, *kind.special_values):
+        for dtype in ("float32", "bfloat16"):
+            values = {} if special is None else {"x": special, "y": special}
+            assert_the_same(f, Trial("values", Case(sizes, dtype), values=values), seed=3)
+
+
+def test_large_values_of_several_inputs_have_one_sign_in_a_script_too():
+    @kl.op(args=dict(x=kl.tensor("N"), y=kl.tensor("N")), reduces="N")
+    def dot(x, y):
+        return (x * y).sum()
+
+    assert_the_same(dot, Trial("values", Case({"N": 64}, "float32"), values=dict.fromkeys("xy", "large to overflow")))

@@ -153,3 +153,43 @@ def test_the_script_of_a_shipped_op_loads_it_with_kernellab_and_says_so():
     names = {}
     exec(compile(text, "script", "exec"), names)
     assert names["off"].max() < 1e-6
+
+
+DECLARED = """
+import torch
+import kernellab as kl
+
+STEP = 0.25
+
+
+def on_a_grid(shape, dtype, device, generator):
+    return (torch.rand(shape, generator=generator, device=device) / STEP).round().to(dtype) * STEP + 1
+
+
+@kl.op(args=dict(x=kl.tensor("M N", values=VALUES), w=kl.tensor("1 N/2", values=kl.positive, gradient=False)))
+def root(x, w):
+    return (x.sqrt() * torch.cat([w, w], -1)).log()
+
+
+@root.impl("wrong", clone=True)
+def _(x, w):
+    return (x.sqrt() * torch.cat([w, w], -1)).log().add_(0.5)
+"""
+
+
+@pytest.mark.parametrize(("values", "needs"), [("on_a_grid", False), ("lambda *a: on_a_grid(*a)", True)])
+@pytest.mark.parametrize("pass_name", ["forward", "backward"])
+def test_the_authors_own_values_are_made_again(tmp_path, values, needs, pass_name):
+    file = tmp_path / "declared.py"
+    file.write_text(DECLARED.replace("VALUES", values))
+    op = load(Target("declared", file=str(file)))["root"]
+    trial = Trial("declared", Case({"M": 3, "N": 8}, "float32"), pass_name=pass_name)
+    outcome = Examiner(op, seed=0, device=CPU).examine(op["wrong"], trial)
+    assert outcome.status == "wrong", outcome.reason
+    script = write_script(op, op["wrong"], trial, outcome, seed=0, interpreted=False).text
+    assert ("# kernellab is needed: values= of x has no name" in script) == needs
+    if not needs:
+        printed = run_without_kernellab(script, tmp_path).stdout
+        worst = [float(number) for number in re.findall(r"worst difference: (\S+)", printed)]
+        assert worst[0] == pytest.approx(0.5, abs=1e-5)
+        assert len(worst) == (1 if pass_name == "forward" else 2), "one gradient: w takes none"

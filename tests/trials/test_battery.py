@@ -3,6 +3,7 @@
 import collections
 
 import pytest
+import torch
 
 import kernellab as kl
 from kernellab.declaration.targets import shipped_names
@@ -73,3 +74,29 @@ def test_kinds_are_known_and_no_trial_occurs_twice(name):
     trials = battery(getattr(kl.ops, name), "cpu")
     assert {t.kind for t in trials} <= set(KINDS)
     assert len({t.key for t in trials}) == len(trials)
+
+
+def test_trials_keep_to_what_inputs_are_declared_to_be():
+    @kl.op(
+        args=dict(
+            x=kl.tensor("M N"), p=kl.tensor("M N", values=kl.probabilities), s=kl.tensor("1 N/2", values=kl.positive),
+            w=kl.tensor("N", contiguous=True), t=kl.tensor("M N", values=torch.ones), keep=kl.mask("M N"),
+        ),
+        cases=kl.cases(M=[16], N=[64], dtype=["float32", "bfloat16"]),
+    )  # fmt: skip
+    def f(x, p, s, w, t, keep):
+        return x
+
+    trials = battery(f, "cpu")
+    values = {name: {t.values[name] for t in trials if name in t.values} for name in f.args}
+    assert values["x"] == set(VALUES)
+    assert values["p"] == set(kl.probabilities.special_values) != set()
+    assert values["s"] == set(kl.positive.special_values) != set()
+    assert values["t"] == values["keep"] == set()
+    layouts = {name: {t.layouts[name] for t in trials if name in t.layouts} for name in f.args}
+    assert {"sliced rows", "misaligned"} == layouts["w"]
+    assert "transposed" in layouts["p"]
+    assert not any("expanded" in layout for layout in layouts["p"] | layouts["t"])
+    assert {"expanded rows", "expanded columns"} <= layouts["x"]
+    assert all(t.case.N % 2 == 0 for t in trials)
+    assert len({t.case.N for t in trials}) > 3

@@ -10,7 +10,7 @@ from kernellab.trials import values
 @pytest.mark.parametrize("shape", [(), (1,), (64, 256), (2, 16, 16, 16), (0, 3)])
 def test_large_values_overflow_when_squared_but_not_in_sums(dtype, shape):
     generator = torch.Generator().manual_seed(1)
-    x = values.fill(torch.randn(shape, generator=generator, dtype=dtype), "large to overflow", generator)
+    x = values.VALUES["large to overflow"](torch.randn(shape, generator=generator, dtype=dtype), generator)
     top = torch.finfo(dtype).max
     assert not x.numel() or bool((x.abs().double() / top).sum() <= 0.1251)
     assert not x.numel() or bool(x.square().isinf().any())

@@ -76,5 +76,5 @@ def gradient_inputs(op: Op, trial: Trial, inputs: Inputs) -> list[str]:
     """The inputs whose gradients a trial computes."""
     if trial.pass_name == "forward":
         return []
-    floats = [name for name in op.args if (t := inputs[name]) is not None and t.is_floating_point()]
-    return [name for name in floats if not trial.wrt or name in trial.wrt]
+    given = [name for name in op.gradient_args if inputs[name] is not None]
+    return [name for name in given if not trial.wrt or name in trial.wrt]

@@ -89,8 +89,8 @@ def input_roundings(op: Op, case: Case, pass_name: str) -> float:
     sizes = (size if isinstance(size, tuple) else (size,) for dim, size in case.dims.items() if dim in op.reduces)
     terms = math.prod(itertools.chain.from_iterable(sizes))
     if pass_name != "forward":  # the gradient of an input that lacks some dims is summed over them
-        floats = (arg for arg in op.args.values() if not arg.is_index)
-        smallest = min((math.prod(op.sizes(arg, case)) for arg in floats), default=1)
+        differentiable = (op.args[name] for name in op.gradient_args)
+        smallest = min((math.prod(op.sizes(arg, case)) for arg in differentiable), default=1)
         terms = max(terms, math.prod(case.shape) // max(1, smallest))
     return _ROUNDINGS * math.sqrt(max(1, terms))
 

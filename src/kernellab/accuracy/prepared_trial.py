@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -19,15 +19,18 @@ from kernellab.accuracy.oracle import Oracle, compute, gradient_inputs
 from kernellab.accuracy.outputs import Outputs, bitwise_equal, inputs_sharing_memory, require_same_shapes
 from kernellab.accuracy.perturbation import PerturbedOracles, gradient_scales, input_roundings
 from kernellab.base.user_code import explain
-from kernellab.declaration.inputs import Inputs, clone
+from kernellab.declaration.case import Case, Size
+from kernellab.declaration.inputs import Inputs, InputsFailed, clone
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.machine.gpu_state import gpu_is_dead, synchronise
 from kernellab.machine.memory import is_memory_error, out_of_memory
+from kernellab.trials.domain import is_defined
 from kernellab.trials.guard_bands import GuardedMemory
 from kernellab.trials.trial import RANDOM_UPSTREAM, Trial
 from kernellab.trials.trial_inputs import NotApplicable, make_inputs, with_random_upstream
 
+_USUAL_SIZE = 8  # in place of sizes 0 and 1
 MAX_PEER_ERROR = 0.25  # of the scale: a peer that is off by more sets no useful tolerance
 
 # Entered around code that is not the examined implementation's, with the implementation's name (None: the oracle) and
@@ -114,6 +117,7 @@ class TrialPreparer:
             pristine = clone(inputs)
             oracle = self._oracle.compute(trial, inputs)
             manual_outputs = compute(op, op.reference, inputs, trial)
+            self._require_finite_values(trial, oracle)
             if any(t.is_complex() for t in oracle):
                 raise CannotCheck("complex results are not compared yet")
             scales = self._least_scales(trial, inputs, oracle)
@@ -123,6 +127,8 @@ class TrialPreparer:
                 raise CannotCheck("the reference changes its input")
         except (CannotCheck, NotDifferentiable, NotApplicable):
             raise
+        except InputsFailed as error:
+            raise CannotCheck(str(error)) from None
         except BaseException as error:
             if is_memory_error(error):
                 reason = out_of_memory(error, self.device)["reason"]
@@ -164,6 +170,24 @@ class TrialPreparer:
             ),
             gradient_inputs=gradient_inputs(op, trial, inputs),
         )
+
+    def _require_finite_values(self, trial: Trial, oracle: Outputs) -> None:
+        """Raises CannotCheck where a result has no finite value at any trial like this one: it proves nothing.
+
+        Special values and sizes of 0 or 1 may lead to such a result by themselves (the variance of one number), and
+        then it is what an implementation has to compute.
+        """
+        if all(map(_has_finite_value, oracle)):
+            return
+        ordinary = replace(trial, case=_without_small_sizes(self.op, trial.case), values={}, layouts={})
+        inputs = make_inputs(self.op, ordinary, self.seed, self.device, guarded=False).tensors
+        for result, usual in zip(oracle, self._oracle.compute(ordinary, inputs), strict=True):
+            if not (_has_finite_value(result) or _has_finite_value(usual)):
+                example = f"values=dict({next(iter(self.op.args))}=kl.positive)"
+                raise CannotCheck(
+                    "the reference has no finite value at such inputs, so that nothing can be compared: declare what "
+                    f"the inputs look like, for example {example}"
+                )
 
     def _pytorchs_own(
         self, trial: Trial, inputs: Inputs, oracle: Outputs, manual: _Results, scales: list[float]
@@ -229,6 +253,21 @@ class TrialPreparer:
             else results.errors[number]
             for number, (y, o, scale) in enumerate(zip(results.outputs, oracle, scales, strict=True))
         ]
+
+
+def _has_finite_value(result: torch.Tensor) -> bool:
+    return not result.numel() or not result.is_floating_point() or bool(result.isfinite().any())
+
+
+def _without_small_sizes(op: Op, case: Case) -> Case:
+    """The case with larger sizes in place of 0 and 1, where the op is defined for them."""
+    larger: dict[str, Size] = {
+        dim: tuple(n if n > 1 else _USUAL_SIZE for n in size) if isinstance(size, tuple) else max(size, _USUAL_SIZE)
+        for dim, size in case.dims.items()
+        if (min(size, default=2) if isinstance(size, tuple) else size) < 2
+    }
+    changed = op.resize(case, larger)
+    return changed if is_defined(op, changed) else case
 
 
 def _is_useless(output: torch.Tensor, errors: Errors) -> bool:

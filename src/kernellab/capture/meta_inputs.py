@@ -15,6 +15,6 @@ def meta_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
         if arg.optional and not case.options.get(name, False):
             inputs[name] = None
             continue
-        dtype = torch.int64 if arg.is_index else getattr(torch, case.dtype)
+        dtype = getattr(torch, op.dtype_of(arg, case))
         inputs[name] = torch.empty(op.sizes(arg, case), dtype=dtype, device="meta")
     return inputs

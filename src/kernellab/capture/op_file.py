@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from kernellab.base.errors import UserError
 from kernellab.capture.inductor import GeneratedCode
 from kernellab.capture.launch import Launch
+from kernellab.declaration.arguments import Arg
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.declaration.op import Op
 
@@ -247,7 +248,7 @@ def _write_declaration(op: Op, case: Case) -> str:
     for name, arg in op.args.items():
         if arg.is_index or arg.optional:
             raise UserError(f"{op.name} takes the index or optional tensor {name}: only plain tensors can be exported")
-        tensors.append(f"{name}=kl.tensor({' '.join(arg.dims)!r})")
+        tensors.append(f"{name}={_write_tensor(op, name, arg)}")
     sizes: dict[str, object] = {k: [v] for k, v in case.dims.items()}
     if ELLIPSIS in case.dims:
         sizes = {"shape": [case.shape]}
@@ -257,6 +258,19 @@ def _write_declaration(op: Op, case: Case) -> str:
     parts += [f"options={options!r}"] if options else []
     parts += [f"reduces={' '.join(op.reduces)!r}"] if op.reduces else []
     return ", ".join(parts)
+
+
+def _write_tensor(op: Op, name: str, arg: Arg) -> str:
+    """The input as its author describes it."""
+    words = [repr(" ".join(arg.dims))]
+    values = getattr(arg.values, "expression", None)
+    if arg.values is not None and values is None:
+        raise UserError(f"{op.name} makes the values of {name} with a function: only plain tensors can be exported")
+    words += [f"values={values}"] if values else []
+    words += [f"dtype={arg.dtype!r}"] if arg.dtype and arg.dtype != "bool" else []
+    words += ["gradient=False"] if not arg.gradient and arg.is_float else []
+    words += ["contiguous=True"] if arg.contiguous else []
+    return f"kl.{'mask' if arg.dtype == 'bool' else 'tensor'}({', '.join(words)})"
 
 
 def _write_reference(op: Op) -> str:

@@ -213,11 +213,13 @@ def _backward_twice(call: Call) -> Outputs:
 def _gradcheck(call: Call) -> Outputs:
     """torch's comparison with finite differences; the gradients themselves are judged afterwards as well."""
     pass_of(call.pass_name).graph(call.op, call.impl, call.inputs, call.case)  # raises where it has no gradient
-    leaves = [_as_leaf(t) for t in call.arguments()]
+    leaves = [
+        _as_leaf(call.inputs[name]) if arg.takes_gradient else call.inputs[name] for name, arg in call.op.args.items()
+    ]
     options = call.op.call_options(call.case)
     tolerance = 0.0 if call.impl.repeatable else 1e-7
     try:
-        function = functools.partial(call.impl.fn, **options)
+        function = functools.partial(call.impl, **options)
         # An optional input that is not given is None, which torch accepts and does not declare.
         torch.autograd.gradcheck(function, leaves, nondet_tol=tolerance)  # type: ignore[arg-type]
     except GradcheckError as error:
@@ -241,7 +243,8 @@ NEEDS_BANDS = (calls.LARGE_NEIGHBOURS,)
 def applies(variant: str, impl: Impl, device: torch.device) -> bool:
     """Whether a call variant has a meaning for an implementation on this device."""
     if variant == calls.REGISTERED_OP:
-        return as_operator(impl.fn) is not None or not (impl.mutates or impl.kind.name == "compile")
+        operator = as_operator(impl.fn) is not None or not (impl.mutates or impl.kind.name == "compile")
+        return operator and not impl.clone  # an operator must not change inputs that its schema does not name
     if variant in calls.GPU_ONLY:
         return device.type == "cuda" and impl.kind.name != "compile" and not impl.mutates
     return variant == calls.PLAIN or not impl.mutates

@@ -28,7 +28,7 @@ class CatalogueEntry:
 
 def catalogue() -> list[CatalogueEntry]:
     """The shipped ops, then those that other packages offer."""
-    entries = [_read(name, "kernellab", PACKAGE / "ops" / name / "__init__.py", name) for name in shipped_names()]
+    entries = [_read(name, "kernellab", _shipped_source(name), name) for name in shipped_names()]
     for name, value in sorted(offered_ops().items()):
         module, _, op = value.partition(":")
         source = _source_of(module)
@@ -64,7 +64,8 @@ def _source_of(module: str) -> Path | None:
 
 
 def parse(source: Path, origin: str = "") -> dict[str, CatalogueEntry]:
-    """The ops that a Python file declares with decorators, by the names of their functions."""
+    """The ops that a Python file declares with decorators, by the names of their functions, and the shipped ops that it
+    adds implementations to, by the names it has for them."""
     try:
         tree = ast.parse(source.read_text())
     except (SyntaxError, OSError, UnicodeDecodeError) as error:
@@ -76,14 +77,40 @@ def parse(source: Path, origin: str = "") -> dict[str, CatalogueEntry]:
                 call = decorator if isinstance(decorator, ast.Call) else None
                 if _is_op(call.func if call else decorator):
                     entries[node.name] = _parse_op(node, call, origin)
+    shipped = _names_of_shipped_ops(tree)
     for node in ast.walk(tree):
         # Both `@op.impl("name")` above a function and `op.impl("name")(function)`.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "impl":
             owner = node.func.value
-            entry = entries.get(owner.id) if isinstance(owner, ast.Name) else None
-            if entry is not None and node.args:
-                _add_impl(entry, node)
+            name = owner.id if isinstance(owner, ast.Name) else _shipped_op(owner)
+            if name in shipped and name not in entries:
+                entries[name] = _read(shipped[name], "kernellab", _shipped_source(shipped[name]), shipped[name])
+            if name in entries and node.args:
+                _add_impl(entries[name], node)
     return entries
+
+
+def _names_of_shipped_ops(tree: ast.Module) -> dict[str, str]:
+    """The names that a file has for shipped ops: `from kernellab.ops import softmax`, `op = kl.ops.softmax`."""
+    names = {name: name for name in shipped_names() if name in {_shipped_op(node) for node in ast.walk(tree)}}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "kernellab.ops":
+            names |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.Assign) and _shipped_op(node.value):
+            names |= {target.id: _shipped_op(node.value) for target in node.targets if isinstance(target, ast.Name)}
+    return {name: op for name, op in names.items() if _shipped_source(op).is_file()}
+
+
+def _shipped_op(node: ast.AST) -> str:
+    """`softmax` of `kl.ops.softmax`; empty for anything else."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, (ast.Attribute, ast.Name)):
+        return ""
+    package = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
+    return node.attr if package == "ops" else ""
+
+
+def _shipped_source(name: str) -> Path:
+    return PACKAGE / "ops" / name / "__init__.py"
 
 
 def _is_op(decorator: ast.expr) -> bool:

@@ -63,9 +63,8 @@ def _assume_forward(op: Op, tensors: Inputs, inputs: Inputs, case: Case) -> Cost
 
 
 def _assume_backward(op: Op, tensors: Inputs, inputs: Inputs, case: Case) -> Cost:
-    """The inputs and the upstream gradients are read; a gradient of each floating-point input is written."""
-    gradients = [t for t in tensors.values() if t is not None and t.is_floating_point()]
-    return Cost(read=list(inputs.values()), write=gradients)
+    """The inputs and the upstream gradients are read; the gradient of each input that takes one is written."""
+    return Cost(read=list(inputs.values()), write=[tensors[name] for name in op.gradient_args])
 
 
 def _add(*costs: CostJson) -> CostJson:

@@ -5,19 +5,21 @@ Imports no torch, runs no implementation and does not know how results are judge
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import math
+import sys
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.functions import AnyFunction
 from kernellab.declaration import validation
-from kernellab.declaration.arguments import Arg, CostFunction
+from kernellab.declaration.arguments import Arg, CostFunction, ValueFunction
 from kernellab.declaration.case import ELLIPSIS, Case, Size, jsonable, parse_dtype
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.case_table import CaseLists, CaseTable
@@ -25,10 +27,15 @@ from kernellab.declaration.compiled import Compiled
 from kernellab.declaration.documents import CaseJson
 from kernellab.declaration.expansion import Dims, choose_options
 from kernellab.declaration.kinds import Kind, kind_of, match_names
+from kernellab.vocabulary.dims import is_derived, names_in, obstacle, size_of
 
 _MOST_COMBINATIONS = 4096  # of option values
+_WIDEST_COPY = 4  # elements that a copy of a strided tensor may span, per element
 
 Supports = Callable[[Case], "bool | str"]
+
+# The last one is called before an op gets another implementation.
+extension_listeners: list[Callable[[Op], None]] = []
 
 
 @dataclass(eq=False)
@@ -44,10 +51,18 @@ class Impl:
     grad_in_forward: bool = False
     study: bool = False  # for comparison, not for use: it runs only when a request names it
     repeatable: bool = True  # every call returns the same bits; False for kernels that use atomics
+    clone: bool = False  # it overwrites its inputs, and is called with copies
+    contiguous: frozenset[str] = frozenset()  # inputs that it takes only contiguous
+    file: Path = Path()  # that registered it
 
     # What an author's function takes and returns is the author's choice.
     def __call__(self, *args: Any, **options: Any) -> Any:  # type: ignore[explicit-any]
-        return self.fn(*args, **options)
+        return self.fn(*(map(copy_of, args) if self.clone else args), **options)
+
+    @property
+    def changes_inputs(self) -> bool:
+        """Whether its function changes the inputs it is called with."""
+        return self.clone or bool(self.mutates)
 
     def refusal(self, case: Case) -> str | None:
         """The reason why this implementation does not support the case; None if it does."""
@@ -64,6 +79,32 @@ class Impl:
         return f"<{self.op.name}[{self.name!r}]>"
 
 
+def copy_of(value: object) -> object:
+    """A copy of a tensor that may be overwritten; anything else is returned as it is.
+
+    It has the same strides, unless elements share memory or lie far apart.
+    """
+    if not isinstance(value, _Tensor):
+        return value
+    sizes, strides = value.size(), value.stride()
+    span = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    shared = any(n > 1 and s == 0 for n, s in zip(sizes, strides, strict=True))
+    if shared or span > _WIDEST_COPY * max(1, math.prod(sizes)):
+        return value.clone()
+    return value.new_empty_strided(sizes, strides).copy_(value)
+
+
+@runtime_checkable
+class _Tensor(Protocol):
+    """A tensor, as far as copying it matters here: this module imports no torch."""
+
+    def size(self) -> tuple[int, ...]: ...
+    def stride(self) -> tuple[int, ...]: ...
+    def clone(self) -> object: ...
+    def copy_(self, other: object) -> object: ...
+    def new_empty_strided(self, size: Sequence[int], stride: Sequence[int]) -> _Tensor: ...
+
+
 class Op:
     """A mathematical function: its reference, inputs, options, cost, and the implementations of it."""
 
@@ -73,6 +114,7 @@ class Op:
         *,
         name: str | None = None,
         args: Mapping[str, Arg] | None = None,
+        values: Mapping[str, ValueFunction] | None = None,
         options: Mapping[str, Sequence[object]] | None = None,
         dims: Mapping[str, str | int] | None = None,
         where: Callable[[Case], bool] | None = None,
@@ -97,15 +139,21 @@ class Op:
         self.default_cases = cases
         case_dtypes = cases.dtypes if cases is not None else ()
         self.dtypes = validation.read_dtypes(self.name, dtypes or case_dtypes or ("float32",))
-        self._read_signature(args, options)
+        self._read_signature(args, {} if values is None else values, options)
         self._read_dims({} if dims is None else dims, reduces)
         validation.check_indices(self.name, self.args, self.dims, self.options)
+        self.extension: Path | None = None  # the file that added implementations to another file's op
         self.impls: dict[str, Impl] = {}
         if manual:
-            self._add(Impl(self, "manual", reference, kind_of("manual")))
-        self.compile(reference)
+            self.impls["manual"] = Impl(self, "manual", reference, kind_of("manual"), file=self.file)
+        self.impls["compile"] = self._compiled(reference, {})
 
-    def _read_signature(self, args: Mapping[str, Arg] | None, options: Mapping[str, Sequence[object]] | None) -> None:
+    def _read_signature(
+        self,
+        args: Mapping[str, Arg] | None,
+        values: Mapping[str, ValueFunction],
+        options: Mapping[str, Sequence[object]] | None,
+    ) -> None:
         parameters = inspect.signature(self.reference).parameters.values()
         tensors = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         if not tensors:
@@ -116,6 +164,7 @@ class Op:
             raise UserError(
                 f"op {self.name}: args= describes {', '.join(self.args)}, the function takes {', '.join(tensors)}"
             )
+        self.args = validation.read_values(self.name, values, self.args)
         keywords = validation.keywords_of(self.reference)
         self.options = validation.read_options(self.name, {} if options is None else options, keywords)
         # Whether an optional tensor is given is a further option. Its default is False.
@@ -130,7 +179,12 @@ class Op:
             )
 
     def _read_dims(self, defaults: Mapping[str, str | int], reduces: str) -> None:
-        names = dict.fromkeys(dim for arg in self.args.values() for dim in arg.dims)
+        written = dict.fromkeys(dim for arg in self.args.values() for dim in arg.dims)
+        self._derived = tuple(dim for dim in written if is_derived(dim))
+        names = dict.fromkeys(name for dim in written for name in names_in(dim))
+        if self._derived:
+            declared = self.where
+            self.where = lambda case: self._missing_size(case) is None and (declared is None or declared(case))
         self.reduces = validation.read_reduced_dims(self.name, reduces, names)
         self.dim_defaults = validation.read_dim_defaults(self.name, defaults, names)
         free = (dim for dim in names if dim not in defaults)
@@ -148,17 +202,23 @@ class Op:
         grad_in_forward: bool = False,
         study: bool = False,
         repeatable: bool = True,
+        clone: bool = False,
+        contiguous: Sequence[str] = (),
     ) -> Callable[[AnyFunction], AnyFunction]:
         """Register an implementation: `@op.impl("triton", supports=lambda case: case.N <= 65536 or "too wide")`."""
+        file = Path(sys._getframe(1).f_code.co_filename)
         if not isinstance(name, str):
             raise UserError(f'an implementation of {self.name} has no name: write @{self.name}.impl("name")')
         if name in self.impls:
             raise UserError(f"op {self.name} already has an implementation named {name}: give this one another name")
         label = f"implementation {name} of {self.name}"
         validation.require_function(label, "supports", supports)
-        for arg in validation.read_names(label, "mutates", mutates, next(iter(self.args))):
-            if arg not in self.args:
-                raise UserError(f"{label} mutates {arg}: {nearest(arg, self.args)}")
+        for keyword, names in (("mutates", mutates), ("contiguous", contiguous)):
+            for arg in validation.read_names(label, keyword, names, next(iter(self.args))):
+                if arg not in self.args:
+                    raise UserError(f"{label}: {keyword}= names {arg}: {nearest(arg, self.args)}")
+        if clone and mutates:
+            raise UserError(f"{label}: with clone=True it is called with copies, and mutates= is not needed: remove it")
 
         def register(fn: AnyFunction) -> AnyFunction:
             if not callable(fn):
@@ -174,6 +234,9 @@ class Op:
                     grad_in_forward=grad_in_forward,
                     study=study,
                     repeatable=repeatable,
+                    clone=clone,
+                    contiguous=frozenset(contiguous),
+                    file=file,
                 )
             )
             return fn
@@ -181,12 +244,23 @@ class Op:
         return register
 
     def _add(self, impl: Impl) -> None:
+        if extension_listeners:
+            extension_listeners[-1](self)
         self.impls[impl.name] = impl
 
     def compile(self, fn: AnyFunction, **settings: object) -> AnyFunction:
         """Compile this function, with these `torch.compile` settings, in place of the reference."""
-        self._add(Impl(self, "compile", Compiled(fn, **settings), kind_of("compile")))
+        self._add(self._compiled(fn, settings))
         return fn
+
+    def _compiled(self, fn: AnyFunction, settings: Mapping[str, object]) -> Impl:
+        return Impl(self, "compile", Compiled(fn, **settings), kind_of("compile"), file=self.file)
+
+    def copy(self) -> Op:
+        """The same op with its own table of implementations."""
+        twin = copy.copy(self)
+        twin.impls = {name: replace(impl, op=twin) for name, impl in self.impls.items()}
+        return twin
 
     def select_impls(self, patterns: Collection[str]) -> list[Impl]:
         """The implementations that the patterns name; without patterns, all but the studies."""
@@ -230,13 +304,22 @@ class Op:
         """The sizes of an argument at a case."""
         sizes: list[int] = []
         for dim in arg.dims:
-            size = case.dims[dim]
+            size = size_of(dim, case.dims)
             sizes.extend(size if isinstance(size, tuple) else (size,))
         return tuple(sizes)
 
+    @property
+    def gradient_args(self) -> tuple[str, ...]:
+        """The inputs that take a gradient: floats, unless they are declared without one."""
+        return tuple(name for name, arg in self.args.items() if arg.takes_gradient)
+
+    def dtype_of(self, arg: Arg, case: Case) -> str:
+        """The dtype of an argument at a case."""
+        return "int64" if arg.is_index else arg.dtype or case.dtype
+
     def index_bound(self, arg: Arg, case: Case) -> int:
         """The exclusive upper bound of an index argument's values."""
-        bound = case.dims[arg.below] if isinstance(arg.below, str) else arg.below
+        bound = size_of(arg.below, case.dims) if isinstance(arg.below, str) else arg.below
         assert isinstance(bound, int)
         return bound
 
@@ -260,7 +343,8 @@ class Op:
         ]
         defined = [case for case in expanded if self._is_defined_at(case)]
         if expanded and not defined:
-            raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: its where= refuses it")
+            reason = self._missing_size(expanded[0]) or "its where= refuses it"
+            raise UserError(f"op {self.name} is not defined for {expanded[0].size_label}: {reason}")
         return defined
 
     def resize(self, case: Case, sizes: Mapping[str, Size]) -> Case:
@@ -280,6 +364,10 @@ class Op:
             if variant.key != case.key and self._is_defined_at(variant):
                 variants.append(variant)
         return variants
+
+    def _missing_size(self, case: Case) -> str | None:
+        """Why a derived dim has no size at a case: `D/2` for an odd D."""
+        return next(filter(None, (obstacle(dim, case.dims) for dim in self._derived)), None)
 
     def _is_defined_at(self, case: Case) -> bool:
         try:

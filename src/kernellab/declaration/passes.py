@@ -34,7 +34,7 @@ class Pass:
     """
 
     name: str
-    wrt: tuple[str, ...] = ()  # the inputs that require a gradient; empty: every floating-point input
+    wrt: tuple[str, ...] = ()  # the inputs that require a gradient; empty: every input that takes one
 
     def inputs(self, op: Op, case: Case, seed: int, device: torch.device) -> Inputs:
         """The op's inputs, and random upstream gradients if the pass needs them."""
@@ -74,7 +74,8 @@ class Pass:
         A result that the loss does not use has no upstream gradient.
         """
         named = zip(op.args, _arguments(op, inputs), strict=True)
-        arguments = [_as_leaf(t) if not self.wrt or name in self.wrt else t for name, t in named]
+        leaf_names = [name for name in op.gradient_args if not self.wrt or name in self.wrt]
+        arguments = [_as_leaf(t) if name in leaf_names else t for name, t in named]
         leaves = tuple(t for t in arguments if t is not None and t.requires_grad)
         with torch.enable_grad():
             results = _as_tuple(fn(*arguments, **op.call_options(case)))

@@ -69,7 +69,7 @@ def load(target: Target) -> dict[str, Op]:
     """Execute the target's code and return the ops it names, by name."""
     module = None
     try:
-        with collect_ops() as ops:
+        with collect_ops() as collected:
             if target.file:
                 _execute(Path(target.file))
             else:
@@ -81,11 +81,17 @@ def load(target: Target) -> dict[str, Op]:
             raise UserError(f"no module {error.name} for {target.text}: is its package installed?") from error
         problem = "has a syntax error" if isinstance(error, SyntaxError) else "could not be loaded"
         raise UserError(f"{target.text} {problem}", user_frames(error)) from error
+    ops = collected.ops
+    for name in collected.extended:
+        ops[name].extension = Path(target.file or str(getattr(module, "__file__", "")))
     if module is not None:
         op = _op_of_module(module, target.op, ops)
         return {op.name: op}
     if not ops:
-        raise UserError(f"{target.text} declares no op: put @kl.op above a function (klab new NAME shows how)")
+        raise UserError(
+            f"{target.text} declares no op and adds no implementation to one: put @kl.op above a function "
+            "(klab new NAME shows how)"
+        )
     if target.op:
         if target.op not in ops:
             raise UserError(f"{target.file} has no op {target.op!r}: {nearest(target.op, ops)}")
@@ -95,12 +101,12 @@ def load(target: Target) -> dict[str, Op]:
 
 def _op_of_module(module: ModuleType, name: str, ops: dict[str, Op]) -> Op:
     op = getattr(module, name, None)
-    if isinstance(op, Op):
+    if isinstance(op, Op) and op.name not in ops:
         return op
-    if name in ops:
-        return ops[name]
-    names = [k for k, v in vars(module).items() if isinstance(v, Op)]
-    raise UserError(f"{module.__name__} has no op {name!r}: {nearest(name, names)}")
+    if isinstance(op, Op) or name in ops:
+        return ops[op.name if isinstance(op, Op) else name]
+    known = [k for k, v in vars(module).items() if isinstance(v, Op)]
+    raise UserError(f"{module.__name__} has no op {name!r}: {nearest(name, known)}")
 
 
 def _execute(path: Path) -> None:
@@ -123,14 +129,21 @@ def _prefixes(module: str) -> set[str]:
 
 
 def source_hash(op: Op) -> str:
-    """A hash of the op's own sources: its file, and the sources beside it that it may build."""
-    folder = op.file.parent
-    files = sorted(f for f in folder.iterdir() if f.suffix in _SOURCES and (f.suffix != ".py" or f == op.file))
-    if op.file.name == "__init__.py":  # an op that is a package owns its whole folder
-        files = sorted(f for f in folder.rglob("*") if f.suffix in _SOURCES)
-    if PACKAGE in op.file.parents:  # shipped ops share the modules beside their folders
+    """A hash of the op's own sources: its file, the file that extends it, and the sources beside them that they may
+    build."""
+    files = _sources_beside(op.file)
+    if op.file.name == "__init__.py":  # an op that is a package owns all of its folder
+        files = sorted(f for f in op.file.parent.rglob("*") if f.suffix in _SOURCES)
+    if PACKAGE in op.file.parents:  # shipped ops also share the code that moves data
         files += sorted(f for f in (PACKAGE / "ops").iterdir() if f.suffix in _SOURCES)
+    if op.extension is not None:
+        files += _sources_beside(op.extension)
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _sources_beside(python: Path) -> list[Path]:
+    """A Python file and the sources of other languages in its folder."""
+    return sorted(f for f in python.parent.iterdir() if f.suffix in _SOURCES and (f.suffix != ".py" or f == python))

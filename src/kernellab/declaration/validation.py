@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.functions import AnyFunction
 from kernellab.declaration.arguments import Arg
 from kernellab.declaration.case import ELLIPSIS, parse_dtype
+from kernellab.vocabulary.dims import names_in
 
 
 def read_name(name: object, reference: object) -> str:
@@ -66,6 +68,24 @@ def read_args(op: str, args: object) -> dict[str, Arg]:
     return read
 
 
+def read_values(op: str, values: object, args: Mapping[str, Arg]) -> dict[str, Arg]:
+    """The arguments with the values that `values=` declares for some of them."""
+    described = dict(args)
+    for name, function in _require_mapping(op, "values", values, "x=kl.positive").items():
+        if name not in described:
+            raise UserError(f"op {op}: values= describes {name}: {nearest(name, described)}")
+        if not callable(function):
+            raise UserError(f"op {op}: values= of {name} is {function!r}: write {name}=kl.positive, or a function")
+        described[name] = replace(described[name], values=function)
+    for name, arg in described.items():
+        vocabulary = getattr(arg.values, "expression", None)
+        if arg.is_index and arg.values is not None:
+            raise UserError(f"op {op}: {name} is an index, whose values follow from below=: values= cannot be declared")
+        if vocabulary is not None and not arg.is_float:
+            raise UserError(f"op {op}: values={vocabulary} makes floats, but {name} is {arg.dtype}: write a function")
+    return described
+
+
 def read_options(op: str, options: object, keywords: Collection[str]) -> dict[str, list[object]]:
     lists: dict[str, list[object]] = {}
     for option, values in _require_mapping(op, "options", options, 'mode=["a", "b"]').items():
@@ -115,9 +135,9 @@ def check_indices(op: str, args: Mapping[str, Arg], dims: Collection[str], optio
     """The bound and the sentinel of an index must be declared."""
     named = [dim for dim in dims if dim != ELLIPSIS]
     for name, arg in args.items():
-        if isinstance(arg.below, str) and arg.below not in named:
-            hint = nearest(arg.below, named)
-            raise UserError(f"op {op}: index {name} is below {arg.below}, which is not a dim: {hint}")
+        for dim in names_in(arg.below) if isinstance(arg.below, str) else ():
+            if dim not in named:
+                raise UserError(f"op {op}: index {name} is below {dim}, which is not a dim: {nearest(dim, named)}")
         if isinstance(arg.sentinel, str) and arg.sentinel not in options:
             hint = nearest(arg.sentinel, options) if options else "write a number"
             raise UserError(f"op {op}: the sentinel of {name} is {arg.sentinel}, which is not an option: {hint}")

@@ -15,16 +15,18 @@ only in workers.
 import importlib
 import pkgutil
 
+from kernellab.declaration.declare import collect_ops
 from kernellab.declaration.op import Op
 
-for _info in pkgutil.iter_modules(__path__):
-    if _info.ispkg:
-        _op = getattr(importlib.import_module(f"{__name__}.{_info.name}"), _info.name, None)
-        if not isinstance(_op, Op):
-            raise ImportError(
-                f"kernellab/ops/{_info.name}/__init__.py declares no op {_info.name}: name the op as its folder"
-            )
-        globals()[_info.name] = _op  # the import bound the name to the folder's module
+with collect_ops():  # a collection of their own: a file that uses these ops does not declare them
+    for _info in pkgutil.iter_modules(__path__):
+        if _info.ispkg:
+            _op = getattr(importlib.import_module(f"{__name__}.{_info.name}"), _info.name, None)
+            if not isinstance(_op, Op):
+                raise ImportError(
+                    f"kernellab/ops/{_info.name}/__init__.py declares no op {_info.name}: name the op as its folder"
+                )
+            globals()[_info.name] = _op  # in the place of the folder's module, which the import bound here
 
 
 def __getattr__(name: str) -> Op:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
+from kernellab.accuracy.oracle import gradient_inputs
 from kernellab.checking import reasons
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Op
@@ -28,12 +29,14 @@ _INVISIBLE = {
 
 @dataclass(frozen=True)
 class ScriptNames:
-    """Names in a script: the two functions, and a supply of free names; and the options of the call as source."""
+    """Names in a script: the two functions, and a supply of free names; as source, the options of the call and the
+    author's functions that make the values of inputs, by input."""
 
     free: FreeNames
     options: Mapping[str, str]
     impl: str = "impl"
     reference: str = "reference"
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -229,9 +232,8 @@ class _BackwardCall(_CallWriter):
         self._gradients = self.new_name("gradients")
         # By the number of the result: the variable of its upstream gradient.
         self._upstream = {int(name.split()[-1]): failed.variables[name] for name in failed.inputs if is_upstream(name)}
-        wrt = failed.trial.wrt or failed.op.args
-        inputs = [failed.inputs[name] if name in wrt else None for name in failed.op.args]
-        self._leaves = [at for at, t in enumerate(inputs) if t is not None and t.is_floating_point()]
+        leaves = gradient_inputs(failed.op, failed.trial, failed.inputs)
+        self._leaves = [at for at, name in enumerate(failed.op.args) if name in leaves]
 
     def torch_tool(self) -> str | None:
         if not self.failed.reason.startswith(reasons.GRADCHECK):

@@ -8,15 +8,16 @@ import torch
 
 from kernellab.base.functions import AnyFunction
 from kernellab.checking.outcome import Outcome
-from kernellab.declaration.inputs import generator_for
+from kernellab.declaration.inputs import generator_for, value_function, value_source
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream
 from kernellab.reproduction.call import FailedTrial, ScriptNames, write_call
 from kernellab.reproduction.function_source import transcribe_call
 from kernellab.trials.guard_bands import BAND_BYTES
 from kernellab.trials.trial import Trial
-from kernellab.trials.trial_inputs import make_inputs, seed_of
-from kernellab.trials.values import INDICES, VALUES
+from kernellab.trials.trial_inputs import fills, make_inputs, seed_of
+from kernellab.trials.values import INDICES
+from kernellab.vocabulary.value_kinds import ValueKind, random_mask
 
 BAND = BAND_BYTES // 2  # elements: as wide as kernellab's guard bands for the narrowest dtype
 _FAR = 1 << 30  # a stride in elements: memory that wide is left unwritten
@@ -30,7 +31,7 @@ def {name}(x, strides, offset=0{parameters}):  # surrounded by {filling}
 _ALLOCATIONS = {
     "NaN": "full((count + {around},), torch.nan, dtype=x.dtype, device=x.device)",
     "NaN, or integers that are no index": "full((count + {around},), torch.nan if x.is_floating_point() else "
-    "1 << 40, dtype=x.dtype, device=x.device)",
+    "1 << 40 if x.dtype is torch.int64 else 1, dtype=x.dtype, device=x.device)",
     "unwritten memory": "empty((count + {around},), dtype=x.dtype, device=x.device)",
 }
 
@@ -98,13 +99,45 @@ class _TrialWriter:
             return [f"{variable} = {ones if self.trial.upstream == 'expanded' else zeros}"]
         if arg is not None and arg.is_index:
             lines = self._index(variable, name, shape)
+        elif arg is not None and value_function(arg) is not None:
+            lines = [*self._declared_values(variable, name, shape, x.dtype), *self._special_values(variable, name)]
         else:
-            drawn = f"{shape}, generator={self._generator(self.op.name, name)}, dtype={x.dtype}{self._on_device}"
-            lines = [f"{variable} = torch.randn({drawn})"]
-            if name in self.trial.values:
-                kind = self.trial.values[name]
-                lines += self._fill(variable, kind, VALUES[kind], f", {self._generator(self.op.name, name, kind)}")
+            lines = [f"{variable} = {self._normal(name, shape, x.dtype)}", *self._special_values(variable, name)]
         return [*lines, *self._apply_layout(variable, name, x)]
+
+    def _normal(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> str:
+        return f"torch.randn({shape}, generator={self._generator(self.op.name, name)}, dtype={dtype}{self._on_device})"
+
+    def _declared_values(self, variable: str, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> list[str]:
+        """By kernellab's own function, or by the author's."""
+        function = value_function(self.op.args[name])
+        generator = self._generator(self.op.name, value_source(self.op, name))
+        if isinstance(function, ValueKind) and function.source:
+            drawn = f"{variable} = torch.zeros({shape}, dtype={dtype}{self._on_device})"
+            return [drawn, *self._fill(variable, function.source, function.ordinary, f", {generator}")]
+        if isinstance(function, ValueKind):
+            g = self._new_name("g")
+            drawn = f"torch.randn({shape}, generator={g}, dtype={dtype}{self._on_device})"
+            fill = self._fill(variable, f"{name} values", function.ordinary, f", {g}")
+            return [f"{g} = {generator}", f"{variable} = {drawn}", *fill]
+        arguments = f'{dtype}, torch.device("{self.device.type}"), {generator}'
+        if function is random_mask:
+            above, expression = transcribe_call(
+                random_mask, "random_mask", str(shape), f", {arguments}", self._new_name
+            )
+            return [*above, f"{variable} = {expression}"]
+        return [f"{variable} = {self._failed.names.values[name]}({shape}, {arguments}).contiguous()"]
+
+    def _special_values(self, variable: str, name: str) -> list[str]:
+        if name not in self.trial.values:
+            return []
+        kind = self.trial.values[name]
+        generator = f", {self._generator(self.op.name, name, kind)}"
+        return [
+            line
+            for function in fills(self.op, self.trial, name)
+            for line in self._fill(variable, kind, function, generator)
+        ]
 
     def _index(self, variable: str, name: str, shape: tuple[int, ...]) -> list[str]:
         arg, case = self.op.args[name], self.trial.case

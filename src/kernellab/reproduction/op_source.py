@@ -97,7 +97,7 @@ class OpSource:
         for statement in self._statements:
             name = statement.impls.get((self._reference, impl.name))
             if name is not None and self._reference in self._ops:
-                return name
+                return _on_copies(name) if impl.clone else name
         raise NeedsKernellab("the implementation is not declared at the top level of the op's file")
 
     def _is_beside_the_file(self, module: str) -> bool:
@@ -178,6 +178,11 @@ class OpSource:
             if id(part) not in decorators
             for n in ast.walk(part)
         )
+
+
+def _on_copies(function: str) -> str:
+    """A function as kernellab calls it where `clone=True` is declared."""
+    return f"(lambda *args, **options: {function}(*(t if t is None else t.clone() for t in args), **options))"
 
 
 def _split_import(node: ast.stmt) -> list[ast.stmt]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kernellab.base.user_code import PACKAGE
 from kernellab.checking.outcome import Outcome
+from kernellab.declaration.arguments import ValueFunction
 from kernellab.declaration.op import Impl, Op
 from kernellab.reproduction.call import ScriptNames
 from kernellab.reproduction.inputs import write_trial
@@ -18,6 +19,7 @@ from kernellab.reproduction.names import FreeNames, global_names
 from kernellab.reproduction.op_source import CopiedFunctions, NeedsKernellab, OpSource
 from kernellab.reproduction.source_values import SourceValue, literal, source_of
 from kernellab.trials.trial import Trial
+from kernellab.vocabulary.value_kinds import ValueKind
 
 
 @dataclass(frozen=True)
@@ -35,38 +37,51 @@ def write_script(op: Op, impl: Impl, trial: Trial, outcome: Outcome, *, seed: in
     if interpreted:
         head += ["import os", "", 'os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported']
     try:
-        functions, options = _copy(op, impl, trial)
+        functions, options, values = _copy(op, impl, trial)
     except NeedsKernellab as reason:
         functions, options = _load(op, impl, str(reason)), _options_of_loaded_op(op, trial)
+        values = {name: f"op.args[{name!r}].values" for name in _own_value_functions(op)}
     free = FreeNames(global_names("\n".join([*head, *functions.lines])))
-    names = ScriptNames(free, options, free.new("impl"), free.new("reference"))
+    names = ScriptNames(free, options, free.new("impl"), free.new("reference"), values)
     lines = write_trial(op, trial, outcome, seed, names)
     bound = f"{names.impl}, {names.reference} = {functions.impl}, {functions.reference}"
     return Script(lines, "\n".join([*head, *functions.lines, "", bound, "", "", *lines, ""]))
 
 
-def _copy(op: Op, impl: Impl, trial: Trial) -> tuple[CopiedFunctions, dict[str, str]]:
-    """The functions from the op's file, and the options of the call as source."""
+def _copy(op: Op, impl: Impl, trial: Trial) -> tuple[CopiedFunctions, dict[str, str], dict[str, str]]:
+    """The functions from the op's file; as source, the options of the call and the functions that make values."""
     source = OpSource(op)
     file_globals = getattr(op.reference, "__globals__", {})
-    options: dict[str, SourceValue] = {}
-    for name, value in op.call_options(trial.case).items():
-        value_source = source_of(value, file_globals)
-        if value_source is None:
-            raise NeedsKernellab(f"the value of {name} has no name in the op's file")
-        options[name] = value_source
-    uses = {used for value in options.values() for used in value.uses}
-    modules = sorted({module for value in options.values() for module in value.modules})
-    return source.copy(impl, uses, modules), {name: value.text for name, value in options.items()}
+
+    def as_source(label: str, value: object) -> SourceValue:
+        written = source_of(value, file_globals)
+        if written is None:
+            raise NeedsKernellab(f"{label} has no name in the op's file")
+        return written
+
+    options = {name: as_source(f"the value of {name}", v) for name, v in op.call_options(trial.case).items()}
+    values = {name: as_source(f"values= of {name}", v) for name, v in _own_value_functions(op).items()}
+    written = [*options.values(), *values.values()]
+    uses = {used for value in written for used in value.uses}
+    modules = sorted({module for value in written for module in value.modules})
+    copied = source.copy(impl, uses, modules)
+    return copied, {name: v.text for name, v in options.items()}, {name: v.text for name, v in values.items()}
+
+
+def _own_value_functions(op: Op) -> dict[str, ValueFunction]:
+    """The author's functions that make the values of inputs, by input."""
+    functions = {name: arg.values for name, arg in op.args.items() if arg.values is not None}
+    return {name: function for name, function in functions.items() if not isinstance(function, ValueKind)}
 
 
 def _load(op: Op, impl: Impl, reason: str) -> CopiedFunctions:
     """The functions of the op, loaded with kernellab."""
-    shipped = PACKAGE in op.file.resolve().parents
+    file = op.extension or op.file
+    shipped = PACKAGE in file.resolve().parents
     target = (
         f"Target({op.name!r}, module='kernellab.ops.{op.name}', op={op.name!r})"
         if shipped
-        else f"Target({op.file.name!r}, file={str(op.file.resolve())!r})"
+        else f"Target({file.name!r}, file={str(file.resolve())!r})"
     )
     lines = [
         f"# kernellab is needed: {reason}",

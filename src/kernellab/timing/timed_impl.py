@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kernellab.declaration.inputs import Inputs
+from kernellab.declaration.inputs import Inputs, clone
 from kernellab.timing.input_sets import InputSets
 
 Call = Callable[[], object]
@@ -15,6 +15,7 @@ class TimedImpl:
     """`prepare` turns an input set into the call to time; for the backward pass it runs the forward pass.
 
     `restores_inputs`: the implementation changes its inputs by declaration, so they are rewritten before every call.
+    `copies_inputs`: it overwrites its inputs, so every call gets copies of its own.
     `prepare_runs_impl`: preparing runs the implementation itself, which must not happen on a stream that is held back.
     """
 
@@ -26,10 +27,12 @@ class TimedImpl:
         *,
         order: random.Random,
         restores_inputs: bool = False,
+        copies_inputs: bool = False,
         prepare_runs_impl: bool = False,
     ) -> None:
         self.name, self.sets = name, sets
-        self.restores_inputs, self.prepare_runs_impl = restores_inputs, prepare_runs_impl
+        self.restores_inputs, self.copies_inputs = restores_inputs, copies_inputs
+        self.prepare_runs_impl = prepare_runs_impl
         self._prepare, self._order = prepare, order
 
     def draw(self, count: int, *, distinct: bool) -> list[int]:
@@ -46,5 +49,7 @@ class TimedImpl:
         if self.restores_inputs:
             for number in numbers:
                 self.sets.restore(number)
+        if self.copies_inputs:
+            return [self._prepare(clone(self.sets[number])) for number in numbers]
         repeated = len(set(numbers)) < len(numbers)
         return [self._prepare(self.sets.as_new_tensors(n) if repeated else self.sets[n]) for n in numbers]

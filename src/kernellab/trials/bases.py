@@ -15,8 +15,9 @@ from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Op
 from kernellab.trials.domain import is_defined
-from kernellab.trials.layouts import fits
+from kernellab.trials.layouts import allows_layout
 from kernellab.trials.small_cases import largest_input, shrink_to
+from kernellab.trials.values import VALUES, special_values
 
 _BASE_ELEMENTS, _SLOW_BASE_ELEMENTS = 1 << 14, 1 << 10  # of the base's largest input
 _SIZED_ELEMENTS = 1 << 16  # of a trial that varies a size, where the other dims can be made smaller
@@ -113,26 +114,45 @@ class Bases:
     # The inputs ----------------------------------------------------------------------------------------
 
     def float_inputs(self, case: Case) -> list[str]:
-        return [name for name in self._given_inputs(case) if not self.op.args[name].is_index]
+        return [name for name in self._given_inputs(case) if self.op.args[name].is_float]
 
     def index_inputs(self, case: Case) -> list[str]:
         return [name for name in self._given_inputs(case) if self.op.args[name].is_index]
+
+    def other_inputs(self, case: Case) -> list[str]:
+        """Indices, masks and other integers."""
+        return [name for name in self._given_inputs(case) if not self.op.args[name].is_float]
 
     def _given_inputs(self, case: Case) -> list[str]:
         return [name for name, arg in self.op.args.items() if not arg.optional or case.options[name]]
 
     def inputs_fitting(self, layout: str, names: Iterable[str], case: Case) -> list[str]:
-        """Those of the inputs that have enough dims for the layout."""
-        return [name for name in names if fits(layout, len(self.op.sizes(self.op.args[name], case)))]
+        """Those of the inputs that have enough dims for the layout, and whose declaration allows it."""
+        args = {name: self.op.args[name] for name in names}
+        return [name for name, arg in args.items() if allows_layout(arg, layout, len(self.op.sizes(arg, case)))]
 
-    def each_then_all(self, case: Case, layout: str | None = None) -> Iterator[list[str]]:
-        """Each float input alone, then all of them together; with a layout, those that it fits."""
+    def each_then_all(self, case: Case, layout: str | None = None, values: str | None = None) -> Iterator[list[str]]:
+        """Each float input alone, then all of them together; with a layout or special values, those that allow it.
+
+        Special values of one kind of input lie at the border of its domain: several together often lie beyond it.
+        """
         names = self.float_inputs(case)
         if layout is not None:
             names = self.inputs_fitting(layout, names, case)
+        if values is not None:
+            names = self.inputs_allowing(values, names)
         yield from ([name] for name in names)
-        if len(names) > 1:
+        if len(names) > 1 and (values is None or values in VALUES):
             yield names
+
+    def inputs_allowing(self, values: str, names: Iterable[str]) -> list[str]:
+        """Those of the inputs whose declaration allows these special values."""
+        return [name for name in names if values in special_values(self.op.args[name])]
+
+    def special_values(self, case: Case) -> list[str]:
+        """The special values that any of the float inputs allows."""
+        allowed = (values for name in self.float_inputs(case) for values in special_values(self.op.args[name]))
+        return list(dict.fromkeys(allowed))
 
     # Dtypes and sizes ----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from kernellab.trials.domain import is_defined
 from kernellab.trials.gradient_trials import gradient_trials
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import allowed_inputs
 
 _MAX_ELEMENTS = 1 << 22  # of an input, except in trials of kind large
 
@@ -50,7 +51,7 @@ def battery(
 
 
 def _is_allowed(bases: Bases, trial: Trial) -> bool:
-    if not is_defined(bases.op, trial.case):
+    if not (is_defined(bases.op, trial.case) and allowed_inputs(bases.op, trial)):
         return False
     most = bases.max_elements or (math.inf if trial.kind == "large" else _MAX_ELEMENTS)
     return largest_input(bases.op, trial.case) <= most

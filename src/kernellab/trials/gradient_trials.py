@@ -60,14 +60,15 @@ def _resized_cases(bases: Bases) -> Iterator[Case]:
 def _special_values(bases: Bases) -> Iterator[dict[str, str]]:
     """Values at which a derivative overflows or divides by 0; indices that occur more than once."""
     for name, values in itertools.product(bases.float_inputs(bases.odd), _VALUES[: 1 if bases.quick else None]):
-        yield {name: values}
+        if bases.inputs_allowing(values, [name]):
+            yield {name: values}
     for name, values in itertools.product(bases.index_inputs(bases.odd), _INDEX_VALUES):
         yield {name: values}
 
 
 def _partial_gradients(bases: Bases) -> Iterator[Trial]:
     """One input requires a gradient; all but one do; the loss depends on one result."""
-    names = bases.float_inputs(bases.odd)
+    names = [name for name in bases.float_inputs(bases.odd) if name in bases.op.gradient_args]
     if len(names) > 1:
         subsets = [*([name] for name in names), *([n for n in names if n != frozen] for frozen in names)]
         yield from (Trial("gradients", bases.odd, pass_name="backward", wrt=tuple(wrt)) for wrt in subsets)

@@ -12,7 +12,7 @@ from kernellab.trials.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS
 from kernellab.trials.pairwise import pairwise
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
-from kernellab.trials.values import INDICES, VALUES
+from kernellab.trials.values import INDICES
 
 _SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 65, 97, 127, 128, 129, 255, 256, 257)
 _WIDE_SIZES = (509, 511, 512, 513, 1021, 1023, 1024, 1025, 2049, 4095, 4096, 4097)
@@ -67,7 +67,7 @@ def layout_trials(bases: Bases) -> Iterator[Trial]:
             for names in bases.each_then_all(case, layout):
                 yield Trial("layouts", case, layouts=dict.fromkeys(names, layout))
     for case, layout in itertools.product(base_cases, INDEX_LAYOUTS):
-        for name in bases.inputs_fitting(layout, bases.index_inputs(case), case):
+        for name in bases.inputs_fitting(layout, bases.other_inputs(case), case):
             yield Trial("layouts", case, layouts={name: layout})
     case = bases.with_four_dims()
     for names in bases.each_then_all(case, CHANNELS_LAST):
@@ -79,13 +79,15 @@ def layout_trials(bases: Bases) -> Iterator[Trial]:
 
 def value_trials(bases: Bases) -> Iterator[Trial]:
     dtypes = bases.dtypes[:1] if bases.quick else bases.dtypes
-    for dtype, values in itertools.product(dtypes, VALUES):
+    for dtype, values in itertools.product(dtypes, bases.special_values(bases.regular)):
         case = bases.regular.with_(dtype=dtype)
-        for names in bases.each_then_all(case):
+        for names in bases.each_then_all(case, values=values):
             yield Trial("values", case, values=dict.fromkeys(names, values))
-    for variant, values in itertools.product(bases.optional_inputs, VALUES):
-        names = [name for name in variant.varied if not bases.op.args[name].is_index]
-        yield Trial("values", variant.case, values=dict.fromkeys(names, values))
+    for variant in bases.optional_inputs:
+        floats = [name for name in variant.varied if bases.op.args[name].is_float]
+        for values in bases.special_values(variant.case):
+            if names := bases.inputs_allowing(values, floats):
+                yield Trial("values", variant.case, values=dict.fromkeys(names, values))
 
 
 def index_trials(bases: Bases) -> Iterator[Trial]:

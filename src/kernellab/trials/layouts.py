@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from kernellab.declaration.arguments import Arg
 from kernellab.trials.guard_bands import GuardedMemory, span
-from kernellab.trials.trial import CONTIGUOUS
+from kernellab.trials.trial import CONTIGUOUS, CONTIGUOUS_LAYOUTS
 
 Layout = Callable[[torch.Tensor, GuardedMemory], torch.Tensor]
 
@@ -135,6 +136,17 @@ def fits(layout: str, rank: int) -> bool:
     """Whether a layout exists for tensors with this number of dims."""
     fewest, _ = _ALL[layout]
     return rank == fewest if layout == CHANNELS_LAST else rank >= fewest
+
+
+def allows_layout(arg: Arg, layout: str, rank: int) -> bool:
+    """Whether an input with this number of dims may be tried in a layout: it exists, and its declaration allows it.
+
+    An expanded tensor repeats some of its values, which is not allowed where the values of a row belong together.
+    """
+    if arg.contiguous and layout not in CONTIGUOUS_LAYOUTS:
+        return False
+    belong_together = getattr(arg.values, "rows_belong_together", arg.values is not None)
+    return fits(layout, rank) and not (belong_together and "expanded" in layout)
 
 
 def far_span(layout: str, shape: Sequence[int]) -> int:

@@ -16,11 +16,11 @@ from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.declaration.op import Op
 from kernellab.trials import calls
 from kernellab.trials.domain import is_defined
-from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS, fits
+from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS, allows_layout
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import CONTIGUOUS, NORMAL, RANDOM_UPSTREAM, Trial
 from kernellab.trials.trial_inputs import UPSTREAM
-from kernellab.trials.values import INDICES, VALUES
+from kernellab.trials.values import special_values
 
 MAX_ELEMENTS = 1 << 16  # of an input
 INTERPRETER_MAX_ELEMENTS = 1 << 11  # in Triton's interpreter, where each program of a grid takes a millisecond
@@ -43,7 +43,7 @@ def simplicity(op: Op, trial: Trial) -> Order:
     return (
         *(trial.pass_name != "forward", trial.call != calls.PLAIN, UPSTREAM.index(trial.upstream)),
         *(case.dtype != "float32", case.dtype, options),
-        [_VALUES.index(trial.values.get(name, NORMAL)) for name in op.args],
+        [(NORMAL, *special_values(arg)).index(trial.values.get(name, NORMAL)) for name, arg in op.args.items()],
         [_LAYOUTS.index(trial.layouts.get(name, CONTIGUOUS)) for name in op.args],
         *([size for dim, size in case.dims.items() if dim != ELLIPSIS], len(lead), lead, trial.draw),
     )
@@ -51,7 +51,7 @@ def simplicity(op: Op, trial: Trial) -> Order:
 
 def _mostly(usual: str, others: Sequence[str], weight: int) -> strategies.SearchStrategy[str]:
     """`usual` is drawn `weight` times as often as all the others together; shrinking leads to it."""
-    return strategies.sampled_from([usual] * (weight * len(others)) + list(others))
+    return strategies.sampled_from([usual] * max(1, weight * len(others)) + list(others))
 
 
 def _sizes_up_to(most: int) -> strategies.SearchStrategy[int]:
@@ -63,13 +63,11 @@ def _sizes_up_to(most: int) -> strategies.SearchStrategy[int]:
     return strategies.one_of(strategies.integers(0, most), *(strategies.integers(p - 1, p + 1) for p in powers))
 
 
-_VALUES = [NORMAL, *VALUES, *INDICES]
 _LAYOUTS = [CONTIGUOUS, *LAYOUTS, CHANNELS_LAST]
 _PASS = _mostly("forward", ["backward"], 3)
 _CALL = _mostly(calls.PLAIN, [calls.TWICE], 7)
 _UPSTREAM = _mostly(UPSTREAM[0], UPSTREAM[1:], 3)
 _LAYOUT = _mostly(_LAYOUTS[0], _LAYOUTS[1:], 1)
-_FLOAT_VALUES, _INDEX_VALUES = _mostly(NORMAL, list(VALUES), 2), _mostly(NORMAL, list(INDICES), 2)
 _LEADING_DIMS = strategies.sampled_from([0, 1, 1, 2, 2, 3, _MAX_LEADING_DIMS])
 _SIZE = _sizes_up_to(MAX_ELEMENTS)
 _FOLLOWS = strategies.sampled_from([True, False])
@@ -83,6 +81,7 @@ def random_trials(
     allowed = [dtype for dtype in op.dtypes if not dtypes or dtype in dtypes] or list(dtypes)
     dtype_strategy = strategies.sampled_from(sorted(allowed, key=lambda dtype: dtype != "float32"))
     option_strategies = {name: strategies.sampled_from(values) for name, values in op.all_options().items()}
+    value_strategies = {name: _mostly(NORMAL, special_values(arg), 2) for name, arg in op.args.items()}
     limit_strategy = strategies.sampled_from([*(n for n in _SMALL if n < max_elements), max_elements])
 
     @strategies.composite
@@ -90,7 +89,7 @@ def random_trials(
         check_time()
         pass_name, call, upstream, dtype = draw(_PASS), draw(_CALL), draw(_UPSTREAM), draw(dtype_strategy)
         options = {name: draw(values) for name, values in option_strategies.items()}
-        values = {name: draw(_INDEX_VALUES if arg.is_index else _FLOAT_VALUES) for name, arg in op.args.items()}
+        values = {name: draw(strategy) for name, strategy in value_strategies.items()}
         layouts = {name: draw(_LAYOUT) for name in op.args}
         value_draw = draw(_DRAW)
         case = Case(_draw_sizes(op, draw, draw(limit_strategy)), dtype, options, device=device)
@@ -101,7 +100,11 @@ def random_trials(
         return Trial(
             "search",
             case,
-            layouts={n: layouts[n] for n, rank in ranks.items() if layouts[n] != CONTIGUOUS and fits(layouts[n], rank)},
+            layouts={
+                n: layouts[n]
+                for n, rank in ranks.items()
+                if layouts[n] != CONTIGUOUS and allows_layout(op.args[n], layouts[n], rank)
+            },
             # At special values, gradients of correct implementations differ.
             values={} if backward else {n: values[n] for n in ranks if values[n] != NORMAL},
             pass_name=pass_name,

@@ -32,7 +32,7 @@ KINDS = (
 CONTIGUOUS = "contiguous"
 NORMAL = "normal"  # values drawn from N(0, 1), and index values drawn uniformly
 RANDOM_UPSTREAM = "random"
-_CONTIGUOUS_LAYOUTS = (CONTIGUOUS, "sliced rows", "misaligned")  # these only start at another address
+CONTIGUOUS_LAYOUTS = (CONTIGUOUS, "sliced rows", "misaligned")  # these only start at another address
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,19 @@ class Trial:
     pass_name: str = "forward"
     upstream: str = RANDOM_UPSTREAM  # the upstream gradient
     call: str = calls.PLAIN
-    wrt: Sequence[str] = ()  # the inputs that require a gradient; empty: every float input
+    wrt: Sequence[str] = ()  # the inputs that require a gradient; empty: every input that takes one
     loss_on: int | None = None  # the only result the loss depends on, 0 the first and -1 the last; None: all results
     draw: int = 0  # added to the seed: other values of the same kind
 
     @property
     def case_for_supports(self) -> Case:
         """The case that `supports=` is asked about: its layout says whether the inputs are contiguous."""
-        contiguous = all(layout in _CONTIGUOUS_LAYOUTS for layout in self.layouts.values())
-        return self.case if contiguous else self.case.with_(layout="strided")
+        return self.case.with_(layout="strided") if self.strided_inputs else self.case
+
+    @property
+    def strided_inputs(self) -> list[str]:
+        """The inputs that are not contiguous."""
+        return [name for name, layout in self.layouts.items() if layout not in CONTIGUOUS_LAYOUTS]
 
     @property
     def label(self) -> str:

@@ -12,6 +12,7 @@ from kernellab.declaration.passes import is_upstream, pass_of
 from kernellab.trials import layouts, values
 from kernellab.trials.guard_bands import GuardedMemory
 from kernellab.trials.trial import CONTIGUOUS, RANDOM_UPSTREAM, Trial
+from kernellab.vocabulary.value_kinds import Fill
 
 
 class NotApplicable(Exception):
@@ -47,6 +48,14 @@ def make_inputs(op: Op, trial: Trial, seed: int, device: torch.device, *, guarde
     return TrialInputs(tensors, memory)
 
 
+def allowed_inputs(op: Op, trial: Trial) -> bool:
+    """Whether the declarations of all inputs allow the values and layouts that a trial gives them."""
+    return all(kind in values.special_values(op.args[name]) for name, kind in trial.values.items()) and all(
+        layouts.allows_layout(op.args[name], layout, len(op.sizes(op.args[name], trial.case)))
+        for name, layout in trial.layouts.items()
+    )
+
+
 def seed_of(seed: int, trial: Trial) -> int:
     """The seed of a trial's values in a run with this seed."""
     return seed + trial.draw
@@ -54,14 +63,21 @@ def seed_of(seed: int, trial: Trial) -> int:
 
 def _fill(op: Op, trial: Trial, name: str, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     arg = op.args[name]
-    if not arg.is_index:
-        filled = values.fill(x, trial.values[name], generator)
-        # Products of large numbers overflow. In a sum of both signs, the order of summation decides which infinity
-        # results, so that no sign is mixed there.
-        several_large = list(trial.values.values()).count(values.LARGE) > 1
-        return filled.abs() if several_large and op.reduces else filled
-    bound, sentinel = op.index_bound(arg, trial.case), op.sentinel(arg, trial.case)
-    return values.INDICES[trial.values[name]](x, bound, sentinel)
+    if arg.is_index:
+        bound, sentinel = op.index_bound(arg, trial.case), op.sentinel(arg, trial.case)
+        return values.INDICES[trial.values[name]](x, bound, sentinel)
+    for fill in fills(op, trial, name):
+        x = fill(x, generator)
+    return x
+
+
+def fills(op: Op, trial: Trial, name: str) -> list[Fill]:
+    """The functions that make the special values of a float input, to be applied in this order to ordinary ones."""
+    steps = values.fills_of(op.args[name], trial.values[name])
+    # Products of large numbers overflow. In a sum of both signs, the order of summation decides which infinity
+    # results, so that no sign is mixed there.
+    several_large = list(trial.values.values()).count(values.LARGE) > 1
+    return [*steps, values.magnitude] if several_large and op.reduces else steps
 
 
 UPSTREAM = (RANDOM_UPSTREAM, "expanded", "non-contiguous", "zero")

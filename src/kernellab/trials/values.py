@@ -1,4 +1,4 @@
-"""Values at which kernels go wrong that are right on N(0, 1).
+"""Values at which kernels go wrong that are right on N(0, 1), and which of them an input may have.
 
 The functions are also copied, as text, into scripts that reproduce a failure (`kernellab.reproduction.functions`). They
 may use torch, imported modules, each other and constants.
@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-Fill = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+from kernellab.declaration.arguments import Arg
+from kernellab.vocabulary.value_kinds import Fill, ValueKind
 
 
 def _sprinkle(*specials: float) -> Fill:
@@ -44,6 +45,10 @@ def _large(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     for number, place in enumerate(range(0, x.numel(), x.numel() // 4 + 1)):  # never two in one row or column
         exponents.view(-1)[place] = top - 4 - number  # all different: equal ones could cancel
     return (torch.exp2(exponents) * torch.where(x < 0, -1.0, 1.0)).to(x.dtype)
+
+
+def magnitude(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return x.abs()
 
 
 def _moderately_large(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -107,11 +112,6 @@ VALUES: dict[str, Fill] = {
 }
 
 
-def fill(x: torch.Tensor, values: str, generator: torch.Generator) -> torch.Tensor:
-    """A tensor of the same shape and dtype with these values, made from `x`, which is drawn from N(0, 1)."""
-    return VALUES[values](x, generator)
-
-
 # Values of index inputs: always valid.
 
 
@@ -140,3 +140,26 @@ INDICES: dict[str, IndexFill] = {
     "only sentinels": _only_sentinels,
     "no sentinel": _no_sentinel,
 }
+
+
+# What an input's declaration allows.
+
+
+def special_values(arg: Arg) -> tuple[str, ...]:
+    """The special values that an input may be tried with: only those that its declaration allows.
+
+    None for an input whose values an author's function makes: nothing else is known to be allowed.
+    """
+    if arg.is_index:
+        return tuple(INDICES)
+    if arg.values is None:
+        return tuple(VALUES) if arg.is_float else ()
+    return arg.values.special_values if isinstance(arg.values, ValueKind) else ()
+
+
+def fills_of(arg: Arg, values: str) -> list[Fill]:
+    """The functions that make an input's special values from its ordinary ones, to be applied in this order."""
+    kind = arg.values if isinstance(arg.values, ValueKind) else None
+    if kind is not None and values in kind.own:
+        return [kind.own[values]]
+    return [VALUES[values], *([kind.admit] if kind is not None and kind.admit is not None else [])]

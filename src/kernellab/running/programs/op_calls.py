@@ -74,7 +74,7 @@ class ImplCalls:
         synchronise(self.device)
 
     def prepare(self) -> Callable[[], object]:
-        inputs = clone(self._inputs) if self.impl.mutates else self._inputs
+        inputs = clone(self._inputs) if self.impl.changes_inputs else self._inputs
         prepared: Callable[[], object] = self._pass.prepare(self.op, self.impl.fn, inputs, self.case)
         return torch.no_grad()(prepared) if self._pass.name == "forward" else prepared
 

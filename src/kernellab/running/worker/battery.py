@@ -31,6 +31,7 @@ from kernellab.trials.battery import battery
 from kernellab.trials.domain import is_defined
 from kernellab.trials.selection import pair_with_impls
 from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import allowed_inputs
 
 
 class BatteryRunner:
@@ -71,7 +72,7 @@ class BatteryRunner:
         keys = set()
         for number, data in enumerate(stored, start=-len(stored)):
             trial = Trial.from_json(data, self.op)
-            if trial is not None and is_defined(self.op, trial.case):
+            if trial is not None and is_defined(self.op, trial.case) and allowed_inputs(self.op, trial):
                 keys.add(trial.key)
                 if number >= start:
                     self._run_trial(name, number, trial)

@@ -32,7 +32,7 @@ def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str
     """An op's implementations, each with what prevents it from running on this device, and the requested cases."""
     return OpLoaded(
         name=op.name,
-        file=str(op.file),
+        file=str(op.extension or op.file),
         source_hash=source_hash(op),
         known_impls=list(op.impls),
         impls=[

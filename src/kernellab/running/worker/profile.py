@@ -48,14 +48,14 @@ def profile_group(task: Task, impls: Sequence[str], series: Sequence[KernelSerie
         for remark in remarks_on(profiled.activity):
             task.noter(name, "inside")(f"inside the timed call it {remark}")
     for request in series:
-        names = [name for name in request["impls"] if not task.op[name].mutates]
+        names = [name for name in request["impls"] if not task.op[name].changes_inputs]
         if names:
             _time_in_profiler(task, names, request["series"], rounds)
 
 
 def _profile(task: Task, name: str, inputs: Inputs) -> ProfiledCall:
     try:
-        own = clone(inputs) if task.op[name].mutates else inputs
+        own = clone(inputs) if task.op[name].changes_inputs else inputs
         call = FORWARD.prepare(task.op, task.op[name].fn, own, task.case)
         with torch.no_grad():
             for _ in range(2):
@@ -71,7 +71,7 @@ def _send_traffic(task: Task, name: str, inputs: Inputs, enclosing: Sequence[Enc
     torch.compile."""
     if task.op[name].kind.name == "compile":
         return
-    own = clone(inputs) if task.op[name].mutates else inputs
+    own = clone(inputs) if task.op[name].changes_inputs else inputs
     try:
         with task.channel.running(name, "profile"):
             moved = traffic(FORWARD.prepare(task.op, task.op[name].fn, own, task.case))

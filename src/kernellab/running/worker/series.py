@@ -213,6 +213,7 @@ class SeriesRunner:
             prepare,
             order=order,
             restores_inputs=bool(impl.mutates),
+            copies_inputs=impl.clone,
             prepare_runs_impl=self._pass.name == "backward",
         )
 

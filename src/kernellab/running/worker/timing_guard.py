@@ -16,6 +16,7 @@ from kernellab.accuracy.outputs import Outputs, Wrong, as_tensors
 from kernellab.accuracy.spot_check import SpotCheck
 from kernellab.activity.compilation import CompilationLog
 from kernellab.checking.form import refuse_returned_inputs
+from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.worker.global_state import FunctionSnapshot, restore_generator
@@ -78,7 +79,7 @@ class TimingGuard:
         def verify(result: object, number: int) -> None:
             self._queued = None
             if self._spots:
-                outputs = as_tensors(_fill_missing_gradients(result, impl, number))
+                outputs = as_tensors(_fill_missing_gradients(self._op, result, impl.sets[number]))
                 spot = self._spots[impl.sets.content_of(number)]
                 spot.require_form(outputs)
                 refuse_returned_inputs(self._op[impl.name], outputs, impl.sets[number], spot.aliases)
@@ -159,7 +160,7 @@ class TimingGuard:
         inputs_were_intact = not replaced and (impl.restores_inputs or bool(impl.sets.all_intact()))
         for set_number in range(len(impl.sets)):
             impl.sets.restore(set_number)
-        repeated = as_tensors(_fill_missing_gradients(impl.prepare_calls([number])[0](), impl, number))
+        repeated = as_tensors(_fill_missing_gradients(self._op, impl.prepare_calls([number])[0](), impl.sets[number]))
         right = bool(spot.matches(repeated))
         if not impl.restores_inputs and not bool(impl.sets.intact(number)):
             raise Wrong("changed its input while it was timed")
@@ -171,10 +172,10 @@ class TimingGuard:
         self._inputs_changed |= not replaced
 
 
-def _fill_missing_gradients(result: object, impl: TimedImpl, number: int) -> object:
+def _fill_missing_gradients(op: Op, result: object, inputs: Inputs) -> object:
     """Zeros for the gradient None of an input that the result does not depend on: the oracle has zeros there."""
     if isinstance(result, tuple) and any(gradient is None for gradient in result):
-        inputs = [t for t in impl.sets[number].values() if t is not None and t.is_floating_point()]
-        pairs = zip(inputs, result, strict=False)
+        leaves = [t for name in op.gradient_args if (t := inputs[name]) is not None]
+        pairs = zip(leaves, result, strict=False)
         return tuple(torch.zeros_like(t) if gradient is None else gradient for t, gradient in pairs)
     return result

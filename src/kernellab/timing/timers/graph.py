@@ -47,7 +47,7 @@ class GraphTimer(BurstTimer):
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
         import torch
 
-        if impl.prepare_runs_impl or impl.restores_inputs:
+        if impl.prepare_runs_impl or impl.restores_inputs or impl.copies_inputs:
             raise NotApplicable("only a forward pass that does not change its inputs can be captured in a graph")
         if impl.name in self._captured and self._captured[impl.name].calls != spec.calls:
             del self._captured[impl.name]  # frees the memory of its results before the next capture
