@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.trials import calls
@@ -27,6 +27,8 @@ _QUICK_SIZES = (0, 1, 2, 33, 128, 129, 1025)
 _QUICK_COLUMNS, _QUICK_ROWS = (4097, 65537), (2049,)
 _LEADING_DIMS: tuple[tuple[int, ...], ...] = ((), (5,), (3, 5), (2, 3, 5), (2, 1, 3, 2), (0,), (1, 1), (2, 0, 3))
 _BEYOND_INT32 = (1 << 31) + 1
+_PATH_SIZES, _SLOW_PATH_SIZES = (1, 129, 4097), (1, 129)  # with other options
+_PATH_LAYOUTS = ("transposed", "sliced columns", "every second element", "expanded rows")
 _WIDE = 1000  # from here on, a value at the end is tried as well: it may lie in a block that is never read
 
 
@@ -37,6 +39,32 @@ def declared_trials(bases: Bases) -> Iterator[Trial]:
 def option_trials(bases: Bases) -> Iterator[Trial]:
     for options in pairwise(bases.op.all_options()):
         yield from (Trial("options", case) for case in bases.pair(options=options))
+    if not bases.quick:
+        for options in other_options(bases):
+            yield from _other_path(bases, options)
+
+
+def other_options(bases: Bases) -> Iterator[Mapping[str, object]]:
+    """Option values that the base does not have, each at least once: often each is a path of its own in a kernel."""
+    seen = {(name, repr(value)) for name, value in bases.regular.options.items()}
+    for options in pairwise(bases.op.all_options()):
+        new = {(name, repr(value)) for name, value in options.items()} - seen
+        if new and bases.pair(options=options):
+            seen |= new
+            yield options
+
+
+def _other_path(bases: Bases, options: Mapping[str, object]) -> Iterator[Trial]:
+    """What the base is tried with, more briefly: values, layouts, and sizes of each dim."""
+    case = bases.pair(options=options)[-1]
+    names = bases.float_inputs(case)
+    yield from (Trial("options", case, values=dict.fromkeys(names, values)) for values in VALUES)
+    for layout in _PATH_LAYOUTS:
+        yield Trial("options", case, layouts=dict.fromkeys(bases.inputs_fitting(layout, names, case), layout))
+    for dim in bases.op.dims:
+        for resized in bases.resized(dim, _SLOW_PATH_SIZES if bases.slow else _PATH_SIZES):
+            at_end = dict.fromkeys(names, LARGE_AT_THE_END)
+            yield Trial("options", resized.with_(dtype=case.dtype, options=options), values=at_end)
 
 
 def dtype_trials(bases: Bases) -> Iterator[Trial]:
