@@ -25,11 +25,11 @@ class LayerNorm(torch.autograd.Function):
         normal = centred * r
         ctx.save_for_backward(normal, r, w)
         out = normal * w + b
-        flat = out.view(-1, out.shape[-1]) if out.shape[-1] else out
-        if fault == "rows-1024" and out.shape[-1]:
-            flat[1024:] = 0
-        if fault == "rows-65536" and out.shape[-1]:
-            flat[65536:] = 0
+        limit = {"rows-1024": 1024, "rows-65536": 65536}.get(fault)
+        if limit is not None and out.numel():
+            rows = out.reshape(-1, out.shape[-1])
+            rows[limit:] = 0
+            out = rows.view(out.shape)
         return out
 
     @staticmethod
@@ -59,9 +59,7 @@ def mean_by(fault, x):
     out = x.sum(-1) / max(1, x.shape[-1]) if x.dim() else x
     if fault == "rows-2048" and x.dim() > 1 and x.shape[0] > 2048:
         out[2048:] = 0
-    if fault == "empty" and x.dim() and not x.shape[-1]:
-        out = torch.zeros_like(out)
-    if x.dim() and not x.shape[-1] and fault != "empty":
+    if x.dim() and not x.shape[-1]:
         out = torch.full_like(out, torch.nan)
     return out
 
