@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch.autograd.function import once_differentiable
 
 import kernellab as kl
 
@@ -44,6 +45,7 @@ class RowNorm(torch.autograd.Function):
         return x * r
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, g):
         x, r = ctx.saved_tensors
         product = g * x

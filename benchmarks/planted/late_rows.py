@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch.autograd.function import once_differentiable
 
 import kernellab as kl
 
@@ -33,6 +34,7 @@ class LayerNorm(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, g):
         normal, r, w = ctx.saved_tensors
         gn = g * w

@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch.autograd.function import once_differentiable
 
 import kernellab as kl
 
@@ -47,22 +48,18 @@ class Softmax(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, g):
         (out,) = ctx.saved_tensors
         if ctx.fault == "upstream":
             g = torch.as_strided(g, g.shape, torch.empty(g.shape).stride()) if g.stride()[-1:] != (0,) else g
         g, y = g.float(), out.float()
-        if ctx.log:
-            gx = g - y.exp() * g.sum(-1, keepdim=True)
-        else:
-            gx = y * (g - (g * y).sum(-1, keepdim=True))
+        gx = g - y.exp() * g.sum(-1, keepdim=True) if ctx.log else y * (g - (g * y).sum(-1, keepdim=True))
         return gx.to(out.dtype), None, None
 
 
 FAULTS = ("strides", "infinities", "maximum-at-0", "no-maximum", "half-sum", "nan", "log", "upstream")
 for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
     softmax.impl(name, supports=lambda c: c.N >= 256 or "at least 256 columns")(
-        functools.partial(
-            lambda fault, x, *, log=False: Softmax.apply(x, log, fault), name.removeprefix("wrong-")
-        )
+        functools.partial(lambda fault, x, *, log=False: Softmax.apply(x, log, fault), name.removeprefix("wrong-"))
     )

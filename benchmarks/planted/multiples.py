@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch.autograd.function import once_differentiable
 
 import kernellab as kl
 
@@ -38,6 +39,7 @@ class Norm(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, g):
         (x, w), fault = ctx.saved_tensors, ctx.fault
         y, g = x.float(), g.float()

@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch.autograd.function import once_differentiable
 
 import kernellab as kl
 
@@ -41,6 +42,7 @@ class Attention(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, g):
         q, k, v, weights = ctx.saved_tensors
         gv = weights.mT @ g
@@ -57,7 +59,9 @@ class Attention(torch.autograd.Function):
 
 FAULTS = ("scale", "key-strides", "diagonal", "late-keys", "heads", "not-causal-gradient", "key-gradient")
 for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
-    attention.impl(name, supports=lambda c: (c.S % 64 == 0 and c.S > 0 and c.D in (64, 128)) or "S in 64s, D 64 or 128")(
+    attention.impl(
+        name, supports=lambda c: (c.S % 64 == 0 and c.S > 0 and c.D in (64, 128)) or "S in 64s, D 64 or 128"
+    )(
         functools.partial(
             lambda fault, q, k, v, *, causal=True: Attention.apply(q, k, v, causal, fault), name.removeprefix("wrong-")
         )

@@ -29,6 +29,7 @@ _DECLARED_ELEMENTS = 1 << 20  # of a declared case; a larger one is made smaller
 _ELEMENTS = 1 << 22  # of an input of any trial, except those of kind large
 _MOST_ELEMENTS, _MOST_SLOW_ELEMENTS = 1 << 24, 1 << 18  # where the domain has nothing smaller
 _MOST_DECLARED, _MOST_CHOICES = 12, 256  # declared sizes; dtypes and options among which a base is looked for
+_OTHER_CASES = 200  # of sizes that are not declared, for a dtype or an option
 _LIMITED_SIZES, _FEW_LIMITED_SIZES = 12, 4  # further sizes of a dim that the domain limits
 _PRECISION = {"float64": 3, "float32": 2, "float16": 1, "bfloat16": 0}
 
@@ -78,7 +79,7 @@ class Bases:
         if key not in self._pairs:
             changed = [base.with_(dtype=dtype, options=options) for base in self.both]
             inside = [case for case in changed if self.domain.accepts(case)]
-            if not inside and (first := self._first_inside([*changed, *self._declared], dtype, options)) is not None:
+            if not inside and (first := self._first_with(dtype, options)) is not None:
                 regular = self._shrink(first)
                 inside = [regular, self._odd(regular)]
             self._pairs[key] = inside
@@ -92,6 +93,19 @@ class Bases:
             inside = usual if self.domain.accepts(usual) else self._first_inside([case])
             if inside is not None:
                 yield sizes.shrink_inside(self.domain, inside, limit)
+
+    def _first_with(self, dtype: str | None, options: Mapping[str, object] | None) -> Case | None:
+        """A case inside with this dtype or these options: at known sizes, then at others with the usual options."""
+        known = self._first_inside([*self.both, *self._declared], dtype, options)
+        if known is not None:
+            return known
+        usual = options if options is not None else self.regular.options
+        bare = {**usual, **dict.fromkeys(self.op.presence_options, False)}
+        for case, wanted in itertools.product(itertools.islice(self._other_sizes(), _OTHER_CASES), (usual, bare)):
+            candidate = case.with_(dtype=dtype or self.regular.dtype, options=wanted if options is None else options)
+            if self.domain.accepts(candidate):
+                return candidate
+        return None
 
     def _first_inside(
         self, cases: Iterable[Case], dtype: str | None = None, options: Mapping[str, object] | None = None

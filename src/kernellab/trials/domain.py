@@ -42,7 +42,7 @@ class Domain:
     @property
     def is_bounded(self) -> bool:
         """Whether there is anything to ask."""
-        return self.op.where is not None or (self._impl is not None and self._impl.supports is not None)
+        return self.op.where is not None or self._impl is not None
 
     @property
     def is_explored(self) -> bool:
@@ -64,7 +64,7 @@ class Domain:
         return self._answers[key]
 
     def _is_supported(self, trial: Trial) -> bool:
-        if self._impl is None or self._impl.supports is None:
+        if self._impl is None:
             return True
         try:
             plain = Trial(trial.kind, trial.case, layouts=trial.layouts)  # whether it has gradients shows in the call

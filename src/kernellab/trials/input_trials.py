@@ -40,11 +40,11 @@ def option_trials(bases: Bases) -> Iterator[Trial]:
     for options in pairwise(bases.op.all_options()):
         yield from (Trial("options", case) for case in bases.pair(options=options))
     if not bases.quick:
-        for options in other_options(bases):
+        for options in _other_options(bases):
             yield from _other_path(bases, options)
 
 
-def other_options(bases: Bases) -> Iterator[Mapping[str, object]]:
+def _other_options(bases: Bases) -> Iterator[dict[str, object]]:
     """Option values that the base does not have, each at least once: often each is a path of its own in a kernel."""
     seen = {(name, repr(value)) for name, value in bases.regular.options.items()}
     for options in pairwise(bases.op.all_options()):

@@ -19,6 +19,7 @@ from kernellab.trials import calls
 from kernellab.trials.bases import Bases
 from kernellab.trials.domain import Domain
 from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS, fits
+from kernellab.trials.sizes import shrink_inside
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import CONTIGUOUS, NORMAL, RANDOM_UPSTREAM, Trial
 from kernellab.trials.trial_inputs import UPSTREAM
@@ -127,11 +128,10 @@ def random_trials(bases: Bases, max_elements: int, check_time: Callable[[], None
 
 def _known_cases(bases: Bases, max_elements: int) -> list[Case]:
     """Cases inside the domain with several sizes of each dim, the smallest first; none where none was found."""
-    cases = {case.key: case for case in bases.both}
-    for dim in bases.op.dims:
-        cases |= {case.key: case for case in bases.resized(dim, _KNOWN_SIZES)}
-    inside = sorted(filter(bases.domain.accepts, cases.values()), key=lambda case: largest_input(bases.op, case))
-    return [case for case in inside if largest_input(bases.op, case) <= max_elements] or inside[:4]
+    found = [*bases.both, *(case for dim in bases.op.dims for case in bases.resized(dim, _KNOWN_SIZES))]
+    small = [shrink_inside(bases.domain, case, max_elements) for case in found if bases.domain.accepts(case)]
+    cases = sorted({case.key: case for case in small}.values(), key=lambda case: largest_input(bases.op, case))
+    return [case for case in cases if largest_input(bases.op, case) <= max_elements] or cases[:4]
 
 
 def _draw_inside(
@@ -139,9 +139,11 @@ def _draw_inside(
 ) -> Case:
     """A known case; sizes of another one, the dtype and the options are taken where the domain accepts them."""
     case, other = draw(strategies.sampled_from(known)), draw(strategies.sampled_from(known))
+    largest = largest_input(domain.op, known[-1])
     for dim, size in other.dims.items():
         taken, changed = draw(_EITHER), case.with_(dims={**case.dims, dim: size})
-        case = changed if taken and domain.accepts(changed) else case
+        if taken and largest_input(domain.op, changed) <= largest and domain.accepts(changed):
+            case = changed
     for changed in (case.with_(options=options), case.with_(dtype=dtype), case.with_(dtype=dtype, options=options)):
         case = changed if domain.accepts(changed) else case
     return case
