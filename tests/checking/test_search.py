@@ -141,3 +141,30 @@ def test_an_exception_while_examining_is_raised(blend):
 
     with pytest.raises(ConnectionError):
         search(blend, examine, seconds=2.0, seed=0, device="cpu")
+
+
+def test_a_search_draws_inside_a_limited_domain():
+    @kl.op(
+        args=dict(x=kl.tensor("M N")),
+        options=dict(mode=["a", "b"]),
+        dtypes=["float32", "bfloat16"],
+        cases=kl.cases(M=[256], N=[512]),
+    )
+    def double(x, *, mode="a"):
+        return 2 * x
+
+    @double.impl("tiles", supports=lambda c: c.M % 64 == c.N % 128 == 0 and c.M > 0 and c.mode == "b" and c.contiguous)
+    def _(x, *, mode):
+        return 2 * x if x.shape[0] % 128 or x.dtype == torch.float32 else 3 * x
+
+    drawn = []
+
+    def examine(trial):
+        drawn.append(trial)
+        return Examiner(double, seed=0, device=CPU).examine(double["tiles"], trial)
+
+    result = search(double, examine, seconds=60.0, seed=0, device="cpu", impl=double["tiles"])
+    assert result.failure is not None
+    assert result.failure.trial.case.dtype == "bfloat16"
+    assert result.outside == 0
+    assert len({trial.case.shape for trial in drawn}) > 1

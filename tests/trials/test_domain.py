@@ -4,7 +4,7 @@ import pytest
 
 import kernellab as kl
 from kernellab.declaration.case import Case
-from kernellab.trials.domain import is_defined, refusal
+from kernellab.trials.domain import Domain, is_defined, refusal
 from kernellab.trials.trial import Trial
 from support.trying import op_of, plane
 
@@ -32,3 +32,14 @@ def test_an_implementation_that_changes_its_inputs_takes_no_gradient_trial():
     case = Case(plane(), "float32")
     assert refusal(op["in-place"], Trial("sizes", case)) is None
     assert "not differentiable" in refusal(op["in-place"], Trial("gradients", case, pass_name="backward"))
+
+
+def test_a_domain_asks_where_and_supports_once_and_takes_an_error_for_a_no():
+    asked = []
+    op = kl.op(args=dict(x=kl.tensor("N")), where=lambda case: case.N != 5)(lambda x: x)
+    op.impl("divides", supports=lambda case: asked.append(case.N) or 12 % case.N == 0)(lambda x: x)
+    domain = Domain(op, op["divides"])
+    answers = [domain.accepts(Case({"N": n}, "float32")) for n in (3, 5, 7, 0, 3)]
+    assert answers == [True, False, False, False, True]
+    assert asked == [3, 7, 0]
+    assert Domain(op).accepts(Case({"N": 7}, "float32"))

@@ -96,3 +96,33 @@ def test_the_gradients_of_an_index_that_occurs_twice_are_added():
     failed = failures(rows, "gradients")
     assert set(failed) == {"lost"}
     assert {"one and the same", "first and last"} <= {v for t in failed["lost"] for v in t.values.values()}
+
+
+def test_gradients_are_tried_with_as_many_rows_as_the_forward_pass():
+    @kl.op(args=dict(x=kl.tensor("... N"), w=kl.tensor("N")), cases=kl.cases(shape=[(64, 32)], dtype=["float32"]))
+    def scale(x, w):
+        return x * w
+
+    def backward(rows, ctx, saved, g):
+        x, w = saved
+        return g * w, (g * x).reshape(-1, w.numel())[:rows].sum(0) if w.numel() else w
+
+    scale.impl("right")(differentiable(scale.reference, lambda *a: backward(None, *a)))
+    for rows in (1024, 2048, 65536):
+        scale.impl(f"first-{rows}")(differentiable(scale.reference, lambda *a, rows=rows: backward(rows, *a)))
+    assert set(failures(scale, "gradients")) == {"first-1024", "first-2048", "first-65536"}
+
+
+def test_gradients_are_tried_at_the_declared_case():
+    @kl.op(args=dict(x=kl.tensor("M N")), cases=kl.cases(M=[600], N=[700], dtype=["float32"]))
+    def double(x):
+        return 2 * x
+
+    def backward(wrong, ctx, saved, g):
+        return g * (3 if wrong and min(g.shape) > 512 and max(g.shape) < 1000 else 2)
+
+    double.impl("right")(differentiable(double.reference, lambda *a: backward(False, *a)))
+    double.impl("between")(differentiable(double.reference, lambda *a: backward(True, *a)))
+    failed = failures(double, "gradients")
+    assert {t.case.shape for t in failed.pop("between")} >= {(600, 700)}
+    assert not failed

@@ -95,3 +95,24 @@ def test_channels_last_is_tried_wherever_an_input_has_four_dims():
         return 2 * (torch.as_strided(x, x.shape, torch.empty(x.shape).stride()) if last else x)
 
     assert {t.layouts["x"] for t in failures(double, "layouts")["nchw"]} == {"channels last"}
+
+
+def test_long_rows_of_an_op_without_named_dims_are_tried_with_the_deciding_value_at_the_end():
+    @kl.op(cases=kl.cases(shape=[(8, 64)], dtype=["float32"]), where=lambda c: c.shape and c.shape[-1] > 0)
+    def largest(x):
+        return x.amax(-1)
+
+    largest.impl("right")(lambda x: x.max(-1).values)
+    for limit in (4096, 65536, 131072):
+        largest.impl(f"first-{limit}")(lambda x, limit=limit: x[..., :limit].amax(-1))
+    largest.impl("rows")(lambda x: x.amax(-1) * (torch.arange(x.shape[0]) < 2048) if x.dim() == 2 else x.amax(-1))
+    largest.impl("clamped")(lambda x: x.amax(-1).clamp_min(0))
+
+    @largest.impl("padded")
+    def _(x):
+        odd = x.shape[-1] & (x.shape[-1] - 1)
+        return (torch.nn.functional.pad(x, (0, 1)) if odd else x).amax(-1)
+
+    failed = failures(largest, "sizes", "values")
+    assert set(failed) == {"first-4096", "first-65536", "first-131072", "rows", "clamped", "padded"}
+    assert "values" in {t.kind for t in failed["padded"]}, "special values are tried at the odd base too"

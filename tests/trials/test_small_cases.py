@@ -2,7 +2,7 @@
 
 import kernellab as kl
 from kernellab.declaration.case import Case
-from kernellab.trials.small_cases import largest_input, shrink_to
+from kernellab.trials.small_cases import Axis, largest_input, shrink_to
 
 
 def test_leading_dims_shrink_before_named_dims():
@@ -14,3 +14,20 @@ def test_leading_dims_shrink_before_named_dims():
     matmul = kl.ops.matmul
     square = Case({"M": 1024, "K": 1024, "N": 1024}, "float32")
     assert dict(shrink_to(matmul, square, 65_536).dims) == {"M": 256, "K": 256, "N": 256}
+
+
+def test_a_smaller_case_is_found_where_the_usual_step_is_outside():
+    @kl.op(args=dict(q=kl.tensor("H S D"), k=kl.tensor("H S D")), cases=kl.cases(H=[32], S=[4096], D=[128]))
+    def scores(q, k):
+        return q @ k.mT
+
+    def accepts(case):
+        return case.S % 128 == 0 and case.D in (64, 128) and case.H % 4 == 0
+
+    case = Case({"H": 32, "S": 4096, "D": 128}, "float32")
+    small = shrink_to(scores, case, 1 << 16, accepts=accepts)
+    assert accepts(small)
+    assert largest_input(scores, small) <= 1 << 16
+    kept = shrink_to(scores, case, 1 << 20, accepts=accepts, keep=Axis("S"))
+    assert (kept.S, largest_input(scores, kept)) == (4096, 1 << 20)
+    assert shrink_to(scores, case, 1 << 16, accepts=lambda c: False) == case

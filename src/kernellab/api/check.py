@@ -22,7 +22,7 @@ from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
 from kernellab.record import batteries
 from kernellab.record.schema import TrialOutcome
-from kernellab.trials.battery import battery
+from kernellab.trials.battery import impl_batteries
 from kernellab.trials.selection import pair_with_impls
 
 
@@ -74,7 +74,7 @@ def run(
     """The outcome of each trial for each implementation, as a record stores it."""
     interpreted = _interprets(device)
     limit = INTERPRETER_LIMIT if interpreted else None
-    trials = battery(op, device.type, dtypes=dtypes, quick=quick, max_elements=limit)
+    trials = impl_batteries(op, impls, device.type, dtypes=dtypes, quick=quick, max_elements=limit)
     examiner = Examiner(op, seed=seed, device=device, guards=guards)
     entries: list[TrialOutcome] = []
     for number, trial, impl in pair_with_impls(trials, impls):

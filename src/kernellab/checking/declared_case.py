@@ -16,6 +16,8 @@ from kernellab.declaration.case import Case
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import FORWARD, Pass
 from kernellab.record.statuses import RIGHT, worst
+from kernellab.trials.domain import Domain
+from kernellab.trials.sizes import shrink_inside
 from kernellab.trials.small_cases import shrink_to
 from kernellab.trials.trial import Trial
 
@@ -43,8 +45,9 @@ class CaseChecker:
         """`max_elements`: of an input; a smaller case stands in for a larger one. `running` and `distrusted` as in
         `Examiner`."""
         self.op, self.interpreted, self._pass_name = op, interpreted, pass_.name
-        limit = INTERPRETER_LIMIT if interpreted else max_elements
-        self.case = shrink_to(op, case, limit) if limit else case
+        self._limit = INTERPRETER_LIMIT if interpreted else max_elements
+        self.case = shrink_to(op, case, self._limit) if self._limit else case
+        self._declared = case
         self._examiner = Examiner(op, seed=seed, device=device, running=running, distrusted=distrusted, guards=_GUARDS)
 
     def prepare(self) -> PreparedTrial:
@@ -52,11 +55,15 @@ class CaseChecker:
         return self._examiner.prepare(self._trial(self.case))
 
     def check(self, impl: Impl) -> CaseOutcome:
-        """Stops at the first option values that fail."""
-        checked = CaseOutcome("ok", None, self.case, self.interpreted)
-        for number, variant in enumerate(self.op.option_variants(self.case)):
-            if number:
-                variant = shrink_to(self.op, variant, _VARIANT_LIMIT)
+        """Stops at the first option values that fail. A smaller case is one that the implementation accepts."""
+        domain = Domain(self.op, impl)
+        case = self._declared
+        if self._limit and domain.accepts(case):
+            case = shrink_inside(domain, case, self._limit)
+        checked = CaseOutcome("ok", None, case, self.interpreted)
+        for number, variant in enumerate(self.op.option_variants(case)):
+            if number and domain.accepts(variant):
+                variant = shrink_inside(domain, variant, _VARIANT_LIMIT)
             outcome = examine_and_confirm(functools.partial(self._examiner.examine, impl), self._trial(variant))
             assert outcome is not None, "a plain call applies to every implementation"
             if outcome.status == "outside":

@@ -14,7 +14,9 @@ import hypothesis
 from kernellab.base.paths import cache_dir
 from kernellab.checking.confirmation import Examine, examine_and_confirm
 from kernellab.checking.outcome import Outcome
-from kernellab.declaration.op import Op
+from kernellab.declaration.op import Impl, Op
+from kernellab.trials.bases import Bases
+from kernellab.trials.domain import Domain
 from kernellab.trials.random_trials import MAX_ELEMENTS, random_trials, simplicity
 from kernellab.trials.trial import Trial
 
@@ -56,10 +58,14 @@ def search(
     seconds: float,
     seed: int,
     device: str,
+    impl: Impl | None = None,
     dtypes: Sequence[str] = (),
     max_elements: int | None = None,
 ) -> SearchResult:
-    """Examine random trials until one fails or time is up. Raises what `examine` raises."""
+    """Examine random trials, inside the domain of `impl`, until one fails or time is up. Raises what `examine` raises.
+
+    A larger trial than `max_elements` is drawn where the domain has nothing smaller.
+    """
     progress = _Progress(op, examine, seconds)
     # Hypothesis stores numbers it finds in source files, by default in the working directory.
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_dir("hypothesis")))
@@ -74,7 +80,8 @@ def search(
         print_blob=False,
         report_multiple_bugs=False,
     )
-    trials = random_trials(op, device, dtypes, min(max_elements or MAX_ELEMENTS, MAX_ELEMENTS), progress.check_time)
+    bases = Bases(Domain(op, impl), device, dtypes=dtypes, max_elements=max_elements)
+    trials = random_trials(bases, min(max_elements or MAX_ELEMENTS, MAX_ELEMENTS), progress.check_time)
     with contextlib.suppress(_TimeIsUp):
         for number in itertools.count():
             # HypothesisException: a flaky implementation, or a round in which `where=` accepted nothing.

@@ -53,7 +53,7 @@ class Dims:
         """Add the dims that have defaults, and put all dims in order of declaration."""
         full = dict(bound)
         for dim, default in self.defaults.items():
-            if dim not in full:
+            if dim not in full and (isinstance(default, int) or default in full):
                 full[dim] = default if isinstance(default, int) else full[default]
         missing = [d for d in self.names if d not in full]
         if missing:

@@ -6,28 +6,34 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from kernellab.declaration.case import ELLIPSIS, Case
-from kernellab.trials import calls
+from kernellab.trials import calls, sizes
 from kernellab.trials.bases import Bases
 from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS
 from kernellab.trials.pairwise import pairwise
-from kernellab.trials.small_cases import shrink_to
+from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
 from kernellab.trials.trial_inputs import UPSTREAM
 
-_SIZES = (0, 1, 97, 1025)
-_REDUCED_SIZES = (0, 97, 1025, 4097)  # in sums of one or two terms gradients cancel: only rounding errors are left
+# As large as those of the forward pass: a gradient is summed over what the forward pass repeats.
+_SIZES = (0, 1, 97, 1025, 2049, 4097)
+# In sums of one or two terms gradients cancel: only rounding errors are left.
+_REDUCED_SIZES = (0, 97, 1025, 4097, 8193, 65537, 262144)
+_COLUMNS, _ROWS = (4097, 65537, 262144), (97, 2049, 4097, 65537)  # of an op without named dims
+_LATE_ROWS = (2049, 4097, 65537)  # of leading dims
 _VALUES = ("moderately large", "all zero", "all equal")
 _INDEX_VALUES = ("one and the same", "first and last")
-_GRADCHECK_ELEMENTS = 48
+_GRADCHECK_ELEMENTS, _MOST_GRADCHECK_ELEMENTS = 48, 256  # finite differences call once per element
 
 
 def gradient_trials(bases: Bases) -> Iterator[Trial]:
     regular, odd = bases.both
-    dtypes = bases.dtypes[:1] if bases.quick else bases.dtypes
-    for dtype, upstream, base in itertools.product(dtypes, UPSTREAM, bases.both):
-        yield Trial("gradients", base.with_(dtype=dtype), pass_name="backward", upstream=upstream)
+    for dtype in bases.dtypes[:1] if bases.quick else bases.dtypes:
+        for upstream, case in itertools.product(UPSTREAM, bases.pair(dtype=dtype)):
+            yield Trial("gradients", case, pass_name="backward", upstream=upstream)
     for options in pairwise(bases.op.all_options()):
-        yield Trial("gradients", regular.with_(options=options), pass_name="backward")
+        yield from (Trial("gradients", case, pass_name="backward") for case in bases.pair(options=options))
+    for case in bases.declared():
+        yield Trial("gradients", case, pass_name="backward")
     for layout in (*LAYOUTS, CHANNELS_LAST):
         case = bases.with_four_dims() if layout == CHANNELS_LAST else regular
         for names in bases.each_then_all(case, layout):
@@ -35,26 +41,32 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
     for case in _resized_cases(bases):
         yield Trial("gradients", case, pass_name="backward")
     for dtype, values in itertools.product(bases.extreme_dtypes(), _special_values(bases)):
-        yield Trial("gradients", odd.with_(dtype=dtype), values=values, pass_name="backward")
+        for case in bases.pair(dtype=dtype)[-1:]:
+            yield Trial("gradients", case, values=values, pass_name="backward")
     yield from _partial_gradients(bases)
     yield Trial("gradients", odd, pass_name="backward", call=calls.BACKWARD_TWICE)
     yield Trial("gradients", odd, pass_name="double backward")
     if "float64" in bases.op.dtypes and "float64" in bases.dtypes:
-        small = shrink_to(bases.op, odd.with_(dtype="float64"), _GRADCHECK_ELEMENTS)
-        yield Trial("gradients", small, pass_name="backward", call=calls.GRADCHECK)
+        for case in bases.pair(dtype="float64")[-1:]:
+            small = sizes.shrink_inside(bases.domain, case, _GRADCHECK_ELEMENTS)
+            if largest_input(bases.op, small) <= _MOST_GRADCHECK_ELEMENTS:
+                yield Trial("gradients", small, pass_name="backward", call=calls.GRADCHECK)
 
 
 def _resized_cases(bases: Bases) -> Iterator[Case]:
     dims = bases.op.dims
     for dim in dims:
-        sizes: Sequence[int] = _SIZES
+        usual: Sequence[int] = _SIZES
         if dim in bases.op.reduces or dims == (ELLIPSIS,):  # without named dims, a reduction is not declared
-            sizes = _REDUCED_SIZES
+            usual = _REDUCED_SIZES
         if dim == ELLIPSIS and len(dims) > 1:
-            sizes = bases.leading_sizes(sizes)
-        yield from (bases.resize(dim, n) for n in ((sizes[0], sizes[-1]) if bases.quick else sizes))
+            usual = (*bases.leading_sizes(_SIZES), *(() if bases.slow else _LATE_ROWS))
+        yield from bases.resized(dim, (usual[0], usual[-1]) if bases.quick else usual)
+    if dims == (ELLIPSIS,):
+        rows, columns = (_ROWS[1:2], _COLUMNS[:1]) if bases.quick else (_ROWS, _COLUMNS)
+        yield from bases.rows_and_columns([] if bases.slow else rows, columns)
     if ELLIPSIS in dims:
-        yield bases.op.resize(bases.odd, {ELLIPSIS: (2, 3) if len(dims) > 1 else (2, 3, 5)})
+        yield bases.with_lead((2, 3) if len(dims) > 1 else (2, 3, 5))
 
 
 def _special_values(bases: Bases) -> Iterator[dict[str, str]]:

@@ -3,70 +3,132 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from kernellab.declaration.case import ELLIPSIS, Size
+from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.trials import calls
 from kernellab.trials.bases import Bases
 from kernellab.trials.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS
 from kernellab.trials.pairwise import pairwise
+from kernellab.trials.sizes import spread
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
-from kernellab.trials.values import INDICES
+from kernellab.trials.values import INDICES, LARGE_AT_THE_END
 
-_SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 65, 97, 127, 128, 129, 255, 256, 257)
-_WIDE_SIZES = (509, 511, 512, 513, 1021, 1023, 1024, 1025, 2049, 4095, 4096, 4097)
-_REDUCED_SIZES = (8191, 8193, 16384, 32769, 65535, 65536, 65537, 131072, 262143, 262144)
+SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 65, 97, 127, 128, 129, 255, 256, 257)
+WIDE_SIZES = (509, 511, 512, 513, 1021, 1023, 1024, 1025, 2049, 4095, 4096, 4097)
+REDUCED_SIZES = (8191, 8193, 16384, 32769, 65535, 65536, 65537, 131072, 262143, 262144)
+# Of an op without named dims: it may reduce its rows, and no one has declared that.
+COLUMNS = (1023, 1025, 4097, 8193, 16385, 32769, 65536, 65537, 131073, 262144)
+ROWS = (1, 2, 33, 129, 1025, 2049, 4097, 65537)
+_LATE_ROWS = (2049, 4097, 65537)  # of leading dims
+_TOGETHER = (1, 2, 17, 33, 129, 257, 513, 1025)
 _QUICK_SIZES = (0, 1, 2, 33, 128, 129, 1025)
+_QUICK_COLUMNS, _QUICK_ROWS = (4097, 65537), (2049,)
 _LEADING_DIMS: tuple[tuple[int, ...], ...] = ((), (5,), (3, 5), (2, 3, 5), (2, 1, 3, 2), (0,), (1, 1), (2, 0, 3))
 _BEYOND_INT32 = (1 << 31) + 1
+_PATH_SIZES, _SLOW_PATH_SIZES = (1, 129, 4097), (1, 129)  # with other options
+_PATH_LAYOUTS = ("transposed", "sliced columns", "every second element", "expanded rows")
+_WIDE = 1000  # from here on, a value at the end is tried as well: it may lie in a block that is never read
+
+
+def declared_trials(bases: Bases) -> Iterator[Trial]:
+    yield from (Trial("declared", case) for case in bases.declared())
 
 
 def option_trials(bases: Bases) -> Iterator[Trial]:
     for options in pairwise(bases.op.all_options()):
-        for base in bases.both:
-            yield Trial("options", base.with_(options=options))
+        yield from (Trial("options", case) for case in bases.pair(options=options))
+    if not bases.quick:
+        for options in _other_options(bases):
+            yield from _other_path(bases, options)
+
+
+def _other_options(bases: Bases) -> Iterator[dict[str, object]]:
+    """Option values that the base does not have, each at least once: often each is a path of its own in a kernel."""
+    seen = {(name, repr(value)) for name, value in bases.regular.options.items()}
+    for options in pairwise(bases.op.all_options()):
+        new = {(name, repr(value)) for name, value in options.items()} - seen
+        if new and bases.pair(options=options):
+            seen |= new
+            yield options
+
+
+def _other_path(bases: Bases, options: Mapping[str, object]) -> Iterator[Trial]:
+    """What the base is tried with, more briefly: values, layouts, and sizes of each dim."""
+    case = bases.pair(options=options)[-1]
+    names = bases.float_inputs(case)
+    for values in bases.special_values(case):
+        yield Trial("options", case, values=dict.fromkeys(bases.inputs_allowing(values, names), values))
+    for layout in _PATH_LAYOUTS:
+        yield Trial("options", case, layouts=dict.fromkeys(bases.inputs_fitting(layout, names, case), layout))
+    for dim in bases.op.dims:
+        for resized in bases.resized(dim, _SLOW_PATH_SIZES if bases.slow else _PATH_SIZES):
+            at_end = dict.fromkeys(bases.inputs_allowing(LARGE_AT_THE_END, names), LARGE_AT_THE_END)
+            yield Trial("options", resized.with_(dtype=case.dtype, options=options), values=at_end)
 
 
 def dtype_trials(bases: Bases) -> Iterator[Trial]:
-    for dtype, base in itertools.product(bases.dtypes, bases.both):
-        yield Trial("dtypes", base.with_(dtype=dtype))
+    for dtype in bases.dtypes:
+        yield from (Trial("dtypes", case) for case in bases.pair(dtype=dtype))
 
 
 def size_trials(bases: Bases) -> Iterator[Trial]:
     dims = bases.op.dims
     dtypes = bases.extreme_dtypes()[: 1 if bases.slow else None]
     for dim in dims:
-        sizes = bases.leading_sizes(_SIZES) if dim == ELLIPSIS and len(dims) > 1 else _sizes(bases, dim)
-        for size, dtype in itertools.product(sizes, dtypes):
-            yield Trial("sizes", bases.resize(dim, size).with_(dtype=dtype))
+        cases = bases.resized(dim, _sizes(bases, dim))
+        for case, dtype in itertools.product(cases, dtypes):
+            yield Trial("sizes", case.with_(dtype=dtype))
+        yield from _with_value_at_the_end(bases, dim, cases)
+    if dims == (ELLIPSIS,):
+        rows, columns = (_QUICK_ROWS, _QUICK_COLUMNS) if bases.quick else (ROWS, COLUMNS)
+        cases = list(bases.rows_and_columns([] if bases.slow else rows, columns))
+        yield from (Trial("sizes", case) for case in cases)
+        yield from _with_value_at_the_end(bases, ELLIPSIS, cases)
+    if not bases.quick:
+        yield from (Trial("sizes", case) for case in bases.together(_TOGETHER))
     for variant, dim in itertools.product(bases.optional_inputs, dims):
-        for size in bases.leading_sizes(_QUICK_SIZES) if dim == ELLIPSIS else _QUICK_SIZES:
-            yield Trial("sizes", bases.resize(dim, size).with_(options=variant.case.options))
+        usual = bases.leading_sizes(_QUICK_SIZES) if dim == ELLIPSIS else _QUICK_SIZES
+        for case in bases.resized(dim, usual):
+            yield Trial("sizes", case.with_(options=variant.case.options))
 
 
 def _sizes(bases: Bases, dim: str) -> Sequence[int]:
+    if dim == ELLIPSIS and len(bases.op.dims) > 1:
+        return (*bases.leading_sizes(SIZES), *(() if bases.slow else _LATE_ROWS))
     if bases.quick:
         return _QUICK_SIZES
-    return (*_SIZES, *_WIDE_SIZES, *(_REDUCED_SIZES if dim in bases.op.reduces else ()))
+    larger = REDUCED_SIZES if dim in bases.op.reduces else bases.near_declared(dim)
+    return tuple(dict.fromkeys((*SIZES, *WIDE_SIZES, *larger)))
+
+
+def _with_value_at_the_end(bases: Bases, dim: str, cases: Sequence[Case]) -> Iterator[Trial]:
+    """Long rows again, with values at their end that decide sums, maximums and minimums."""
+    wide = [case for case in cases if max(_as_tuple(case.dims[dim]), default=0) >= _WIDE]
+    for case in spread(wide, 2 if bases.quick or bases.slow else 5):
+        names = bases.inputs_allowing(LARGE_AT_THE_END, bases.float_inputs(case))
+        yield Trial("sizes", case, values=dict.fromkeys(names, LARGE_AT_THE_END))
+
+
+def _as_tuple(size: Size) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size,)
 
 
 def rank_trials(bases: Bases) -> Iterator[Trial]:
     if ELLIPSIS in bases.op.dims:
-        for lead in _LEADING_DIMS:
-            yield Trial("ranks", bases.op.resize(bases.odd, {ELLIPSIS: lead}))
+        yield from (Trial("ranks", bases.with_lead(lead)) for lead in _LEADING_DIMS)
 
 
 def layout_trials(bases: Bases) -> Iterator[Trial]:
-    base_cases = (bases.regular,) if bases.quick else bases.both
-    dtypes = bases.extreme_dtypes()
-    pairs = zip(base_cases, dtypes, strict=False) if bases.slow else itertools.product(base_cases, dtypes)
-    for base, dtype in pairs:
-        case = base.with_(dtype=dtype)
-        for layout in LAYOUTS:
-            for names in bases.each_then_all(case, layout):
-                yield Trial("layouts", case, layouts=dict.fromkeys(names, layout))
-    for case, layout in itertools.product(base_cases, INDEX_LAYOUTS):
+    dtypes, base_count = bases.extreme_dtypes(), 1 if bases.quick else 2
+    cases = [case for dtype in dtypes for case in bases.pair(dtype=dtype)[:base_count]]
+    if bases.slow:
+        cases = [case for at, dtype in enumerate(dtypes) for case in bases.pair(dtype=dtype)[at : at + 1]]
+    for case, layout in itertools.product(cases, LAYOUTS):
+        for names in bases.each_then_all(case, layout):
+            yield Trial("layouts", case, layouts=dict.fromkeys(names, layout))
+    for case, layout in itertools.product(bases.both[:base_count], INDEX_LAYOUTS):
         for name in bases.inputs_fitting(layout, bases.other_inputs(case), case):
             yield Trial("layouts", case, layouts={name: layout})
     case = bases.with_four_dims()
@@ -78,11 +140,12 @@ def layout_trials(bases: Bases) -> Iterator[Trial]:
 
 
 def value_trials(bases: Bases) -> Iterator[Trial]:
-    dtypes = bases.dtypes[:1] if bases.quick else bases.dtypes
-    for dtype, values in itertools.product(dtypes, bases.special_values(bases.regular)):
-        case = bases.regular.with_(dtype=dtype)
-        for names in bases.each_then_all(case, values=values):
-            yield Trial("values", case, values=dict.fromkeys(names, values))
+    for dtype in bases.dtypes[:1] if bases.quick else bases.dtypes:
+        # At the odd base, blocks have a tail: what is put there in place of values must not matter.
+        for case in bases.pair(dtype=dtype)[: 2 if dtype in bases.extreme_dtypes() else 1]:
+            for values in bases.special_values(case):
+                for names in bases.each_then_all(case, values=values):
+                    yield Trial("values", case, values=dict.fromkeys(names, values))
     for variant in bases.optional_inputs:
         floats = [name for name in variant.varied if bases.op.args[name].is_float]
         for values in bases.special_values(variant.case):
@@ -91,7 +154,7 @@ def value_trials(bases: Bases) -> Iterator[Trial]:
 
 
 def index_trials(bases: Bases) -> Iterator[Trial]:
-    for case in (bases.odd, *(variant.case for variant in bases.optional_inputs)):
+    for case in (*bases.both, *(variant.case for variant in bases.optional_inputs)):
         for name, values in itertools.product(bases.index_inputs(case), INDICES):
             yield Trial("indices", case, values={name: values})
 
@@ -108,9 +171,10 @@ def far_trials(bases: Bases) -> Iterator[Trial]:
         changed: dict[str, Size] = dict.fromkeys(dims, 3) if layout == "far columns" else {dims[0]: 3}
         if ELLIPSIS in changed:
             changed[ELLIPSIS] = (3,) if len(dims) > 1 else (3, 16)
-        case = bases.op.resize(bases.regular.with_(dtype=bases.narrowest_dtype()), changed)
-        for names in bases.each_then_all(case, layout):
-            yield Trial("strides", case, layouts=dict.fromkeys(names[:1], layout))
+        for base in bases.pair(dtype=bases.narrowest_dtype())[:1]:
+            case = bases.op.resize(base, changed)
+            for names in bases.each_then_all(case, layout):
+                yield Trial("strides", case, layouts=dict.fromkeys(names[:1], layout))
 
 
 def large_trials(bases: Bases) -> Iterator[Trial]:
@@ -118,12 +182,16 @@ def large_trials(bases: Bases) -> Iterator[Trial]:
     if bases.slow:
         return
     op, first = bases.op, bases.op.dims[0]
-    case = bases.regular.with_(dtype=bases.narrowest_dtype())
-    if first == ELLIPSIS:
-        per_row = largest_input(op, op.resize(case, {ELLIPSIS: (1,)}))
-        yield Trial("large", op.resize(case, {ELLIPSIS: (-(-_BEYOND_INT32 // max(1, per_row)),)}))
-        return
-    size = case.dims[first]
-    assert isinstance(size, int)
-    per_row = max(1, largest_input(op, case) // max(1, size))
-    yield Trial("large", case.with_(dims={**case.dims, first: -(-_BEYOND_INT32 // per_row)}))
+    for case in bases.pair(dtype=bases.narrowest_dtype())[:1]:
+        size = case.dims[first]
+        if isinstance(size, tuple):
+            per_row = largest_input(op, op.resize(case, {first: (1,)}))
+        else:
+            per_row = largest_input(op, case) // max(1, size)
+        rows = -(-_BEYOND_INT32 // max(1, per_row))
+        for step in (1, 128, 4096):  # the first that the domain accepts
+            count = -(-rows // step) * step
+            large = case.with_(dims={**case.dims, first: (count,) if first == ELLIPSIS else count})
+            if bases.domain.accepts(large):
+                yield Trial("large", large)
+                break

@@ -7,7 +7,8 @@ the first choices hardest, so that a failure first loses its unusual features an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import hypothesis
 from hypothesis import strategies
@@ -15,8 +16,10 @@ from hypothesis import strategies
 from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.declaration.op import Op
 from kernellab.trials import calls
-from kernellab.trials.domain import is_defined
+from kernellab.trials.bases import Bases
+from kernellab.trials.domain import Domain
 from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS, allows_layout
+from kernellab.trials.sizes import shrink_inside
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import CONTIGUOUS, NORMAL, RANDOM_UPSTREAM, Trial
 from kernellab.trials.trial_inputs import UPSTREAM
@@ -30,6 +33,7 @@ _SMALL = (
     1 << 11,
 )  # elements of most inputs: many small trials find more in the same time than a few large ones
 _MAX_LEADING_DIMS = 4
+_KNOWN_SIZES = (1, 2, 3, 7, 16, 17, 33, 64, 65, 127, 128, 129, 256, 257, 1024, 1025)  # of a limited domain
 
 Order = tuple[object, ...]
 
@@ -70,19 +74,23 @@ _UPSTREAM = _mostly(UPSTREAM[0], UPSTREAM[1:], 3)
 _LAYOUT = _mostly(_LAYOUTS[0], _LAYOUTS[1:], 1)
 _LEADING_DIMS = strategies.sampled_from([0, 1, 1, 2, 2, 3, _MAX_LEADING_DIMS])
 _SIZE = _sizes_up_to(MAX_ELEMENTS)
-_FOLLOWS = strategies.sampled_from([True, False])
+_EITHER = strategies.sampled_from([True, False])
 _DRAW = strategies.integers(0, 999)
 
 
-def random_trials(
-    op: Op, device: str, dtypes: Sequence[str], max_elements: int, check_time: Callable[[], None]
-) -> strategies.SearchStrategy[Trial]:
-    """`check_time` is called before each trial is drawn, also where `where=` accepts none; it may raise."""
-    allowed = [dtype for dtype in op.dtypes if not dtypes or dtype in dtypes] or list(dtypes)
-    dtype_strategy = strategies.sampled_from(sorted(allowed, key=lambda dtype: dtype != "float32"))
+def random_trials(bases: Bases, max_elements: int, check_time: Callable[[], None]) -> strategies.SearchStrategy[Trial]:
+    """`check_time` is called before each trial is drawn, also where the domain accepts none; it may raise.
+
+    Where the domain is limited, most trials are made of cases that are known to be inside, and what is drawn outside
+    is moved inside.
+    """
+    op, domain = bases.op, bases.domain
+    dtype_strategy = strategies.sampled_from(sorted(bases.dtypes, key=lambda dtype: dtype != "float32"))
     option_strategies = {name: strategies.sampled_from(values) for name, values in op.all_options().items()}
     value_strategies = {name: _mostly(NORMAL, special_values(arg), 2) for name, arg in op.args.items()}
     limit_strategy = strategies.sampled_from([*(n for n in _SMALL if n < max_elements), max_elements])
+    known = _known_cases(bases, max_elements) if domain.is_bounded else []
+    device = bases.regular.device
 
     @strategies.composite
     def trials(draw: strategies.DrawFn) -> Trial:
@@ -92,12 +100,16 @@ def random_trials(
         values = {name: draw(strategy) for name, strategy in value_strategies.items()}
         layouts = {name: draw(_LAYOUT) for name in op.args}
         value_draw = draw(_DRAW)
+        inside = _draw_inside(domain, draw, known, dtype, options) if known else None
+        free = inside is None or draw(_EITHER)
         case = Case(_draw_sizes(op, draw, draw(limit_strategy)), dtype, options, device=device)
         small = largest_input(op, case) <= max_elements and math.prod(case.shape) <= _MAX_WORK
-        hypothesis.assume(is_defined(op, case) and small)
-        ranks = {n: len(op.sizes(arg, case)) for n, arg in op.args.items() if not arg.optional or options[n]}
+        if inside is not None and not (free and small and domain.accepts(case)):
+            case, small = inside, True
+        hypothesis.assume(small and domain.accepts(case))
+        ranks = {n: len(op.sizes(arg, case)) for n, arg in op.args.items() if not arg.optional or case.options[n]}
         backward = pass_name == "backward"
-        return Trial(
+        trial = Trial(
             "search",
             case,
             layouts={
@@ -112,14 +124,38 @@ def random_trials(
             call=calls.BACKWARD_TWICE if backward and call == calls.TWICE else call,
             draw=value_draw,
         )
+        return trial if domain.takes(trial) else replace(trial, layouts={})
 
     return trials()
+
+
+def _known_cases(bases: Bases, max_elements: int) -> list[Case]:
+    """Cases inside the domain with several sizes of each dim, the smallest first; none where none was found."""
+    found = [*bases.both, *(case for dim in bases.op.dims for case in bases.resized(dim, _KNOWN_SIZES))]
+    small = [shrink_inside(bases.domain, case, max_elements) for case in found if bases.domain.accepts(case)]
+    cases = sorted({case.key: case for case in small}.values(), key=lambda case: largest_input(bases.op, case))
+    return [case for case in cases if largest_input(bases.op, case) <= max_elements] or cases[:4]
+
+
+def _draw_inside(
+    domain: Domain, draw: strategies.DrawFn, known: Sequence[Case], dtype: str, options: Mapping[str, object]
+) -> Case:
+    """A known case; sizes of another one, the dtype and the options are taken where the domain accepts them."""
+    case, other = draw(strategies.sampled_from(known)), draw(strategies.sampled_from(known))
+    largest = largest_input(domain.op, known[-1])
+    for dim, size in other.dims.items():
+        taken, changed = draw(_EITHER), case.with_(dims={**case.dims, dim: size})
+        if taken and largest_input(domain.op, changed) <= largest and domain.accepts(changed):
+            case = changed
+    for changed in (case.with_(options=options), case.with_(dtype=dtype), case.with_(dtype=dtype, options=options)):
+        case = changed if domain.accepts(changed) else case
+    return case
 
 
 def _draw_sizes(op: Op, draw: strategies.DrawFn, max_elements: int) -> dict[str, Size]:
     """Each dim is at most as large as the dims before it leave room for, including the dims that follow it."""
     dims: dict[str, Size] = {dim: (1,) if dim == ELLIPSIS else 1 for dim in op.dims}
-    following = {dim: source for dim, source in op.dim_defaults.items() if draw(_FOLLOWS)}
+    following = {dim: source for dim, source in op.dim_defaults.items() if draw(_EITHER)}
     dims.update({dim: source for dim, source in following.items() if isinstance(source, int)})
 
     def resized(dim: str, size: Size) -> dict[str, Size]:

@@ -98,6 +98,24 @@ def _outlier(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return out
 
 
+def _large_negative(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """All below −110, where exp is 0 in float32: a maximum that is clamped or padded at 0 shows."""
+    return (-110 - 200 * x.double().abs()).to(x.dtype)
+
+
+def _large_at_the_end(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The last element along each dim is 30 or −30: it decides a sum, a maximum or a minimum over that dim."""
+    out = x.clone()
+    signs = torch.ones(x.shape, dtype=x.dtype, device=x.device)
+    signs.view(-1)[1::2] = -1
+    for dim in range(x.dim()):
+        if x.shape[dim] > 1:
+            out.select(dim, -1).copy_(30 * signs.select(dim, 0))
+    return out
+
+
+LARGE_AT_THE_END = "large at the end"
+
 VALUES: dict[str, Fill] = {
     LARGE: _large,
     "moderately large": _moderately_large,
@@ -109,6 +127,8 @@ VALUES: dict[str, Fill] = {
     "all zero": _zeros,
     "alternating signs": _alternating,
     "one outlier": _outlier,
+    "large negative": _large_negative,
+    LARGE_AT_THE_END: _large_at_the_end,
 }
 
 

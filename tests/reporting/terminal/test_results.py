@@ -90,7 +90,10 @@ def checked(impl):
             "0 results right, 2 right at the declared case alone: f torch, mine.\n"
             "No trial of the battery could be judged: f torch, f mine.\n",
         ),
-        (tried("mine", "outside"), "2 results right.\nNo trial of the battery applies.\n"),
+        (
+            tried("mine", "outside"),
+            "2 results right, of them 2 at the declared case only: f torch, mine.\nNo trial of the battery applies.\n",
+        ),
     ],
 )
 def test_an_implementation_that_fails_the_battery_is_not_called_right(trials, message):
@@ -98,6 +101,14 @@ def test_an_implementation_that_fails_the_battery_is_not_called_right(trials, me
     assert text.endswith(message)
     assert ("right at the declared case, error 0.5" in text) is ("declared case alone" in message)
     assert ("; error: 2 of 3 trials failed, the first at 7 · float32: " in text) is ("failed" in message)
+
+
+def test_right_is_said_with_the_number_of_trials_or_with_the_one_case():
+    trials = [*tried("torch", "ok", "ok"), *tried("mine", "outside")]
+    text = shown(checked("torch"), checked("mine"), stages=("check", "battery"), trials=trials)
+    assert " torch  right, 2 trials, error 0.5\n" in text
+    assert " mine   right at the declared case only, error 0.5 (" in text
+    assert " torch  right, error 0.5\n" in shown(checked("torch"), stages=("check",))
 
 
 def test_a_lead_that_is_not_resolved_is_not_claimed():

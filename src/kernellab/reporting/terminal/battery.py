@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kernellab.record.batteries import BatterySummary, FailedTrial, WorstTrial
+from kernellab.record.derived import DerivedRecord
 from kernellab.record.schema import ErrorsJson, Result
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Cell, Column, Row, Table, print_table
@@ -89,6 +90,8 @@ def _search(summary: BatterySummary) -> list[Text]:
     drawn = f" {impl}  {search['drawn']} drawn by search in {search['seconds']:.1f} s"
     drawn += f" ({search['outside']} outside its domain)" if search["outside"] else ""
     if not any(failure["kind"] == "search" for failure in summary["failures"]):
+        if search["drawn"] == search["outside"]:
+            return [Text(f"{drawn}: nothing inside its domain was found, so nothing was searched", style="yellow")]
         return [Text(f"{drawn}, none failed", style="dim")]
     if "script" not in search:
         return [Text(f"{drawn}, the last one failed", style="dim")]
@@ -135,6 +138,14 @@ def _shared_reasons(summaries: list[BatterySummary]) -> list[Text]:
             Text(f" {title} ({', '.join(impls)}): {reason}", style=style) for reason, impls in impls_by_reason.items()
         ]
     return lines
+
+
+def tried(record: DerivedRecord) -> dict[tuple[str, str], int]:
+    """By op and implementation: the judged trials of its battery; empty where no battery ran."""
+    if not record["batteries"]:
+        return {}
+    none = {(result["op"], result["impl"]): 0 for result in record["results"]}
+    return none | {(summary["op"], summary["impl"]): summary["tried"] for summary in record["batteries"]}
 
 
 def closing(batteries: Sequence[BatterySummary]) -> list[str]:

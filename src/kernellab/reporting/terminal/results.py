@@ -285,7 +285,9 @@ def _status_text(result: DerivedResult, record: DerivedRecord) -> Text:
     status, reason, check = result["derived"]["status"], result["derived"]["reason"], result["check"]
     right = ""
     if check is not None and _is_right_here(result):
-        right = _describe_check(check, result["case"], result["impl"], timing="time" in record["stages"])
+        timing = "time" in record["stages"]
+        tried = battery.tried(record).get(_key(result)) if status == OK.name else None
+        right = _describe_check(check, result["case"], result["impl"], timing=timing, tried=tried)
     if status == OK.name:
         return Text(right)
     if status == IMPRECISE.name:
@@ -301,13 +303,20 @@ def _is_right_here(result: DerivedResult) -> bool:
     return result["derived"]["at_case"]["status"] in RIGHT
 
 
-def _describe_check(check: CheckOutcome, case: CaseJson, impl: str, *, timing: bool) -> str:
-    """`right in Triton's interpreter at 16×4096, error 1 (torch's 0.98)`, and why it was not timed."""
+def _describe_check(check: CheckOutcome, case: CaseJson, impl: str, *, timing: bool, tried: int | None) -> str:
+    """`right in Triton's interpreter at 16×4096, 113 trials, error 1 (torch's 0.98)`, and why it was not timed.
+
+    `tried`: trials of its battery; None where there was no battery.
+    """
     at, peer, errors = check["checked_at"], check["peer"], check["errors"]
     text = "right in Triton's interpreter" if at["interpreter"] else "right"
     if at["dims"] != case["dims"]:
         checked: CaseJson = {**case, "dims": at["dims"]}
         text += f" at {numbers.size(checked)}"
+    if tried == 0:
+        text += " only" if at["dims"] != case["dims"] else " at the declared case only"
+    elif tried is not None:
+        text += f", {numbers.count(tried, 'trial')}"
     if errors and errors["max"] is not None:
         text += f", error {errors['max']:.2g}"
         if peer and peer["impl"] != impl and peer["max"] is not None:
@@ -330,11 +339,15 @@ def closing(record: DerivedRecord) -> list[str]:
             lines += sweep_table.closing(sweep)
     statuses = [r["derived"]["status"] for r in record["results"]]
     right, skipped = statuses.count(OK.name), statuses.count("skipped")
+    tried = battery.tried(record)
+    untried = [r for r in record["results"] if r["derived"]["status"] == OK.name and tried.get(_key(r)) == 0]
     imprecise = [r for r in record["results"] if r["derived"]["status"] == IMPRECISE.name]
     not_right = [r for r in record["results"] if r["derived"]["status"] in _BAD]
     here_only = [r for r in not_right if _is_right_here(r)]
     bad = [r for r in not_right if not _is_right_here(r)]
     summary = f"{numbers.count(right, 'result')} right"
+    if untried:
+        summary += f", of them {len(untried)} at the declared case only: {_list_impls(untried)}"
     if imprecise:
         summary += f", {len(imprecise)} imprecise: {_list_impls(imprecise)}"
     if skipped:
@@ -346,6 +359,10 @@ def closing(record: DerivedRecord) -> list[str]:
     if not record["complete"]:
         summary += "; the run did not finish"
     return [*lines, summary + "."]
+
+
+def _key(result: DerivedResult) -> tuple[str, str]:
+    return result["op"], result["impl"]
 
 
 def _list_impls(results: list[DerivedResult]) -> str:

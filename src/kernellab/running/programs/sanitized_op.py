@@ -56,8 +56,9 @@ def main() -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     op = load(Target(**request["target"]))[request["op"]]
-    trials = battery(op, device.type, dtypes=request["dtypes"], quick=request["quick"])
-    run(op, op[request["impl"]], trials, request["seed"], device)
+    impl = op[request["impl"]]
+    trials = battery(op, device.type, impl=impl, dtypes=request["dtypes"], quick=request["quick"])
+    run(op, impl, trials, request["seed"], device)
     sys.stdout.flush()
 
 

@@ -27,7 +27,7 @@ from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
 from kernellab.running.worker.channel import Channel, GpuContextLost
 from kernellab.running.worker.global_state import guard_global_state
-from kernellab.trials.battery import battery
+from kernellab.trials.battery import impl_batteries
 from kernellab.trials.domain import is_defined
 from kernellab.trials.selection import pair_with_impls
 from kernellab.trials.trial import Trial
@@ -59,9 +59,11 @@ class BatteryRunner:
         done, stored, dtypes, quick = command.done, command.stored, command.dtypes, command.quick
         repeated = {name: self._run_stored(name, stored.get(name, ()), start) for name, start in done.items()}
         limit = INTERPRETER_LIMIT if self.interpreted else None
-        trials = battery(self.op, self.device.type, dtypes=dtypes, quick=quick, max_elements=limit)
-        self.channel.send(BatteryGenerated(trials=len(trials)))
-        for count, (number, trial, impl) in enumerate(pair_with_impls(trials, [self.op[name] for name in done])):
+        impls = [self.op[name] for name in done]
+        trials = impl_batteries(self.op, impls, self.device.type, dtypes=dtypes, quick=quick, max_elements=limit)
+        pairs = list(pair_with_impls(trials, impls))
+        self.channel.send(BatteryGenerated(trials=max((number + 1 for number, _, _ in pairs), default=0)))
+        for count, (number, trial, impl) in enumerate(pairs):
             if number >= done[impl.name] and trial.key not in repeated[impl.name]:
                 self._run_trial(impl.name, number, trial)
             if count % 250 == 0:
@@ -120,6 +122,7 @@ class BatteryRunner:
             seconds=seconds,
             seed=seed,
             device=self.device.type,
+            impl=self.op[name],
             dtypes=dtypes,
             max_elements=INTERPRETER_MAX_ELEMENTS if self.interpreted else None,
         )

@@ -1,0 +1,111 @@
+"""Are planted bugs found behind the limits of a domain, and are their correct twins left alone?
+
+    python benchmarks/planted.py [--seeds 0,1,2] [--quick] [--only minimums,dtypes] [--klab] [--jobs 2]
+
+Each file of benchmarks/planted declares ops whose implementations take some inputs only: multiples of 128, rows of at
+least 256, 16-bit types, contiguous inputs. An implementation called `wrong-…` has one fault; `right` is the same code
+without it. The battery runs once per seed; `--klab` runs `klab check --json` instead, in processes of its own. Printed:
+for each op how many bugs were found and at how many trials, then what was missed and which twin was accused. Exit code
+1 where a bug was missed or a twin accused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "benchmarks" / "planted"
+sys.path.insert(0, str(ROOT / "src"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", default="0", metavar="A,B", help="seeds of the values")
+    parser.add_argument("--quick", action="store_true", help="the small battery")
+    parser.add_argument("--only", metavar="A,B", help="only these files")
+    parser.add_argument("--klab", action="store_true", help="by klab check, instead of in this process")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every summary there")
+    args = parser.parse_args()
+    names = args.only.split(",") if args.only else sorted(path.stem for path in HERE.glob("*.py"))
+    work = [(name, seed, args.quick, args.klab) for name in names for seed in map(int, args.seeds.split(","))]
+    with ProcessPoolExecutor(args.jobs) as pool:
+        rows = [row for rows in pool.map(check_file, work) for row in rows]
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+    missed = [row for row in rows if row["bug"] and row["failed"] == 0]
+    accused = [row for row in rows if not row["bug"] and (row["failed"] or not row["tried"])]
+    for key in dict.fromkeys((row["file"], row["op"]) for row in rows):
+        of_op = [row for row in rows if (row["file"], row["op"]) == key]
+        bugs = [row for row in of_op if row["bug"]]
+        tried = sorted({row["tried"] for row in of_op})
+        print(f"{key[0]} {key[1]}: {sum(bool(b['failed']) for b in bugs)} of {len(bugs)} found", end=", ")
+        print(f"{tried[0]} to {tried[-1]} trials, {max(row['seconds'] for row in of_op):.1f} s a seed")
+    for row in missed:
+        print(f"MISSED {row['file']} {row['op']} {row['impl']}, seed {row['seed']}: {row['tried']} trials")
+    for row in accused:
+        print(f"ACCUSED {row['file']} {row['op']} {row['impl']}, seed {row['seed']}: {row['first']}")
+    bugs = {(row["file"], row["op"], row["impl"]) for row in rows if row["bug"]}
+    twins = {(row["file"], row["op"], row["impl"]) for row in rows if not row["bug"]}
+    print(f"{len(bugs)} bugs in {len(names)} files, {len(twins)} twins, {len(args.seeds.split(','))} seeds: ", end="")
+    print(f"{len(missed)} missed, {len(accused)} accused")
+    return 1 if missed or accused else 0
+
+
+def check_file(work: tuple[str, int, bool, bool]) -> list[dict]:
+    """A row per implementation of the file's ops."""
+    name, seed, quick, klab = work
+    began = time.monotonic()
+    summaries = by_klab(name, seed, quick) if klab else in_process(name, seed, quick)
+    seconds = time.monotonic() - began
+    return [
+        {
+            "file": name,
+            "op": summary["op"],
+            "impl": summary["impl"],
+            "seed": seed,
+            "bug": summary["impl"].startswith("wrong-"),
+            "tried": summary["tried"],
+            "failed": len(summary["failures"]),
+            "first": next((f"{f['label']}: {f['reason']}" for f in summary["failures"]), "nothing was tried"),
+            "kinds": sorted({f["kind"] for f in summary["failures"]}),
+            "unknown": summary["unknown"],
+            "seconds": round(seconds, 1),
+        }
+        for summary in summaries
+        if summary["impl"].startswith(("wrong-", "right"))
+    ]
+
+
+def in_process(name: str, seed: int, quick: bool) -> list[dict]:
+    import torch
+
+    from kernellab.api.check import run
+    from kernellab.declaration.targets import Target, load
+    from kernellab.record.batteries import summaries
+
+    torch.set_num_threads(1)
+    entries = []
+    for op in load(Target(name, file=str(HERE / f"{name}.py"))).values():
+        impls = [impl for impl in op.impls.values() if impl.name.startswith(("wrong-", "right"))]
+        entries += run(op, impls, torch.device("cpu"), quick=quick, seed=seed)
+    return [dict(summary) for summary in summaries(entries)]
+
+
+def by_klab(name: str, seed: int, quick: bool) -> list[dict]:
+    command = [sys.executable, "-m", "kernellab", "check", str(HERE / f"{name}.py"), "--json", "--seed", str(seed)]
+    command += ["--device", "cpu", "--impl", "right,wrong-*", *(["--quick"] if quick else [])]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    return json.loads(done.stdout)["batteries"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
