@@ -23,7 +23,7 @@ from kernellab.declaration.case import Case, Size
 from kernellab.declaration.inputs import Inputs, InputsFailed, clone
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import NotDifferentiable
-from kernellab.machine.gpu_state import gpu_is_dead, synchronise
+from kernellab.machine.gpu_state import gpu_is_dead, raise_pending_error
 from kernellab.machine.memory import is_memory_error, out_of_memory
 from kernellab.trials.domain import is_defined
 from kernellab.trials.guard_bands import GuardedMemory
@@ -122,7 +122,7 @@ class TrialPreparer:
                 raise CannotCheck("complex results are not compared yet")
             scales = self._least_scales(trial, inputs, oracle)
             manual = _Results("manual", manual_outputs, self._errors(manual_outputs, oracle, scales))
-            synchronise(self.device)
+            raise_pending_error(self.device)
             if not all(map(bitwise_equal, inputs.values(), pristine.values())):
                 raise CannotCheck("the reference changes its input")
         except (CannotCheck, NotDifferentiable, NotApplicable):
@@ -203,7 +203,7 @@ class TrialPreparer:
                 # It may change its inputs, so it gets copies; but copies are contiguous, which a layout is not.
                 contiguous = not trial.layouts and trial.upstream == RANDOM_UPSTREAM
                 outputs = compute(self.op, own, clone(inputs) if contiguous else inputs, trial)
-                synchronise(self.device)
+                raise_pending_error(self.device)
             require_same_shapes(outputs, manual.outputs)
             if [t.dtype for t in outputs] != [t.dtype for t in manual.outputs]:
                 return None

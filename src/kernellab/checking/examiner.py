@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -25,7 +25,7 @@ from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.trial_memory import bytes_held, memory_needed, poison_free_memory, total_bytes
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
-from kernellab.machine.gpu_state import synchronise
+from kernellab.machine.gpu_state import raise_pending_error
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
 from kernellab.trials import calls
 from kernellab.trials.domain import refusal
@@ -72,7 +72,7 @@ class Examiner:
 
     def prepare(self, trial: Trial) -> PreparedTrial:
         """The inputs of a trial and what must come of them; kept for the next implementation."""
-        key = _preparation_key(trial)
+        key = trial.preparation_key
         if key not in self._prepared:
             kept = sum(total_bytes(prepared.oracle) for prepared in self._prepared.values())
             if len(self._prepared) >= _KEPT_TRIALS or kept > _KEPT_BYTES:
@@ -118,7 +118,7 @@ class Examiner:
         if needed <= _NO_MEMORY_QUESTION:
             return None
         # Other prepared trials can be dropped; this one's memory is allocated already.
-        key = _preparation_key(trial)
+        key = trial.preparation_key
         self._prepared = {kept: prepared for kept, prepared in self._prepared.items() if kept == key}
         needed -= sum(bytes_held(prepared) for prepared in self._prepared.values())
         free = free_bytes(self.device)
@@ -174,7 +174,7 @@ class Examiner:
             with self._guard_allocations(impl, trial, memory):
                 outputs = VARIANTS[trial.call](call)
             # A GPU fault shows here, and so belongs to this implementation and not to the next.
-            synchronise(self.device)
+            raise_pending_error(self.device)
         except Wrong as wrong:
             return Outcome("wrong", str(wrong))
         except NotApplicable:
@@ -202,8 +202,3 @@ class Examiner:
             return
         with GuardedAllocations(memory):
             yield
-
-
-def _preparation_key(trial: Trial) -> str:
-    """What is expected of a trial does not depend on how the call is made."""
-    return replace(trial, call=calls.PLAIN).key
