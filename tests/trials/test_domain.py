@@ -24,11 +24,3 @@ def test_supports_is_asked_about_the_layout_and_may_raise():
     op.impl("raising", supports=lambda case: 1 / 0)(lambda x: x * 2)
     with pytest.raises(ZeroDivisionError):
         refusal(op["raising"], Trial("sizes", case))
-
-
-def test_an_implementation_that_changes_its_inputs_takes_no_gradient_trial():
-    op = op_of(lambda x: x * 2)
-    op.impl("in-place", mutates=["x"])(lambda x: x.mul_(2))
-    case = Case(plane(), "float32")
-    assert refusal(op["in-place"], Trial("sizes", case)) is None
-    assert "not differentiable" in refusal(op["in-place"], Trial("gradients", case, pass_name="backward"))

@@ -19,7 +19,7 @@ from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
 from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refused, applies
 from kernellab.checking.compiled_impls import compiled_graphs, reset_compiled
-from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself
+from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself, wrote_outside
 from kernellab.checking.outcome import Outcome, PeerErrors
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.trial_memory import bytes_held, memory_needed, poison_free_memory, total_bytes
@@ -125,20 +125,21 @@ class Examiner:
         return f"needs about {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free" if needed > free else None
 
     def _examine_prepared(self, impl: Impl, trial: Trial, prepared: PreparedTrial) -> Outcome | None:
-        memory = GuardedMemory(bands="bands" in self.guards, poison="poison" in self.guards)
+        memory, copies = (GuardedMemory(bands="bands" in self.guards, poison="poison" in self.guards) for _ in range(2))
+        call = Call(impl, prepared.inputs, trial, self.device, copies, guarded="bands" in self.guards)
         must_compile = impl.kind.name == "compile" and "compiled" in self.guards
         if must_compile:
             reset_compiled(self.op)
         graphs = compiled_graphs()
-        returned = self._call(impl, trial, prepared, memory)
+        returned = self._call(call, prepared, memory)
         if not isinstance(returned, _Returned):
             return returned
         try:
             notes = judge_form(self.op, impl, returned.outputs, prepared, self.guards)
             if memory.overwritten():
                 raise Wrong(reasons.WROTE_OUTSIDE_ALLOCATION)
-            if prepared.memory.overwritten():
-                raise Wrong(reasons.WROTE_OUTSIDE_INPUT)
+            for name in (*prepared.memory.overwritten_parts(), *copies.overwritten_parts()):
+                raise Wrong(wrote_outside(name))
             if must_compile and compiled_graphs() == graphs:
                 raise Wrong(f"{reasons.NOTHING_COMPILED}: it ran as plain PyTorch")
             judgement = judge_values(
@@ -162,11 +163,9 @@ class Examiner:
             first_call_s=returned.seconds,
         )
 
-    def _call(
-        self, impl: Impl, trial: Trial, prepared: PreparedTrial, memory: GuardedMemory
-    ) -> _Returned | Outcome | None:
+    def _call(self, call: Call, prepared: PreparedTrial, memory: GuardedMemory) -> _Returned | Outcome | None:
         """What the call returned, or the outcome where it did not return; None where the trial does not apply."""
-        call = Call(self.op, impl, prepared.inputs, trial.case, trial.pass_name, self.device, trial.wrt)
+        impl, trial = call.impl, call.trial
         if "poison" in self.guards:
             poison_free_memory(prepared.peer)
         began = time.perf_counter()
@@ -187,7 +186,7 @@ class Examiner:
             if is_memory_error(error):
                 shortage = out_of_memory(error, self.device)
                 return Outcome("oom", shortage["reason"], needed_bytes=shortage.get("needed_bytes"))
-            if trial.pass_name != "forward" and refuses_gradients(error):
+            if trial.pass_name != "forward" and refuses_gradients(error, mutates=bool(impl.mutates)):
                 double = trial.pass_name == "double backward"
                 refused = "refuses double backward" if double else "not differentiable"
                 return Outcome("outside", f"{refused}: {explain(error)}")

@@ -184,10 +184,9 @@ class Battery:
                 self._distrusted_at.append(begun.trial)
             # As the peer, PyTorch's own op kills the worker while another implementation is tried: that one is
             # tried again, with the reference as its peer. Only numbers of the battery mean the same trial to both.
-            is_peer = lost.impl != begun.impl
-            if not is_peer or (begun.number >= 0 and lost.impl in self._impls):
-                if self._next_number(lost.impl, begun.number) <= begun.number:
-                    self._write(lost.impl, begun.number, begun.trial, lost.status, lost.reason)
+            counts = lost.impl == begun.impl or (begun.number >= 0 and lost.impl in self._impls)
+            if counts and self._next_number(lost.impl, begun.number) <= begun.number:
+                self._write(lost.impl, begun.number, begun.trial, lost.status, lost.reason)
             return
         self._losses_to_nobody += 1
         reason = f"cannot check: the reference: {lost.reason}" if lost.phase == "oracle" else lost.reason
