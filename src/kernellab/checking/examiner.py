@@ -21,8 +21,15 @@ from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refuse
 from kernellab.checking.compiled_impls import compiled_graphs, reset_compiled
 from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself, wrote_outside
 from kernellab.checking.outcome import Outcome, PeerErrors
+from kernellab.checking.reference_memory import ReferenceMemoryEstimator
 from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.trial_memory import bytes_held, memory_needed, poison_free_memory, total_bytes
+from kernellab.checking.trial_memory import (
+    bytes_held,
+    may_need_much,
+    memory_needed,
+    poison_free_memory,
+    total_bytes,
+)
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.machine.gpu_state import raise_pending_error
@@ -68,6 +75,7 @@ class Examiner:
         self._preparer = TrialPreparer(
             op, seed=seed, device=device, running=running, distrusted=distrusted, guarded="bands" in guards
         )
+        self._estimator = ReferenceMemoryEstimator(op, seed=seed, device=device)
         self._prepared: dict[str, PreparedTrial] = {}
 
     def prepare(self, trial: Trial) -> PreparedTrial:
@@ -90,11 +98,14 @@ class Examiner:
             reason = refusal(impl, trial)
         except BaseException as error:
             return Outcome("error", f"supports= failed: {explain(error)}", traceback=user_frames(error))
-        reason = reason or self._too_large(trial)
         if reason is not None:
             return Outcome("outside", reason)
         try:
             with self._running(None, "oracle"):
+                reason = self._too_large(trial)
+                if reason is not None:
+                    declared = trial.kind == "declared"
+                    return Outcome("unknown", f"cannot check: {reason}") if declared else Outcome("outside", reason)
                 prepared = self.prepare(trial)
         except NotApplicable:
             return None
@@ -115,6 +126,18 @@ class Examiner:
     def _too_large(self, trial: Trial) -> str | None:
         """A trial that does not fit in memory is not begun: running out of memory may take the machine down."""
         needed = memory_needed(self.op, trial)
+        shortage = self._shortage(trial, needed)
+        if shortage is not None:
+            return shortage
+        if trial.preparation_key in self._prepared or not may_need_much(self.op, trial, _NO_MEMORY_QUESTION):
+            return None
+        most = max(_NO_MEMORY_QUESTION, free_bytes(self.device))
+        reference = self._estimator.estimate(trial, lambda memory: memory_needed(self.op, trial, memory) <= most)
+        shortage = self._shortage(trial, memory_needed(self.op, trial, reference))
+        return f"the reference {shortage}" if shortage is not None else None
+
+    def _shortage(self, trial: Trial, needed: int) -> str | None:
+        """How much memory is missing; None where there is enough."""
         if needed <= _NO_MEMORY_QUESTION:
             return None
         # Other prepared trials can be dropped; this one's memory is allocated already.

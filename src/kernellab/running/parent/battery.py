@@ -26,7 +26,7 @@ from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import CulpritNamed, ScriptWritten, WorkerSpent
 
 _FATAL = ("crashed", "timeout", "oom")
-_RETURNED = ("ok", "wrong", "error")  # the call came back
+_RETURNED = ("ok", "imprecise", "wrong", "error")  # the call came back
 _MOST_LOST = 10  # workers that one implementation may kill
 _MOST_TIMEOUT_S, _FEWEST_TIMEOUTS = 300.0, 3  # spent on waiting for one implementation, but this many times in any case
 _MOST_LOST_AT_FIRST = 3  # as long as none of its trials came back
