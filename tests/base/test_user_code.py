@@ -1,6 +1,9 @@
 """Tracebacks of the user's own code."""
 
+import ast
 from pathlib import Path
+
+import pytest
 
 from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE, explain, first_line, is_user_code, user_frames
@@ -41,3 +44,42 @@ def test_ops_are_user_code_and_the_rest_of_kernellab_is_not():
     assert not is_user_code(str(Path("/venv/lib/python3.11/site-packages/torch/__init__.py")))
     assert not is_user_code("<string>")
     assert is_user_code("/home/me/ops.py")
+
+
+TRITONS_WRAPPERS = """
+class InterpreterError(Exception):
+    pass
+
+def kernel():
+    return None + 1
+
+def launch():
+    try:
+        try:
+            kernel()
+        except TypeError as error:
+            raise InterpreterError(repr(error)) from error
+    except InterpreterError as error:
+        raise InterpreterError(repr(error)) from error
+
+launch()
+"""
+
+
+def test_an_error_in_a_kernel_is_explained_with_the_kernels_own_line():
+    error = exception_of(TRITONS_WRAPPERS)
+    assert explain(error).startswith("TypeError: unsupported operand type(s)")
+    assert explain(error).endswith("(mine.py:6)")
+    frames = user_frames(error)
+    assert frames.index("in launch") < frames.index("in kernel")
+    assert "InterpreterError" not in frames
+
+
+def test_an_error_of_tritons_compiler_is_explained_with_the_line_in_the_kernel():
+    errors = pytest.importorskip("triton.compiler.errors")
+    source = "@triton.jit\ndef add_one(x):\n    return x.nothing\n"
+    (function,) = ast.parse(source).body
+    cause = errors.CompilationError(source, function.body[0], "AttributeError('no nothing')")
+    nested = errors.CompilationError("def outer(x):\n    add_one(x)\n", ast.parse("outer()").body[0])
+    nested.__cause__ = cause
+    assert explain(nested) == "CompilationError: AttributeError('no nothing') (line 3 of add_one: return x.nothing)"

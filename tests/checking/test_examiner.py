@@ -1,5 +1,8 @@
 """Examining an implementation at a trial: what it raises, what it is given, what it leaves behind."""
 
+import ctypes
+
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +15,7 @@ from kernellab.declaration.case import Case
 from kernellab.trials import calls
 from kernellab.trials.battery import battery
 from kernellab.trials.trial import Trial
-from support.trying import CPU, check, doubling, examine, op_of, plane
+from support.trying import CPU, check, differentiable, doubling, examine, op_of, plane
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RecursionError("deep"), ValueError("no")])
@@ -112,6 +115,93 @@ def test_an_implementation_that_works_in_place_is_not_given_elements_that_share_
     assert examine(op, "in-place", plane(), layouts={"x": "transposed"}).status == "ok"
 
 
+class InPlace(torch.autograd.Function):
+    """x² in the memory of x; the gradient times `sign`."""
+
+    @staticmethod
+    def forward(ctx, x, sign, dirty):
+        ctx.save_for_backward(x.clone())
+        ctx.sign = sign
+        with torch.no_grad():
+            torch.square(x, out=x)
+        if dirty:
+            ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        return ctx.sign * 2 * x * upstream, None, None
+
+
+def memory_of(t, elements=None):
+    """The memory behind a float tensor as an array, as a kernel sees it that takes the tensor for contiguous."""
+    return np.ctypeslib.as_array((ctypes.c_float * (elements or t.numel())).from_address(t.data_ptr()))
+
+
+def behind_autograds_back(x):
+    """In place, as a kernel does that is given a pointer."""
+    np.square(x.detach().numpy(), out=x.detach().numpy())
+    return x
+
+
+@pytest.fixture
+def squares_in_place():
+    op = op_of(lambda x: x * x, dims="... N")
+    op.impl("autograd", mutates=["x"])(lambda x: x.pow_(2))
+    op.impl("own-backward", mutates=["x"])(lambda x: InPlace.apply(x, 1.0, True))
+    op.impl("own-backward, unmarked", mutates=["x"])(lambda x: InPlace.apply(x, 1.0, False))
+    op.impl("flipped", mutates=["x"])(lambda x: InPlace.apply(x, -1.0, True))
+    op.impl("flipped, unmarked", mutates=["x"])(lambda x: InPlace.apply(x, -1.0, False))
+    op.impl("unrecorded", mutates=["x"])(behind_autograds_back)
+    op.impl("unrecorded view", mutates=["x"])(lambda x: behind_autograds_back(x).view_as(x))
+    op.impl("refused by autograd", mutates=["x"])(lambda x: x.mul_(x))
+    return op
+
+
+GRADIENTS = (
+    {"pass_name": "backward"},
+    {"pass_name": "backward", "upstream": "expanded"},
+    {"pass_name": "backward", "layouts": {"x": "transposed"}},
+    {"pass_name": "backward", "layouts": {"x": "sliced columns"}},
+    {"pass_name": "backward", "call": "backward twice"},
+)
+
+
+@pytest.mark.parametrize("fields", GRADIENTS, ids=lambda fields: " ".join(map(str, fields.values())))
+def test_gradients_of_an_implementation_that_works_in_place_are_tried_on_copies(squares_in_place, fields):
+    op = squares_in_place
+    outcomes = {name: examine(op, name, plane(), **fields) for name in op.impls if name not in ("manual", "compile")}
+    statuses = {name: outcome.status for name, outcome in outcomes.items()}
+    right = ["own-backward", "own-backward, unmarked", "autograd"]
+    assert {statuses[name] for name in right} == {"ok"}
+    assert {statuses[name] for name in ("flipped", "flipped, unmarked")} == {"wrong"}
+    for name in ("unrecorded", "unrecorded view", "refused by autograd"):
+        assert (statuses[name], "not differentiable" in outcomes[name].reason) == ("outside", True)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"call": "twice"}, {"call": "beside large numbers"}, {"layouts": {"x": "misaligned"}}]
+)
+def test_every_call_of_an_implementation_that_works_in_place_finds_its_inputs(squares_in_place, fields):
+    for name in ("autograd", "own-backward", "unrecorded"):
+        assert examine(squares_in_place, name, plane(), **fields).status == "ok"
+
+
+@pytest.mark.parametrize(("call", "factor"), [("plainly", 0), ("beside large numbers", 2)])  # 2 · NaN is the same NaN
+def test_an_implementation_that_works_in_place_is_caught_when_it_writes_outside(call, factor):
+    def careless(x):
+        memory = memory_of(x, x.numel() + 1)
+        memory[:-1] *= 2
+        memory[-1] = factor and factor * memory[-1]
+        return x
+
+    op = op_of(lambda x: x * 2)
+    op.impl("careless", mutates=["x"])(careless)
+    outcome = examine(op, "careless", plane(8, 4), call=call)
+    assert (outcome.status, outcome.reason) == ("wrong", "wrote outside one of its inputs: x")
+
+
 def test_supports_can_require_contiguous_inputs():
     def picky(x):
         if not x.is_contiguous():
@@ -128,15 +218,43 @@ def test_supports_can_require_contiguous_inputs():
         assert examine(op, "picky", plane(), layouts={"x": layout}).status == "ok"
 
 
+@pytest.mark.parametrize("upstream", ["random", "expanded", "non-contiguous", "zero"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_backward_that_overwrites_its_upstream_gradient_is_named_and_destroys_nothing(upstream, first):
+    def backward(ctx, saved, g):
+        result = 2 * g
+        memory_of(g)[first:] = 3.0  # as a kernel does that takes it for contiguous
+        return result
+
+    op = op_of(lambda x: 2 * x)
+    op.impl("in-place")(differentiable(lambda x: 2 * x, backward))
+    outcome = examine(op, "in-place", plane(64, 512), pass_name="backward", upstream=upstream)
+    assert (outcome.status, outcome.reason.startswith("changed its upstream gradient")) == ("wrong", True)
+
+
+@pytest.mark.parametrize("layout", ["expanded rows", "expanded columns"])
+def test_writing_into_an_expanded_input_destroys_nothing(layout):
+    def overwrite(x):
+        result = 2 * x
+        memory_of(x)[1:] = 3.0
+        return result
+
+    op = op_of(lambda x: 2 * x, overwrite=overwrite)
+    outcome = examine(op, "overwrite", plane(64, 512), layouts={"x": layout})
+    assert outcome.status == "wrong"
+    assert outcome.reason.startswith(("changed its input x", "wrote outside one of its inputs: x"))
+
+
 def test_memory_that_a_prepared_trial_holds_is_not_counted_twice(monkeypatch):
     op = op_of(lambda x: x + x, one=lambda x: 2 * x, other=lambda x: 2 * x)
     trial = Trial("large", Case(plane(), "float32"))
     needed, oracle = memory_needed(op, trial), 32 * 16 * 8
-    free = iter([needed, needed - oracle, needed // 8])
     monkeypatch.setattr(examiner_module, "_NO_MEMORY_QUESTION", 0)
-    monkeypatch.setattr(examiner_module, "free_bytes", lambda device: next(free))
     examiner = Examiner(op, seed=0, device=CPU)
-    statuses = [examiner.examine(op[name], trial).status for name in ("one", "other", "one")]
+    statuses = []
+    for name, free in (("one", needed), ("other", needed - oracle), ("one", needed // 8)):
+        monkeypatch.setattr(examiner_module, "free_bytes", lambda device, free=free: free)
+        statuses.append(examiner.examine(op[name], trial).status)
     assert statuses == ["ok", "ok", "outside"]
 
 

@@ -55,6 +55,7 @@ def test_the_script_of_an_exhibit_prints_what_is_wrong(exhibit, changes, printed
     [
         (3, "forward", "values: ", r"(worst difference: [0-9e.-]+\n){2}"),
         (0, "backward", "values: ", r"(worst difference: 0.0\n){3}"),
+        (3, "backward", f"{reasons.CHANGED_UPSTREAM}, …", r"each upstream gradient is unchanged: \[True, True\]\n"),
         (3, "forward", f"{reasons.LATER_CALL}", r"(.*: 3\nthe first result is unchanged: True\n){2}"),
         (3, "forward", f"{reasons.READS_OUTSIDE}: …", r"(.*: 0\nthe first result is unchanged: True\n){2}"),
         (

@@ -193,3 +193,49 @@ def test_the_authors_own_values_are_made_again(tmp_path, values, needs, pass_nam
         worst = [float(number) for number in re.findall(r"worst difference: (\S+)", printed)]
         assert worst[0] == pytest.approx(0.5, abs=1e-5)
         assert len(worst) == (1 if pass_name == "forward" else 2), "one gradient: w takes none"
+
+
+IN_PLACE = """
+import torch, kernellab as kl
+
+@kl.op(args=dict(x=kl.tensor("M N"), y=kl.tensor("M N")))
+def product(x, y):
+    return x * y
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x.clone(), y)
+        ctx.mark_dirty(x)
+        return x.mul_(y)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return -g * y, g * x
+
+@product.impl("flipped", mutates=["x"])
+def _(x, y):
+    return Product.apply(x, y)
+
+@product.impl("off", mutates=["x"])
+def _(x, y):
+    return x.mul_(y).add_(1)
+"""
+
+
+@pytest.mark.parametrize(("name", "pass_name"), [("off", "forward"), ("flipped", "backward")])
+def test_the_script_of_an_implementation_that_changes_its_inputs_gives_it_copies(name, pass_name, tmp_path):
+    file = tmp_path / "in_place.py"
+    file.write_text(IN_PLACE)
+    (op,) = load(Target("in_place", file=str(file))).values()
+    trial = Trial("search", Case({"M": 3, "N": 5}, "float32"), pass_name=pass_name, layouts={"x": "transposed"})
+    outcome = Examiner(op, seed=0, device=CPU).examine(op[name], trial)
+    assert outcome.status == "wrong"
+    script = write_script(op, op[name], trial, outcome, seed=0, interpreted=False)
+    done = run_without_kernellab(script.text, tmp_path)
+    differences = [float(number) for number in re.findall("worst difference: (.*)", done.stdout)]
+    if name == "off":
+        assert differences == [pytest.approx(1.0, abs=1e-6)]
+    else:  # of the result, of x's gradient, of y's gradient
+        assert [number > 1 for number in differences] == [False, True, False]

@@ -26,14 +26,6 @@ def test_supports_is_asked_about_the_layout_and_may_raise():
         refusal(op["raising"], Trial("sizes", case))
 
 
-def test_an_implementation_that_changes_its_inputs_takes_no_gradient_trial():
-    op = op_of(lambda x: x * 2)
-    op.impl("in-place", mutates=["x"])(lambda x: x.mul_(2))
-    case = Case(plane(), "float32")
-    assert refusal(op["in-place"], Trial("sizes", case)) is None
-    assert "not differentiable" in refusal(op["in-place"], Trial("gradients", case, pass_name="backward"))
-
-
 def test_a_domain_asks_where_and_supports_once_and_takes_an_error_for_a_no():
     asked = []
     op = kl.op(args=dict(x=kl.tensor("N")), where=lambda case: case.N != 5)(lambda x: x)

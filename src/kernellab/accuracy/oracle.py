@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 
@@ -62,9 +62,13 @@ class Oracle:
         return [t.shape for t in whole] == [t.shape for t in sliced] and all(map(close, whole, sliced))
 
 
-def compute(op: Op, fn: AnyFunction, inputs: Inputs, trial: Trial) -> Outputs:
-    """Everything that is judged of a trial, computed by a function with the op's signature."""
-    return as_tensors(pass_to_judge(trial.pass_name, trial.wrt).compute(op, fn, inputs, trial.case))
+def compute(op: Op, fn: AnyFunction, inputs: Inputs, trial: Trial, *, mutates: Collection[str] = ()) -> Outputs:
+    """Everything that is judged of a trial, computed by a function with the op's signature.
+
+    `mutates`: inputs that the function changes by declaration.
+    """
+    pass_ = pass_to_judge(trial.pass_name, trial.wrt)
+    return as_tensors(pass_.compute(op, fn, inputs, trial.case, mutates=mutates))
 
 
 def pass_to_judge(pass_name: str, wrt: Sequence[str] = ()) -> Pass:

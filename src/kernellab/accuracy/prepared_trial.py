@@ -22,13 +22,14 @@ from kernellab.base.user_code import explain
 from kernellab.declaration.case import Case, Size
 from kernellab.declaration.inputs import Inputs, InputsFailed, clone
 from kernellab.declaration.op import Op
-from kernellab.declaration.passes import NotDifferentiable
-from kernellab.machine.gpu_state import gpu_is_dead, synchronise
+from kernellab.declaration.passes import NotDifferentiable, is_upstream
+from kernellab.machine.gpu_state import gpu_is_dead, raise_pending_error
 from kernellab.machine.memory import is_memory_error, out_of_memory
 from kernellab.trials.domain import is_defined
 from kernellab.trials.guard_bands import GuardedMemory
+from kernellab.trials.layouts import FAR
 from kernellab.trials.trial import RANDOM_UPSTREAM, Trial
-from kernellab.trials.trial_inputs import NotApplicable, make_inputs, with_random_upstream
+from kernellab.trials.trial_inputs import NotApplicable, copy_input, make_inputs, with_random_upstream
 
 _USUAL_SIZE = 8  # in place of sizes 0 and 1
 MAX_PEER_ERROR = 0.25  # of the scale: a peer that is off by more sets no useful tolerance
@@ -122,7 +123,7 @@ class TrialPreparer:
                 raise CannotCheck("complex results are not compared yet")
             scales = self._least_scales(trial, inputs, oracle)
             manual = _Results("manual", manual_outputs, self._errors(manual_outputs, oracle, scales))
-            synchronise(self.device)
+            raise_pending_error(self.device)
             if not all(map(bitwise_equal, inputs.values(), pristine.values())):
                 raise CannotCheck("the reference changes its input")
         except (CannotCheck, NotDifferentiable, NotApplicable):
@@ -200,10 +201,8 @@ class TrialPreparer:
             with self._running("torch", "check"):
                 if own.refusal(trial.case_for_supports) is not None:
                     return None
-                # It may change its inputs, so it gets copies; but copies are contiguous, which a layout is not.
-                contiguous = not trial.layouts and trial.upstream == RANDOM_UPSTREAM
-                outputs = compute(self.op, own, clone(inputs) if contiguous else inputs, trial)
-                synchronise(self.device)
+                outputs = compute(self.op, own, _copy_inputs(inputs, trial), trial, mutates=own.mutates)
+                raise_pending_error(self.device)
             require_same_shapes(outputs, manual.outputs)
             if [t.dtype for t in outputs] != [t.dtype for t in manual.outputs]:
                 return None
@@ -268,6 +267,18 @@ def _without_small_sizes(op: Op, case: Case) -> Case:
     }
     changed = op.resize(case, larger)
     return changed if is_defined(op, changed) else case
+
+
+def _copy_inputs(inputs: Inputs, trial: Trial) -> Inputs:
+    """Copies in the same layouts, for PyTorch's own op, which may change its inputs. What spans gigabytes, and an
+    upstream gradient that is not contiguous, is not copied."""
+    memory = GuardedMemory(bands=False, poison=False)
+    copies = dict(inputs)
+    for name, t in inputs.items():
+        keeps_layout = trial.upstream == RANDOM_UPSTREAM if is_upstream(name) else trial.layouts.get(name) not in FAR
+        if t is not None and keeps_layout:
+            copies[name] = copy_input(t, name, trial, memory, guarded=False)
+    return copies
 
 
 def _is_useless(output: torch.Tensor, errors: Errors) -> bool:

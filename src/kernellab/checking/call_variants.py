@@ -5,8 +5,7 @@ Each variant takes a call and returns outputs to be judged like any others, or r
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -16,17 +15,17 @@ from kernellab.accuracy.oracle import pass_to_judge
 from kernellab.accuracy.outputs import Outputs, Wrong, as_tensors, bitwise_equal
 from kernellab.base.user_code import explain
 from kernellab.checking import reasons
+from kernellab.checking.form import wrote_outside
 from kernellab.checking.registered_ops import Operator, OperatorRecorder, as_operator
-from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import Inputs, clone
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.passes import fill_missing, gradients, pass_of
+from kernellab.declaration.passes import Gradients, Tensors, fill_missing, gradients, pass_of
 from kernellab.machine.gpu_state import synchronise
 from kernellab.trials import calls
 from kernellab.trials.guard_bands import LARGE, MINUS_LARGE, GuardedMemory
 from kernellab.trials.layouts import apply_layout
-from kernellab.trials.trial import CONTIGUOUS
-from kernellab.trials.trial_inputs import NotApplicable
+from kernellab.trials.trial import CONTIGUOUS, Trial
+from kernellab.trials.trial_inputs import NotApplicable, copy_input
 
 _SLEEP_CYCLES = 20_000_000  # about 10 ms: longer than a launch takes, on any stream
 _MORE_CALLS = 14  # on a GPU, to see whether results vary by themselves
@@ -40,22 +39,44 @@ class Refused(Exception):
 class Call:
     """An implementation with everything it is called with at a trial."""
 
-    op: Op
     impl: Impl
     inputs: Inputs
-    case: Case
-    pass_name: str
+    trial: Trial
     device: torch.device
-    wrt: Sequence[str] = ()
+    copies: GuardedMemory  # for copies of inputs that the implementation changes
+    guarded: bool = True  # whether copies lie between guard bands
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def op(self) -> Op:
+        return self.impl.op
+
     def __call__(self) -> Outputs:
-        pass_ = pass_to_judge(self.pass_name, self.wrt)
-        return as_tensors(pass_.compute(self.op, self.impl, self.inputs, self.case))
+        pass_ = pass_to_judge(self.trial.pass_name, self.trial.wrt)
+        inputs = self.fresh_inputs()
+        return as_tensors(pass_.compute(self.op, self.impl, inputs, self.trial.case, mutates=self.impl.mutates))
+
+    def graph(self) -> tuple[Tensors, Tensors, Gradients]:
+        """A forward call as the root of gradients."""
+        pass_ = pass_of(self.trial.pass_name, self.trial.wrt)
+        return pass_.graph(self.op, self.impl, self.fresh_inputs(), self.trial.case, mutates=self.impl.mutates)
+
+    def fresh_inputs(self) -> Inputs:
+        """The inputs of one call: copies of those that the implementation changes, so that every call finds them."""
+        return {
+            name: copy_input(t, name, self.trial, self.copies, guarded=self.guarded)
+            if t is not None and name in self.impl.mutates
+            else t
+            for name, t in self.inputs.items()
+        }
 
     def arguments(self) -> tuple[torch.Tensor | None, ...]:
         """The op's own inputs, in order."""
-        return tuple(self.inputs[name] for name in self.op.args)
+        inputs = self.fresh_inputs()
+        return tuple(inputs[name] for name in self.op.args)
+
+    def options(self) -> dict[str, object]:
+        return self.op.call_options(self.trial.case)
 
 
 def _twice(call: Call) -> Outputs:
@@ -103,10 +124,13 @@ def _beside_large_numbers(call: Call) -> Outputs:
     results = []
     for filling in (LARGE, MINUS_LARGE):
         memory = GuardedMemory(filling=filling)
-        inputs = {name: None if t is None else apply_layout(t, CONTIGUOUS, memory) for name, t in call.inputs.items()}
-        results.append(replace(call, inputs=inputs)())
-        if memory.overwritten():
-            raise Wrong(reasons.WROTE_OUTSIDE_INPUT)
+        inputs = {
+            name: None if t is None else apply_layout(t, CONTIGUOUS, memory.part(name))
+            for name, t in call.inputs.items()
+        }
+        results.append(replace(call, inputs=inputs, copies=memory)())
+        for name in memory.overwritten_parts():
+            raise Wrong(wrote_outside(name))
     for outputs in results if call.impl.repeatable else ():
         if not all(map(bitwise_equal, first, outputs)) and all(
             map(bitwise_equal, first, _first_different(call, first, call()))
@@ -180,7 +204,7 @@ def _as_registered_op(call: Call) -> Outputs:
         for seen in recorder.calls.values():
             _opcheck(seen.operator, seen.args, seen.kwargs, f"{seen.operator}: ")
         return outputs
-    options = call.op.call_options(call.case)
+    options = call.options()
     _opcheck(operator, call.arguments(), options)
     compiled = torch.compile(lambda *args: call.impl.fn(*args, **options), fullgraph=True, dynamic=False)
     try:
@@ -201,7 +225,7 @@ def _opcheck(operator: Operator, args: tuple[object, ...], kwargs: Mapping[str, 
 
 def _backward_twice(call: Call) -> Outputs:
     """A graph that is retained gives its gradients again."""
-    results, leaves, upstream = pass_of(call.pass_name, call.wrt).graph(call.op, call.impl, call.inputs, call.case)
+    results, leaves, upstream = call.graph()
     gradients(results, leaves, upstream, retain_graph=True)
     try:
         second = fill_missing(leaves, gradients(results, leaves, upstream))
@@ -212,14 +236,18 @@ def _backward_twice(call: Call) -> Outputs:
 
 def _gradcheck(call: Call) -> Outputs:
     """torch's comparison with finite differences; the gradients themselves are judged afterwards as well."""
-    pass_of(call.pass_name).graph(call.op, call.impl, call.inputs, call.case)  # raises where it has no gradient
+    call.graph()  # raises where it has no gradient
     leaves = [
-        _as_leaf(call.inputs[name]) if arg.takes_gradient else call.inputs[name] for name, arg in call.op.args.items()
+        _as_leaf(t) if arg.takes_gradient else t for arg, t in zip(call.op.args.values(), call.arguments(), strict=True)
     ]
-    options = call.op.call_options(call.case)
+    options, changed = call.options(), [name in call.impl.mutates for name in call.op.args]
     tolerance = 0.0 if call.impl.repeatable else 1e-7
+
+    def function(*args: torch.Tensor | None) -> object:
+        copied = (t.clone() if t is not None and copy else t for t, copy in zip(args, changed, strict=True))
+        return call.impl(*copied, **options)
+
     try:
-        function = functools.partial(call.impl, **options)
         # An optional input that is not given is None, which torch accepts and does not declare.
         torch.autograd.gradcheck(function, leaves, nondet_tol=tolerance)  # type: ignore[arg-type]
     except GradcheckError as error:
@@ -246,8 +274,8 @@ def applies(variant: str, impl: Impl, device: torch.device) -> bool:
         operator = as_operator(impl.fn) is not None or not (impl.mutates or impl.kind.name == "compile")
         return operator and not impl.clone  # an operator must not change inputs that its schema does not name
     if variant in calls.GPU_ONLY:
-        return device.type == "cuda" and impl.kind.name != "compile" and not impl.mutates
-    return variant == calls.PLAIN or not impl.mutates
+        return device.type == "cuda" and impl.kind.name != "compile"
+    return True
 
 
 def _as_leaf(t: torch.Tensor | None) -> torch.Tensor | None:

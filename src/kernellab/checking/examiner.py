@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -19,13 +19,20 @@ from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
 from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refused, applies
 from kernellab.checking.compiled_impls import compiled_graphs, reset_compiled
-from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself
+from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself, wrote_outside
 from kernellab.checking.outcome import Outcome, PeerErrors
+from kernellab.checking.reference_memory import ReferenceMemoryEstimator
 from kernellab.checking.refusals import refuses_gradients
-from kernellab.checking.trial_memory import bytes_held, memory_needed, poison_free_memory, total_bytes
+from kernellab.checking.trial_memory import (
+    bytes_held,
+    may_need_much,
+    memory_needed,
+    poison_free_memory,
+    total_bytes,
+)
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
-from kernellab.machine.gpu_state import synchronise
+from kernellab.machine.gpu_state import raise_pending_error
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
 from kernellab.trials import calls
 from kernellab.trials.domain import refusal
@@ -68,11 +75,12 @@ class Examiner:
         self._preparer = TrialPreparer(
             op, seed=seed, device=device, running=running, distrusted=distrusted, guarded="bands" in guards
         )
+        self._estimator = ReferenceMemoryEstimator(op, seed=seed, device=device)
         self._prepared: dict[str, PreparedTrial] = {}
 
     def prepare(self, trial: Trial) -> PreparedTrial:
         """The inputs of a trial and what must come of them; kept for the next implementation."""
-        key = _preparation_key(trial)
+        key = trial.preparation_key
         if key not in self._prepared:
             kept = sum(total_bytes(prepared.oracle) for prepared in self._prepared.values())
             if len(self._prepared) >= _KEPT_TRIALS or kept > _KEPT_BYTES:
@@ -90,11 +98,14 @@ class Examiner:
             reason = refusal(impl, trial)
         except BaseException as error:
             return Outcome("error", f"supports= failed: {explain(error)}", traceback=user_frames(error))
-        reason = reason or self._too_large(trial)
         if reason is not None:
             return Outcome("outside", reason)
         try:
             with self._running(None, "oracle"):
+                reason = self._too_large(trial)
+                if reason is not None:
+                    declared = trial.kind == "declared"
+                    return Outcome("unknown", f"cannot check: {reason}") if declared else Outcome("outside", reason)
                 prepared = self.prepare(trial)
         except NotApplicable:
             return None
@@ -115,30 +126,43 @@ class Examiner:
     def _too_large(self, trial: Trial) -> str | None:
         """A trial that does not fit in memory is not begun: running out of memory may take the machine down."""
         needed = memory_needed(self.op, trial)
+        shortage = self._shortage(trial, needed)
+        if shortage is not None:
+            return shortage
+        if trial.preparation_key in self._prepared or not may_need_much(self.op, trial, _NO_MEMORY_QUESTION):
+            return None
+        most = max(_NO_MEMORY_QUESTION, free_bytes(self.device))
+        reference = self._estimator.estimate(trial, lambda memory: memory_needed(self.op, trial, memory) <= most)
+        shortage = self._shortage(trial, memory_needed(self.op, trial, reference))
+        return f"the reference {shortage}" if shortage is not None else None
+
+    def _shortage(self, trial: Trial, needed: int) -> str | None:
+        """How much memory is missing; None where there is enough."""
         if needed <= _NO_MEMORY_QUESTION:
             return None
         # Other prepared trials can be dropped; this one's memory is allocated already.
-        key = _preparation_key(trial)
+        key = trial.preparation_key
         self._prepared = {kept: prepared for kept, prepared in self._prepared.items() if kept == key}
         needed -= sum(bytes_held(prepared) for prepared in self._prepared.values())
         free = free_bytes(self.device)
         return f"needs about {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free" if needed > free else None
 
     def _examine_prepared(self, impl: Impl, trial: Trial, prepared: PreparedTrial) -> Outcome | None:
-        memory = GuardedMemory(bands="bands" in self.guards, poison="poison" in self.guards)
+        memory, copies = (GuardedMemory(bands="bands" in self.guards, poison="poison" in self.guards) for _ in range(2))
+        call = Call(impl, prepared.inputs, trial, self.device, copies, guarded="bands" in self.guards)
         must_compile = impl.kind.name == "compile" and "compiled" in self.guards
         if must_compile:
             reset_compiled(self.op)
         graphs = compiled_graphs()
-        returned = self._call(impl, trial, prepared, memory)
+        returned = self._call(call, prepared, memory)
         if not isinstance(returned, _Returned):
             return returned
         try:
             notes = judge_form(self.op, impl, returned.outputs, prepared, self.guards)
             if memory.overwritten():
                 raise Wrong(reasons.WROTE_OUTSIDE_ALLOCATION)
-            if prepared.memory.overwritten():
-                raise Wrong(reasons.WROTE_OUTSIDE_INPUT)
+            for name in (*prepared.memory.overwritten_parts(), *copies.overwritten_parts()):
+                raise Wrong(wrote_outside(name))
             if must_compile and compiled_graphs() == graphs:
                 raise Wrong(f"{reasons.NOTHING_COMPILED}: it ran as plain PyTorch")
             judgement = judge_values(
@@ -162,11 +186,9 @@ class Examiner:
             first_call_s=returned.seconds,
         )
 
-    def _call(
-        self, impl: Impl, trial: Trial, prepared: PreparedTrial, memory: GuardedMemory
-    ) -> _Returned | Outcome | None:
+    def _call(self, call: Call, prepared: PreparedTrial, memory: GuardedMemory) -> _Returned | Outcome | None:
         """What the call returned, or the outcome where it did not return; None where the trial does not apply."""
-        call = Call(self.op, impl, prepared.inputs, trial.case, trial.pass_name, self.device, trial.wrt)
+        impl, trial = call.impl, call.trial
         if "poison" in self.guards:
             poison_free_memory(prepared.peer)
         began = time.perf_counter()
@@ -174,7 +196,7 @@ class Examiner:
             with self._guard_allocations(impl, trial, memory):
                 outputs = VARIANTS[trial.call](call)
             # A GPU fault shows here, and so belongs to this implementation and not to the next.
-            synchronise(self.device)
+            raise_pending_error(self.device)
         except Wrong as wrong:
             return Outcome("wrong", str(wrong))
         except NotApplicable:
@@ -187,7 +209,7 @@ class Examiner:
             if is_memory_error(error):
                 shortage = out_of_memory(error, self.device)
                 return Outcome("oom", shortage["reason"], needed_bytes=shortage.get("needed_bytes"))
-            if trial.pass_name != "forward" and refuses_gradients(error):
+            if trial.pass_name != "forward" and refuses_gradients(error, mutates=bool(impl.mutates)):
                 double = trial.pass_name == "double backward"
                 refused = "refuses double backward" if double else "not differentiable"
                 return Outcome("outside", f"{refused}: {explain(error)}")
@@ -202,8 +224,3 @@ class Examiner:
             return
         with GuardedAllocations(memory):
             yield
-
-
-def _preparation_key(trial: Trial) -> str:
-    """What is expected of a trial does not depend on how the call is made."""
-    return replace(trial, call=calls.PLAIN).key

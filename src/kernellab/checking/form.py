@@ -10,6 +10,7 @@ from kernellab.base.user_code import PACKAGE
 from kernellab.checking import reasons
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
+from kernellab.declaration.passes import is_upstream
 
 _STRIDES_FROM_PYTORCH = ("manual", "compile")  # PyTorch decides the strides of their results
 
@@ -20,7 +21,9 @@ def judge_form(op: Op, impl: Impl, outputs: Outputs, prepared: PreparedTrial, gu
     notes = _judge_tensors(op, impl, outputs, prepared) if "form" in guards else []
     if "unchanged" in guards:
         for name, before in prepared.pristine.items():
-            if name not in impl.mutates and not bitwise_equal(before, prepared.inputs[name]):
+            if not bitwise_equal(before, prepared.inputs[name]):
+                if is_upstream(name):
+                    raise Wrong(f"{reasons.CHANGED_UPSTREAM}, which autograd may pass to other operations as well")
                 raise Wrong(f"{reasons.CHANGED_INPUT}{name} without declaring mutates=[{name!r}] or clone=True")
     if "alias" in guards:
         refuse_returned_inputs(impl, outputs, prepared.inputs, prepared.aliases)
@@ -50,6 +53,13 @@ def refuse_returned_inputs(impl: Impl, outputs: Outputs, inputs: Inputs, allowed
     shared = [name for name in inputs_sharing_memory(outputs, inputs) if name not in impl.mutates | allowed]
     if shared:
         raise Wrong(f"{reasons.RETURNED_INPUT}{shared[0]} as its result")
+
+
+def wrote_outside(name: str) -> str:
+    """The reason where the guard bands of an input have been written to."""
+    if is_upstream(name):
+        return f"{reasons.CHANGED_UPSTREAM}: it wrote outside its elements"
+    return f"{reasons.WROTE_OUTSIDE_INPUT}: {name}"
 
 
 def inputs_unchanged(prepared: PreparedTrial) -> bool:

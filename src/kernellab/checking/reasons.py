@@ -4,6 +4,7 @@ from __future__ import annotations
 
 VALUES = "values: "
 CHANGED_INPUT = "changed its input "
+CHANGED_UPSTREAM = "changed its upstream gradient"
 RETURNED_INPUT = "returned the memory of its input "
 RETURNED = "returned "
 WROTE_OUTSIDE_INPUT = "wrote outside one of its inputs"

@@ -12,10 +12,18 @@ _REFUSAL = re.compile(
     r"|(double|second|higher)[- ](order|backward)|(backward|gradients?) (is|are) not (implemented|supported)",
     re.IGNORECASE,
 )
+# Autograd's own message where a value that a gradient needs was overwritten.
+_OVERWRITTEN = "modified by an inplace operation"
 
 
-def refuses_gradients(error: BaseException) -> bool:
-    """Whether an error in a backward pass is a refusal: NotImplementedError, or a message about differentiation."""
+def refuses_gradients(error: BaseException, *, mutates: bool = False) -> bool:
+    """Whether an error in a backward pass is a refusal: NotImplementedError, or a message about differentiation.
+
+    `mutates`: the implementation changes its inputs by declaration. Autograd then refuses gradients for which they
+    were needed.
+    """
     if isinstance(error, NotImplementedError):
         return True
-    return isinstance(error, RuntimeError) and _REFUSAL.search(first_line(error)) is not None
+    message = first_line(error)
+    refused = _REFUSAL.search(message) is not None or (mutates and _OVERWRITTEN in message)
+    return isinstance(error, RuntimeError) and refused

@@ -62,7 +62,12 @@ class Impl:
     @property
     def changes_inputs(self) -> bool:
         """Whether its function changes the inputs it is called with."""
-        return self.clone or bool(self.mutates)
+        return bool(self.changed_inputs)
+
+    @property
+    def changed_inputs(self) -> frozenset[str]:
+        """The inputs that its function may change: those that `mutates=` names, with `clone=True` all."""
+        return frozenset(self.op.args) if self.clone else self.mutates
 
     def refusal(self, case: Case) -> str | None:
         """The reason why this implementation does not support the case; None if it does."""

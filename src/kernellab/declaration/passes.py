@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -31,6 +31,7 @@ class Pass:
     """`forward` computes results, `backward` gradients from an upstream gradient, `both` one after the other.
 
     Only the backward pass itself is timed: every call has a graph of its own, whose forward pass ran before the window.
+    Everywhere below, `mutates` names inputs that `fn` changes in place: their gradients can be computed all the same.
     """
 
     name: str
@@ -49,40 +50,54 @@ class Pass:
                 inputs[name] = normal(result.shape, result.dtype, device, seed, op.name, name)
         return inputs
 
-    def compute(self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case) -> object:
+    def compute(self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case, *, mutates: Collection[str] = ()) -> object:
         """Everything that the pass computes: results, gradients, or both."""
         if self.name == "forward":
             with torch.no_grad():
                 return fn(*_arguments(op, inputs), **op.call_options(case))
-        results, leaves, upstream = self.graph(op, fn, inputs, case)
+        results, leaves, upstream = self.graph(op, fn, inputs, case, mutates=mutates)
         if self.name == DOUBLE.name:
             return _second_gradients(results, leaves, upstream)
         computed = fill_missing(leaves, gradients(results, leaves, upstream))
         return computed if self.name == "backward" else (*(r.detach() for r in results), *computed)
 
-    def prepare(self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case) -> Callable[[], object]:
+    def prepare(
+        self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case, *, mutates: Collection[str] = ()
+    ) -> Callable[[], object]:
         """The call to time. Everything before it is already done."""
         if self.name == "forward":
             return functools.partial(fn, *_arguments(op, inputs), **op.call_options(case))
         if self.name == "both":
+            if mutates:  # copying the inputs is not part of the call
+                arguments = self._make_arguments(op, inputs, mutates)
+                return lambda: gradients(*self._graph_of(arguments, op, fn, inputs, case))
             return lambda: gradients(*self.graph(op, fn, inputs, case))
-        return functools.partial(gradients, *self.graph(op, fn, inputs, case))
+        return functools.partial(gradients, *self.graph(op, fn, inputs, case, mutates=mutates))
 
-    def graph(self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case) -> tuple[Tensors, Tensors, Gradients]:
+    def graph(
+        self, op: Op, fn: AnyFunction, inputs: Inputs, case: Case, *, mutates: Collection[str] = ()
+    ) -> tuple[Tensors, Tensors, Gradients]:
         """Call the implementation with a graph: its results, the leaves, and the upstream gradients.
 
         A result that the loss does not use has no upstream gradient.
         """
+        return self._graph_of(self._make_arguments(op, inputs, mutates), op, fn, inputs, case)
+
+    def _make_arguments(self, op: Op, inputs: Inputs, mutates: Collection[str]) -> list[_Argument]:
         named = zip(op.args, _arguments(op, inputs), strict=True)
         leaf_names = [name for name in op.gradient_args if not self.wrt or name in self.wrt]
-        arguments = [_as_leaf(t) if name in leaf_names else t for name, t in named]
-        leaves = tuple(t for t in arguments if t is not None and t.requires_grad)
+        return [_argument(t, in_place=name in mutates) if name in leaf_names else _Argument(t) for name, t in named]
+
+    def _graph_of(
+        self, arguments: Sequence[_Argument], op: Op, fn: AnyFunction, inputs: Inputs, case: Case
+    ) -> tuple[Tensors, Tensors, Gradients]:
+        leaves = tuple(argument.leaf for argument in arguments if argument.leaf is not None)
         with torch.enable_grad():
-            results = _as_tuple(fn(*arguments, **op.call_options(case)))
+            results = _as_tuple(fn(*(argument.value for argument in arguments), **op.call_options(case)))
         upstream = [inputs.get(f"{_UPSTREAM} {number}") for number in range(len(results))]
         has_upstream = any(g is not None for g in upstream)  # False if the caller adds them later
         roots = (r for r, g in zip(results, upstream, strict=True) if g is not None or not has_upstream)
-        if not any(isinstance(r, torch.Tensor) and r.grad_fn is not None for r in roots):
+        if not any(isinstance(r, torch.Tensor) and _is_recorded(r, arguments) for r in roots):
             raise NotDifferentiable("its result has no grad_fn")
         if any(isinstance(r, torch.Tensor) and r.is_complex() for r in results):
             raise NotDifferentiable("its result is complex, and gradients of complex results are not compared yet")
@@ -158,6 +173,45 @@ def _contains_raising_node(roots: Tensors) -> bool:
 
 def _arguments(op: Op, inputs: Inputs) -> list[torch.Tensor | None]:
     return [inputs[name] for name in op.args]
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """What is passed for an input, and the leaf whose gradient is computed, if it has one.
+
+    `origin` is the node of a value that is not a leaf itself, as it is before the call.
+    """
+
+    value: torch.Tensor | None
+    leaf: torch.Tensor | None = None
+    origin: Node | None = None
+
+
+def _argument(t: torch.Tensor | None, *, in_place: bool) -> _Argument:
+    """`in_place`: the function changes this input. Autograd allows that of intermediate results only, so it gets one:
+    in the memory of `t`, computed from a leaf that keeps the values."""
+    leaf = _as_leaf(t)
+    if t is None or leaf is None or not leaf.requires_grad:
+        return _Argument(t)
+    if not in_place:
+        return _Argument(leaf, leaf)
+    leaf = t.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        intermediate = leaf.clone()
+    intermediate.data = t.detach()
+    return _Argument(intermediate, leaf, intermediate.grad_fn)
+
+
+def _is_recorded(result: torch.Tensor, arguments: Sequence[_Argument]) -> bool:
+    """Whether autograd has recorded how a result was computed.
+
+    It has not where a result is an argument, or a view of one, that was changed without autograd's knowledge.
+    """
+    node: object = result.grad_fn
+    if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):  # an author's autograd.Function
+        return node is not None
+    whole = result._base if result._is_view() and result._base is not None else result
+    return not any(whole is a.value and whole.grad_fn is a.origin for a in arguments if a.origin is not None)
 
 
 def _as_leaf(t: torch.Tensor | None) -> torch.Tensor | None:

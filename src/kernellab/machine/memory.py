@@ -98,7 +98,42 @@ def free_bytes(device: torch.device) -> int:
         return int(torch.cuda.mem_get_info(device)[0]) + cached
     import psutil
 
-    return int(psutil.virtual_memory().available)
+    available = int(psutil.virtual_memory().available)
+    within_group = _free_in_cgroup()
+    return available if within_group is None else min(available, within_group)
+
+
+# By version: the folder of memory groups, and the files of a group: its limit, its use, and of that the file cache.
+_CGROUPS = {
+    2: ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    1: ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def _free_in_cgroup(root: Path = Path("/")) -> int | None:
+    """What the control groups of this process leave it, a container's for example; None where they set no limit."""
+    free: list[int] = []
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            top, limit, used, cache = _CGROUPS[1 if controllers else 2]
+            group = Path(path)
+            # A container may see its own group as the top.
+            for parent in (group, *group.parents):
+                folder = root / top.lstrip("/") / str(parent).lstrip("/")
+                with contextlib.suppress(OSError, ValueError):  # no such group here; a limit of `max`
+                    most, taken = (int((folder / name).read_text()) for name in (limit, used))
+                    free.append(max(0, most - taken + _cached(folder / "memory.stat", cache)))
+    return min(free, default=None)
+
+
+def _cached(file: Path, name: str) -> int:
+    """The bytes of the file cache that are given up when memory is needed."""
+    with contextlib.suppress(OSError, ValueError):
+        return next((int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(f"{name} ")), 0)
+    return 0
 
 
 def _resident_bytes() -> tuple[int, int]:

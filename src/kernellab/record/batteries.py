@@ -5,8 +5,10 @@ Also the verdicts on what the tools of compute-sanitizer reported. No torch.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TypedDict
 
@@ -118,8 +120,10 @@ def _status(trials: Sequence[TrialOutcome]) -> str:
 
 
 def _reasons(trials: Sequence[TrialOutcome], status: str) -> dict[str, int]:
-    """How often each reason was given, the most frequent first."""
-    return dict(Counter(t["reason"] or "" for t in trials if t["status"] == status).most_common())
+    """How often each reason was given, the most frequent first. Reasons that differ in numbers alone are one."""
+    reasons = [t["reason"] or "" for t in trials if t["status"] == status]
+    first = {_without_numbers(reason): reason for reason in reversed(reasons)}
+    return {first[key]: count for key, count in Counter(map(_without_numbers, reasons)).most_common()}
 
 
 def _worst(judged: Sequence[TrialOutcome]) -> WorstTrial | None:
@@ -137,6 +141,43 @@ def _label(trial: TrialOutcome) -> str:
     return trial["trial"].get("label", "")
 
 
+@dataclass(frozen=True)
+class RepeatedFailure:
+    """Trials that failed for one and the same reason: the first of them, and how many there are of each kind."""
+
+    first: FailedTrial
+    kinds: dict[str, int]
+
+    @property
+    def count(self) -> int:
+        return sum(self.kinds.values())
+
+    @property
+    def sentence(self) -> str:
+        """`33 · float32: ValueError: … (mine.py:12); at 50 trials in all: sizes 6, values 44`."""
+        counts = ", ".join(f"{kind} {count}" for kind, count in self.kinds.items())
+        repeated = f"; at {self.count} trials in all: {counts}" if self.count > 1 else ""
+        return f"{self.first['label']}: {self.first['reason']}{repeated}"
+
+
+def repeated_failures(failures: Sequence[FailedTrial]) -> list[RepeatedFailure]:
+    """Each reason once, in the order of the trials. Wrong values are a reason of their own at every trial."""
+    groups: dict[tuple[str, ...], list[FailedTrial]] = {}
+    for number, failure in enumerate(failures):
+        reason = failure["reason"] or ""
+        values = failure["status"] == "wrong" and "values" in reason
+        key = (failure["status"], str(number) if values else _without_numbers(reason))
+        groups.setdefault(key, []).append(failure)
+    return [RepeatedFailure(group[0], dict(Counter(f["kind"] for f in group))) for group in groups.values()]
+
+
+def _without_numbers(reason: str) -> str:
+    """What reasons have in common that differ in sizes or values alone. For an error with a line of code, this is the
+    text up to the first colon, which is the type of the error, and the line."""
+    place = re.search(r" \([^()]+:\d+\)$", reason)
+    return reason.partition(":")[0] + place.group() if place else re.sub(r"\d[\d.]*", "#", reason)
+
+
 def sentences(summary: BatterySummary, most: int = 12) -> list[str]:
     """A summary in words: how many trials failed, then each failure; or why no trial could be judged."""
     failures = summary["failures"]
@@ -146,9 +187,10 @@ def sentences(summary: BatterySummary, most: int = 12) -> list[str]:
         lines = [f"cannot tell: {name}: none of {sum(reasons.values())} trials could be judged"]
         return lines + [f"  {count} times: {reason}" for reason, count in list(reasons.items())[:most]]
     lines = [f"{name}: {len(failures)} of {summary['tried']} trials failed"]
-    lines += [f"  {f['status']}: {f['kind']}: {f['label']}: {f['reason']}" for f in failures[:most]]
-    if len(failures) > most:
-        lines.append(f"  and {len(failures) - most} more")
+    repeated = repeated_failures(failures)
+    lines += [f"  {r.first['status']}: {r.first['kind']}: {r.sentence}" for r in repeated[:most]]
+    if len(repeated) > most:
+        lines.append(f"  and {sum(r.count for r in repeated[most:])} more")
     return lines
 
 

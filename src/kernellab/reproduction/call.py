@@ -131,6 +131,11 @@ class _CallWriter(ABC):
             x, before = failed.input_named_after(reasons.CHANGED_INPUT), self.new_name("before")
             same = f"torch.equal({x}.nan_to_num(), {before}.nan_to_num())"
             return [f"{before} = {x}.clone()", self.call(), f'print("{x} is unchanged:", {same})']
+        if reason.startswith(reasons.CHANGED_UPSTREAM):
+            before, upstream = self.new_name("before"), [v for n, v in failed.variables.items() if is_upstream(n)]
+            same = f"[torch.equal(a, b) for a, b in zip({_tuple(upstream)}, {before})]"
+            copies = f"{before} = {_tuple(f'{x}.clone()' for x in upstream)}"
+            return [copies, self.call(), f'print("each upstream gradient is unchanged:", {same})']
         if reason.startswith(reasons.RETURNED_INPUT):
             x = failed.input_named_after(reasons.RETURNED_INPUT)
             same = f"{self.got}.untyped_storage().data_ptr() == {x}.untyped_storage().data_ptr()"

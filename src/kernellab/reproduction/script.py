@@ -44,8 +44,26 @@ def write_script(op: Op, impl: Impl, trial: Trial, outcome: Outcome, *, seed: in
     free = FreeNames(global_names("\n".join([*head, *functions.lines])))
     names = ScriptNames(free, options, free.new("impl"), free.new("reference"), values)
     lines = write_trial(op, trial, outcome, seed, names)
-    bound = f"{names.impl}, {names.reference} = {functions.impl}, {functions.reference}"
-    return Script(lines, "\n".join([*head, *functions.lines, "", bound, "", "", *lines, ""]))
+    bound = [f"{names.impl}, {names.reference} = {functions.impl}, {functions.reference}"]
+    if impl.mutates:
+        bound = [*_call_with_copies(op, impl, functions.impl, names.impl), f"{names.reference} = {functions.reference}"]
+    return Script(lines, "\n".join([*head, *functions.lines, "", *bound, "", "", *lines, ""]))
+
+
+def _call_with_copies(op: Op, impl: Impl, function: str, name: str) -> list[str]:
+    """A function that gives copies to an implementation that changes its inputs."""
+    changed = tuple(at for at, arg in enumerate(op.args) if arg in impl.mutates)
+    return [
+        "",
+        f"def {name}(*inputs, **options):  # it changes its inputs, so it gets copies",
+        "    inputs = list(inputs)",
+        f"    for n in {changed}:",
+        "        t = inputs[n]",
+        "        inputs[n] = t.new_empty_strided(t.shape, t.stride()).copy_(t)",
+        f"    return {function}(*inputs, **options)",
+        "",
+        "",
+    ]
 
 
 def _copy(op: Op, impl: Impl, trial: Trial) -> tuple[CopiedFunctions, dict[str, str], dict[str, str]]:

@@ -24,12 +24,7 @@ def is_defined(op: Op, case: Case) -> bool:
 def refusal(impl: Impl, trial: Trial) -> str | None:
     """Why an implementation does not take a trial, or None when it does. Raises whatever `supports=` raises."""
     strided = [name for name in trial.strided_inputs if name in impl.contiguous]
-    if strided:
-        return f"takes {strided[0]} only contiguous"
-    reason = impl.refusal(trial.case_for_supports)
-    if impl.mutates and trial.pass_name != "forward":
-        return "not differentiable: it changes its inputs"
-    return reason
+    return f"takes {strided[0]} only contiguous" if strided else impl.refusal(trial.case_for_supports)
 
 
 class Domain:

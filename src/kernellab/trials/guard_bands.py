@@ -34,15 +34,27 @@ class GuardedMemory:
         `filling`: the 16-bit pattern that fills the bands and poisons the memory."""
         self._bands, self._poison, self._filling = bands, poison, filling
         self._blocks: list[tuple[torch.Tensor, int]] = []  # the memory with its bands, and the bytes between them
+        self._parts: dict[str, GuardedMemory] = {}
+
+    def part(self, name: str) -> GuardedMemory:
+        """Memory of the same kind for one of several tensors; `overwritten_parts` names those that were overwritten."""
+        return self._parts.setdefault(
+            name, GuardedMemory(bands=self._bands, poison=self._poison, filling=self._filling)
+        )
 
     def allocate(
-        self, numel: int, dtype: torch.dtype, device: torch.device, *, untouched: bool = False
+        self, numel: int, dtype: torch.dtype, device: torch.device, *, untouched: bool = False, reach: int = 0
     ) -> torch.Tensor:
-        """A flat tensor. `untouched` leaves the memory between the bands unwritten, so that its pages stay unmapped."""
+        """A flat tensor. `untouched` leaves the memory between the bands unwritten, so that its pages stay unmapped.
+
+        `reach`: the elements that code expects here which ignores strides of 0. The band behind covers them all, so
+        that such code overwrites nothing else.
+        """
         payload = numel * dtype.itemsize
         padded = -(-payload // 8) * 8
         band = BAND_BYTES if self._bands else 0
-        block = torch.empty((2 * band + padded) // 2, dtype=torch.int16, device=device)
+        farther = -(-max(0, reach - numel) * dtype.itemsize // 8) * 8 if band else 0
+        block = torch.empty((2 * band + padded + farther) // 2, dtype=torch.int16, device=device)
         if not untouched:
             block.fill_(self._filling if self._poison else 0)
         block[: band // 2].fill_(self._filling)
@@ -54,8 +66,14 @@ class GuardedMemory:
         # that calls `as_strided` on one relies on that.
         return from_dlpack(inside) if payload else inside
 
+    def overwritten_parts(self) -> list[str]:
+        """The names of the parts with a guard band that has been written to. Waits for the device."""
+        return [name for name, memory in self._parts.items() if memory.overwritten()]
+
     def overwritten(self) -> bool:
-        """Whether a guard band has been written to. Waits for the device."""
+        """Whether a guard band has been written to, of a part or of other memory. Waits for the device."""
+        if self.overwritten_parts():
+            return True
         before = BAND_BYTES // 2
         for block, payload in self._blocks:
             behind = before - (-payload // 2)

@@ -19,10 +19,12 @@ Layout = Callable[[torch.Tensor, GuardedMemory], torch.Tensor]
 _FAR = (1 << 30) + 64  # twice this number of elements exceeds what 32 bits hold
 
 
-def _strided(x: torch.Tensor, memory: GuardedMemory, strides: Sequence[int], offset: int = 0) -> torch.Tensor:
+def _strided(
+    x: torch.Tensor, memory: GuardedMemory, strides: Sequence[int], offset: int = 0, reach: int = 0
+) -> torch.Tensor:
     """A copy of x with these strides; its first element is `offset` elements behind the first guard band."""
     count = offset + span(x.shape, strides)
-    flat = memory.allocate(count, x.dtype, x.device, untouched=count > _FAR)
+    flat = memory.allocate(count, x.dtype, x.device, untouched=count > _FAR, reach=reach)
     strided = flat.as_strided(x.shape, tuple(strides), flat.storage_offset() + offset)
     strided.copy_(x)
     return strided
@@ -66,11 +68,16 @@ def _every_second_row(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:
 
 def _expanded_rows(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:
     """The first row repeated with stride 0."""
-    return _contiguous(x[:1], memory).expand(x.shape) if x.shape[0] else _contiguous(x, memory)
+    return expanded(x[:1], x.shape, memory) if x.shape[0] else _contiguous(x, memory)
 
 
 def _expanded_columns(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:
-    return _contiguous(x[..., :1], memory).expand(x.shape) if x.shape[-1] else _contiguous(x, memory)
+    return expanded(x[..., :1], x.shape, memory) if x.shape[-1] else _contiguous(x, memory)
+
+
+def expanded(x: torch.Tensor, shape: Sequence[int], memory: GuardedMemory) -> torch.Tensor:
+    """A copy of x repeated with stride 0. Code that takes it for contiguous stays within its guard bands."""
+    return _strided(x, memory, _row_major(x.shape), reach=math.prod(shape)).expand(shape)
 
 
 def _misaligned(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
@@ -127,3 +127,8 @@ class Trial:
         """The identity of a trial. The kind is left out: two kinds may generate the same trial."""
         content = {name: value for name, value in self.to_json().items() if name != "kind"}
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def preparation_key(self) -> str:
+        """The identity of inputs and expected results, which do not depend on how the call is made."""
+        return replace(self, call=calls.PLAIN).key

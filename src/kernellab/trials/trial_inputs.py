@@ -40,9 +40,9 @@ def make_inputs(op: Op, trial: Trial, seed: int, device: torch.device, *, guarde
         if name in trial.values:
             x = _fill(op, trial, name, x, generator_for(device, seed, op.name, name, trial.values[name]))
         if is_upstream(name) and trial.upstream != RANDOM_UPSTREAM:
-            tensors[name] = _upstream_like(x, trial.upstream, memory)
+            tensors[name] = _upstream_like(x, trial.upstream, memory.part(name))
         elif guarded or name in trial.layouts:
-            tensors[name] = layouts.apply_layout(x, trial.layouts.get(name, CONTIGUOUS), memory)
+            tensors[name] = layouts.apply_layout(x, trial.layouts.get(name, CONTIGUOUS), memory.part(name))
         else:
             tensors[name] = x
     return TrialInputs(tensors, memory)
@@ -54,6 +54,13 @@ def allowed_inputs(op: Op, trial: Trial) -> bool:
         layouts.allows_layout(op.args[name], layout, len(op.sizes(op.args[name], trial.case)))
         for name, layout in trial.layouts.items()
     )
+
+
+def copy_input(x: torch.Tensor, name: str, trial: Trial, memory: GuardedMemory, *, guarded: bool) -> torch.Tensor:
+    """A copy of an input in the layout that the trial gives it, in memory of its own."""
+    if guarded or name in trial.layouts:
+        return layouts.apply_layout(x, trial.layouts.get(name, CONTIGUOUS), memory.part(name))
+    return x.clone()
 
 
 def seed_of(seed: int, trial: Trial) -> int:
@@ -86,9 +93,9 @@ UPSTREAM = (RANDOM_UPSTREAM, "expanded", "non-contiguous", "zero")
 def _upstream_like(x: torch.Tensor, kind: str, memory: GuardedMemory) -> torch.Tensor:
     """An upstream gradient as autograd passes it: `expanded` is what `.sum().backward()` produces."""
     if kind == "expanded":
-        return torch.ones((), dtype=x.dtype, device=x.device).expand(x.shape)
+        return layouts.expanded(torch.ones((), dtype=x.dtype, device=x.device), x.shape, memory)
     if kind == "zero":
-        return torch.zeros_like(x)
+        return layouts.apply_layout(torch.zeros_like(x), CONTIGUOUS, memory)
     layout = "transposed" if x.dim() >= 2 else "every second element"
     return layouts.apply_layout(x, layout if x.dim() else CONTIGUOUS, memory)
 

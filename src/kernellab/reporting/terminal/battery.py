@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from kernellab.record.batteries import BatterySummary, FailedTrial, WorstTrial
+from kernellab.record.batteries import BatterySummary, RepeatedFailure, WorstTrial, repeated_failures
 from kernellab.record.derived import DerivedRecord
 from kernellab.record.schema import ErrorsJson, Result
 from kernellab.reporting.text import numbers
@@ -67,17 +68,21 @@ def _worst_error(impl: str, worst: WorstTrial | None) -> list[str]:
 
 
 def _failures(summary: BatterySummary, verbose: bool) -> list[Text]:
-    lines = []
-    by_kind: dict[str, list[FailedTrial]] = {}
-    for failure in summary["failures"]:
-        by_kind.setdefault(failure["kind"], []).append(failure)
-    for kind, failures in by_kind.items():
-        shown = failures if verbose else failures[:_FAILURES_PER_KIND]
-        for failure in shown:
-            head = (f" {summary['impl']}  {failure['status']}: ", "bold red")
-            lines.append(Text.assemble(head, (f"{kind}: ", "bold"), f"{failure['label']}: {failure['reason']}"))
-        if len(failures) > len(shown):
-            more = numbers.count(len(failures) - len(shown), "trial")
+    """Each reason once with its count, and a few of the wrong values of each kind; all trials if `verbose`."""
+    if verbose:
+        failures = [RepeatedFailure(failure, {failure["kind"]: 1}) for failure in summary["failures"]]
+    else:
+        failures = repeated_failures(summary["failures"])
+    lines, by_kind = [], Counter[str]()
+    for failure in failures:
+        kind, status = failure.first["kind"], failure.first["status"]
+        by_kind[kind] += failure.count == 1
+        if verbose or failure.count > 1 or by_kind[kind] <= _FAILURES_PER_KIND:
+            head = (f" {summary['impl']}  {status}: ", "bold red")
+            lines.append(Text.assemble(head, (f"{kind}: ", "bold"), failure.sentence))
+    for kind, count in by_kind.items():
+        if count > _FAILURES_PER_KIND and not verbose:
+            more = numbers.count(count - _FAILURES_PER_KIND, "trial")
             lines.append(Text(f" {summary['impl']}  {kind}: and {more} more (--verbose)", style="dim"))
     return lines
 

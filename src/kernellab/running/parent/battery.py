@@ -1,10 +1,14 @@
-"""An op's battery and searches: each implementation runs all trials, or stops when it kills a worker."""
+"""An op's battery and searches: a crash or a timeout ends its trial, and the battery goes on in a new worker.
+
+Each costs a new worker, so an implementation that kills too many workers is stopped; what is left of its trials is
+recorded as not judged.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
@@ -19,10 +23,14 @@ from kernellab.record.settings import Settings
 from kernellab.running.parent.failed_trials import FAILED, FailedTrials
 from kernellab.running.parent.worker_slot import LostWorker, WorkerSlot
 from kernellab.running.protocol.commands import RunBattery, SearchTrials
-from kernellab.running.protocol.events import CulpritNamed, ScriptWritten
+from kernellab.running.protocol.events import CulpritNamed, ScriptWritten, WorkerSpent
 
 _FATAL = ("crashed", "timeout", "oom")
-_MOST_LOST = 3  # workers that the reference may kill: a trial may be too large for it, and each costs a new worker
+_RETURNED = ("ok", "imprecise", "wrong", "error")  # the call came back
+_MOST_LOST = 10  # workers that one implementation may kill
+_MOST_TIMEOUT_S, _FEWEST_TIMEOUTS = 300.0, 3  # spent on waiting for one implementation, but this many times in any case
+_MOST_LOST_AT_FIRST = 3  # as long as none of its trials came back
+_MOST_LOST_TO_NOBODY = 3  # to the reference, or to kernellab itself
 
 Listener = Callable[[Event], None]
 
@@ -33,6 +41,7 @@ class _Common(TypedDict):
     op: str
     dtypes: list[str]
     distrusted: list[str]
+    distrusted_at: list[TrialJson]
     seed: int
     interpreted: bool
 
@@ -41,47 +50,71 @@ class Battery:
     """One op's implementations in one kind of worker. `failed_trials` are kept from run to run."""
 
     def __init__(
-        self, op: str, slot: WorkerSlot, settings: Settings, journal: Journal, failed_trials: FailedTrials
+        self,
+        op: str,
+        slot: WorkerSlot,
+        settings: Settings,
+        journal: Journal,
+        failed_trials: FailedTrials,
+        killers: Collection[str] = (),
     ) -> None:
+        """`killers`: implementations that have killed a worker at a declared case."""
         self.op, self.slot, self.settings, self.journal = op, slot, settings, journal
         self.failed_trials = failed_trials
         self._interpreted = slot.kind == "interpreter"
+        self._impls: Sequence[str] = ()  # those being tried
         self._current_trial: PhaseBegun | None = None  # the trial that began last
         self._current_where: PhaseBegun | None = None  # the call of the op's where= that began last
-        self._culprits: set[str] = set()  # peers that killed a worker
-        self._lost_to_reference = 0  # workers
+        self._losses: dict[str, list[str]] = {impl: ["crashed"] for impl in killers}  # how each killed workers
+        self._losses_to_nobody = 0
+        self._distrusted_at: list[TrialJson] = []  # where PyTorch's own op, called as the peer, killed a worker
+        self._spent = False  # the worker ended because its GPU context is unusable
 
     def run(self, impls: Sequence[str], listener: Listener) -> None:
         """Run the battery for the implementations; `listener` receives every event."""
         device, dtypes = self.journal.record["machine"]["device"].split(":")[0], self.settings.request["dtypes"]
         stored = {impl: self.failed_trials.matching(impl, device=device, dtypes=dtypes) for impl in impls}
+        self._impls = impls
         try:
-            self._run_until_done(impls, stored, listener)
+            self._run_until_done(stored, listener)
         finally:
             for impl in impls:
                 self.failed_trials.update(impl, self._outcomes(impl))
 
-    def _run_until_done(self, impls: Sequence[str], stored: dict[str, list[TrialJson]], listener: Listener) -> None:
-        while left := [impl for impl in impls if not self._is_stopped(impl)]:
-            done = {impl: self._next_number(impl, -len(stored[impl])) for impl in left}
-            command = RunBattery(**self._common(impls), done=done, stored=stored, quick=self.settings.request["quick"])
-            lost = self.slot.work(command, partial(self._observe, listener=listener))
-            if lost is not None:
-                self._record_loss(lost, left)
-            finished = lost is None and not any(self._is_stopped(impl) for impl in left)
-            hopeless = lost is not None and lost.phase == "where"
-            progress = any(self._next_number(impl, -len(stored[impl])) > done[impl] for impl in left)
-            if finished or hopeless or self._lost_to_reference == _MOST_LOST or not progress:
+    def _run_until_done(self, stored: dict[str, list[TrialJson]], listener: Listener) -> None:
+        """Send the battery again, from where it stopped, until a worker finishes it."""
+        while True:
+            done = {impl: self._next_number(impl, -len(stored[impl])) for impl in self._impls}
+            losses = self._count_losses()
+            command = RunBattery(
+                **self._common(),
+                done=done,
+                stopped={impl: reason for impl in self._impls if (reason := self._stop_reason(impl)) is not None},
+                stored=stored,
+                quick=self.settings.request["quick"],
+            )
+            lost = self._work(command, listener)
+            if lost is None and not self._spent:
                 return
+            hopeless = lost is not None and lost.phase == "where"
+            progress = self._count_losses() > losses or any(
+                self._next_number(impl, -len(stored[impl])) > done[impl] for impl in self._impls
+            )
+            if hopeless or self._losses_to_nobody == _MOST_LOST_TO_NOBODY or not progress:
+                return
+
+    def _work(self, command: RunBattery | SearchTrials, listener: Listener) -> LostWorker | None:
+        self._spent = False
+        lost = self.slot.work(command, partial(self._observe, listener=listener))
+        if lost is not None:
+            self._record_loss(lost)
+        return lost
 
     def search(self, impl: str, seconds: float, listener: Listener) -> None:
         """Draw trials for an implementation that has failed none so far."""
-        began, self._current_trial = time.monotonic(), None
+        began, self._current_trial, self._impls = time.monotonic(), None, [impl]
         first = self._next_number(impl)
-        command = SearchTrials(**self._common([impl]), impl=impl, number=first, seconds=seconds)
-        lost = self.slot.work(command, partial(self._observe, listener=listener))
-        if lost is not None:
-            self._record_loss(lost, [impl])
+        self._work(SearchTrials(**self._common(), impl=impl, number=first, seconds=seconds), listener)
         if not self.is_searched(impl):  # its worker was lost
             last = self._current_trial.number if self._current_trial is not None else None
             drawn = last + 1 - first if last is not None else 0
@@ -95,11 +128,12 @@ class Battery:
     def is_searched(self, impl: str) -> bool:
         return any(s["op"] == self.op and s["impl"] == impl for s in self.journal.record["searches"])
 
-    def _common(self, impls: Sequence[str]) -> _Common:
+    def _common(self) -> _Common:
         return {
             "op": self.op,
             "dtypes": self.settings.request["dtypes"],
-            "distrusted": sorted(self._culprits | {impl for impl in impls if self._is_stopped(impl)}),
+            "distrusted": sorted(impl for impl in self._losses if self._stop_reason(impl) is not None),
+            "distrusted_at": self._distrusted_at,
             "seed": self.settings.seed,
             "interpreted": self._interpreted,
         }
@@ -111,6 +145,8 @@ class Battery:
             case PhaseBegun(phase="where"):
                 self._current_where = event
             case TrialFinished():
+                if event.status == "crashed":  # it broke the GPU's context
+                    self._count_loss(event.impl, event.status)
                 self.journal.write(dataclasses.replace(event, op=self.op))
             case ScriptWritten():
                 self._script_path(event.impl).write_text(event.text)
@@ -119,7 +155,9 @@ class Battery:
                 file = f"artifacts/{script.name}" if event.script and script.exists() else None
                 self.journal.write(dataclasses.replace(event, op=self.op, file=file))
             case CulpritNamed():
-                self._culprits.add(event.impl)
+                self._record_loss(LostWorker(event.impl, "check", "crashed", event.reason))
+            case WorkerSpent():
+                self._spent = True
         listener(event)
 
     def _script_path(self, impl: str) -> Path:
@@ -127,31 +165,36 @@ class Battery:
 
     # When a worker is lost -----------------------------------------------------------------------------
 
-    def _record_loss(self, lost: LostWorker, impls: list[str]) -> None:
+    def _record_loss(self, lost: LostWorker) -> None:
         if lost.phase == "where" and self._current_where is not None and self._current_where.trial is not None:
             trial = self._current_where.trial
             reason = f"the op's where= at {trial.get('label')}: {lost.reason}"
-            for impl in impls:
+            for impl in self._impls:
                 self._write(impl, self._next_number(impl), trial, "unknown", reason)
         elif self._current_trial is not None:
-            self._record_loss_in_trial(lost, self._current_trial, impls)
+            self._record_loss_in_trial(lost, self._current_trial)
 
-    def _record_loss_in_trial(self, lost: LostWorker, phase: PhaseBegun, impls: list[str]) -> None:
-        assert phase.impl is not None
-        assert phase.trial is not None
-        assert phase.number is not None
+    def _record_loss_in_trial(self, lost: LostWorker, begun: PhaseBegun) -> None:
+        assert begun.impl is not None
+        assert begun.trial is not None
+        assert begun.number is not None
         if lost.impl is not None:
-            self._write(phase.impl, phase.number, phase.trial, lost.status, lost.reason)
+            self._count_loss(lost.impl, lost.status)
+            if lost.phase == "check":
+                self._distrusted_at.append(begun.trial)
+            # As the peer, PyTorch's own op kills the worker while another implementation is tried: that one is
+            # tried again, with the reference as its peer. Only numbers of the battery mean the same trial to both.
+            counts = lost.impl == begun.impl or (begun.number >= 0 and lost.impl in self._impls)
+            if counts and self._next_number(lost.impl, begun.number) <= begun.number:
+                self._write(lost.impl, begun.number, begun.trial, lost.status, lost.reason)
             return
-        reason = lost.reason
-        if lost.phase == "oracle":
-            self._lost_to_reference += 1
-            reason = f"cannot check: the reference: {lost.reason}"
-            if self._lost_to_reference == _MOST_LOST:
-                reason += f"; for the {_MOST_LOST}rd time, so the rest of the battery is not tried"
-        for impl in impls:
-            if self._next_number(impl, phase.number) <= phase.number:
-                self._write(impl, phase.number, phase.trial, "unknown", reason)
+        self._losses_to_nobody += 1
+        reason = f"cannot check: the reference: {lost.reason}" if lost.phase == "oracle" else lost.reason
+        if self._losses_to_nobody == _MOST_LOST_TO_NOBODY:
+            reason += f"; for the {_MOST_LOST_TO_NOBODY}rd time, so the rest of the battery is not tried"
+        for impl in self._impls:
+            if self._next_number(impl, begun.number) <= begun.number:
+                self._write(impl, begun.number, begun.trial, "unknown", reason)
 
     def _write(self, impl: str, number: int, trial: TrialJson, status: str, reason: str) -> None:
         self.journal.write(
@@ -174,6 +217,19 @@ class Battery:
     def _next_number(self, impl: str, first: int = 0) -> int:
         return max((outcome["number"] + 1 for outcome in self._outcomes(impl)), default=first)
 
-    def _is_stopped(self, impl: str) -> bool:
-        """Whether an implementation has killed a worker. It is not tried further: each time costs a new worker."""
-        return any(outcome["status"] in _FATAL for outcome in self._outcomes(impl))
+    def _count_loss(self, impl: str, status: str) -> None:
+        self._losses.setdefault(impl, []).append(status)
+
+    def _count_losses(self) -> int:
+        return sum(map(len, self._losses.values())) + self._losses_to_nobody
+
+    def _stop_reason(self, impl: str) -> str | None:
+        """Why an implementation is not tried further; None as long as it is."""
+        losses = self._losses.get(impl, [])
+        timeouts = losses.count("timeout")
+        if timeouts >= max(_FEWEST_TIMEOUTS, _MOST_TIMEOUT_S / self.settings.timeout_s):
+            return f"not tried: it had not returned within --timeout {timeouts} times"
+        most = _MOST_LOST
+        if len(losses) >= _MOST_LOST_AT_FIRST and not any(t["status"] in _RETURNED for t in self._outcomes(impl)):
+            most = _MOST_LOST_AT_FIRST
+        return f"not tried: it had ended its process {len(losses)} times" if len(losses) >= most else None

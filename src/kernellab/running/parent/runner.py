@@ -204,20 +204,20 @@ class Runner:
     # Beyond the declared cases -------------------------------------------------------------------------
 
     def _run_batteries(self, groups: Groups) -> list[tuple[Battery, list[str]]]:
-        """Run each op's battery, without the implementations that have killed a worker."""
+        """Run each op's battery, also for implementations that have killed a worker at a declared case."""
         batteries = []
         for group in _one_per_op(groups.groups):
             killers = groups.killers(group.op)
             file = next(op.file for op in group.slot.ops if op.name == group.op)
             for kind, names in (("native", group.native), ("interpreter", group.interpreted)):
-                impls = [name for name in names if name not in killers]
-                if impls:
+                if names:
                     slot = group.slot if kind == "native" else self.pool.sibling(group.slot, kind)
                     where = "" if kind == "native" else " in Triton's interpreter"
                     self.progress.say(f"the battery of {group.op}{where}")
-                    battery = Battery(group.op, slot, self.settings, self.journal, FailedTrials(group.op, file))
-                    battery.run(impls, self._trial_listener(group.op))
-                    batteries.append((battery, impls))
+                    failed_trials = FailedTrials(group.op, file)
+                    battery = Battery(group.op, slot, self.settings, self.journal, failed_trials, killers)
+                    battery.run(names, self._trial_listener(group.op))
+                    batteries.append((battery, [name for name in names if name not in killers]))
             self.journal.save()
         return batteries
 

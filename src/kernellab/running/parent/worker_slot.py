@@ -89,7 +89,10 @@ class WorkerSlot:
     def work(
         self, command: Command, handle: Callable[[Event], None], *, idle_timeout_s: float = _IDLE_TIMEOUT_S
     ) -> LostWorker | None:
-        """Carry out one command and pass every event to `handle`. Returns how the worker was lost, if it was."""
+        """Carry out one command and pass every event to `handle`. Returns how the worker was lost, if it was.
+
+        After `WorkerSpent` the command is unfinished, and its culprit has been reported.
+        """
         worker = self._worker or self.ready()
         worker.busy = True
         worker.send(command)
@@ -121,6 +124,7 @@ class WorkerSlot:
                 case WorkerSpent():
                     worker.busy = False
                     self.close()
+                    handle(event)
                     return None
             handle(event)
 

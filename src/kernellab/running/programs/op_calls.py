@@ -74,8 +74,11 @@ class ImplCalls:
         synchronise(self.device)
 
     def prepare(self) -> Callable[[], object]:
-        inputs = clone(self._inputs) if self.impl.changes_inputs else self._inputs
-        prepared: Callable[[], object] = self._pass.prepare(self.op, self.impl.fn, inputs, self.case)
+        impl = self.impl
+        inputs = clone(self._inputs) if impl.changes_inputs else self._inputs
+        prepared: Callable[[], object] = self._pass.prepare(
+            self.op, impl.fn, inputs, self.case, mutates=impl.changed_inputs
+        )
         return torch.no_grad()(prepared) if self._pass.name == "forward" else prepared
 
     def declared_cost(self) -> CostJson | None:

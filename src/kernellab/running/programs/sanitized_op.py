@@ -83,14 +83,14 @@ def _call(op: Op, impl: Impl, trial: Trial, seed: int, device: torch.device) -> 
         inputs = _make_inputs(op, trial, seed, device)
         if impl.kind.name == "compile":
             reset_compiled(op)
-        pass_of(trial.pass_name, trial.wrt).compute(op, impl, inputs, trial.case)
+        pass_of(trial.pass_name, trial.wrt).compute(op, impl, inputs, trial.case, mutates=impl.mutates)
         synchronise(device)
     except NotDifferentiable as error:
         return "outside", f"not differentiable: {error}"
     except BaseException as error:  # SystemExit too: nothing an implementation raises may end the process
         with contextlib.suppress(Exception):
             synchronise(device)
-        if trial.pass_name != "forward" and refuses_gradients(error):
+        if trial.pass_name != "forward" and refuses_gradients(error, mutates=bool(impl.mutates)):
             return "outside", f"not differentiable: {explain(error)}"
         return "error", explain(error)
     return "ok", ""

@@ -109,11 +109,15 @@ class WorkOnGroup(Command, name="group"):
 
 @dataclass(frozen=True, kw_only=True)
 class BatteryCommand(Command):
-    """The fields that the battery and the search share."""
+    """The fields that the battery and the search share.
+
+    `distrusted` are not used as the peer; at the trials in `distrusted_at`, PyTorch's own op is not.
+    """
 
     op: str
     dtypes: list[str]
     distrusted: list[str]
+    distrusted_at: list[TrialJson]
     seed: int
     interpreted: bool
 
@@ -122,10 +126,12 @@ class BatteryCommand(Command):
 class RunBattery(BatteryCommand, name="battery"):
     """Run the trials that are generated from the op's declaration.
 
-    `done` is the number of the next trial by implementation, `stored` the trials that failed in earlier runs.
+    `done` is the number of the next trial by implementation, `stored` the trials that failed in earlier runs. `stopped`
+    says of implementations why their remaining trials are not made; they are recorded as not judged.
     """
 
     done: dict[str, int]
+    stopped: dict[str, str]
     stored: dict[str, list[TrialJson]]
     quick: bool
 

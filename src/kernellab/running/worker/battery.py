@@ -6,13 +6,14 @@ import copy
 import functools
 import gc
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from kernellab.accuracy.prepared_trial import PeerDied
 from kernellab.base.user_code import explain
+from kernellab.checking.call_variants import applies
 from kernellab.checking.confirmation import examine_and_confirm
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.checking.examiner import Examiner
@@ -45,17 +46,25 @@ class BatteryRunner:
         seed: int,
         interpreted: bool,
         distrusted: frozenset[str],
+        distrusted_at: Sequence[TrialJson] = (),
     ) -> None:
+        """`distrusted` are not used as the peer; at the trials in `distrusted_at`, PyTorch's own op is not."""
         op = _announce_where(op, channel)
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
-        self._examiner = Examiner(op, seed=seed, device=device, running=channel.running, distrusted=distrusted)
+        new_examiner = functools.partial(Examiner, op, seed=seed, device=device, running=channel.running)
+        self._examiner = new_examiner(distrusted=distrusted)
+        self._examiner_without_torch = new_examiner(distrusted=distrusted | {"torch"})
+        trials = (Trial.from_json(data, op) for data in distrusted_at)
+        self._stopped: Mapping[str, str] = {}
+        self._distrusted_at = {trial.preparation_key for trial in trials if trial is not None}
 
     def run(self, command: RunBattery) -> None:
         """Run the trials that failed before, then the battery, trial by trial: the implementations share the oracle.
 
         Each implementation starts at its number in `done`. Stored trials have negative numbers, so that the
-        numbers of the battery do not depend on them.
+        numbers of the battery do not depend on them. Trials of an implementation that is stopped are only counted.
         """
+        self._stopped = command.stopped
         done, stored, dtypes, quick = command.done, command.stored, command.dtypes, command.quick
         repeated = {name: self._run_stored(name, stored.get(name, ()), start) for name, start in done.items()}
         limit = INTERPRETER_LIMIT if self.interpreted else None
@@ -81,6 +90,10 @@ class BatteryRunner:
         return keys
 
     def _run_trial(self, name: str, number: int, trial: Trial) -> None:
+        if name in self._stopped:
+            if applies(trial.call, self.op[name], self.device):
+                self._send_outcome(name, number, trial, Outcome("unknown", self._stopped[name]))
+            return
         outcome = examine_and_confirm(functools.partial(self._examine, name, "try", number), trial)
         if outcome is not None:
             self._send_outcome(name, number, trial, outcome)
@@ -93,7 +106,9 @@ class BatteryRunner:
                 self.channel.running(name, phase, number=number, trial=trial.to_labelled_json()),
                 guard_global_state(changes.append),
             ):
-                outcome = self._examiner.examine(self.op[name], trial)
+                distrusted = trial.preparation_key in self._distrusted_at
+                examiner = self._examiner_without_torch if distrusted else self._examiner
+                outcome = examiner.examine(self.op[name], trial)
         except PeerDied as died:
             self.channel.send(CulpritNamed(impl="torch", reason=f"GPU fault: {died}"))
             raise GpuContextLost from None

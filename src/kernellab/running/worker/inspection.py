@@ -168,7 +168,7 @@ class Inspector:
         if pass_name == "forward":
             pass_.compute(self.op, impl, inputs, case)
             return
-        results, leaves, _ = pass_.graph(self.op, impl, inputs, case)
+        results, leaves, _ = pass_.graph(self.op, impl, inputs, case, mutates=impl.mutates)
         if pass_name == "backward":
             launches.clear()
         upstream = [
@@ -244,7 +244,7 @@ class Inspector:
         inputs = pass_.inputs(self.op, case, 0, self.device)
         if pass_name == "forward":
             return impl.fn, [inputs[name] for name in self.op.args]
-        return lambda **options: pass_.compute(self.op, impl, inputs, case), []
+        return lambda **options: pass_.compute(self.op, impl, inputs, case, mutates=impl.mutates), []
 
     def _generated_cpp(self, impl: Impl, case: Case) -> KernelJson:
         """The C++ that inductor generates, for a small case that runs quickly: only the sizes in the code differ."""
@@ -264,7 +264,7 @@ class Inspector:
             calls.setdefault((function.path, function.name, function.flags))
 
         with replace_attribute(cpp, "interceptor", intercept):
-            pass_of(pass_name).compute(self.op, impl, meta_inputs(self.op, case), case)
+            pass_of(pass_name).compute(self.op, impl, meta_inputs(self.op, case), case, mutates=impl.mutates)
         return [self._read_assembly(impl, *call) for call in calls]
 
     def _read_assembly(self, impl: Impl, path: Path, name: str, flags: tuple[str, ...]) -> KernelJson:

@@ -233,6 +233,7 @@ class Worker:
             command.seed,
             command.interpreted,
             frozenset(command.distrusted),
+            command.distrusted_at,
         )
 
     def _profile(self, command: commands.ProfileGroup) -> None:

@@ -205,7 +205,7 @@ class SeriesRunner:
         impl = self.op[name]
 
         def prepare(inputs: Inputs) -> Call:
-            return self._pass.prepare(self.op, impl.fn, inputs, self.case)
+            return self._pass.prepare(self.op, impl.fn, inputs, self.case, mutates=impl.changed_inputs)
 
         return TimedImpl(
             name,
