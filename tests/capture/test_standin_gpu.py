@@ -12,7 +12,7 @@ def test_the_product_with_the_most_sms_is_the_stand_in(arch):
     gpu = standin_gpu(arch)
     assert gpu.arch == arch
     assert gpu.sms == max(product.sms for product in gpus() if product.arch == arch)
-    assert f"sm_{gpu.index}" == arch
+    assert f"sm_{gpu.capability_number}" == arch
 
 
 def test_a_product_can_be_named_as_the_stand_in():

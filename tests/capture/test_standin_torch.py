@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from kernellab.capture.recorder import capture, record_launches
+from kernellab.capture.standin_cuda import replace_attribute
 from kernellab.capture.standin_gpu import standin_gpu
-from kernellab.capture.standin_torch import replace_attribute, use_standin
+from kernellab.capture.standin_torch import use_standin
 from support.meta import meta
 
 

@@ -19,8 +19,9 @@ from kernellab.base.errors import UserError
 from kernellab.base.functions import AnyFunction
 from kernellab.capture.launch import Dims, Launch
 from kernellab.capture.recorder import verify_arch
+from kernellab.capture.standin_cuda import NullContext, cuda_functions, replace_attribute
 from kernellab.capture.standin_gpu import StandinGpu
-from kernellab.capture.standin_torch import NullContext, cuda_functions, replace_attribute, torch_lock
+from kernellab.capture.standin_torch import torch_lock
 
 if TYPE_CHECKING:
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
@@ -120,9 +121,6 @@ def _use_standin(gpu: StandinGpu) -> Iterator[None]:
         *((torch.cuda, name, function) for name, function in functions.items()),
         *((interface, name, staticmethod(function)) for name, function in functions.items() if name in copied),
         (torch.version, "cuda", torch.version.cuda or "13.0"),  # otherwise inductor assumes an AMD GPU
-        (torch.cuda, "get_rng_state", lambda device=None: torch.zeros(1)),
-        (torch.cuda, "set_rng_state", lambda state, device=None: None),
-        (torch.cuda, "_DeviceGuard", NullContext),
         (device_interface, "DeviceGuard", NullContext),
         (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
         (guards, "_empty_strided_cuda", empty_strided),

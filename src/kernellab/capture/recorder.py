@@ -16,8 +16,9 @@ from kernellab.base.functions import AnyFunction
 from kernellab.build import cpp, cuda
 from kernellab.build.sources import with_includes
 from kernellab.capture.launch import Dims, Launch, Parameter, Source
+from kernellab.capture.standin_cuda import replace_attribute
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu
-from kernellab.capture.standin_torch import replace_attribute, torch_lock, use_standin
+from kernellab.capture.standin_torch import torch_lock, use_standin
 from kernellab.machine.tools import has_module
 from kernellab.machinecode.cubin import read_cubin
 

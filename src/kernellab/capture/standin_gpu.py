@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from kernellab.machine.chips import Chip, chip
 from kernellab.machine.gpus import Gpu, gpu, gpus
+from kernellab.machine.tools import has_gpu
+
+_numbers: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,13 @@ class StandinGpu:
 
     @property
     def index(self) -> int:
-        """The device's number. It is the architecture's, so that caches keyed by device keep architectures apart."""
+        """The device's number. Each stand-in of this process has its own: Triton and authors cache by device."""
+        first = 1 if has_gpu() else 0
+        return _numbers.setdefault(f"{self.name} {self.arch}", first + len(_numbers))
+
+    @property
+    def capability_number(self) -> int:
+        """90 for sm_90, as Triton names a target."""
         return int(self.arch.removeprefix("sm_"))
 
 
@@ -36,6 +45,11 @@ def standin_gpu(arch: str) -> StandinGpu:
     largest = max(exact or related, key=lambda product: product.sms)
     name = largest.name if exact else f"{wanted.arch} with the SMs of {largest.name}"
     return _standin(name, wanted, largest)
+
+
+def find_standin(name: str) -> StandinGpu:
+    """A stand-in by the name of a product or of an architecture."""
+    return standin_gpu(name) if name.startswith("sm_") else standin_product(name)
 
 
 def standin_product(name: str) -> StandinGpu:

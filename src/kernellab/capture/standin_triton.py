@@ -10,13 +10,10 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-import torch
 import triton
 from triton import knobs
-from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
@@ -26,6 +23,7 @@ from kernellab.base.functions import AnyFunction
 from kernellab.base.json import JsonObject
 from kernellab.base.user_code import explain
 from kernellab.capture.launch import Launch
+from kernellab.capture.standin_driver import StandinDriver
 from kernellab.capture.standin_gpu import StandinGpu
 from kernellab.capture.triton_launch import (
     LEVELS,
@@ -35,7 +33,7 @@ from kernellab.capture.triton_launch import (
     find_sources,
     to_plain_value,
 )
-from kernellab.machinecode.cubin import read_cubin
+from kernellab.capture.tuners import tuner_classes
 
 if TYPE_CHECKING:
     from triton.knobs import CompileTimes
@@ -49,10 +47,11 @@ def use_standin_driver(gpu: StandinGpu, on_launch: OnLaunch) -> Iterator[None]:
     recording = _Recording(gpu, on_launch)
     config = triton.runtime.driver
     before = config._active  # the public property would look for a GPU
-    config.set_active(_Driver(gpu))
+    config.set_active(StandinDriver(gpu, _Launcher))
     _recordings.append(recording)
-    run, hash_source = Autotuner.run, ASTSource.hash
-    Autotuner.run = functools.partialmethod(_launch_every_config)
+    runs, hash_source = {tuner: vars(tuner)["run"] for tuner in tuner_classes(Autotuner)}, ASTSource.hash
+    for tuner in runs:
+        tuner.run = functools.partialmethod(_launch_every_config)  # type: ignore[attr-defined]
     ASTSource.hash = functools.partialmethod(_hash_with_files, hash_source)
     listener = knobs.compilation.listener
     knobs.compilation.listener = functools.partial(_keep_code, listener)
@@ -60,7 +59,9 @@ def use_standin_driver(gpu: StandinGpu, on_launch: OnLaunch) -> Iterator[None]:
         yield
     finally:
         knobs.compilation.listener = listener
-        Autotuner.run, ASTSource.hash = run, hash_source
+        for tuner, run in runs.items():
+            tuner.run = run  # type: ignore[attr-defined]
+        ASTSource.hash = hash_source
         _recordings.remove(recording)
         config._active = before
 
@@ -86,66 +87,6 @@ def mark_configuration(number: int, count: int) -> Iterator[None]:
         yield
     finally:
         recording.tuned = None
-
-
-class _Driver:
-    """Has a target, a device and a stream, and loads nothing.
-
-    The device's number is the architecture's, because Triton caches compiled kernels by device.
-    """
-
-    def __init__(self, gpu: StandinGpu) -> None:
-        self._gpu = gpu
-        self.utils = _Utils(gpu)
-        self.launcher_cls = _Launcher
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", self._gpu.index, 32)
-
-    def get_current_device(self) -> int:
-        return self._gpu.index
-
-    def set_current_device(self, device: int) -> None:
-        pass
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        return self._gpu.chip.capability
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cuda", self._gpu.index)
-
-    def get_device_interface(self) -> ModuleType:
-        return torch.cuda
-
-    def map_python_to_cpp_type(self, ty: str) -> str:
-        return ty
-
-    def get_benchmarker(self) -> AnyFunction:
-        return lambda call, **settings: call()
-
-    def assemble_tensormap_to_arg(self, tensormaps: object, args: object) -> object:
-        return args
-
-
-class _Utils:
-    def __init__(self, gpu: StandinGpu) -> None:
-        self._gpu = gpu
-
-    def get_device_properties(self, device: int) -> dict[str, int]:
-        return {
-            "max_shared_mem": self._gpu.chip.shared_per_block_bytes,
-            "max_num_regs": self._gpu.chip.registers_per_sm,
-            "multiprocessor_count": self._gpu.sms,
-            "warpSize": 32,
-        }
-
-    def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[object, object, int, int, int]:
-        """Module, function, registers, spills, largest block. Some authors compute their grid from the registers."""
-        kernel = read_cubin(code).kernels[0]
-        return object(), object(), kernel.registers, kernel.stack_bytes // 4, self._gpu.chip.threads_per_block
 
 
 class _Launcher:
@@ -208,6 +149,7 @@ def _launch_every_config(tuner: Autotuner, *args: object, **kwargs: object) -> o
                     if hook is not None:
                         hook(call)
                 kernel = tuner.fn.run(*args, **kwargs, **settings)
+                tuner.best_config = config
             except (OutOfResources, CompileTimeAssertionFailure, PTXASError) as error:
                 errors.append(error)
                 recording.on_launch(_describe_refusal(tuner, recording, settings, error))

@@ -30,8 +30,12 @@ from kernellab.checking.trial_memory import (
     poison_free_memory,
     total_bytes,
 )
+from kernellab.declaration.failed_imports import NotLoaded
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
+from kernellab.interpreter.fault import missing_gpu
+from kernellab.interpreter.notes import take_notes
+from kernellab.interpreter.pretended_gpu import pretended_gpu
 from kernellab.machine.gpu_state import raise_pending_error
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
 from kernellab.trials import calls
@@ -191,9 +195,10 @@ class Examiner:
         impl, trial = call.impl, call.trial
         if "poison" in self.guards:
             poison_free_memory(prepared.peer)
+        take_notes()
         began = time.perf_counter()
         try:
-            with self._guard_allocations(impl, trial, memory):
+            with self._pretend_gpu(impl), self._guard_allocations(impl, trial, memory):
                 outputs = VARIANTS[trial.call](call)
             # A GPU fault shows here, and so belongs to this implementation and not to the next.
             raise_pending_error(self.device)
@@ -209,12 +214,25 @@ class Examiner:
             if is_memory_error(error):
                 shortage = out_of_memory(error, self.device)
                 return Outcome("oom", shortage["reason"], needed_bytes=shortage.get("needed_bytes"))
+            limit = self._missing_here(error)
+            if limit is not None:
+                return Outcome("unknown", limit, traceback=user_frames(error))
             if trial.pass_name != "forward" and refuses_gradients(error, mutates=bool(impl.mutates)):
                 double = trial.pass_name == "double backward"
                 refused = "refuses double backward" if double else "not differentiable"
                 return Outcome("outside", f"{refused}: {explain(error)}")
             return Outcome("error", explain(error), traceback=user_frames(error))
-        return _Returned(outputs, time.perf_counter() - began, call.notes)
+        return _Returned(outputs, time.perf_counter() - began, [*call.notes, *take_notes()])
+
+    def _missing_here(self, error: BaseException) -> str | None:
+        """Why an error says nothing about the implementation: a module or a GPU is missing, or the interpreter is."""
+        if isinstance(error, NotLoaded):
+            return str(error)
+        return missing_gpu(error) if self.device.type == "cpu" else None
+
+    def _pretend_gpu(self, impl: Impl) -> contextlib.AbstractContextManager[None]:
+        """In Triton's interpreter an implementation sees a GPU; PyTorch's own operators do not run on it."""
+        return pretended_gpu() if impl.kind.name in ("triton", "python") else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _guard_allocations(self, impl: Impl, trial: Trial, memory: GuardedMemory) -> Iterator[None]:

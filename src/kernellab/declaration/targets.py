@@ -17,6 +17,7 @@ from types import ModuleType
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.user_code import PACKAGE, user_frames
 from kernellab.declaration.declare import collect_ops
+from kernellab.declaration.failed_imports import execute
 from kernellab.declaration.op import Op
 
 ENTRY_POINTS = "kernellab.ops"
@@ -68,15 +69,18 @@ def resolve(text: str) -> Target:
 def load(target: Target) -> dict[str, Op]:
     """Execute the target's code and return the ops it names, by name."""
     module = None
+    failed_imports: list[BaseException] = []
     try:
         with collect_ops() as collected:
             if target.file:
-                _execute(Path(target.file))
+                _execute(Path(target.file), failed_imports)
             else:
                 module = importlib.import_module(target.module)
     except UserError as error:
         raise UserError(f"{target.text}: {error.message}", error.detail or user_frames(error)) from error
     except BaseException as error:  # KeyboardInterrupt too: workers have no terminal, so the file raised it
+        if failed_imports:  # what failed now may lack what could not be imported
+            raise UserError(f"{target.text} could not be loaded", user_frames(failed_imports[0])) from error
         if isinstance(error, ModuleNotFoundError) and target.module and error.name in _prefixes(target.module):
             raise UserError(f"no module {error.name} for {target.text}: is its package installed?") from error
         problem = "has a syntax error" if isinstance(error, SyntaxError) else "could not be loaded"
@@ -87,6 +91,8 @@ def load(target: Target) -> dict[str, Op]:
     if module is not None:
         op = _op_of_module(module, target.op, ops)
         return {op.name: op}
+    if not ops and failed_imports:
+        raise UserError(f"{target.text} could not be loaded", user_frames(failed_imports[0]))
     if not ops:
         raise UserError(
             f"{target.text} declares no op and adds no implementation to one: put @kl.op above a function "
@@ -109,7 +115,7 @@ def _op_of_module(module: ModuleType, name: str, ops: dict[str, Op]) -> Op:
     raise UserError(f"{module.__name__} has no op {name!r}: {nearest(name, known)}")
 
 
-def _execute(path: Path) -> None:
+def _execute(path: Path, failed_imports: list[BaseException]) -> None:
     name = f"klab_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -120,7 +126,7 @@ def _execute(path: Path) -> None:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.append(folder)
-    spec.loader.exec_module(module)
+    execute(path, module, failed_imports)
 
 
 def _prefixes(module: str) -> set[str]:

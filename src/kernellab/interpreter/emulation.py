@@ -7,36 +7,59 @@ widen bfloat16 to float32, compute and round, as GPUs do.
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
 
 from kernellab.base.functions import AnyFunction
+from kernellab.interpreter.atomics import complete_atomics
 from kernellab.interpreter.bfloat16 import from_bits, to_bits
+from kernellab.interpreter.fault import CannotInterpret
+from kernellab.interpreter.jit_functions import provide_jit_functions
+from kernellab.interpreter.language import complete_language, replace_function
+from kernellab.interpreter.tuning import run_without_timing
 
 # The methods of the interpreter's builder that compute, with the number of the argument whose dtype the result has.
 _ARITHMETIC = {"binary_op": 0, "unary_op": 0, "ternary_op": 2, "create_fma": 2, "create_dot": 2}
 _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 
 
+class _State:
+    enabled = False
+
+
+def is_interpreting() -> bool:
+    """Whether kernels run in the interpreter in this process, corrected as below."""
+    return _State.enabled
+
+
 def enable_interpreter() -> None:
     """Switch Triton's interpreter on and correct it. Must be called before anything imports triton."""
+    if _State.enabled:
+        return
     os.environ["TRITON_INTERPRET"] = "1"
     try:
         import triton.language as tl
         from triton._C.libtriton import ir
         from triton.runtime import interpreter
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.jit import JITFunction
     except ImportError:  # the check reports that triton is missing
         return
+    from kernellab.interpreter.libdevice import provide_libdevice
+
+    complete_language(interpreter, tl, ir.PROPAGATE_NAN.NONE)
+    provide_libdevice(interpreter)
+    provide_jit_functions(interpreter, JITFunction)
+    run_without_timing(Autotuner)
+    _name_missing_functions(interpreter.InterpreterBuilder)
     _round_conversions(interpreter, tl, ir.ROUNDING_MODE.RTZ)
     bfloat16 = _Bfloat16(interpreter, tl)
     _compute_in_float32(interpreter, tl, bfloat16)
     _reduce_in_float32(interpreter, tl, bfloat16)
-    if hasattr(interpreter, "_patch_builtin") and hasattr(interpreter, "_patch_attr"):
-        _find_builtins_once(interpreter, tl.core.is_builtin)
+    complete_atomics(interpreter, tl, ir.ATOMIC_OP.FADD)
+    _State.enabled = True
 
 
 def _round_conversions(interpreter: ModuleType, tl: ModuleType, toward_zero: object) -> None:
@@ -50,7 +73,7 @@ def _round_conversions(interpreter: ModuleType, tl: ModuleType, toward_zero: obj
             return from_bits(np.asarray(values).view(np.uint16))
         return original(values, source, target, rounding)
 
-    _replace(interpreter, "_convert_float", convert)
+    replace_function(interpreter, "_convert_float", convert)
 
 
 class _Bfloat16:
@@ -92,7 +115,7 @@ def _compute_in_float32(interpreter: ModuleType, tl: ModuleType, bfloat16: _Bflo
         return compute
 
     for name, typed_as in _ARITHMETIC.items():
-        _replace(builder, name, widened(getattr(builder, name), typed_as))
+        replace_function(builder, name, widened(getattr(builder, name), typed_as))
     original_cast = builder.cast_impl
 
     def cast(self: object, source: object, target: object) -> object:
@@ -100,9 +123,9 @@ def _compute_in_float32(interpreter: ModuleType, tl: ModuleType, bfloat16: _Bflo
             return source if bfloat16.includes(source) else bfloat16.narrow(original_cast(self, source, tl.float32))
         return original_cast(self, bfloat16.widen(source), target)
 
-    _replace(builder, "cast_impl", cast)
+    replace_function(builder, "cast_impl", cast)
     if not hasattr(builder, "get_bf16"):
-        _replace(builder, "get_bf16", lambda self, value: bfloat16.constant(value))
+        replace_function(builder, "get_bf16", lambda self, value: bfloat16.constant(value))
 
 
 def _reduce_in_float32(interpreter: ModuleType, tl: ModuleType, bfloat16: _Bfloat16) -> None:
@@ -129,23 +152,19 @@ def _reduce_in_float32(interpreter: ModuleType, tl: ModuleType, bfloat16: _Bfloa
 
     for owner, names in ((interpreter.ReduceOps, ("sum", "min_max")), (interpreter.ScanOps, ("cumsum", "cumprod"))):
         for name in names:
-            _replace(owner, name, widened(getattr(owner, name)))
+            replace_function(owner, name, widened(getattr(owner, name)))
 
 
-def _find_builtins_once(interpreter: ModuleType, is_builtin: Callable[[object], bool]) -> None:
-    """Triton searches the whole language at each call of a function like tl.sum: a third of the time of a kernel."""
-    names: dict[object, list[str]] = {}
+def _name_missing_functions(builder: type) -> None:
+    """A kernel that needs what the interpreter's builder does not have cannot be judged, and the message says why."""
 
-    def patch(owner: object, *args: object) -> None:
-        if owner not in names:
-            names[owner] = [name for name, _ in inspect.getmembers(owner, is_builtin)]
-        for name in names[owner]:
-            member = getattr(owner, name)
-            if is_builtin(member):  # a member that is patched already is not a builtin any more
-                interpreter._patch_attr(owner, name, member, *args)
+    def missing(self: object, name: str) -> object:
+        if name.startswith(("create_", "get_")):
+            raise CannotInterpret(f"it has no {name.removeprefix('create_').removeprefix('get_')}")
+        raise AttributeError(name)
 
-    _replace(interpreter, "_patch_builtin", patch)
+    def inline_asm(self: object, *args: object) -> object:
+        raise CannotInterpret("it has no inline PTX (tl.inline_asm_elementwise)")
 
-
-def _replace(owner: object, name: str, function: AnyFunction) -> None:
-    setattr(owner, name, function)
+    replace_function(builder, "__getattr__", missing)
+    replace_function(builder, "create_inline_asm", inline_asm)

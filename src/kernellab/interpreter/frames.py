@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -35,21 +34,12 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def author_frames(error: BaseException) -> list[Place]:
-    """The author's frames of an exception and of the exceptions that it was wrapped in, outermost first."""
-    return [place for trace in _traces(error) for place in trace if not is_hidden(place[0])]
-
-
-def _traces(error: BaseException) -> Iterator[list[Place]]:
-    root = root_cause(error)
-    while True:
-        trace, at = [], error.__traceback__
-        while at is not None:
-            trace.append((at.tb_frame, at.tb_lineno))
-            at = at.tb_next
-        yield trace
-        if error is root or error.__cause__ is None:
-            return
-        error = error.__cause__
+    """The author's frames of an exception, outermost first: what the interpreter raises keeps the kernel's frames."""
+    places, at = [], error.__traceback__
+    while at is not None:
+        places.append((at.tb_frame, at.tb_lineno))
+        at = at.tb_next
+    return [place for place in places if not is_hidden(place[0])]
 
 
 def shorten_path(file: str) -> str:

@@ -19,6 +19,8 @@ from kernellab.base.errors import UserError
 
 _KB = 1024
 
+DEFAULT_ARCH = "sm_90"  # of the GPU that implementations see where there is none
+
 
 @dataclass(frozen=True)
 class Chip:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from kernellab.base.errors import UserError, nearest
 from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
+from kernellab.machine.chips import DEFAULT_ARCH
 from kernellab.record.battery_events import CodeRead
 from kernellab.record.event import Event
 from kernellab.record.journal import Journal
@@ -72,9 +73,11 @@ class Inspection:
 
     def _read_share(self, archs: dict[int, str]) -> None:
         """Read some of the architectures, given by number. A worker that dies is replaced until all are read."""
-        names = ", ".join(archs.values()) or "the GPU here, or sm_90"
+        names = ", ".join(archs.values()) or f"the GPU here, or {DEFAULT_ARCH}"
         log = self.journal.folder / "artifacts" / f"worker-{min(archs)}.log"
-        slot = WorkerSlot(self.settings.targets[0], "native", self.settings, log)
+        # Libraries look for a GPU while they are imported. Caches that they fill then are kept by device.
+        standin = self.settings.gpu or next(iter(archs.values())) or DEFAULT_ARCH
+        slot = WorkerSlot(self.settings.targets[0], "native", self.settings, log, standin)
         with self._lock:
             self._slots.append(slot)
             self._say(f"loading {self.settings.targets[0]} for {names}")

@@ -41,11 +41,14 @@ class LostWorker:
 
 
 class WorkerSlot:
-    """Without a target the worker executes no op file: it measures the machine."""
+    """Without a target the worker executes no op file: it measures the machine.
 
-    def __init__(self, target: str | None, kind: str, settings: Settings, log: Path) -> None:
+    `standin` as in `LoadTarget`.
+    """
+
+    def __init__(self, target: str | None, kind: str, settings: Settings, log: Path, standin: str = "") -> None:
         self.target: Target | None = resolve(target) if target is not None else None
-        self.kind, self.settings, self.log = kind, settings, log
+        self.kind, self.settings, self.log, self._standin = kind, settings, log, standin
         self.ops: list[OpLoaded] = []
         self._device: DeviceChosen | None = None
         self._worker: WorkerProcess | None = None
@@ -70,6 +73,7 @@ class WorkerSlot:
                         request=self.settings.request,
                         impls=self.settings.impls,
                         pins=self.settings.pins,
+                        standin=self._standin,
                     )
                 )
             if lost is not None or self._worker is None:

@@ -58,12 +58,16 @@ class ChooseDevice(Command, name="device"):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadTarget(Command, name="load"):
-    """Execute the target and describe its ops. `pins` are choices of autotuners to reuse."""
+    """Execute the target and describe its ops. `pins` are choices of autotuners to reuse.
+
+    `standin` is an architecture or a product: where there is no GPU, the target sees this one while it is loaded.
+    """
 
     target: TargetJson
     request: RequestJson
     impls: list[str]
     pins: list[TunedJson]
+    standin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,8 @@ from kernellab.capture.line_count import c_lines
 from kernellab.capture.meta_inputs import meta_inputs
 from kernellab.capture.op_file import write_op_file
 from kernellab.capture.recorder import record_launches
+from kernellab.capture.standin_cuda import replace_attribute
 from kernellab.capture.standin_gpu import StandinGpu, standin_gpu, standin_product
-from kernellab.capture.standin_torch import replace_attribute
 from kernellab.checking.declared_case import INTERPRETER_LIMIT
 from kernellab.codeanalysis.kernel_json import KernelJson, SourceJson
 from kernellab.declaration.case import Case
@@ -35,7 +35,7 @@ from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.inputs import make_inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, gradients, pass_of
-from kernellab.machine.chips import chip
+from kernellab.machine.chips import DEFAULT_ARCH, chip
 from kernellab.machine.gpus import same_product
 from kernellab.machinecode.cubin import disassemble
 from kernellab.record.battery_events import CodeAccount, CodeRead
@@ -78,7 +78,7 @@ class Inspector:
         if present is not None and self.is_present:
             self.gpu = present
         else:
-            self.gpu = standin_product(gpu) if gpu else standin_gpu(arch or "sm_90")
+            self.gpu = standin_product(gpu) if gpu else standin_gpu(arch or DEFAULT_ARCH)
 
     def run(self, names: list[str], request: CaseRequest, passes: list[str]) -> None:
         for name in names:

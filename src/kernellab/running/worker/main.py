@@ -201,10 +201,24 @@ class Worker:
         # Not imported here: Dynamo takes as long to import as torch itself, and many runs do not need it.
         call_after_import("torch._dynamo.config", limit_recompilation)
         with self.channel.running(None, "load"):  # runs code of the op file, where= included
-            self.ops = load(Target(**command.target))
+            with self._gpu_while_loading(command.standin):
+                self.ops = load(Target(**command.target))
             pin(command.pins)
             for op in self.ops.values():
                 self.channel.send(describe(op, CaseRequest(**command.request), self.device, command.impls))
+
+    def _gpu_while_loading(self, standin: str) -> contextlib.AbstractContextManager[object]:
+        """Libraries ask for a GPU while they are imported: the one that their kernels will see."""
+        if self.device.type == "cuda":
+            return contextlib.nullcontext()
+        if standin:
+            from kernellab.capture.recorder import record_launches
+            from kernellab.capture.standin_gpu import find_standin
+
+            return record_launches(find_standin(standin))
+        from kernellab.interpreter.pretended_gpu import pretended_gpu
+
+        return pretended_gpu()
 
     def _work_on_group(self, command: commands.WorkOnGroup) -> None:
         from kernellab.running.worker.group import GroupRunner

@@ -1,0 +1,56 @@
+"""Definitions out of a file that cannot be imported as a whole: a tutorial that runs when it is imported, a module of a
+package whose other modules need more than is installed.
+
+Only the statements that the wanted names depend on are executed, from the file as it is.
+"""
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def load_definitions(path, names, package=None, **provided):
+    """A namespace with `names` as the file defines them. `provided` takes the place of what the file imports.
+
+    `package` is a module to resolve relative imports with.
+    """
+    path = Path(path)
+    tree = ast.parse(path.read_text())
+    module_name = f"outsider_{path.stem.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    if package:
+        module.__package__ = package
+    needed, kept = set(names), set()
+    while True:
+        before = len(kept)
+        for number, statement in enumerate(tree.body):
+            if number not in kept and _bound(statement) & needed:
+                kept.add(number)
+                needed |= _used(statement)
+        if len(kept) == before:
+            break
+    vars(module).update(provided)
+    for number in sorted(kept):
+        statement = tree.body[number]
+        if not (isinstance(statement, (ast.Import, ast.ImportFrom)) and _bound(statement) <= set(provided)):
+            exec(compile(ast.Module([statement], []), str(path), "exec"), vars(module))
+        vars(module).update(provided)
+    return module
+
+
+def _bound(statement):
+    """The names that a statement at the top of a file binds."""
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return {statement.name}
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    if isinstance(statement, ast.Expr):
+        return set()
+    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _used(statement):
+    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
