@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernellab.capture.recorder import capture, record_launches
-from kernellab.capture.standin_cuda import replace_attribute
+from kernellab.capture.standin_cuda import cuda_functions, replace_attribute
 from kernellab.capture.standin_gpu import standin_gpu
 from kernellab.capture.standin_torch import use_standin
 from support.meta import meta
@@ -45,3 +45,46 @@ def test_a_replaced_attribute_is_restored_and_an_added_one_removed():
         assert (Owner.kept, Owner.added) == (None, 1)
     assert Owner.kept() == "before"
     assert not hasattr(Owner, "added")
+
+
+def test_tensors_are_on_the_gpu_in_backward_too():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            Doubled.seen = grad.device, torch.empty(2, device=grad.device).is_cuda
+            return grad * 2
+
+    with use_standin(standin_gpu("sm_90")):
+        x = meta(4, requires_grad=True)
+        torch.autograd.grad(Doubled.apply(x), x, torch.empty(4, device="cuda"))
+        assert Doubled.seen == (torch.device("cuda", torch.cuda.current_device()), True)
+        Doubled.seen = None
+        Doubled.apply(x).backward(torch.empty(4, device="cuda"))
+        assert Doubled.seen[1]
+
+
+def test_what_torch_says_about_the_gpu_agrees():
+    for arch in ("sm_80", "sm_90"):
+        with use_standin(standin_gpu(arch)):
+            index = torch.cuda.current_device()
+            assert meta(1).device == torch.device("cuda", index) == torch.cuda.current_stream().device
+            assert meta(1).get_device() == index == torch.accelerator.current_device_index()
+            assert torch.cuda.device_count() == torch.accelerator.device_count() == index + 1
+            assert torch.accelerator.current_accelerator().type == "cuda"
+            assert torch.cuda.get_device_properties(index).major == torch.cuda.get_device_capability(index)[0]
+            assert torch.version.cuda
+            assert meta(1).to(index).is_cuda
+            assert torch.empty(1, device=index).is_cuda
+            assert not meta(1).is_cpu
+            meta(1).record_stream(torch.cuda.Stream())
+            assert torch.Generator(device="cuda").manual_seed(3).initial_seed() == 3
+
+
+def test_every_replacement_is_an_object_of_its_own():
+    """Dynamo, where a library imports it, lists the functions of torch.cuda by their identity."""
+    functions = list(cuda_functions(standin_gpu("sm_90")).values())
+    assert len({id(function) for function in functions}) == len(functions)

@@ -42,6 +42,7 @@ def attributes(gpu: StandinGpu) -> Iterator[tuple[object, str, object]]:
     for name, cuda_name in accelerator.items():
         yield torch.accelerator, name, own[cuda_name]
     yield torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("cuda")
+    yield torch.Tensor, "record_stream", _do_nothing()
     # Libraries move the state of a GPU's generator on; the CPU's generator stands in for it.
     yield torch, "Generator", _Generator
 

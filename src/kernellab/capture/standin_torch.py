@@ -62,7 +62,6 @@ class _PretendedGpu(TorchFunctionMode):
             torch.Tensor.is_cpu.__get__: False,  # type: ignore[attr-defined]
             torch.Tensor.is_meta.__get__: False,  # type: ignore[attr-defined]
             torch.Tensor.get_device: gpu.index,
-            torch.Tensor.record_stream: None,
         }
 
     def __torch_function__(

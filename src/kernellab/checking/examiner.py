@@ -15,6 +15,7 @@ import torch
 from kernellab.accuracy.judge import judge_values, peer_of
 from kernellab.accuracy.outputs import Outputs, Wrong
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial, Running, TrialPreparer
+from kernellab.base.failed_imports import NotLoaded
 from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
 from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refused, applies
@@ -30,7 +31,6 @@ from kernellab.checking.trial_memory import (
     poison_free_memory,
     total_bytes,
 )
-from kernellab.declaration.failed_imports import NotLoaded
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.interpreter.fault import missing_gpu

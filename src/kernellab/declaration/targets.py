@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 from kernellab.base.errors import UserError, nearest
+from kernellab.base.failed_imports import execute
 from kernellab.base.user_code import PACKAGE, user_frames
 from kernellab.declaration.declare import collect_ops
-from kernellab.declaration.failed_imports import execute
 from kernellab.declaration.op import Op
 
 ENTRY_POINTS = "kernellab.ops"

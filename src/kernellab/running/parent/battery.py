@@ -186,7 +186,7 @@ class Battery:
             # tried again, with the reference as its peer. Only numbers of the battery mean the same trial to both.
             counts = lost.impl == begun.impl or (begun.number >= 0 and lost.impl in self._impls)
             if counts and self._next_number(lost.impl, begun.number) <= begun.number:
-                self._write(lost.impl, begun.number, begun.trial, lost.status, lost.reason)
+                self._write(lost.impl, begun.number, begun.trial, *lost.outcome)
             return
         self._losses_to_nobody += 1
         reason = f"cannot check: the reference: {lost.reason}" if lost.phase == "oracle" else lost.reason

@@ -148,7 +148,7 @@ class Groups:
         assert lost.phase is not None
         self._culprits_of(group).add(lost.impl)
         if lost.impl in {impl["name"] for impl in group.impls}:  # the peer may not have been requested
-            self._fail(group, lost.impl, lost.phase, lost.status, lost.reason)
+            self._fail(group, lost.impl, lost.phase, *lost.outcome)
         if lost.phase not in CHECK_PHASES:
             self._write(group, SamplesDiscarded())
 

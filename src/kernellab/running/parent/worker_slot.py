@@ -38,6 +38,18 @@ class LostWorker:
     phase: str | None
     status: str
     reason: str
+    interpreted: bool = False
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """The status of the culprit, and the reason.
+
+        Triton's interpreter runs one program after the other, in the memory of this machine: where it does not finish,
+        nothing is known about the kernel.
+        """
+        if self.interpreted and self.status in ("timeout", "oom"):
+            return "unknown", f"Triton's interpreter cannot run it here: {self.reason}"
+        return self.status, self.reason
 
 
 class WorkerSlot:
@@ -141,7 +153,7 @@ class WorkerSlot:
     def _lose(self, running: list[PhaseBegun], status: str, reason: str) -> LostWorker:
         self.close()
         impl, phase = (running[-1].impl, running[-1].phase) if running else (None, None)
-        return LostWorker(impl, phase, status, reason)
+        return LostWorker(impl, phase, status, reason, interpreted=self.kind == "interpreter")
 
     def _log_tail(self) -> str:
         try:
