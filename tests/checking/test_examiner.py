@@ -1,5 +1,6 @@
 """Examining an implementation at a trial: what it raises, what it is given, what it leaves behind."""
 
+import contextlib
 import ctypes
 
 import numpy as np
@@ -321,3 +322,24 @@ def test_an_input_without_gradient_is_not_asked_for_one():
     assert examine(op_with(gradient=True), "mine", sizes, pass_name="backward").status == "wrong"
     wrt = [trial.wrt for trial in battery(op_with(gradient=False), "cpu") if trial.wrt]
     assert wrt == []
+
+
+def test_further_runs_of_the_reference_that_judge_values_are_not_the_implementations_time():
+    running, seen = [], []
+
+    @contextlib.contextmanager
+    def record(impl, phase):
+        running.append(impl)
+        yield
+        running.pop()
+
+    @kl.op
+    def double(x):
+        seen.append(tuple(running))
+        return x + x
+
+    double.impl("off")(lambda x: x * 2.001)
+    examiner = Examiner(double, seed=0, device=CPU, running=record)
+    assert examiner.examine(double["off"], Trial("sizes", Case({"...": (6,)}, "float32"))).status == "wrong"
+    assert len(seen) > 2
+    assert set(seen) == {(None,)}

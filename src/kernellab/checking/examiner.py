@@ -169,14 +169,15 @@ class Examiner:
                 raise Wrong(wrote_outside(name))
             if must_compile and compiled_graphs() == graphs:
                 raise Wrong(f"{reasons.NOTHING_COMPILED}: it ran as plain PyTorch")
-            judgement = judge_values(
-                self.op,
-                impl,
-                returned.outputs,
-                prepared,
-                pass_name=trial.pass_name,
-                check_nonfinite="special" in self.guards,
-            )
+            with self._running(None, "oracle"):  # values that are off are compared with further runs of the reference
+                judgement = judge_values(
+                    self.op,
+                    impl,
+                    returned.outputs,
+                    prepared,
+                    pass_name=trial.pass_name,
+                    check_nonfinite="special" in self.guards,
+                )
         except Wrong as wrong:
             return Outcome("wrong", str(wrong), excess=wrong.excess)
         except Exception as error:  # the comparison failed, not the implementation

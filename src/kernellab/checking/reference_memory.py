@@ -73,7 +73,8 @@ class ReferenceMemoryEstimator:
         inputs: Inputs = {}
         for name, arg in self._op.args.items():
             given = not arg.optional or trial.case.options.get(name, False)
-            dtype = torch.int64 if arg.is_index else torch.float64
+            declared: torch.dtype = getattr(torch, self._op.dtype_of(arg, trial.case))
+            dtype = torch.float64 if declared.is_floating_point else declared
             sizes = self._op.sizes(arg, trial.case)
             inputs[name] = torch.empty(sizes, dtype=dtype, device="meta") if given else None
         try:

@@ -29,8 +29,12 @@ class Slot:
     def work(self, command, handle):
         self.workers += 1
         assert self.workers < 200
-        for number, trial in enumerate(TRIALS):
+        stored = max(map(len, command.stored.values()))
+        for number in range(-stored, len(TRIALS)):
+            trial = TRIALS[number]
             for impl in command.done:
+                if number < -len(command.stored[impl]):
+                    continue
                 if number < command.done[impl]:
                     continue
                 if impl in command.stopped:
@@ -60,14 +64,19 @@ class Slot:
 def run(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path / "cache"))
 
-    def run(fate, impls=("manual", "torch", "mine"), killers=(), timeout_s=60.0):
+    def run(fate, impls=("manual", "torch", "mine"), killers=(), timeout_s=60.0, stored=0):
+        failed_trials = FailedTrials("op", "file.py")
+        learned = [{"trial": {**trial, "kind": f"kind {n}"}, "status": "crashed"} for n, trial in enumerate(TRIALS)]
+        failed_trials.update("mine", learned[:stored])
         journal = Journal(tmp_path / "run")
         journal.record["machine"] = {"device": "cpu"}
         settings = Settings(["op"], ["battery"], {"dtypes": [], "quick": False}, timeout_s=timeout_s)
         slot = Slot(fate)
-        Battery("op", slot, settings, journal, FailedTrials("op", "file.py"), killers).run(impls, lambda event: None)
+        Battery("op", slot, settings, journal, failed_trials, killers).run(impls, lambda event: None)
         outcomes = {impl: [None] * len(TRIALS) for impl in impls}
         for entry in journal.record["trials"]:
+            if entry["number"] < 0:
+                continue
             assert outcomes[entry["impl"]][entry["number"]] is None, "every trial has one outcome"
             outcomes[entry["impl"]][entry["number"]] = entry["status"]
         reasons = {entry["reason"] for entry in journal.record["trials"] if entry["status"] == "unknown"}
@@ -115,10 +124,15 @@ def test_an_implementation_that_takes_down_too_many_workers_is_stopped_and_that_
     assert set(ran.outcomes["manual"]) == {"ok"}
 
 
-@pytest.mark.parametrize(("killers", "crashes"), [((), 3), (("mine",), 2)])
-def test_an_implementation_that_has_never_returned_is_stopped_sooner(run, killers, crashes):
-    ran = run(lambda impl, n, trusts: lost("mine") if impl == "mine" else "ok", killers=killers)
-    assert ran.outcomes["mine"] == ["crashed"] * crashes + ["unknown"] * (30 - crashes)
+def test_an_implementation_that_has_never_returned_is_stopped_sooner(run):
+    ran = run(lambda impl, n, trusts: lost("mine") if impl == "mine" else "ok", killers=["mine"])
+    assert ran.outcomes["mine"] == ["crashed"] * 2 + ["unknown"] * 28
+
+
+def test_stored_trials_that_crash_again_do_not_use_up_the_battery(run):
+    ran = run(lambda impl, n, trusts: lost("mine") if impl == "mine" and n < 0 else "ok", stored=10)
+    assert ran.outcomes["mine"] == ["ok"] * 30
+    assert ran.workers == 11
 
 
 @pytest.mark.parametrize(("timeout_s", "timeouts"), [(60.0, 5), (3.0, 10), (600.0, 3)])

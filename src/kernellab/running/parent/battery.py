@@ -29,7 +29,7 @@ _FATAL = ("crashed", "timeout", "oom")
 _RETURNED = ("ok", "imprecise", "wrong", "error")  # the call came back
 _MOST_LOST = 10  # workers that one implementation may kill
 _MOST_TIMEOUT_S, _FEWEST_TIMEOUTS = 300.0, 3  # spent on waiting for one implementation, but this many times in any case
-_MOST_LOST_AT_FIRST = 3  # as long as none of its trials came back
+_MOST_LOST_AT_FIRST = 3  # as long as no call of it came back, at a declared case neither
 _MOST_LOST_TO_NOBODY = 3  # to the reference, or to kernellab itself
 
 Listener = Callable[[Event], None]
@@ -65,6 +65,7 @@ class Battery:
         self._impls: Sequence[str] = ()  # those being tried
         self._current_trial: PhaseBegun | None = None  # the trial that began last
         self._current_where: PhaseBegun | None = None  # the call of the op's where= that began last
+        self._killers = frozenset(killers)
         self._losses: dict[str, list[str]] = {impl: ["crashed"] for impl in killers}  # how each killed workers
         self._losses_to_nobody = 0
         self._distrusted_at: list[TrialJson] = []  # where PyTorch's own op, called as the peer, killed a worker
@@ -146,7 +147,7 @@ class Battery:
                 self._current_where = event
             case TrialFinished():
                 if event.status == "crashed":  # it broke the GPU's context
-                    self._count_loss(event.impl, event.status)
+                    self._count_loss(event.impl, event.status, event.number)
                 self.journal.write(dataclasses.replace(event, op=self.op))
             case ScriptWritten():
                 self._script_path(event.impl).write_text(event.text)
@@ -179,7 +180,7 @@ class Battery:
         assert begun.trial is not None
         assert begun.number is not None
         if lost.impl is not None:
-            self._count_loss(lost.impl, lost.status)
+            self._count_loss(lost.impl, lost.status, begun.number)
             if lost.phase == "check":
                 self._distrusted_at.append(begun.trial)
             # As the peer, PyTorch's own op kills the worker while another implementation is tried: that one is
@@ -217,11 +218,13 @@ class Battery:
     def _next_number(self, impl: str, first: int = 0) -> int:
         return max((outcome["number"] + 1 for outcome in self._outcomes(impl)), default=first)
 
-    def _count_loss(self, impl: str, status: str) -> None:
-        self._losses.setdefault(impl, []).append(status)
+    def _count_loss(self, impl: str, status: str, number: int) -> None:
+        """Trials that failed in earlier runs (negative numbers) come first. They leave the battery its own share."""
+        if number >= 0 or impl in self._killers:
+            self._losses.setdefault(impl, []).append(status)
 
     def _count_losses(self) -> int:
-        return sum(map(len, self._losses.values())) + self._losses_to_nobody
+        return sum(map(len, self._losses.values())) + self._losses_to_nobody + len(self._distrusted_at)
 
     def _stop_reason(self, impl: str) -> str | None:
         """Why an implementation is not tried further; None as long as it is."""
@@ -230,6 +233,6 @@ class Battery:
         if timeouts >= max(_FEWEST_TIMEOUTS, _MOST_TIMEOUT_S / self.settings.timeout_s):
             return f"not tried: it had not returned within --timeout {timeouts} times"
         most = _MOST_LOST
-        if len(losses) >= _MOST_LOST_AT_FIRST and not any(t["status"] in _RETURNED for t in self._outcomes(impl)):
+        if impl in self._killers and not any(t["status"] in _RETURNED for t in self._outcomes(impl)):
             most = _MOST_LOST_AT_FIRST
         return f"not tried: it had ended its process {len(losses)} times" if len(losses) >= most else None
