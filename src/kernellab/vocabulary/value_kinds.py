@@ -35,6 +35,11 @@ class ValueKind:
     source: str = ""  # inputs with the same source are made from the same numbers
 
     @property
+    def __name__(self) -> str:
+        """As of any function: `positive`."""
+        return self.expression.removeprefix("kl.").partition("(")[0]
+
+    @property
     def special_values(self) -> tuple[str, ...]:
         return (*self.allows, *self.own)
 
