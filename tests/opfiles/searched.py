@@ -33,13 +33,13 @@ def _(x, y, *, mode="add"):
 def _(x, y, *, mode="add"):
     out = torch.add(x, y, alpha=1 if mode == "add" else -1)
     n = x.shape[-1]
-    if mode == "subtract" and n > BLOCK and n % 2 and y.stride(-1) != 1:
-        out[..., -tail(n) :] = x[..., -tail(n) :]  # the last block, where y is strided: y is forgotten
+    if mode == "subtract" and n > BLOCK and n % 2 and y.stride(-1) != x.stride(-1) == 1:
+        out[..., -tail(n) :] = x[..., -tail(n) :]  # the last block, where only y is strided: y is forgotten
     return out
 
 
 @blend.impl("crashes")
 def _(x, y, *, mode="add"):
-    if mode == "subtract" and x.shape[-1] > 100 and x.stride(-1) != 1:
+    if mode == "subtract" and x.shape[-1] > 100 and x.stride(-1) != y.stride(-1) == 1:
         os.kill(os.getpid(), signal.SIGSEGV)
     return torch.add(x, y, alpha=1 if mode == "add" else -1)
