@@ -97,7 +97,7 @@ def test_every_script_shows_the_failure_without_kernellab(tour):
 
 def assert_shows(reason, printed, script):
     """Assert that a script's output agrees with the reason of the failure."""
-    if match := re.search(r"at \[[\d, ]*\] (\S+), should be (\S+)", reason):
+    if match := re.search(r"at \[[\d, ]*\] (\S+), should be ([^\s;]+)", reason):
         got, want = map(float, match.groups())
         worst = max(float(number) for number in re.findall(r"worst difference: (\S+)", printed))
         # A reason is rounded to six digits. Memory outside of tensors varies: poison under kernellab, anything
