@@ -17,7 +17,8 @@ def test_every_configuration_of_an_autotuned_kernel_is_captured(double):
         assert [launch.tuned for launch in launches] == [(0, 3), (1, 3), (2, 3)]
         assert [launch.block[0] for launch in launches] == [64, 128, 128]
         assert [bool(launch.refusal) for launch in launches] == [False, False, True]
-        assert launches[2].refusal.startswith("does not compile: CompileTimeAssertionFailure: too wide (line 2 of tuned")
+        refusal = launches[2].refusal
+        assert refusal.startswith("does not compile: CompileTimeAssertionFailure: too wide (line 2 of tuned")
         assert not launches[2].code
 
 
