@@ -148,14 +148,20 @@ def test_the_load_of_others_is_busy_time_minus_our_own(monkeypatch, clock):
 
 @needs_counts
 def test_our_own_load_is_not_contention():
-    for _ in range(6):
-        quiet_before = others(cpu_columns(0.6)) < 0.2
+    """Other programs may run for a moment, so one quiet try of several is enough.
+
+    If our own load were counted as theirs, no try would be quiet.
+    """
+    quiet_without_load = False
+    for _ in range(8):
+        quiet_without_load |= others(cpu_columns(0.5)) < 0.2
         with busy_thread(), busy_child():
             columns = cpu_columns(1.5)
-        if quiet_before and others(cpu_columns(0.6)) < 0.2:
-            reasons = trust.find_reasons({**columns, "steal": []}, [1.0] * 20, device="cpu", steady=True, interval=None)
-            assert trust.summarise(reasons) == "trusted", reasons
+        reasons = trust.find_reasons({**columns, "steal": []}, [1.0] * 20, device="cpu", steady=True, interval=None)
+        if trust.summarise(reasons) == "trusted":
             return
+    if quiet_without_load:
+        pytest.fail(f"our own load is taken for that of others: {reasons}")
     pytest.skip("something else keeps this machine busy")
 
 
