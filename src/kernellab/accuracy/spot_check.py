@@ -44,7 +44,7 @@ class ResultForm:
         )
 
     def allowing(self, checked_error: float) -> ResultForm:
-        """The form with errors as large as the check found, in roundings: whether that is too much was decided there."""
+        """The form with errors as large as the check found, in roundings: the check decided whether they pass."""
         if not checked_error:
             return self
         return replace(self, max_errors=tuple(max(error, limit(checked_error)) for error in self.max_errors))

@@ -40,11 +40,11 @@ _SEED_BITS = 48
 class _Waiting:
     """How long threads have waited for a core so far, by the kernel's own count, in microseconds."""
 
-    here_us: float  # the worker's main thread and the parent, one of which always waits for the other
-    all_us: float  # all threads of the worker, and the parent
+    main_us: float  # the worker's main thread
+    all_us: float  # all threads of the worker, and this one
 
     def since(self, before: _Waiting) -> _Waiting:
-        return _Waiting(self.here_us - before.here_us, self.all_us - before.all_us)
+        return _Waiting(self.main_us - before.main_us, self.all_us - before.all_us)
 
 
 @dataclass
@@ -80,7 +80,7 @@ class CrossCheck:
 
     def next_batch(self, offer: BatchOffered) -> RunBatch:
         """What to run next, given what came of the batch before. Without calls: nothing more."""
-        if self._clock is not None:
+        if self._clock is not None and self.verdict is None:
             self._judge(self._clock, max(self._near_us, offer.near_us))
         self._near_us, self._clock = offer.near_us, None
         if self.verdict is None and self.batches >= _MOST_BATCHES:
@@ -96,7 +96,8 @@ class CrossCheck:
 
     def begin(self) -> StartBatch:
         """The worker is ready: the answer starts the batch."""
-        assert self._clock is not None, "a batch that nobody asked for"
+        if self._clock is None:
+            self._clock = _Clock(0)  # nobody asked for it: its end is not expected either
         self._clock.before = _read_waiting(self.worker_pid)
         self._clock.began_us = _now_us()
         return StartBatch()
@@ -106,9 +107,11 @@ class CrossCheck:
             self._clock.queued_us = _now_us()
 
     def end(self) -> None:
-        if self._clock is not None:
-            self._clock.ended_us = _now_us()
-            self._clock.waited = _read_waiting(self.worker_pid).since(self._clock.before)
+        if self._clock is None or self._clock.ended_us is not None:
+            self._conclude(DISAGREES, "it told the parent that its calls had ended, which only kernellab does")
+            return
+        self._clock.ended_us = _now_us()
+        self._clock.waited = _read_waiting(self.worker_pid).since(self._clock.before)
 
     def to_json(self) -> CrossCheckJson:
         return {
@@ -126,7 +129,7 @@ class CrossCheck:
             return
         elapsed_us = clock.ended_us - clock.began_us
         # Time in which the worker had no core is not time that its calls take.
-        total_us = elapsed_us - clock.waited.here_us
+        total_us = elapsed_us - clock.waited.main_us
         if not clock.calls:
             self._empty_us.append(total_us)
             return
@@ -137,7 +140,7 @@ class CrossCheck:
         tolerance = TOLERANCE[self.device_type]
         allowed_us = clock.calls * self.reported_us * tolerance + _SLACK_US + message_us
         busy = clock.waited.all_us > _BUSY * elapsed_us
-        if work_us < _LEAST_US[self.device_type]:
+        if elapsed_us - message_us < _LEAST_US[self.device_type]:
             self._conclude(
                 NOT_CHECKED, f"{clock.calls} calls take {work_us / 1e3:.2g} ms: too short to see from outside"
             )
@@ -211,8 +214,8 @@ def _read_waiting(pid: int) -> _Waiting:
     """Zeros where the kernel does not tell."""
     main, parent = Path(f"/proc/{pid}/task/{pid}/schedstat"), Path("/proc/thread-self/schedstat")
     others = [path for path in Path(f"/proc/{pid}/task").glob("*/schedstat") if path != main]
-    here_us = _waited_us(main) + _waited_us(parent)
-    return _Waiting(here_us, here_us + sum(map(_waited_us, others)))
+    main_us = _waited_us(main)
+    return _Waiting(main_us, main_us + sum(map(_waited_us, (*others, parent))))
 
 
 def _waited_us(schedstat: Path) -> float:
