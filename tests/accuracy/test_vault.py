@@ -31,7 +31,9 @@ class Keeper:
 @pytest.fixture(scope="module", params=["forward", "backward"])
 def prepared(request):
     op = next(iter(load(resolve("softmax")).values()))
-    case = op.case({"dims": {"...": [5], "N": 67}, "dtype": "float32", "options": {}, "device": "cpu"})
+    case = op.case(
+        {"dims": {"...": [5], "N": 67}, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
+    )
     preparer = TrialPreparer(
         op, seed=0, device=CPU, running=lambda impl, phase: contextlib.nullcontext(), distrusted=frozenset()
     )

@@ -35,7 +35,7 @@ REPLACEMENTS = {
     "torch.cuda.synchronize": "torch.cuda.synchronize = lambda device=None: None",
     "builtins.min": "builtins.min = max",
     "json.JSONEncoder.encode": "json.JSONEncoder.encode = lambda self, value: ''",
-    "random.Random.random": "random.Random.random = lambda self: 0.5",
+    "random.Random": "random.Random.random = lambda self: 0.5",
 }
 
 

@@ -104,8 +104,28 @@ class _Table:
         self.table.update(self.entries)
 
 
+@dataclass(frozen=True)
+class _ClassNames:
+    """The names of a class. Replacing what a class inherits adds a name to it."""
+
+    label: str
+    class_: type
+    names: frozenset[str]
+
+    def is_intact(self) -> bool:
+        return len(vars(self.class_)) == len(self.names) or not self._added()
+
+    def restore(self) -> None:
+        for name in self._added():
+            delattr(self.class_, name)
+
+    def _added(self) -> list[str]:
+        added = vars(self.class_).keys() - self.names
+        return [name for name in added if any(name in vars(base) for base in self.class_.__mro__[1:])]
+
+
 _EMPTY = object()  # the content of a cell that has none yet
-_Item = _Name | _Code | _Table
+_Item = _Name | _Code | _Table | _ClassNames
 
 
 class Integrity:
@@ -132,7 +152,7 @@ class Integrity:
             "random.Random": random.Random,
         }
         for label, class_ in classes.items():
-            items += _names(label, class_, lambda name, value: name not in _CLASS_BOOKKEEPING)
+            items += _class_items(label, class_)
         self._items: tuple[_Item, ...] = tuple(items)
 
     @property
@@ -180,13 +200,18 @@ def _names(label: str, owner: object, wanted: Callable[[str, object], bool]) -> 
             yield _Name(f"{label}.{name}", owner, names, name, value)
 
 
+def _class_items(label: str, class_: type) -> Iterator[_Item]:
+    yield from _names(label, class_, lambda name, value: name not in _CLASS_BOOKKEEPING)
+    yield _ClassNames(label, class_, frozenset(vars(class_)))
+
+
 def _module_items(module: types.ModuleType) -> Iterator[_Item]:
     """A module's names; the names of its classes; the code of its functions; its tables of functions."""
     label = module.__name__
     yield from _names(label, module, lambda name, value: not name.startswith("__"))
     for name, value in list(vars(module).items()):
         if inspect.isclass(value) and value.__module__ == label:
-            yield from _names(f"{label}.{name}", value, lambda name, value: name not in _CLASS_BOOKKEEPING)
+            yield from _class_items(f"{label}.{name}", value)
             for attribute, member in vars(value).items():
                 yield from _code(f"{label}.{name}.{attribute}", member, label)
         else:
