@@ -112,7 +112,7 @@ def test_build_time_is_the_first_call_beyond_an_ordinary_one():
 def test_verdicts_need_no_torch():
     code = "import sys, kernellab.record.verdict; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert RULES == 5
+    assert RULES == 6
 
 
 def test_with_few_samples_nothing_is_resolved():
@@ -145,8 +145,26 @@ def test_a_time_below_the_hardware_limit_is_wrong():
     assert "implausible: 5 µs is not possible" in judged()["reason"]
 
 
-def test_an_assumed_cost_or_a_launch_time_makes_no_implementation_wrong():
-    assert judged(assumed=True)["status"] == "ok"
+def test_what_an_assumed_cost_rules_out_cannot_be_told_until_a_cost_is_declared():
+    assumed = judged(assumed=True)
+    assert assumed["status"] == "unknown"
+    assert assumed["reason"].startswith("cannot tell: 5 µs is not possible: 1000 MB")
+    assert assumed["reason"].endswith("if every byte is moved once: declare cost=")
+    assert judged(assumed=True, bytes_read=10**6)["status"] == "ok"
+
+
+def test_the_sum_of_two_passes_rules_nothing_out():
+    both = result("a", [5.0] * 9)
+    both["times"][0].update({"pass": "both", "timer": "events"})
+    both["cost"] = {"both": {**COST, "assumed": True}}
+    made = record(both)
+    made["machine"]["peaks"] = PEAKS
+    assert derived(made, "a")["status"] == "ok"
+    both["times"][0]["pass"], both["cost"] = "backward", {"backward": {**COST, "assumed": True}}
+    assert derived(made, "a")["reason"].endswith("declare grad_cost=")
+
+
+def test_nobody_is_accused_by_a_timer_that_tells_no_duration():
     launched = judged(timer="launch")
     assert launched["status"] == "ok"
     assert launched["limit"]["gbps"] is None

@@ -141,24 +141,16 @@ def load_kernels(device: torch.device) -> None:
         nonfinite_mismatch(y, y.double(), y)
 
 
-def bounds(
-    oracle: torch.Tensor, dtype: torch.dtype, places: torch.Tensor, max_error: float, *, rowwise: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The range, in float64, of results with at most this error at some places (flat indices)."""
-    if not places.numel():
-        return places.double(), places.double()
-    at = torch.take(oracle, places).double()
-    if not dtype.is_floating_point:
-        return at, at
+def scales(oracle: torch.Tensor, dtype: torch.dtype, *, rowwise: bool) -> torch.Tensor:
+    """The scale of each row's errors, or one scale for the whole tensor."""
     width = oracle.shape[-1] if rowwise and oracle.dim() else 1
     rows = oracle.reshape(-1, width)
+    if not rows.numel():
+        return torch.zeros(rows.shape[0], dtype=torch.float64, device=oracle.device)
+    step = max(1, chunk_elements(oracle.device) // width)
     if rowwise:
-        pieces = (places // width).split(max(1, chunk_elements(oracle.device) // width))
-        scale = torch.cat([_row_rms(rows[piece], dtype) for piece in pieces])
-    else:
-        scale = _overall_rms(rows, dtype, range(0, rows.shape[0], chunk_elements(oracle.device)))
-    distance = max_error * torch.finfo(dtype).eps * torch.maximum(at.abs(), scale).clamp_min(torch.finfo(dtype).tiny)
-    return at - distance, at + distance
+        return torch.cat([_row_rms(piece, dtype) for piece in rows.split(step)])
+    return _overall_rms(rows, dtype, range(0, rows.shape[0], step))
 
 
 def _in_range(oracle: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

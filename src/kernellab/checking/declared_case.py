@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from kernellab.accuracy.prepared_trial import PreparedTrial, Running
+from kernellab.accuracy.vault import Vault
 from kernellab.checking.confirmation import examine_and_confirm
 from kernellab.checking.examiner import GUARDS, Examiner
 from kernellab.checking.outcome import CaseOutcome, OutsideVariant
@@ -41,14 +42,17 @@ class CaseChecker:
         running: Running = lambda impl, phase: nullcontext(),
         distrusted: frozenset[str] = frozenset(),
         pass_: Pass = FORWARD,
+        vault: Vault | None = None,
     ) -> None:
-        """`max_elements`: of an input; a smaller case stands in for a larger one. `running` and `distrusted` as in
-        `Examiner`."""
+        """`max_elements`: of an input; a smaller case stands in for a larger one. `running`, `distrusted` and `vault`
+        as in `Examiner`."""
         self.op, self.interpreted, self._pass_name = op, interpreted, pass_.name
         self._limit = INTERPRETER_LIMIT if interpreted else max_elements
         self.case = shrink_to(op, case, self._limit) if self._limit else case
         self._declared = case
-        self._examiner = Examiner(op, seed=seed, device=device, running=running, distrusted=distrusted, guards=_GUARDS)
+        self._examiner = Examiner(
+            op, seed=seed, device=device, running=running, distrusted=distrusted, guards=_GUARDS, vault=vault
+        )
 
     def prepare(self) -> PreparedTrial:
         """The inputs of the checked case and what must come of them."""

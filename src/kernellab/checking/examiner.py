@@ -6,6 +6,7 @@ The caller provides the process: it announces which implementation is running, a
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import torch
 from kernellab.accuracy.judge import judge_values, peer_of
 from kernellab.accuracy.outputs import Outputs, Wrong
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial, Running, TrialPreparer
+from kernellab.accuracy.vault import LockedTrial, OracleDisturbed, Vault
 from kernellab.base.failed_imports import NotLoaded
 from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
@@ -71,26 +73,38 @@ class Examiner:
         running: Running = lambda impl, phase: contextlib.nullcontext(),
         distrusted: frozenset[str] = frozenset(),
         guards: frozenset[str] = GUARDS,
+        vault: Vault | None = None,
     ) -> None:
         """`running(impl, phase)` is entered around the oracle's code (None) and the peer's. `distrusted`:
-        implementations that have killed a process and are not used as the peer."""
+        implementations that have killed a process and are not used as the peer. `vault` locks the oracle while an
+        implementation runs; by default it stays readable."""
         self.op, self.device, self.guards = op, device, guards
-        self._running = running
+        self._running, self._vault = running, vault or Vault()
         self._preparer = TrialPreparer(
             op, seed=seed, device=device, running=running, distrusted=distrusted, guarded="bands" in guards
         )
         self._estimator = ReferenceMemoryEstimator(op, seed=seed, device=device)
-        self._prepared: dict[str, PreparedTrial] = {}
+        self._prepared: dict[str, LockedTrial] = {}
 
     def prepare(self, trial: Trial) -> PreparedTrial:
-        """The inputs of a trial and what must come of them; kept for the next implementation."""
+        """The inputs of a trial and what must come of them, locked; kept for the next implementation."""
         key = trial.preparation_key
         if key not in self._prepared:
-            kept = sum(total_bytes(prepared.oracle) for prepared in self._prepared.values())
+            kept = sum(total_bytes(locked.prepared.oracle) for locked in self._prepared.values())
             if len(self._prepared) >= _KEPT_TRIALS or kept > _KEPT_BYTES:
                 self._prepared.clear()
-            self._prepared[key] = self._preparer.prepare(trial)
-        return self._prepared[key]
+            self._prepared[key] = self._vault.lock(self._preparer.prepare(trial))
+        return self._prepared[key].prepared
+
+    @contextlib.contextmanager
+    def _unlocked(self, trial: Trial) -> Iterator[PreparedTrial]:
+        """A prepared trial, readable inside the body. Raises OracleDisturbed."""
+        key = trial.preparation_key
+        prepared = self._vault.unlock(self._prepared.pop(key))
+        try:
+            yield prepared
+        finally:
+            self._prepared[key] = self._vault.lock(prepared)
 
     def examine(self, impl: Impl, trial: Trial) -> Outcome | None:
         """The outcome, or None where the trial does not apply to this implementation."""
@@ -146,8 +160,8 @@ class Examiner:
             return None
         # Other prepared trials can be dropped; this one's memory is allocated already.
         key = trial.preparation_key
-        self._prepared = {kept: prepared for kept, prepared in self._prepared.items() if kept == key}
-        needed -= sum(bytes_held(prepared) for prepared in self._prepared.values())
+        self._prepared = {kept: locked for kept, locked in self._prepared.items() if kept == key}
+        needed -= sum(bytes_held(locked.prepared) for locked in self._prepared.values())
         free = free_bytes(self.device)
         return f"needs about {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free" if needed > free else None
 
@@ -169,17 +183,18 @@ class Examiner:
                 raise Wrong(wrote_outside(name))
             if must_compile and compiled_graphs() == graphs:
                 raise Wrong(f"{reasons.NOTHING_COMPILED}: it ran as plain PyTorch")
-            with self._running(None, "oracle"):  # values that are off are compared with further runs of the reference
+            # Values that are off are compared with further runs of the reference.
+            with self._running(None, "oracle"), self._unlocked(trial) as readable:
                 judgement = judge_values(
                     self.op,
                     impl,
                     returned.outputs,
-                    prepared,
+                    readable,
                     pass_name=trial.pass_name,
                     check_nonfinite="special" in self.guards,
                 )
-        except Wrong as wrong:
-            return Outcome("wrong", str(wrong), excess=wrong.excess)
+        except (Wrong, OracleDisturbed) as wrong:
+            return Outcome("wrong", str(wrong), excess=getattr(wrong, "excess", math.inf))
         except Exception as error:  # the comparison failed, not the implementation
             return Outcome("unknown", f"cannot check: comparing failed: {explain(error)}")
         return Outcome(

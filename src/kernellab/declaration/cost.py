@@ -1,7 +1,7 @@
 """The cost of one pass of an op at a case: declared by `cost=` and `grad_cost=`, or assumed.
 
-A pass without a declared cost is assumed to move every tensor once. Rates are computed from an assumed cost too, but it
-is never the reason to call a time impossible.
+A pass without a declared cost is assumed to move every tensor once. Rates are computed from an assumed cost too. A time
+that it rules out is not called wrong: the verdict is *cannot tell*, until a cost is declared.
 """
 
 from __future__ import annotations

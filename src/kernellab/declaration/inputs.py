@@ -95,6 +95,11 @@ def _make_values(
     return made.detach().contiguous()
 
 
+def are_exchangeable(arg: Arg) -> bool:
+    """Whether elements of one draw may be exchanged for those of another: each is a random number of its own."""
+    return arg.is_float and arg.values is None
+
+
 def call(op: Op, fn: AnyFunction, inputs: Mapping[str, torch.Tensor | None], case: Case) -> object:
     """Call an implementation: tensors by position, options by name."""
     return fn(*inputs.values(), **op.call_options(case))

@@ -10,6 +10,7 @@ from kernellab.record.event import CaseEvent, ImplEvent
 from kernellab.record.schema import (
     BuiltJson,
     CheckOutcome,
+    CrossCheckJson,
     Guard,
     MemoryJson,
     Record,
@@ -139,6 +140,20 @@ class SeriesTimed(SeriesEvent, name="timed"):
             if self.warmup_s is not None:
                 times["warmup_s"] = self.warmup_s
             times["steady"], times["telemetry"] = self.steady, self.telemetry
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeCrossChecked(ImplEvent, name="cross-check"):
+    """The parent compared a series of an implementation with its own clock."""
+
+    pass_name: str
+    timer: str | None = None
+    cache: str | None = None
+    cross_check: CrossCheckJson
+
+    def fold(self, record: Record) -> None:
+        series: SeriesJson = {"pass": self.pass_name, "timer": self.timer, "cache": self.cache}
+        series_of(self.result(record), series)["cross_check"] = self.cross_check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,6 +166,17 @@ SeriesJson = TypedDict(
 )
 
 
+class CrossCheckJson(TypedDict):
+    """Whether a time agrees with the clock of the process that started the worker."""
+
+    verdict: Annotated[str, "`agrees`, `disagrees` or `not cross-checked`"]
+    reason: Annotated[str | None, "why, for everything but `agrees`"]
+    outside_us: Annotated[float | None, "microseconds per call in the batch that decided"]
+    calls: Annotated[int | None, "calls in that batch"]
+    batches: Annotated[int, "how many were run"]
+    tolerance: Annotated[float, "how many times as long as reported a call may take"]
+
+
 class TimeSeries(SeriesJson):
     """The samples of an implementation in one series: one pass, one timer, one state of the cache."""
 
@@ -183,6 +194,7 @@ class TimeSeries(SeriesJson):
     steady: NotRequired[Annotated[bool | None, "whether the warm-up reached a steady time"]]
     telemetry: NotRequired[Annotated[Telemetry | None, "clock, power and neighbours while timing, by column"]]
     needed_bytes: NotRequired[Annotated[int | None, "memory that was missing, for `oom`"]]
+    cross_check: NotRequired[Annotated[CrossCheckJson, "by a clock outside the worker"]]
 
 
 class MemoryJson(TypedDict, total=False):

@@ -34,23 +34,24 @@ class CpuWindowTimer(BurstTimer):
         """The clock's time in nanoseconds."""
 
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
-        read_ns = self.read_ns
+        # Read before any call: an implementation can find `spec` in the frames that called it, and change it.
+        read_ns, count, windows = self.read_ns, spec.calls, spec.windows
         make_lead_calls(impl, spec.lead_calls)
-        samples_us = []
-        for window in range(spec.windows):
+        samples_us: tuple[float, ...] = ()  # a tuple, which a later call cannot change
+        for window in range(windows):
             # Emptying the cache also evicts the code, which costs the first call about 0.1 ms. Only the data should be
             # cold: short windows begin with an untimed call on other inputs.
             warm_code = self._flush is not None and self._short.get(impl.name, True)
-            numbers, calls = prepare_window(impl, spec.calls + warm_code, self.cache, spec.swap and window == 0)
+            numbers, calls = prepare_window(impl, count + warm_code, self.cache, spec.swap and window == 0)
             if self._flush:
                 self._flush()
             if warm_code or not (self._flush or impl.restores_inputs):
-                calls.pop(0)()
-                numbers.pop(0)
+                calls[0]()
+                calls, numbers = calls[1:], numbers[1:]
             start = read_ns()
             result, index = make_calls(calls, self.cache, impl)
             end = read_ns()
-            samples_us.append((end - start) / 1e3 / spec.calls)
-            self._short[impl.name] = samples_us[-1] * spec.calls < _SHORT_WINDOW_US
+            samples_us = (*samples_us, (end - start) / 1e3 / count)
+            self._short[impl.name] = samples_us[-1] * count < _SHORT_WINDOW_US
         spec.verify(result, numbers[index])
-        return Burst(samples_us)
+        return Burst(list(samples_us))

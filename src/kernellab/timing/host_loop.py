@@ -24,19 +24,20 @@ class HostLoopTimer(BurstTimer):
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
         if impl.restores_inputs:
             raise NotApplicable("a loop of calls cannot be timed if each call changes its inputs")
+        count, windows = spec.calls, spec.windows  # before any call: an implementation could change `spec`
         make_lead_calls(impl, spec.lead_calls)
-        samples_us = []
-        for window in range(spec.windows):
-            numbers, calls = prepare_window(impl, spec.calls, self.cache, spec.swap and window == 0)
-            calls.pop(0)()
+        samples_us: tuple[float, ...] = ()
+        for window in range(windows):
+            numbers, calls = prepare_window(impl, count, self.cache, spec.swap and window == 0)
+            calls[0]()
             wait_for(self.device)
             start = perf_counter_ns()
-            for call in calls:
+            for call in calls[1:]:
                 result = call()
             self.end_loop()
-            samples_us.append((perf_counter_ns() - start) / 1e3 / spec.calls)
+            samples_us = (*samples_us, (perf_counter_ns() - start) / 1e3 / count)
         spec.verify(result, numbers[-1])
-        return Burst(samples_us, wait_for(self.device))
+        return Burst(list(samples_us), wait_for(self.device))
 
     @abstractmethod
     def end_loop(self) -> None:

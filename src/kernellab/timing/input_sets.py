@@ -6,7 +6,7 @@ wrong sooner or later: addresses recur with other contents, and consecutive call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.autograd.graph import increment_version  # bound here: an implementation may replace it
@@ -18,10 +18,15 @@ _CHUNK_WORDS = 64
 
 
 class InputSets:
-    """`sets[number]` holds `contents[content_of(number)]`. Implementations see the sets, never `contents` itself."""
+    """`sets[number]` holds `contents[content_of(number)]`. Implementations are given the sets, never `contents` itself.
 
-    def __init__(self, contents: Sequence[Inputs]) -> None:
+    `remake(content)` makes a content anew: an implementation that looks for tensors finds those of `contents` too.
+    """
+
+    def __init__(self, contents: Sequence[Inputs], remake: Callable[[int], Inputs] | None = None) -> None:
         self.contents = list(contents)
+        self._remake = remake
+        self._content_sums: list[list[int]] = []  # as numbers, computed when first needed
         self._sets: list[Inputs] = []
         self._swaps = self._version = 0
         self._intact_before_swap: list[torch.Tensor] = []
@@ -88,6 +93,21 @@ class InputSets:
         """Whether an implementation had changed a set before a swap since the last call. Waits for the device."""
         flags, self._intact_before_swap = self._intact_before_swap, []
         return not all(map(bool, flags))
+
+    def contents_intact(self) -> bool:
+        """Whether `contents` are what they were when this was first asked. Waits for the device."""
+        sums = [_checksum(content).tolist() for content in self.contents]
+        self._content_sums = self._content_sums or sums
+        return sums == self._content_sums
+
+    def remake_contents(self) -> None:
+        """Write the contents and all sets anew."""
+        if self._remake is not None:
+            for number, content in enumerate(self.contents):
+                _copy(self._remake(number), content)
+        self._checksums, self._intact_before_swap = [], []
+        for number in range(len(self._sets)):
+            self.restore(number)
 
     def all_intact(self) -> torch.Tensor:
         """`intact` of all sets at once."""

@@ -19,7 +19,7 @@ from typing import Protocol
 from kernellab.stats.intervals import FIRST_LOOK, LOOKS, PRECISION, level, median_interval, paired_ratios, verdict_on
 from kernellab.stats.trust import is_steady
 from kernellab.timing.timed_impl import TimedImpl
-from kernellab.timing.timer import WARM, Burst, BurstSpec, BurstTimer, Verify
+from kernellab.timing.timer import WARM, Burst, BurstChanged, BurstSpec, BurstTimer, Verify
 
 Running = Callable[[str], AbstractContextManager[None]]
 
@@ -91,9 +91,10 @@ class Rounds:
     _most_calls: int = MOST_CALLS
     _late_bursts: Counter[str] = field(default_factory=Counter)  # how often in a row a hold gave up
     _most_windows: dict[str, float] = field(default_factory=dict)  # in a burst
+    _order: random.Random = field(default_factory=random.Random)
 
     def __iter__(self) -> Iterator[dict[str, list[float]]]:
-        order = random.Random(self.seed)
+        order = self._order = random.Random(self.seed)
         names = list(self.impls)
         self.calls = {n: 1 if self._needs_single_calls(n) else self.timer.least_calls for n in names}
         self._warm_up(order, names)
@@ -115,6 +116,10 @@ class Rounds:
                 # If the rounds end between two looks, time has ended them, which sets the error level of the intervals.
                 self.decided = self.decided and count == self.looks[-1]
                 return
+
+    def run_another(self, name: str) -> list[float]:
+        """One more round of one implementation, after all others; its samples."""
+        return self._run_round(self._order, [name], timed=True)[name]
 
     def _warm_up(self, order: random.Random, names: list[str]) -> None:
         """Run rounds until times and clocks are steady, for at most a third of the time budget."""
@@ -169,7 +174,10 @@ class Rounds:
                     swap=swap,
                     verify=self.guard.verifier(impl),
                 )
+                described = (spec.calls, spec.windows)
                 burst = self.timer.burst(impl, spec)
+                if described != (spec.calls, spec.windows) or len(burst.samples_us) != described[1]:
+                    raise BurstChanged("changed how many calls its time is divided by")
                 self.guard.judge(impl, burst, timed=timed)
             self._late_bursts[name] = self._late_bursts[name] + 1 if burst.stream_held is False else 0
             if self._late_bursts[name] >= 2 and not timed:  # too many calls for the launch queue: fewer for all

@@ -96,5 +96,9 @@ class ProfilerTimer(Timer):
         call, which is not timed."""
 
 
+class BurstChanged(Exception):
+    """An implementation changed the description of the burst that it was timed in."""
+
+
 class NotApplicable(Exception):
     """This timer cannot time the implementation, which does not make the implementation wrong."""

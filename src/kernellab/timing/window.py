@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns  # bound here: an implementation may replace time.perf_counter_ns
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernellab.timing.timer import COLD, WARM
@@ -14,20 +14,21 @@ if TYPE_CHECKING:
     from kernellab.timing.timed_impl import Call, TimedImpl
 
 
-def prepare_window(impl: TimedImpl, calls: int, cache: str, swap: bool) -> tuple[list[int], list[Call]]:
+def prepare_window(impl: TimedImpl, calls: int, cache: str, swap: bool) -> tuple[tuple[int, ...], tuple[Call, ...]]:
     """The calls of a window and the numbers of their input sets.
 
     Cold: each call has its own set. Warm: all calls have the same set, and one more call warms the cache.
+    Tuples, because an implementation can find a list in the frames that called it, and empty it.
     """
     if swap:
         impl.sets.swap()
     impl.sets.bump_versions()
     extra = cache == WARM and not impl.restores_inputs
     numbers = impl.draw(calls + extra, distinct=cache == COLD)
-    return numbers, impl.prepare_calls(numbers)
+    return tuple(numbers), tuple(impl.prepare_calls(numbers))
 
 
-def make_calls(calls: list[Call], cache: str, impl: TimedImpl) -> tuple[object, int]:
+def make_calls(calls: Sequence[Call], cache: str, impl: TimedImpl) -> tuple[object, int]:
     """Make the calls; returns one of the results and its index.
 
     Cold: all results are kept until the end, each at its own address, because rewriting one would hit the cache. Any
@@ -52,12 +53,9 @@ def wait_for(device: torch.device) -> float:
     """Wait for the stream, then for the device; returns how many microseconds the device worked longer."""
     if device.type != "cuda":
         return 0.0
-    import torch
+    from kernellab.timing.cuda_clock import wait_for_stream_and_device
 
-    torch.cuda.current_stream(device).synchronize()
-    start = perf_counter_ns()
-    torch.cuda.synchronize(device)
-    return (perf_counter_ns() - start) / 1e3
+    return wait_for_stream_and_device(device)
 
 
 def try_hold(device: torch.device) -> Hold | None:

@@ -18,15 +18,19 @@ from kernellab.record.result_events import (
     PhaseBegun,
     PhaseEnded,
     SamplesDiscarded,
+    SeriesTimed,
+    TimeCrossChecked,
 )
 from kernellab.record.schema import SeriesJson
 from kernellab.record.settings import Settings
+from kernellab.running.parent.cross_check import DISAGREES, CrossChecks
 from kernellab.running.parent.progress import Progress
 from kernellab.running.parent.remaining_work import Group, RemainingWork
 from kernellab.running.parent.worker_pool import WorkerPool
 from kernellab.running.parent.worker_slot import LostWorker, WorkerSlot
-from kernellab.running.protocol.commands import ProfileGroup, SeriesRequest, WorkOnGroup
+from kernellab.running.protocol.commands import Command, ProfileGroup, SeriesRequest, WorkOnGroup
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun, WaitBegun
+from kernellab.timing.timers import needs_profiler
 
 _QUICK_ELEMENTS = 1 << 18  # of an input, in a quick check
 
@@ -49,6 +53,7 @@ class Groups:
         self._timing = "time" in settings.stages
         self._culprits: dict[tuple[str, str], set[str]] = {}  # implementations that killed workers, per op and case
         self._series: SeriesJson | None = None  # the series being timed
+        self._checks: tuple[Group, CrossChecks] | None = None  # of the group that is being timed now
 
     def run(self) -> None:
         """Check and time everything that is not in the journal yet."""
@@ -99,6 +104,7 @@ class Groups:
                 case=group.case,
                 check={p: [i for i in impls if remaining.needs_check(group, i, p)] for p in remaining.checks},
                 right={p: [i for i in impls if remaining.is_right(group, i, p)] for p in remaining.checks},
+                errors={p: remaining.checked_errors(group, impls, p) for p in remaining.checks},
                 time=self._series_to_time(group, impls) if timed else [],
                 distrusted=sorted(self._culprits_of(group)),
                 seed=self.settings.seed,
@@ -122,7 +128,9 @@ class Groups:
                 requests.append({"series": series, "impls": names, "timing": timing})
         return requests
 
-    def _observe(self, group: Group, event: Event) -> None:
+    def _observe(self, group: Group, event: Event) -> Command | None:
+        """Writes what belongs in the journal. Returns the answer where the worker waits for one."""
+        answer = self._cross_checks(group).observe(event)
         match event:
             case WaitBegun():
                 self.progress.say(event.reason)
@@ -134,6 +142,34 @@ class Groups:
                 self.progress.show_phase(group.op, group.case, impl, phase)
         if isinstance(event, CaseEvent) and event.stored and not _is_noise(event):
             self._write(group, event)
+        if isinstance(event, SeriesTimed) and not needs_profiler(event.timer):
+            self._conclude_cross_checks(group, event)
+        return answer
+
+    def _conclude_cross_checks(self, group: Group, event: SeriesTimed) -> None:
+        """Write whether each time of a series agrees with this process's clock, and refuse those that do not."""
+        series = event.series
+        for impl in event.impls:
+            cross_check = self._cross_checks(group).conclude(impl, series)
+            self._write(
+                group,
+                TimeCrossChecked(
+                    impl=impl,
+                    pass_name=series["pass"],
+                    timer=series["timer"],
+                    cache=series["cache"],
+                    cross_check=cross_check,
+                ),
+            )
+            if cross_check["verdict"] == DISAGREES:
+                self._fail(group, impl, "time", "wrong", f"while timing: {cross_check['reason']}")
+
+    def _cross_checks(self, group: Group) -> CrossChecks:
+        if self._checks is None or self._checks[0] is not group:
+            reported_us = partial(self.remaining.reported_us, group)
+            device_type = self.device.split(":")[0]
+            self._checks = group, CrossChecks(device_type, reported_us, lambda: group.slot.device.pid)
+        return self._checks[1]
 
     def _write(self, group: Group, event: CaseEvent) -> None:
         self.journal.write(event.at(group.op, group.case))

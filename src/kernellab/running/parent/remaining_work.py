@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
 from kernellab.declaration.documents import CaseJson
@@ -65,6 +66,21 @@ class RemainingWork:
 
     def is_timed(self, group: Group, impl: str, series: SeriesJson) -> bool:
         return any(t["status"] != "partial" and is_series(t, series) for t in self.result(group, impl)["times"])
+
+    def reported_us(self, group: Group, impl: str, series: SeriesJson) -> float | None:
+        """The median of what the worker has reported for a series so far; None where it has reported nothing."""
+        times = [t for t in self.result(group, impl)["times"] if is_series(t, series) and t["samples_us"]]
+        return statistics.median(times[0]["samples_us"]) if times else None
+
+    def checked_errors(self, group: Group, impls: list[str], pass_name: str) -> dict[str, float]:
+        """The largest error that the check found in each implementation, in roundings."""
+        largest: dict[str, float] = {}
+        for impl in impls:
+            check = self.check(group, impl, pass_name)
+            errors = check.get("errors") if check is not None else None
+            if errors and errors["max"] is not None:
+                largest[impl] = errors["max"]
+        return largest
 
     def failed_while_timed(self, group: Group, impl: str) -> bool:
         return any(t["status"] not in ("ok", "partial", "skipped") for t in self.result(group, impl)["times"])

@@ -13,10 +13,12 @@ from kernellab.record.event import Event
 from kernellab.record.result_events import PhaseBegun, PhaseEnded
 from kernellab.record.settings import Settings
 from kernellab.running.processes.worker_process import WorkerDied, WorkerProcess, WorkerSilent
-from kernellab.running.protocol.commands import ChooseDevice, Command, LoadTarget, TargetJson
+from kernellab.running.protocol.commands import ChooseDevice, Command, LoadTarget, ReleaseKey, TargetJson
 from kernellab.running.protocol.events import (
     CommandDone,
     DeviceChosen,
+    KeyAsked,
+    KeyKept,
     OpLoaded,
     RequestRefused,
     WaitBegun,
@@ -64,6 +66,7 @@ class WorkerSlot:
         self.ops: list[OpLoaded] = []
         self._device: DeviceChosen | None = None
         self._worker: WorkerProcess | None = None
+        self._keys: dict[int, KeyKept] = {}  # of oracles that the worker has locked, by ticket
 
     @property
     def device(self) -> DeviceChosen:
@@ -74,7 +77,7 @@ class WorkerSlot:
         """The worker with its device chosen and its target loaded; starts one if there is none."""
         if self._worker is None:
             self._worker = WorkerProcess(self.kind, self.log)
-            self.ops = []
+            self.ops, self._keys = [], {}
             activity = "starting a worker"
             lost = self._start(ChooseDevice(device=self.settings.device))
             if lost is None and self.target is not None:
@@ -103,7 +106,7 @@ class WorkerSlot:
             self._device = event
 
     def work(
-        self, command: Command, handle: Callable[[Event], None], *, idle_timeout_s: float = _IDLE_TIMEOUT_S
+        self, command: Command, handle: Callable[[Event], Command | None], *, idle_timeout_s: float = _IDLE_TIMEOUT_S
     ) -> LostWorker | None:
         """Carry out one command and pass every event to `handle`. Returns how the worker was lost, if it was.
 
@@ -142,7 +145,17 @@ class WorkerSlot:
                     self.close()
                     handle(event)
                     return None
-            handle(event)
+                case KeyKept():
+                    self._keys[event.ticket] = event
+                    continue
+                case KeyAsked():
+                    kept = self._keys.pop(event.ticket, None)
+                    key, checksum = (None, None) if kept is None else (kept.key, kept.checksum)
+                    worker.send(ReleaseKey(key=key, checksum=checksum))
+                    continue
+            answer = handle(event)
+            if answer is not None:
+                worker.send(answer)
 
     def _silence_limit_s(self, running: list[PhaseBegun], idle_timeout_s: float) -> float:
         """How long the worker may send nothing, given what it is running."""

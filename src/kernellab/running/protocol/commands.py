@@ -1,4 +1,7 @@
-"""Commands from the parent to a worker, carried out one after the other; each ends with an event `done`."""
+"""Commands from the parent to a worker, carried out one after the other; each ends with an event `done`.
+
+Answers to a worker's questions are commands too. They come in the middle of a command and are not carried out.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +74,27 @@ class LoadTarget(Command, name="load"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReleaseKey(Command, name="key"):
+    """The answer to an event `ask-key`: what the parent has kept; None if it was released before."""
+
+    key: int | None
+    checksum: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunBatch(Command, name="batch"):
+    """The answer to an event `batch`: prepare this many calls on inputs made from this seed. None: no more batches."""
+
+    calls: int | None
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartBatch(Command, name="start"):
+    """The answer to an event `ready`: make the calls now. The parent's clock runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasureCeilings(Command, name="ceilings"):
     """Measure the device's copy bandwidth and matmul rate."""
 
@@ -97,13 +121,15 @@ class WorkOnGroup(Command, name="group"):
     """Check the passes of implementations at a case, then time those that are right, one series after the other.
 
     `check` and `right` list implementations by pass: those to check, and those that an earlier worker found right.
-    `distrusted` have killed a worker. `most` limits the elements of an input in a case that is only checked.
+    `errors` are those that the check found in them, in roundings. `distrusted` have killed a worker. `most` limits the
+    elements of an input in a case that is only checked.
     """
 
     op: str
     case: CaseJson
     check: dict[str, list[str]]
     right: dict[str, list[str]]
+    errors: dict[str, dict[str, float]]
     time: list[SeriesRequest]
     distrusted: list[str]
     seed: int

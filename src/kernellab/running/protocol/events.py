@@ -37,6 +37,7 @@ class DeviceChosen(TransientEvent, name="device"):
     torch: str
     cuda: str | None
     uuid: str
+    pid: int
     peaks: Peaks | None
     gpu: GpuJson | None
 
@@ -95,6 +96,49 @@ class CulpritNamed(TransientEvent, name="culprit"):
 
     impl: str
     reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyKept(TransientEvent, name="keep-key"):
+    """A key that locks an oracle, for the parent to keep: an implementation can read everything in the worker."""
+
+    ticket: int
+    key: int
+    checksum: int  # of what it locks
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyAsked(TransientEvent, name="ask-key"):
+    """The implementation has returned: the worker needs the key back. The answer is a command `key`."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOffered(SeriesEvent, name="batch"):
+    """An implementation is timed: the parent may have a batch of at most this many calls run. The answer is a command
+    `batch`. `near_us`: what the worker's own timer says now."""
+
+    stored: ClassVar[bool] = False
+
+    impl: str
+    most: int
+    near_us: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchReady(TransientEvent, name="ready"):
+    """The calls of a batch are prepared. The answer is a command `start`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchQueued(TransientEvent, name="queued"):
+    """All calls of a batch are queued on the GPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchEnded(TransientEvent, name="ended"):
+    """All calls of a batch have ended."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from kernellab.accuracy.prepared_trial import PeerDied
+from kernellab.accuracy.vault import Vault
 from kernellab.base.user_code import explain
 from kernellab.checking.call_variants import applies
 from kernellab.checking.confirmation import examine_and_confirm
@@ -28,6 +29,7 @@ from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
 from kernellab.running.worker.channel import Channel, GpuContextLost
 from kernellab.running.worker.global_state import guard_global_state
+from kernellab.running.worker.integrity import Integrity
 from kernellab.trials.battery import impl_batteries
 from kernellab.trials.domain import is_defined
 from kernellab.trials.selection import pair_with_impls
@@ -46,12 +48,16 @@ class BatteryRunner:
         seed: int,
         interpreted: bool,
         distrusted: frozenset[str],
+        integrity: Integrity,
         distrusted_at: Sequence[TrialJson] = (),
     ) -> None:
         """`distrusted` are not used as the peer; at the trials in `distrusted_at`, PyTorch's own op is not."""
         op = _announce_where(op, channel)
         self.channel, self.op, self.device, self.interpreted = channel, op, device, interpreted
-        new_examiner = functools.partial(Examiner, op, seed=seed, device=device, running=channel.running)
+        self._integrity = integrity
+        new_examiner = functools.partial(
+            Examiner, op, seed=seed, device=device, running=channel.running, vault=Vault(channel.keeper)
+        )
         self._examiner = new_examiner(distrusted=distrusted)
         self._examiner_without_torch = new_examiner(distrusted=distrusted | {"torch"})
         trials = (Trial.from_json(data, op) for data in distrusted_at)
@@ -100,6 +106,8 @@ class BatteryRunner:
 
     def _examine(self, name: str, phase: str, number: int, trial: Trial) -> Outcome | None:
         """The outcome of a trial. If the worker dies meanwhile, the implementation and this trial are the culprit."""
+        if self._integrity.load_problem is not None:
+            return Outcome("wrong", self._integrity.load_problem)
         changes: list[str] = []
         try:
             with (
@@ -117,6 +125,9 @@ class BatteryRunner:
         if outcome.status not in (*RIGHT, "outside") and gpu_is_dead(self.device):
             self._send_outcome(name, number, trial, Outcome("crashed", f"GPU fault: {outcome.reason}"))
             raise GpuContextLost
+        replaced = self._integrity.restore(self.channel)
+        if replaced and outcome.status in RIGHT:
+            return Outcome("wrong", f"replaced {replaced[0]}")
         return outcome.with_notes(changes) if outcome.status in RIGHT else outcome
 
     def _send_outcome(self, name: str, number: int, trial: Trial, outcome: Outcome) -> None:

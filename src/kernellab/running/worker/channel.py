@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import cache_dir
@@ -18,15 +19,34 @@ from kernellab.base.user_code import explain
 from kernellab.record.event import Event
 from kernellab.record.result_events import PhaseBegun, PhaseEnded
 from kernellab.record.schema import TrialJson
-from kernellab.running.protocol.commands import Command
-from kernellab.running.protocol.events import RequestRefused, WaitBegun, WaitEnded, WorkerBroken
+from kernellab.running.protocol.commands import Command, ReleaseKey
+from kernellab.running.protocol.events import KeyAsked, KeyKept, RequestRefused, WaitBegun, WaitEnded, WorkerBroken
 
 if TYPE_CHECKING:
     import torch
 
+_Answer = TypeVar("_Answer", bound=Command)
+
 
 class GpuContextLost(Exception):
     """The GPU's context is unusable after a fault: this process has to be replaced."""
+
+
+class ParentKeeper:
+    """Has the parent keep the keys of locked oracles."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._tickets = itertools.count(1)
+
+    def keep(self, key: int, checksum: int) -> int:
+        ticket = next(self._tickets)
+        self._channel.send(KeyKept(ticket=ticket, key=key, checksum=checksum))
+        return ticket
+
+    def release(self, ticket: int) -> tuple[int, int] | None:
+        kept = self._channel.ask(KeyAsked(ticket=ticket), ReleaseKey)
+        return (kept.key, kept.checksum) if kept.key is not None and kept.checksum is not None else None
 
 
 class Channel:
@@ -39,6 +59,7 @@ class Channel:
         self._lock = threading.Lock()
         self._commands: list[Command] = []
         self._ready = threading.Condition()
+        self.keeper = ParentKeeper(self)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _close_in_child(self) -> None:
@@ -72,6 +93,14 @@ class Channel:
             os._exit(1)  # this is a forked child that continued as if it were the worker
         with self._lock:
             self._socket.sendall(json.dumps(event.to_json()).encode() + b"\n")
+
+    def ask(self, question: Event, answer: type[_Answer]) -> _Answer:
+        """Send a question and wait for the parent's answer."""
+        self.send(question)
+        command = self.receive()
+        if not isinstance(command, answer):
+            raise TypeError(f"expected `{answer.message_name}`, received `{command.message_name}`")
+        return command
 
     def run_in_fork(self, work: Callable[[], None]) -> None:
         """Run `work` in a fork of this process, so that what it caches is gone afterwards.

@@ -19,9 +19,11 @@ from typing import TypeVar
 
 import torch
 
-from kernellab.accuracy.spot_check import SpotCheck
+from kernellab.accuracy import spot_check
 from kernellab.timing import input_sets, window
 from kernellab.timing.timers import TIMERS
+
+_WRAPPED_BY_DYNAMO = "torch.manual_seed"  # by importing torch's compiler
 
 Report = Callable[[str], None]
 # Restores a setting. Returns "from … to …" where it had changed, else None.
@@ -135,7 +137,7 @@ _NAMESPACES: dict[str, object] = {
     "kernellab.timing.window": window,
     "kernellab.timing.input_sets": input_sets,
     "kernellab.timing.input_sets.InputSets": input_sets.InputSets,
-    "kernellab.accuracy.spot_check.SpotCheck": SpotCheck,
+    "kernellab.accuracy.spot_check": spot_check,
 }
 
 
@@ -164,9 +166,10 @@ class FunctionSnapshot:
             now = vars(namespace).get(name)
             if now is value:
                 continue
-            if self._without_dynamo and getattr(now, "__wrapped__", None) is value:
-                continue  # importing torch's compiler wraps torch.manual_seed
-            replaced.append(f"{label}.{name}")
+            full_name = f"{label}.{name}"
+            if self._without_dynamo and full_name == _WRAPPED_BY_DYNAMO and getattr(now, "__wrapped__", None) is value:
+                continue
+            replaced.append(full_name)
             setattr(namespace, name, value)
         for label, class_, names in self._classes:
             for name in vars(class_).keys() - names:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from types import ModuleType
 
 import torch
 
-from kernellab.accuracy.prepared_trial import CannotCheck, PeerDied, TrialPreparer
-from kernellab.accuracy.spot_check import SpotCheck
+from kernellab.accuracy.oracle import Oracle, compute
+from kernellab.accuracy.prepared_trial import CannotCheck, PeerDied, PreparedTrial, TrialPreparer
+from kernellab.accuracy.spot_check import ResultForm, SpotCheck
+from kernellab.accuracy.vault import Vault
 from kernellab.activity.autotuning import record_choices
 from kernellab.activity.compilation import CompilationLog
 from kernellab.activity.documents import TunedJson
@@ -22,7 +25,7 @@ from kernellab.checking.outcome import CaseOutcome
 from kernellab.declaration import inputs as make_inputs
 from kernellab.declaration.cost import CostFailed, cost_of_pass
 from kernellab.declaration.documents import CostJson
-from kernellab.declaration.passes import Pass, pass_of
+from kernellab.declaration.passes import pass_of
 from kernellab.machine.gpu_state import gpu_is_dead
 from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import CostCounted, ImplBuilt, ImplChecked, TimeSpent
@@ -32,6 +35,7 @@ from kernellab.running.protocol.commands import SeriesRequest
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
 from kernellab.running.worker.global_state import guard_global_state
+from kernellab.running.worker.result_judge import ResultJudge
 from kernellab.running.worker.series import SeriesRunner
 from kernellab.running.worker.task import Task
 from kernellab.timing.input_sets import InputSets
@@ -65,6 +69,7 @@ class GroupRunner:
         self._log = CompilationLog.installed()
         self._began = monotonic()
         self._spent_s: dict[str, float] = {}
+        self._errors: dict[str, dict[str, float]] = {}  # by pass and implementation
         reset_compiled(task.op)
 
     def close(self) -> None:
@@ -90,9 +95,23 @@ class GroupRunner:
                 raise GpuContextLost
             if outcome.status in RIGHT:
                 right.add(name)
+                errors = outcome.to_json().get("errors")
+                if errors and errors["max"] is not None:
+                    self._errors.setdefault(pass_name, {})[name] = errors["max"]
         return right
 
+    def remember_errors(self, errors: Mapping[str, Mapping[str, float]]) -> None:
+        """Errors that an earlier worker found in implementations, by pass. While timing, an implementation may be off
+        by as much as when it was checked."""
+        for pass_name, found in errors.items():
+            self._errors.setdefault(pass_name, {}).update(found)
+
     def _check_impl(self, name: str, pass_name: str) -> CaseOutcome:
+        problem = self.task.integrity.load_problem
+        if problem is not None:
+            return CaseOutcome("wrong", problem, self.case, self.interpreted)
+        for function in self.task.integrity.restored_at_load:
+            self.task.noter(name)(f"its file replaced {function} while it was loaded: torch's own was put back")
         mark = self._log.mark()
         try:
             self.telemetry.sample()
@@ -107,6 +126,9 @@ class GroupRunner:
         except PeerDied as died:
             self.channel.send(CulpritNamed(impl="torch", reason=f"GPU fault: {died}"))
             raise GpuContextLost from None
+        replaced = self.task.integrity.restore(self.channel)
+        if replaced and outcome.status in RIGHT:
+            outcome = replace(outcome, status="wrong", reason=f"replaced {replaced[0]}")
         self._report_build(name, mark, choices)
         return outcome
 
@@ -122,6 +144,7 @@ class GroupRunner:
                 running=self._running,
                 distrusted=self._distrusted,
                 pass_=pass_of(pass_name),
+                vault=Vault(self.channel.keeper),
             )
         return self._checkers[pass_name]
 
@@ -155,7 +178,7 @@ class GroupRunner:
         One that fails in a series is left out of the later ones.
         """
         failed: set[str] = set()
-        prepared: dict[str, tuple[InputSets, list[SpotCheck]]] = {}
+        prepared: dict[str, tuple[InputSets, ResultForm | None]] = {}
         for request in requests:
             series, pass_name = request["series"], request["series"]["pass"]
             names = [name for name in request["impls"] if is_right(name, pass_name) and name not in failed]
@@ -171,53 +194,70 @@ class GroupRunner:
                 prepared[pass_name] = self._input_sets(pass_name, names)
                 cost = self._cost(pass_name, prepared[pass_name][0].contents[0], names)
                 self.channel.send(CostCounted(cost=cost, pass_name=pass_name))
-            runner = SeriesRunner(self.task, series, self.telemetry)
+            judge = ResultJudge(
+                partial(self._spot_check, pass_name),
+                partial(self._new_spot_check, pass_name, prepared[pass_name][1]),
+                self._errors.get(_compared_pass(pass_name), {}),
+            )
+            runner = SeriesRunner(self.task, series, self.telemetry, judge)
             failed |= runner.run(names, *prepared[pass_name], request["timing"])
             for phase, seconds in runner.spent.items():
                 self._spent_s[phase] = self._spent_s.get(phase, 0.0) + seconds
 
-    def _input_sets(self, pass_name: str, names: list[str]) -> tuple[InputSets, list[SpotCheck]]:
-        """The inputs with two contents, and a spot check for each. One content where there is no memory for two.
+    def _input_sets(self, pass_name: str, names: list[str]) -> tuple[InputSets, ResultForm | None]:
+        """The inputs with two contents, and the form of the results. One content where there is no memory for two.
 
-        Without an oracle there is one content and no spot check.
+        Without an oracle there is one content and no form. The oracle itself is not kept.
         """
-        timed = pass_of(pass_name)
-        compared = pass_of("backward") if pass_name == "both" else timed  # a timed call of both returns gradients
-        contents: list[make_inputs.Inputs] = []
-        spots: list[SpotCheck] = []
-        for content, seed in enumerate((self.task.seed, self.task.seed + _SECOND_CONTENT_SEED)):
-            if content and not InputSets(contents).fits(self.device, copies=4):
-                for name in names:
-                    self.task.noter(name, "inputs")(
-                        "timed with one content of its inputs: there is no memory for a second"
-                    )
-                break
-            try:
-                with self.channel.running(None, "oracle"):
-                    spots.append(self._spot_check(compared, seed))
-                    contents.append(timed.inputs(self.op, self.case, seed, self.device))
-            except (CannotCheck, torch.OutOfMemoryError) as error:
-                if content == 0:
-                    contents.append(timed.inputs(self.op, self.case, seed, self.device))
-                for name in names:
-                    self.task.noter(name, "inputs")(f"timed without swapping the contents of its inputs: {error}")
-                break
+        contents = [self._make_content(pass_name, 0)]
+        form, problem = None, None
+        try:
+            with self.channel.running(None, "oracle"):
+                form = ResultForm.of(self._prepare(pass_name, self.task.seed))
+        except (CannotCheck, torch.OutOfMemoryError) as error:
+            problem = f"timed without comparing its results, and without swapping the contents of its inputs: {error}"
         self._checkers.clear()  # timing needs the memory
-        return InputSets(contents), spots
+        if form is not None and not InputSets(contents).fits(self.device, copies=4):
+            problem = "timed with one content of its inputs: there is no memory for a second"
+        if problem is None:
+            contents.append(self._make_content(pass_name, 1))
+        for name in names if problem else ():
+            self.task.noter(name, "inputs")(str(problem))
+        remake = partial(self._make_content, pass_name)
+        return InputSets(contents, remake), form
 
-    def _spot_check(self, pass_: Pass, seed: int) -> SpotCheck:
-        if seed == self.task.seed:
-            prepared = self._checker(pass_.name).prepare()
-        else:
-            preparer = TrialPreparer(
-                self.op,
-                seed=seed,
-                device=self.device,
-                running=self._running,
-                distrusted=self._distrusted,
-            )
-            prepared = preparer.prepare(Trial("declared", self.case, pass_name=pass_.name))
-        return SpotCheck(prepared, rowwise=bool(self.op.reduces), generator=torch.Generator().manual_seed(seed))
+    def _make_content(self, pass_name: str, content: int) -> make_inputs.Inputs:
+        return pass_of(pass_name).inputs(self.op, self.case, self._content_seed(content), self.device)
+
+    def _content_seed(self, content: int) -> int:
+        return self.task.seed + content * _SECOND_CONTENT_SEED
+
+    def _spot_check(self, pass_name: str, content: int) -> SpotCheck:
+        """What the results for one content must be, computed anew: nothing of it exists while implementations run."""
+        with self.channel.running(None, "oracle"):
+            prepared = self._prepare(pass_name, self._content_seed(content))
+            return SpotCheck.of(prepared, rowwise=bool(self.op.reduces))
+
+    def _new_spot_check(self, pass_name: str, form: ResultForm | None, seed: int) -> SpotCheck:
+        """The same for inputs that are used once, at less expense: the errors that pass are known already."""
+        assert form is not None, "without an oracle nothing is compared"
+        with self.channel.running(None, "oracle"):
+            inputs = pass_of(pass_name).inputs(self.op, self.case, seed, self.device)
+            trial = Trial("declared", self.case, pass_name=_compared_pass(pass_name))
+            count = len(form.tensors)
+            oracle = Oracle(self.op, seed=seed, device=self.device).compute(trial, inputs)[-count:]
+            peer = compute(self.op, self.op.reference, inputs, trial)[-count:]
+            return SpotCheck(oracle, peer, form.max_errors, rowwise=bool(self.op.reduces))
+
+    def _prepare(self, pass_name: str, seed: int) -> PreparedTrial:
+        preparer = TrialPreparer(
+            self.op,
+            seed=seed,
+            device=self.device,
+            running=self._running,
+            distrusted=self._distrusted,
+        )
+        return preparer.prepare(Trial("declared", self.case, pass_name=_compared_pass(pass_name)))
 
     def _cost(self, pass_name: str, inputs: make_inputs.Inputs, names: list[str]) -> CostJson | None:
         """The cost of a pass; None, with a note, where the op's cost= fails."""
@@ -238,6 +278,11 @@ def limit_recompilation(config: ModuleType) -> None:
     settings = {"recompile_limit": RECOMPILE_LIMIT, "fail_on_recompile_limit_hit": True}
     for name, value in settings.items():
         setattr(config, name, value)
+
+
+def _compared_pass(pass_name: str) -> str:
+    """The pass whose results a timed call returns: a call of both returns gradients."""
+    return "backward" if pass_name == "both" else pass_name
 
 
 def _ignore(change: str) -> None:

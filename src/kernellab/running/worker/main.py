@@ -131,6 +131,7 @@ class Worker:
                 torch=torch.__version__,
                 cuda=torch.version.cuda,
                 uuid=uuid,
+                pid=os.getpid(),
                 peaks=vendor_peaks,
                 gpu=gpu,
             )
@@ -193,16 +194,26 @@ class Worker:
 
     def _load(self, command: commands.LoadTarget) -> None:
         """Execute the target and send descriptions of its ops, from which the parent plans."""
+        # What checks and times is imported before foreign code runs: a module imported later would find functions that
+        # the file has replaced.
         from kernellab.activity.autotuning import pin
         from kernellab.declaration.targets import load
+        from kernellab.running.worker import battery as battery
+        from kernellab.running.worker import profile as profile
         from kernellab.running.worker.describe import describe
+        from kernellab.running.worker.global_state import FunctionSnapshot
         from kernellab.running.worker.group import limit_recompilation
+        from kernellab.running.worker.integrity import Integrity
+        from kernellab.timing import cuda_clock as cuda_clock
 
         # Not imported here: Dynamo takes as long to import as torch itself, and many runs do not need it.
         call_after_import("torch._dynamo.config", limit_recompilation)
+        self.integrity, functions = Integrity(), FunctionSnapshot()
         with self.channel.running(None, "load"):  # runs code of the op file, where= included
             with self._gpu_while_loading(command.standin):
                 self.ops = load(Target(**command.target))
+            self.integrity.replaced_at_load = tuple(self.integrity.restore(self.channel))
+            self.integrity.restored_at_load = tuple(functions.restore())
             pin(command.pins)
             for op in self.ops.values():
                 self.channel.send(describe(op, CaseRequest(**command.request), self.device, command.impls))
@@ -228,6 +239,7 @@ class Worker:
         with timing_lock(self.channel, self.device) if command.time else contextlib.nullcontext():
             task = self._task(command.op, command.case, command.seed)
             group = GroupRunner(task, command.interpreted, frozenset(command.distrusted), self.telemetry, command.most)
+            group.remember_errors(command.errors)
             with contextlib.closing(group):
                 for pass_name, impls in command.check.items():
                     checkable = impls if pass_name == "forward" else [i for i in impls if i in right["forward"]]
@@ -247,6 +259,7 @@ class Worker:
             command.seed,
             command.interpreted,
             frozenset(command.distrusted),
+            self.integrity,
             command.distrusted_at,
         )
 
@@ -278,7 +291,7 @@ class Worker:
     def _task(self, op: str, case: CaseJson, seed: int) -> Task:
         from kernellab.running.worker.task import Task
 
-        return Task(self.channel, self.ops[op], self.ops[op].case(case), self.device, seed)
+        return Task(self.channel, self.ops[op], self.ops[op].case(case), self.device, seed, self.integrity)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -12,7 +13,7 @@ from typing import TypedDict
 import torch
 
 from kernellab.accuracy.outputs import Wrong
-from kernellab.accuracy.spot_check import SpotCheck
+from kernellab.accuracy.spot_check import ResultForm
 from kernellab.base.user_code import explain, user_frames
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.passes import pass_of
@@ -22,20 +23,20 @@ from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import ImplFailed, MemoryMeasured, RoundTimed, SamplesDiscarded, SeriesTimed
 from kernellab.record.schema import SeriesJson
 from kernellab.record.settings import TimingPlan
+from kernellab.running.worker.batches import BatchRunner, BatchSample
 from kernellab.running.worker.channel import GpuContextLost
 from kernellab.running.worker.global_state import guard_global_state, guard_settings
+from kernellab.running.worker.result_judge import ResultJudge
 from kernellab.running.worker.task import Task
 from kernellab.running.worker.timing_guard import TimingGuard
+from kernellab.running.worker.value_caches import refuse_old_results, refuse_slow_on_new_inputs
 from kernellab.stats.intervals import quantile
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
 from kernellab.timing.timed_impl import Call, TimedImpl
-from kernellab.timing.timer import BurstSpec, BurstTimer, NotApplicable
+from kernellab.timing.timer import BurstChanged, BurstSpec, BurstTimer, NotApplicable
 from kernellab.timing.timers import burst_timer
 
-_NEW_INPUT_BURSTS = 3  # bursts on inputs that the implementations have never been called with
-_CACHED_SLOWDOWN = 1.5  # slower than this factor on new inputs: the results are cached
-_SEED_STRIDE = 7919  # between the seeds of those inputs
 _MEMORY_SHARE = 0.25  # of the free memory, for the input sets and the results of one window
 
 
@@ -64,21 +65,34 @@ class ImplFault(Exception):
         self.impl, self.error = impl, error
 
 
+class ImplFaults(Exception):
+    """Implementations whose results turned out to be wrong when the series had ended."""
+
+    def __init__(self, faults: Sequence[ImplFault]) -> None:
+        super().__init__(", ".join(fault.impl for fault in faults))
+        self.faults = faults
+
+
+class Disturbed(Exception):
+    """Some implementation changed what the others use, and it is not known which one did."""
+
+
 class SeriesRunner:
     """Times one series and sends its rounds. `spent`: seconds by phase."""
 
-    def __init__(self, task: Task, series: SeriesJson, telemetry: Telemetry) -> None:
-        self.task, self.series, self.telemetry = task, series, telemetry
+    def __init__(self, task: Task, series: SeriesJson, telemetry: Telemetry, judge: ResultJudge) -> None:
+        self.task, self.series, self.telemetry, self._judge = task, series, telemetry, judge
         self.channel, self.op, self.case, self.device = task.channel, task.op, task.case, task.device
         self.spent = {"build": 0.0, "warm-up": 0.0, "timed": 0.0}
         self._pass = pass_of(series["pass"])
         self._noted: set[tuple[str, str]] = set()
+        self._find_replaced: Callable[[], list[str]] = _nothing  # asked after every burst, once something was replaced
 
     def run(
         self,
         names: Sequence[str],
         sets: InputSets,
-        spots: Sequence[SpotCheck],
+        form: ResultForm | None,
         timing: TimingPlan,
     ) -> set[str]:
         """Time implementations in interleaved rounds; the names of those that failed.
@@ -93,29 +107,46 @@ class SeriesRunner:
             least_seconds=timing["least_seconds"],
             precision=timing["precision"],
         )
+        strict = False
         while remaining:
             try:
-                self._run_rounds(remaining, sets, spots, plan)
+                self._run_rounds(remaining, sets, form, plan, strict=strict)
                 break
-            except ImplFault as fault:
-                remaining.remove(fault.impl)
-                if not isinstance(fault.error, NotApplicable):
-                    failed.add(fault.impl)
-                self._report(fault)
+            except Disturbed:
+                strict = True
+                self.channel.send(SamplesDiscarded())
+            except (ImplFault, ImplFaults) as error:
+                for fault in error.faults if isinstance(error, ImplFaults) else [error]:
+                    remaining.remove(fault.impl)
+                    if not isinstance(fault.error, NotApplicable):
+                        failed.add(fault.impl)
+                    self._report(fault)
         return failed
 
-    def _run_rounds(self, names: list[str], sets: InputSets, spots: Sequence[SpotCheck], plan: Plan) -> None:
+    def _run_rounds(
+        self, names: list[str], sets: InputSets, form: ResultForm | None, plan: Plan, *, strict: bool
+    ) -> None:
         assert self.series["timer"] is not None
         assert self.series["cache"] is not None
         timer = burst_timer(self.device, self.series["timer"], self.series["cache"])
         order = random.Random(self.task.seed)
         most_sets = self._affordable_sets(sets)
         sets.grow_to(len(sets.contents))
+        sets.contents_intact()  # from now on
         impls = {name: self._timed_impl(name, sets, order) for name in names}
         for name in names if timer.limitation else ():
             self._note(name, f"its time may include launches: {timer.limitation}")
         self.telemetry.forget()
-        guard = TimingGuard(self.op, spots, self.telemetry, seed=self.task.seed, note=self._note)
+        guard = TimingGuard(
+            self.op,
+            form,
+            self.telemetry,
+            integrity=self.task.integrity,
+            objects=(timer, sets, self.channel, *impls.values()),
+            seed=self.task.seed,
+            note=self._note,
+            strict=strict,
+        )
         rounds = Rounds(
             impls,
             timer,
@@ -125,6 +156,8 @@ class SeriesRunner:
             seed=self.task.seed,
             most_sets=most_sets,
         )
+        find_replaced = self._watch(rounds, (timer, sets, guard, rounds, self.channel, *impls.values()))
+        self._find_replaced = find_replaced if strict else _nothing
         with torch.no_grad(), guard_global_state(self._report_to_all(names)):
             began = monotonic()
             for name in names:  # what has not been built yet is built here, outside every sample
@@ -148,10 +181,19 @@ class SeriesRunner:
                 )
             self.telemetry.sample(force=True)
             ended = monotonic()
-            if timer.cache == "cold":
-                usual_us = {name: quantile(times_us, 0.9) for name, times_us in samples_us.items()}
-                self._refuse_cached_results(timer, impls, rounds.calls, sets, usual_us)
             floors = {calls: timer.floor_us(calls) for calls in set(rounds.calls.values())}
+            guard.check_functions_finally()
+            if (find_replaced() or guard.disturbed or not sets.contents_intact()) and not strict:
+                sets.remake_contents()
+                raise Disturbed
+            self._sample_all(timer, impls, guard)
+            self._refuse(self._judge.judge_rounds(guard.samples, self._note))
+            for name in names:
+                with self._running(name, "time"):
+                    self._refuse_cached_results(timer, impls[name], rounds.calls[name], form, samples_us[name])
+            batches = self._run_batches(rounds, samples_us) if timer.is_duration else {}
+            guard.check_functions_finally()
+        self._refuse(self._judge.judge_batches(batches if form is not None else {}, self._note))
         self.spent["build"] += built - began
         self.spent["warm-up"] += rounds.warmup_s
         self.spent["timed"] += ended - built - rounds.warmup_s
@@ -170,36 +212,56 @@ class SeriesRunner:
             )
         )
 
-    def _series_fields(self) -> SeriesFields:
-        return {"pass_name": self.series["pass"], "timer": self.series["timer"], "cache": self.series["cache"]}
+    def _watch(self, rounds: Rounds, objects: Sequence[object]) -> Callable[[], list[str]]:
+        """A function that undoes replacements in kernellab's own code and objects, and names what was replaced."""
+        parts = {name: getattr(rounds, name) for name in ("timer", "guard", "impls", "plan", "running")}
+
+        def find_replaced() -> list[str]:
+            replaced = self.task.integrity.restore(*objects)
+            for name, part in parts.items():
+                if getattr(rounds, name) is not part:
+                    setattr(rounds, name, part)
+                    replaced.append(f"{Rounds.__module__}.{Rounds.__qualname__}.{name}")
+            return replaced
+
+        return find_replaced
+
+    def _sample_all(self, timer: BurstTimer, impls: Mapping[str, TimedImpl], guard: TimingGuard) -> None:
+        """One more burst of each implementation without samples: they are forgotten when an input was changed."""
+        for name, impl in impls.items():
+            if name not in guard.samples:
+                with self._running(name, "time"):
+                    guard.judge(impl, timer.burst(impl, BurstSpec(calls=1, verify=guard.verifier(impl))), timed=False)
+
+    def _run_batches(self, rounds: Rounds, samples_us: Mapping[str, list[float]]) -> dict[str, list[BatchSample]]:
+        """The batches that the parent times; a sampled result of each."""
+        runner = BatchRunner(
+            self.channel, self.op, self.series, rounds, self._make_inputs, lambda name: self._running(name, "time")
+        )
+        return {name: runner.run(name, statistics.median(times_us)) for name, times_us in samples_us.items()}
+
+    def _make_inputs(self, seed: int) -> Inputs:
+        return self._pass.inputs(self.op, self.case, seed, self.device)
+
+    def _refuse(self, wrongs: Mapping[str, Wrong]) -> None:
+        if wrongs:
+            raise ImplFaults([ImplFault(name, wrong) for name, wrong in wrongs.items()])
 
     def _refuse_cached_results(
-        self,
-        timer: BurstTimer,
-        impls: Mapping[str, TimedImpl],
-        calls: Mapping[str, int],
-        sets: InputSets,
-        usual_us: Mapping[str, float],
+        self, timer: BurstTimer, impl: TimedImpl, calls: int, form: ResultForm | None, samples_us: list[float]
     ) -> None:
-        """Raise if an implementation is much slower on new inputs.
+        if form is not None:
 
-        One that caches results by the values of its inputs is right, but fast only on inputs it has seen before.
-        `usual_us` is the 90th percentile of its samples, so that one with occasional slow calls is not refused.
-        """
-        new_us: dict[str, list[float]] = {name: [] for name, impl in impls.items() if not impl.restores_inputs}
-        for attempt in range(_NEW_INPUT_BURSTS):
-            for number in range(len(sets)):
-                seed = self.task.seed + _SEED_STRIDE * (1 + number + attempt * len(sets))
-                sets.overwrite(number, self._pass.inputs(self.op, self.case, seed, self.device))
-            for name, times_us in new_us.items():
-                with self._running(name, "time"):
-                    times_us += timer.burst(impls[name], BurstSpec(calls=calls[name])).samples_us
-        sets.swap()
-        for name, times_us in new_us.items():
-            slowdown = min(times_us) / usual_us[name] if usual_us[name] > 0 else 1.0
-            if slowdown > _CACHED_SLOWDOWN:
-                reason = f"takes {slowdown:.2g} times as long on inputs it has not seen before: it caches results"
-                raise ImplFault(name, Wrong(reason))
+            def reference(content: Inputs) -> object:
+                return self._pass.prepare(self.op, self.op.reference, content, self.case)()
+
+            allowing = form.allowing(self._judge.checked_errors.get(impl.name, 0.0))
+            refuse_old_results(self.op, impl, allowing, reference, self._make_inputs)
+        if timer.cache == "cold":
+            refuse_slow_on_new_inputs(timer, impl, calls, quantile(samples_us, 0.9), self._make_inputs)
+
+    def _series_fields(self) -> SeriesFields:
+        return {"pass_name": self.series["pass"], "timer": self.series["timer"], "cache": self.series["cache"]}
 
     def _timed_impl(self, name: str, sets: InputSets, order: random.Random) -> TimedImpl:
         impl = self.op[name]
@@ -254,6 +316,10 @@ class SeriesRunner:
                 yield
             except BaseException as error:  # SystemExit too: an implementation must not end the worker
                 raise ImplFault(name, error) from error
+            finally:
+                replaced = self._find_replaced()
+            if replaced:
+                raise ImplFault(name, Wrong(f"replaced {replaced[0]}"))
 
     # Faults --------------------------------------------------------------------------------------------
 
@@ -281,7 +347,7 @@ class SeriesRunner:
     def _describe(self, error: BaseException) -> _Fault:
         if isinstance(error, NotApplicable):
             return _Fault("skipped", str(error))
-        if isinstance(error, Wrong):
+        if isinstance(error, (Wrong, BurstChanged)):
             return _Fault("wrong", f"while timing: {error}")
         if is_memory_error(error):
             outcome = out_of_memory(error, self.device)
@@ -302,6 +368,10 @@ class SeriesRunner:
                 self.task.noter(name)(f"while timing, {change}" if change.startswith("replaced") else change)
 
         return report
+
+
+def _nothing() -> list[str]:
+    return []
 
 
 def _share_memory(a: object, b: object) -> bool:

@@ -1,31 +1,33 @@
 """Checks made while implementations are timed.
 
 Each result must belong to its inputs, no work may be left on another stream, no function may be replaced, and nothing
-may be compiled in the timed region. Telemetry of the machine is sampled meanwhile.
+may be compiled in the timed region. Telemetry of the machine is sampled meanwhile. Results are sampled here, and judged
+when the series has ended.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from kernellab.accuracy.outputs import Outputs, Wrong, as_tensors
-from kernellab.accuracy.spot_check import SpotCheck
+from kernellab.accuracy.spot_check import ResultForm, Sample, take_again, take_sample
 from kernellab.activity.compilation import CompilationLog
 from kernellab.checking.form import refuse_returned_inputs
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
 from kernellab.running.worker.global_state import FunctionSnapshot, restore_generator
+from kernellab.running.worker.integrity import Integrity
 from kernellab.timing.timed_impl import TimedImpl
 from kernellab.timing.timer import Burst, Verify
 
 _TAIL_US = 100.0  # waiting for an idle device takes about 15 µs
 _TAIL_BURSTS = 4  # a busy host may delay a wait, but hardly in so many bursts in a row
-_SAMPLED_SHARE = 0.125  # of the bursts: input checksums and replaced functions. Results are compared in every burst.
+_SAMPLED_SHARE = 0.125  # of the bursts: input checksums and replaced functions. Results are sampled in every burst.
 _ALWAYS_CHECKED_BURSTS = 2  # the first bursts of an implementation, after which inputs are always checked
 
 
@@ -34,38 +36,57 @@ class CompiledInside(Exception):
 
 
 @dataclass(frozen=True)
-class _QueuedComparison:
-    """A verification that the device has not finished when it is queued."""
+class ResultSample:
+    """A sampled result, and the index of the content of its inputs."""
+
+    content: int
+    sample: Sample
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A sample of the burst that has just ended."""
 
     outputs: Outputs
     set_number: int
-    matches: torch.Tensor
+    result: ResultSample
     inputs_intact: torch.Tensor | None  # None: not checked in this burst
 
 
 class TimingGuard:
-    """`spots[content]` knows the right results for that content. Without spots results are not verified."""
+    """`samples` has the sampled results of each implementation. Without a `form` results are not sampled.
+
+    `disturbed`: some implementation has replaced a function or changed an input, and it is not known which. With
+    `strict`, functions and inputs are checked after every burst, so that it is known.
+    """
 
     def __init__(
         self,
         op: Op,
-        spots: Sequence[SpotCheck],
+        form: ResultForm | None,
         telemetry: Telemetry,
         *,
+        integrity: Integrity,
+        objects: Sequence[object],
         seed: int,
         note: Callable[[str, str], None],
+        strict: bool = False,
     ) -> None:
-        self._op, self._spots, self._telemetry, self._note = op, spots, telemetry, note
+        """`objects`: those that measure and send. An implementation may find them and give them methods of its own."""
+        self._op, self._form, self._telemetry, self._note = op, form, telemetry, note
+        self.samples: dict[str, list[ResultSample]] = {}
+        self._integrity, self._objects = integrity, (self, *objects)
         self._log = CompilationLog.installed()
         self._sampling = random.Random(seed)
         self._tails_us: dict[str, list[float]] = {}
         self._verified_bursts: dict[str, int] = {}
-        self._inputs_changed = False  # some implementation has changed an input; which one is not known yet
+        self.disturbed, self._strict = False, strict
+        self._inputs_changed = strict  # some implementation has changed an input; which one is not known yet
         self._functions, self._generator = FunctionSnapshot(), torch.get_rng_state()
         self._clean_before_burst = True  # functions and generator were checked after the burst before this one
-        self._functions_replaced = False  # some implementation has replaced a function
+        self._functions_replaced = strict  # some implementation has replaced a function
         self._log_mark = 0
-        self._queued: _QueuedComparison | None = None
+        self._pending: _Pending | None = None
 
     def clock_mhz(self) -> float | None:
         reading = self._telemetry.sample(force=True) or {}
@@ -73,18 +94,17 @@ class TimingGuard:
         return float(mhz) if isinstance(mhz, (int, float)) else None
 
     def verifier(self, impl: TimedImpl) -> Verify:
-        """Queues the comparison right behind the last call, on its stream, so that late work is not in the result."""
+        """Queues the sampling right behind the last call, on its stream, so that late work is not in the sample."""
         self._log_mark = self._log.mark()
 
         def verify(result: object, number: int) -> None:
-            self._queued = None
-            if self._spots:
-                outputs = as_tensors(_fill_missing_gradients(self._op, result, impl.sets[number]))
-                spot = self._spots[impl.sets.content_of(number)]
-                spot.require_form(outputs)
-                refuse_returned_inputs(self._op[impl.name], outputs, impl.sets[number], spot.aliases)
-                intact = self._check_inputs(impl, number)
-                self._queued = _QueuedComparison(outputs, number, spot.matches(outputs), intact)
+            self._pending = None
+            if self._form is not None:
+                outputs = as_tensors(fill_missing_gradients(self._op, result, impl.sets[number]))
+                self._form.require(outputs)
+                refuse_returned_inputs(self._op[impl.name], outputs, impl.sets[number], self._form.aliases)
+                sampled = ResultSample(impl.sets.content_of(number), take_sample(outputs))
+                self._pending = _Pending(outputs, number, sampled, self._check_inputs(impl, number))
             self._telemetry.sample()  # now, because the device is busy
 
         return verify
@@ -115,12 +135,28 @@ class TimingGuard:
             raise CompiledInside(
                 f"{first.kind} of {first.name} in the timed region ({first.seconds:.3g} s): a time would include it"
             )
-        self._inputs_changed |= impl.sets.changed_before_swap()
-        if self._queued is not None:
-            queued, self._queued = self._queued, None
-            intact = queued.inputs_intact is None or bool(queued.inputs_intact)
-            if not (intact and bool(queued.matches)):
-                self._attribute_mismatch(impl, queued.outputs, queued.set_number)
+        if self._strict and not impl.sets.contents_intact():
+            impl.sets.remake_contents()
+            raise Wrong("changed inputs that were not given to it")
+        if impl.sets.changed_before_swap():
+            self._forget_samples()
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            self._keep(impl, pending)
+            if pending.inputs_intact is not None and not bool(pending.inputs_intact):
+                self._attribute_change(impl, pending.set_number)
+
+    def _keep(self, impl: TimedImpl, pending: _Pending) -> None:
+        result = pending.result
+        if any(t.is_cuda for t in pending.outputs):  # what is right only now came late
+            result = replace(result, sample=take_again(result.sample, pending.outputs))
+        self.samples.setdefault(impl.name, []).append(result)
+
+    def _forget_samples(self) -> None:
+        """Some implementation has changed an input: what was sampled since may be wrong through its fault. From now on
+        all inputs are checked after every burst."""
+        self._inputs_changed = self.disturbed = True
+        self.samples.clear()
 
     def refuse_replaced_functions(self, impl: TimedImpl, *, timed: bool) -> None:
         """Restore replaced functions and the random generator; raise Wrong if `impl` replaced a function.
@@ -134,10 +170,24 @@ class TimingGuard:
         self._clean_before_burst = True
         if restore_generator(self._generator) and was_clean:
             self._note(impl.name, "drew from torch's global random generator")
-        replaced = self._functions.restore()
-        self._functions_replaced |= bool(replaced)
+        replaced = self._restore_functions()
         if replaced and was_clean:
             raise Wrong(f"replaced {replaced[0]}")
+        self.disturbed |= bool(replaced)
+
+    def check_functions_finally(self) -> None:
+        """After the last burst, whether or not it was checked."""
+        self.disturbed |= bool(self._restore_functions())
+
+    def _restore_functions(self) -> list[str]:
+        """Undo every replacement, of kernellab's own code too; the names of what had been replaced elsewhere."""
+        own, others = self._integrity.restore(*self._objects), self._functions.restore()
+        if own:  # with its own code replaced, this guard cannot tell who did it
+            self.disturbed = True
+        if own or others:  # what was computed with them proves nothing
+            self._functions_replaced = True
+            self.samples.clear()
+        return others
 
     def _refuse_work_left(self, impl: TimedImpl, burst: Burst) -> None:
         if burst.tail_us is None:
@@ -150,29 +200,19 @@ class TimingGuard:
                 f"left work on another stream: the device went on for {min(recent):.0f} µs after its stream had ended"
             )
 
-    def _attribute_mismatch(self, impl: TimedImpl, outputs: Outputs, number: int) -> None:
-        """A result or an input is wrong. Rewrite all inputs and call again to see whether `impl` is the cause."""
-        spot = self._spots[impl.sets.content_of(number)]
-        # If `impl` is right with the original functions, another implementation is the cause.
-        replaced = self._functions.restore()
-        self._functions_replaced |= bool(replaced)
-        mismatch = spot.explain_mismatch(outputs)
-        inputs_were_intact = not replaced and (impl.restores_inputs or bool(impl.sets.all_intact()))
+    def _attribute_change(self, impl: TimedImpl, number: int) -> None:
+        """An input was changed. Rewrite all inputs and call again to see whether `impl` is the cause."""
+        self._restore_functions()
         for set_number in range(len(impl.sets)):
             impl.sets.restore(set_number)
-        repeated = as_tensors(_fill_missing_gradients(self._op, impl.prepare_calls([number])[0](), impl.sets[number]))
-        right = bool(spot.matches(repeated))
-        if not impl.restores_inputs and not bool(impl.sets.intact(number)):
+        impl.prepare_calls([number])[0]()
+        if not bool(impl.sets.intact(number)):
             raise Wrong("changed its input while it was timed")
-        if not right:
-            raise spot.explain_mismatch(repeated)
-        if inputs_were_intact:
-            raise mismatch
-        # Another implementation changed the input, or this one does so only sometimes: check every burst from now on.
-        self._inputs_changed |= not replaced
+        # Another implementation changed the input, or this one does so only sometimes.
+        self._forget_samples()
 
 
-def _fill_missing_gradients(op: Op, result: object, inputs: Inputs) -> object:
+def fill_missing_gradients(op: Op, result: object, inputs: Inputs) -> object:
     """Zeros for the gradient None of an input that the result does not depend on: the oracle has zeros there."""
     if isinstance(result, tuple) and any(gradient is None for gradient in result):
         leaves = [t for name in op.gradient_args if (t := inputs[name]) is not None]

@@ -30,8 +30,10 @@ class EventTimer(BurstTimer):
 
     def __init__(self, device: torch.device, cache: str) -> None:
         from kernellab.timing.cache import CacheFlush
+        from kernellab.timing.cuda_clock import Marks
 
         super().__init__(device, cache)
+        self._new_marks = Marks
         self._flush = CacheFlush(device) if cache == COLD else None
         self._hold = try_hold(device)
         self._late: Counter[str] = Counter()
@@ -39,56 +41,55 @@ class EventTimer(BurstTimer):
             self.limitation = "CUDA C++ cannot be built here, so the stream cannot be held back"
 
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
-        import torch
-
+        # Before any call: an implementation can find `spec` in the frames that called it, and change it.
+        count, windows = spec.calls, spec.windows
         # If an implementation itself waits for the GPU, the stream cannot be held back. After it was late twice with a
         # single call, the hold is not tried again.
         hold = self._hold if self._late[impl.name] < _LATE_BURSTS else None
-        events = []
-        for window in range(spec.windows):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        marks = []
+        for window in range(windows):
+            mark = self._new_marks(self.device)
             swap = spec.swap and window == 0
             if window == 0:
                 make_lead_calls(impl, spec.lead_calls)
-            prepared = prepare_window(impl, spec.calls, self.cache, swap) if impl.prepare_runs_impl else None
+            prepared = prepare_window(impl, count, self.cache, swap) if impl.prepare_runs_impl else None
             with hold() if hold else contextlib.nullcontext():
                 # Contents are swapped behind the hold: work on another stream that does not wait reads the old ones.
-                numbers, calls = prepared or prepare_window(impl, spec.calls, self.cache, swap)
+                numbers, calls = prepared or prepare_window(impl, count, self.cache, swap)
                 if self._flush:
                     self._flush()
                 elif not impl.restores_inputs:
-                    calls.pop(0)()
-                start.record()
+                    calls[0]()
+                    calls = calls[1:]
+                mark.start()
                 result, index = make_calls(calls, self.cache, impl)
-                end.record()
-            events.append((start, end))
+                mark.end()
+            marks.append(mark)
             del calls
         spec.verify(result, numbers[index])
         del result
         tail_us = wait_for(self.device)
         held = not hold.gave_up() if hold else None
-        if spec.calls == 1:
+        if count == 1:
             self._late[impl.name] = self._late[impl.name] + 1 if held is False else 0
         if self._hold and not hold:
             held = False
-        return Burst([start.elapsed_time(end) * 1e3 / spec.calls for start, end in events], tail_us, held)
+        return Burst([mark.elapsed_us() / count for mark in marks], tail_us, held)
 
     def floor_us(self, calls: int) -> float | None:
         """The median over a few windows of empty kernels."""
-        import torch
-
         if self._hold is None:
             return None
         times_us: list[float] = []
         for _ in range(_FLOOR_WINDOWS):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            mark = self._new_marks(self.device)
             with self._hold():
                 if self._flush:
                     self._flush()
-                start.record()
+                mark.start()
                 for _ in range(calls):
                     self._hold.launch_empty_kernel()
-                end.record()
+                mark.end()
             wait_for(self.device)
-            times_us.append(start.elapsed_time(end) * 1e3 / calls)
+            times_us.append(mark.elapsed_us() / calls)
         return statistics.median(times_us)

@@ -38,15 +38,15 @@ class GraphTimer(BurstTimer):
 
     def __init__(self, device: torch.device, cache: str) -> None:
         from kernellab.timing.cache import CacheFlush
+        from kernellab.timing.cuda_clock import Marks
 
         super().__init__(device, cache)
+        self._new_marks = Marks
         self._flush = CacheFlush(device) if cache == COLD else None
         self._hold = try_hold(device)
         self._captured: dict[str, _CapturedCalls] = {}
 
     def burst(self, impl: TimedImpl, spec: BurstSpec) -> Burst:
-        import torch
-
         if impl.prepare_runs_impl or impl.restores_inputs or impl.copies_inputs:
             raise NotApplicable("only a forward pass that does not change its inputs can be captured in a graph")
         if impl.name in self._captured and self._captured[impl.name].calls != spec.calls:
@@ -54,9 +54,9 @@ class GraphTimer(BurstTimer):
         if impl.name not in self._captured:
             self._captured[impl.name] = self._capture(impl, spec.calls)
         captured = self._captured[impl.name]
-        events = []
+        marks = []
         for window in range(spec.windows):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            mark = self._new_marks(self.device)
             with self._hold() if self._hold else contextlib.nullcontext():
                 if spec.swap and window == 0:
                     impl.sets.swap()
@@ -64,13 +64,13 @@ class GraphTimer(BurstTimer):
                     self._flush()
                 else:
                     captured.graph.replay()
-                start.record()
+                mark.start()
                 captured.graph.replay()
-                end.record()
-            events.append((start, end))
+                mark.end()
+            marks.append(mark)
         spec.verify(captured.result, captured.number)
         tail_us = wait_for(self.device)
-        return Burst([start.elapsed_time(end) * 1e3 / spec.calls for start, end in events], tail_us)
+        return Burst([mark.elapsed_us() / captured.calls for mark in marks], tail_us)
 
     def _capture(self, impl: TimedImpl, calls: int) -> _CapturedCalls:
         import torch
