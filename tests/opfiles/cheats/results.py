@@ -170,7 +170,7 @@ def _(x):
     return y
 
 
-@double.impl("waits-for-the-gpu", supports=lambda case: case.device == "cuda" or "needs a GPU")
+@double.impl("honest-waits-for-the-gpu", supports=lambda case: case.device == "cuda" or "needs a GPU")
 def _(x):
     y = x * 2
     torch.cuda.synchronize()

@@ -74,7 +74,7 @@ def _(x):
 @double.impl("replaces-the-code-of-the-guard")
 def _(x):
     if _count("guard") > 10:
-        from kernellab.running.worker.timing_guard import TimingGuard
+        from kernellab.running.worker.guards.timing_guard import TimingGuard
 
         TimingGuard.judge.__code__ = (lambda self, impl, burst, *, timed: None).__code__
         return torch.empty_like(x)
@@ -84,7 +84,7 @@ def _(x):
 @double.impl("raises-a-limit-of-the-guard")
 def _(x):
     if _count("limit") > 10:
-        import kernellab.running.worker.value_caches as value_caches
+        import kernellab.running.worker.guards.value_caches as value_caches
 
         value_caches._SLOWDOWN = 1e9
     return x * 2

@@ -13,12 +13,12 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter_ns
 
 from kernellab.record.event import Event
 from kernellab.record.result_events import SamplesDiscarded
 from kernellab.record.schema import CrossCheckJson, SeriesJson
+from kernellab.running.processes.kernel_counts import KernelCounts, read_kernel_counts
 from kernellab.running.protocol.commands import Command, RunBatch, StartBatch
 from kernellab.running.protocol.events import BatchEnded, BatchOffered, BatchQueued, BatchReady
 
@@ -31,20 +31,10 @@ _LEAST_US = {"cuda": 1000.0, "cpu": 2000.0}  # of a batch: in a shorter one the 
 _DISAGREEMENTS = 3  # refuse the time
 _MOST_BATCHES = 8
 _EMPTY_BATCHES = 3  # show how long the messages take
-_BUSY = 0.05  # of a batch, spent waiting for a core
+_BUSY = 0.1  # of a batch, spent waiting for a core
+_MAPPING = 0.1  # of a batch, spent mapping memory
 _HOST_BOUND = 0.7  # of a batch, spent until all calls are queued
 _SEED_BITS = 48
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    """How long threads have waited for a core so far, by the kernel's own count, in microseconds."""
-
-    main_us: float  # the worker's main thread
-    all_us: float  # all threads of the worker, and this one
-
-    def since(self, before: _Waiting) -> _Waiting:
-        return _Waiting(self.main_us - before.main_us, self.all_us - before.all_us)
 
 
 @dataclass
@@ -52,11 +42,12 @@ class _Clock:
     """A batch under way: when it began, when all calls were queued, when it ended, in microseconds."""
 
     calls: int
-    before: _Waiting = _Waiting(0.0, 0.0)
+    before: KernelCounts | None = None
     began_us: float = 0.0
     queued_us: float | None = None
     ended_us: float | None = None
-    waited: _Waiting = _Waiting(0.0, 0.0)
+    delay_us: float = 0.0  # that the worker was kept from running
+    mapping_us: float = 0.0  # that the system took to map memory for it
 
 
 @dataclass
@@ -98,7 +89,7 @@ class CrossCheck:
         """The worker is ready: the answer starts the batch."""
         if self._clock is None:
             self._clock = _Clock(0)  # nobody asked for it: its end is not expected either
-        self._clock.before = _read_waiting(self.worker_pid)
+        self._clock.before = read_kernel_counts(self.worker_pid)
         self._clock.began_us = _now_us()
         return StartBatch()
 
@@ -110,8 +101,12 @@ class CrossCheck:
         if self._clock is None or self._clock.ended_us is not None:
             self._conclude(DISAGREES, "it told the parent that its calls had ended, which only kernellab does")
             return
-        self._clock.ended_us = _now_us()
-        self._clock.waited = _read_waiting(self.worker_pid).since(self._clock.before)
+        clock = self._clock
+        clock.ended_us = _now_us()
+        if clock.before is not None:
+            counts = read_kernel_counts(self.worker_pid)
+            clock.delay_us = counts.delay_since(clock.before, clock.ended_us - clock.began_us)
+            clock.mapping_us = counts.mapping_since(clock.before)
 
     def to_json(self) -> CrossCheckJson:
         return {
@@ -129,7 +124,7 @@ class CrossCheck:
             return
         elapsed_us = clock.ended_us - clock.began_us
         # Time in which the worker had no core is not time that its calls take.
-        total_us = elapsed_us - clock.waited.main_us
+        total_us = max(0.0, elapsed_us - clock.delay_us)
         if not clock.calls:
             self._empty_us.append(total_us)
             return
@@ -138,8 +133,9 @@ class CrossCheck:
         call_us = work_us / clock.calls
         self.outside_us, self.calls = call_us, clock.calls
         tolerance = TOLERANCE[self.device_type]
-        allowed_us = clock.calls * self.reported_us * tolerance + _SLACK_US + message_us
-        busy = clock.waited.all_us > _BUSY * elapsed_us
+        # Where the machine has become slower, the worker's own timer says so before or after the batch.
+        allowed_us = clock.calls * max(self.reported_us, near_us) * tolerance + _SLACK_US + message_us
+        busy = clock.delay_us > _BUSY * elapsed_us
         if elapsed_us - message_us < _LEAST_US[self.device_type]:
             self._conclude(
                 NOT_CHECKED, f"{clock.calls} calls take {work_us / 1e3:.2g} ms: too short to see from outside"
@@ -148,10 +144,10 @@ class CrossCheck:
             self._conclude(AGREES, None)
         elif busy:
             self._obstacle = "other processes kept the worker waiting for a core"
+        elif clock.mapping_us > _MAPPING * elapsed_us:
+            self._obstacle = "the system took long to map memory for its results"
         elif clock.queued_us is not None and clock.queued_us - clock.began_us - message_us > _HOST_BOUND * work_us:
             self._conclude(NOT_CHECKED, f"the host takes {call_us:.4g} µs per call, longer than the GPU")
-        elif near_us > self.reported_us * tolerance:
-            self._obstacle = "the machine was slower than while it was timed"
         else:
             self._disagreements.append(call_us)
             if len(self._disagreements) >= _DISAGREEMENTS:
@@ -208,18 +204,3 @@ class CrossChecks:
 
 def _now_us() -> float:
     return perf_counter_ns() / 1e3
-
-
-def _read_waiting(pid: int) -> _Waiting:
-    """Zeros where the kernel does not tell."""
-    main, parent = Path(f"/proc/{pid}/task/{pid}/schedstat"), Path("/proc/thread-self/schedstat")
-    others = [path for path in Path(f"/proc/{pid}/task").glob("*/schedstat") if path != main]
-    main_us = _waited_us(main)
-    return _Waiting(main_us, main_us + sum(map(_waited_us, (*others, parent))))
-
-
-def _waited_us(schedstat: Path) -> float:
-    try:
-        return int(schedstat.read_text().split()[1]) / 1e3
-    except (OSError, IndexError, ValueError):
-        return 0.0  # the thread has ended

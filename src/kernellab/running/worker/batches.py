@@ -9,33 +9,25 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import torch
 
 from kernellab.accuracy.outputs import as_tensors
-from kernellab.accuracy.spot_check import Sample, take_sample
+from kernellab.accuracy.spot_check import take_sample
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Op
 from kernellab.record.schema import SeriesJson
 from kernellab.running.protocol.commands import RunBatch, StartBatch
 from kernellab.running.protocol.events import BatchEnded, BatchOffered, BatchQueued, BatchReady
 from kernellab.running.worker.channel import Channel
-from kernellab.running.worker.timing_guard import fill_missing_gradients
+from kernellab.running.worker.guards.result_judge import BatchSample
+from kernellab.running.worker.guards.timing_guard import fill_missing_gradients
 from kernellab.timing.rounds import MOST_CALLS, Rounds
-from kernellab.timing.timed_impl import TimedImpl
+from kernellab.timing.timed_impl import Call, TimedImpl
 from kernellab.timing.timer import COLD
 from kernellab.timing.window import make_calls, wait_for
 
 _BATCH_US = 30_000.0  # long compared with a message to the parent
-
-
-@dataclass(frozen=True)
-class BatchSample:
-    """A sampled result of a batch, and the seed of its inputs."""
-
-    seed: int
-    sample: Sample
 
 
 class BatchRunner:
@@ -61,7 +53,7 @@ class BatchRunner:
         """Run batches of an implementation until the parent has enough."""
         impl = self._rounds.impls[name]
         fitting = int(_BATCH_US / max(reported_us, 1e-3)) + 2
-        most = min(fitting, MOST_CALLS, self._rounds.most_sets)
+        most = max(1, min(fitting, MOST_CALLS, self._rounds.most_sets - 1))  # one set is spare
         if impl.restores_inputs and self._timer.cache != COLD:
             most = 1
         samples: list[BatchSample] = []
@@ -86,16 +78,17 @@ class BatchRunner:
     def _run_batch(self, impl: TimedImpl, count: int, seed: int) -> BatchSample | None:
         device, cache, sets = self._timer.device, self._timer.cache, impl.sets
         numbers = list(range(count)) if cache == COLD else [0] * count
-        sets.grow_to(max(1, len(set(numbers))))
-        if count:  # memory for the results is allocated here, outside the time
-            make_calls(impl.prepare_calls(numbers), cache, impl)
+        spare = min(len(set(numbers)), self._rounds.most_sets - 1)
+        sets.grow_to(spare + 1)
         if not impl.restores_inputs:
             for number in set(numbers):
                 sets.overwrite(number, self._make_inputs(seed + number))
+        if count:  # memory for the results is mapped here, outside the time, by calls on other inputs
+            self._make_windows(impl, tuple(impl.prepare_calls([spare] * (2 * self._rounds.calls[impl.name]))))
         calls = tuple(impl.prepare_calls(numbers))
         wait_for(device)
         self._channel.ask(BatchReady(), StartBatch)
-        result, index = make_calls(calls, cache, impl) if count else (None, 0)
+        result, index = self._make_windows(impl, calls) if count else (None, 0)
         if device.type == "cuda":
             self._channel.send(BatchQueued())
             wait_for(device)
@@ -108,3 +101,18 @@ class BatchRunner:
         with torch.no_grad():
             sets.swap()  # writes the usual contents again
         return sample
+
+    def _make_windows(self, impl: TimedImpl, calls: tuple[Call, ...]) -> tuple[object, int]:
+        """Make the calls; returns one of the results and its index.
+
+        As many results are kept at once as in a window of the rounds. More would need memory that the system has to
+        map first, which takes longer than the call where the call is simple.
+        """
+        window = self._rounds.calls[impl.name]
+        picked = impl.pick(len(calls))
+        kept: tuple[object, int] = None, 0
+        for start in range(0, len(calls), window):
+            result, index = make_calls(calls[start : start + window], self._timer.cache, impl)
+            if start <= picked < start + window:
+                kept = result, start + index
+        return kept

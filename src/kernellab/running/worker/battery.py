@@ -28,8 +28,8 @@ from kernellab.record.statuses import RIGHT
 from kernellab.running.protocol.commands import RunBattery, SearchTrials
 from kernellab.running.protocol.events import BatteryGenerated, CulpritNamed, ScriptWritten
 from kernellab.running.worker.channel import Channel, GpuContextLost
-from kernellab.running.worker.global_state import guard_global_state
-from kernellab.running.worker.integrity import Integrity
+from kernellab.running.worker.guards.global_state import guard_global_state
+from kernellab.running.worker.guards.integrity import Integrity
 from kernellab.trials.battery import impl_batteries
 from kernellab.trials.domain import is_defined
 from kernellab.trials.selection import pair_with_impls

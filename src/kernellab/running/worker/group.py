@@ -34,8 +34,8 @@ from kernellab.record.statuses import RIGHT
 from kernellab.running.protocol.commands import SeriesRequest
 from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
-from kernellab.running.worker.global_state import guard_global_state
-from kernellab.running.worker.result_judge import ResultJudge
+from kernellab.running.worker.guards.global_state import guard_global_state
+from kernellab.running.worker.guards.result_judge import ResultJudge
 from kernellab.running.worker.series import SeriesRunner
 from kernellab.running.worker.task import Task
 from kernellab.timing.input_sets import InputSets

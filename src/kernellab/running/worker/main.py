@@ -201,9 +201,9 @@ class Worker:
         from kernellab.running.worker import battery as battery
         from kernellab.running.worker import profile as profile
         from kernellab.running.worker.describe import describe
-        from kernellab.running.worker.global_state import FunctionSnapshot
         from kernellab.running.worker.group import limit_recompilation
-        from kernellab.running.worker.integrity import Integrity
+        from kernellab.running.worker.guards.global_state import FunctionSnapshot
+        from kernellab.running.worker.guards.integrity import Integrity
         from kernellab.timing import cuda_clock as cuda_clock
 
         # Not imported here: Dynamo takes as long to import as torch itself, and many runs do not need it.

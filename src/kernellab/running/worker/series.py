@@ -23,13 +23,13 @@ from kernellab.machine.telemetry import Telemetry
 from kernellab.record.result_events import ImplFailed, MemoryMeasured, RoundTimed, SamplesDiscarded, SeriesTimed
 from kernellab.record.schema import SeriesJson
 from kernellab.record.settings import TimingPlan
-from kernellab.running.worker.batches import BatchRunner, BatchSample
+from kernellab.running.worker.batches import BatchRunner
 from kernellab.running.worker.channel import GpuContextLost
-from kernellab.running.worker.global_state import guard_global_state, guard_settings
-from kernellab.running.worker.result_judge import ResultJudge
+from kernellab.running.worker.guards.global_state import guard_global_state, guard_settings
+from kernellab.running.worker.guards.result_judge import BatchSample, ResultJudge
+from kernellab.running.worker.guards.timing_guard import TimingGuard
+from kernellab.running.worker.guards.value_caches import refuse_old_results, refuse_slow_on_new_inputs
 from kernellab.running.worker.task import Task
-from kernellab.running.worker.timing_guard import TimingGuard
-from kernellab.running.worker.value_caches import refuse_old_results, refuse_slow_on_new_inputs
 from kernellab.stats.intervals import quantile
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds

@@ -11,7 +11,7 @@ from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
 from kernellab.record.result_events import GuardNoticed
 from kernellab.running.worker.channel import Channel
-from kernellab.running.worker.integrity import Integrity
+from kernellab.running.worker.guards.integrity import Integrity
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from kernellab.checking.form import refuse_returned_inputs
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Op
 from kernellab.machine.telemetry import Telemetry
-from kernellab.running.worker.global_state import FunctionSnapshot, restore_generator
-from kernellab.running.worker.integrity import Integrity
+from kernellab.running.worker.guards.global_state import FunctionSnapshot, restore_generator
+from kernellab.running.worker.guards.integrity import Integrity
 from kernellab.timing.timed_impl import TimedImpl
 from kernellab.timing.timer import Burst, Verify
 
@@ -180,14 +180,14 @@ class TimingGuard:
         self.disturbed |= bool(self._restore_functions())
 
     def _restore_functions(self) -> list[str]:
-        """Undo every replacement, of kernellab's own code too; the names of what had been replaced elsewhere."""
+        """Undo every replacement; the names of what had been replaced, of kernellab's own code only if strict: the code
+        of this guard may be among it, and then only a check after every burst tells who did it."""
         own, others = self._integrity.restore(*self._objects), self._functions.restore()
-        if own:  # with its own code replaced, this guard cannot tell who did it
-            self.disturbed = True
+        self.disturbed |= bool(own)
         if own or others:  # what was computed with them proves nothing
             self._functions_replaced = True
             self.samples.clear()
-        return others
+        return [*own, *others] if self._strict else others
 
     def _refuse_work_left(self, impl: TimedImpl, burst: Burst) -> None:
         if burst.tail_us is None:

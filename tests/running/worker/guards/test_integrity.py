@@ -12,11 +12,12 @@ PRELUDE = """
 import builtins, contextlib, json, random, sys, time, types
 import torch
 import kernellab.running.worker.group, kernellab.timing.cuda_clock
-from kernellab.running.worker.integrity import Integrity
-from kernellab.running.worker.timing_guard import TimingGuard
+from kernellab.running.worker.guards.integrity import Integrity
+from kernellab.running.worker.guards.timing_guard import TimingGuard
 from kernellab.timing.timers import TIMERS
 from kernellab.timing.timers.clock import ClockTimer
-from kernellab.running.worker import series, value_caches
+from kernellab.running.worker import series
+from kernellab.running.worker.guards import value_caches
 import kernellab.timing.timers.clock as clock
 integrity = Integrity()
 """
@@ -25,11 +26,11 @@ REPLACEMENTS = {
     "kernellab.timing.timers.clock.perf_counter_ns": "clock.perf_counter_ns = lambda: 0",
     "kernellab.timing.timers.clock.ClockTimer.read_ns": "ClockTimer.read_ns = staticmethod(lambda: 0)",
     "kernellab.timing.timers.TIMERS": "TIMERS['clock'] = int",
-    "kernellab.running.worker.value_caches._SLOWDOWN": "value_caches._SLOWDOWN = 1e9",
-    "kernellab.running.worker.timing_guard.TimingGuard.judge": (
+    "kernellab.running.worker.guards.value_caches._SLOWDOWN": "value_caches._SLOWDOWN = 1e9",
+    "kernellab.running.worker.guards.timing_guard.TimingGuard.judge": (
         "TimingGuard.judge.__code__ = (lambda self, impl, burst, *, timed: None).__code__"
     ),
-    "kernellab.running.worker.timing_guard.TimingGuard.verifier": "TimingGuard.verifier.__defaults__ = (1,)",
+    "kernellab.running.worker.guards.timing_guard.TimingGuard.verifier": "TimingGuard.verifier.__defaults__ = (1,)",
     "kernellab.timing.window": "sys.modules['kernellab.timing.window'] = types.ModuleType('window')",
     "torch.cuda.Event.elapsed_time": "torch.cuda.Event.elapsed_time = lambda self, end: 0.0",
     "torch.cuda.synchronize": "torch.cuda.synchronize = lambda device=None: None",

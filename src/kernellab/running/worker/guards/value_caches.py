@@ -17,7 +17,7 @@ from kernellab.accuracy.spot_check import ResultForm
 from kernellab.declaration.inputs import Inputs, are_exchangeable
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import is_upstream
-from kernellab.running.worker.timing_guard import fill_missing_gradients
+from kernellab.running.worker.guards.timing_guard import fill_missing_gradients
 from kernellab.timing.timed_impl import TimedImpl
 from kernellab.timing.timer import BurstSpec, BurstTimer
 

@@ -10,10 +10,17 @@ import torch
 from kernellab.accuracy.outputs import Wrong
 from kernellab.accuracy.prepared_trial import CannotCheck
 from kernellab.accuracy.spot_check import Sample, SpotCheck
-from kernellab.running.worker.batches import BatchSample
-from kernellab.running.worker.timing_guard import ResultSample
+from kernellab.running.worker.guards.timing_guard import ResultSample
 
 Note = Callable[[str, str], None]  # of an implementation
+
+
+@dataclass(frozen=True)
+class BatchSample:
+    """A sampled result of a batch, and the seed of its inputs."""
+
+    seed: int
+    sample: Sample
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""Implementations that cheat are refused, and honest ones are not, on the CPU."""
+
+import pytest
+
+from support.cheats import FILES, FILES_AT_LOAD, VERIFIER_AT_LOAD, assert_only_cheats_are_refused, file_id
+
+# Found by how long it takes, or by a clock: the machine must be quiet.
+CLOCKED = ("caches", "forged_samples")
+REASONS = {
+    "by-pointer": "compared values are wrong",
+    "by-value": "it caches results",
+    "copies-by-checksum": "times as long on inputs it has not seen",
+    "mutates-its-input-later": "changed its input while it was timed",
+    "returns-its-input-later": "returned the memory of its input x",
+    "computes-when-looked-at": "returned a Lazy, not a plain tensor",
+    "recompiles-per-call": "while timing",  # compiled in the timed region, or the limit of recompiles is hit
+    "patches-torch": "replaced torch.add",
+    "hides-a-method-of-an-object": "replaced kernellab.timing.timers.clock.ClockTimer.burst",
+    "asks-for-the-key": "asked for the oracle while it ran",
+    "forges-its-samples": "by a clock outside its process",
+}
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=pytest.mark.clocked) if p.stem in CLOCKED else p for p in FILES], ids=file_id
+)
+def test_implementations_that_cheat_are_refused_and_honest_ones_are_not(klab, path):
+    seen = klab("bench", path, "--seconds", "0.1", "--device", "cpu", "--json")
+    assert_only_cheats_are_refused(seen, device="cpu")
+    reasons = {result["impl"]: result["derived"]["reason"] for result in seen.record["results"]}
+    for impl in REASONS.keys() & reasons.keys():
+        assert REASONS[impl] in reasons[impl], impl
+
+
+@pytest.mark.parametrize("path", FILES_AT_LOAD, ids=file_id)
+def test_a_file_that_replaces_what_measures_while_it_is_loaded_is_wrong_as_a_whole(klab, path):
+    seen = klab("bench", path, "--seconds", "0.1", "--device", "cpu", "--json")
+    assert seen.code == 1
+    for result in seen.record["results"]:
+        assert "while it was loaded: no time or verdict of it can be trusted" in result["derived"]["reason"]
+
+
+def test_functions_of_torch_that_a_file_replaced_while_it_was_loaded_are_put_back(klab):
+    seen = klab("bench", VERIFIER_AT_LOAD, "--seconds", "0.1", "--device", "cpu", "--json")
+    assert seen.code == 1
+    assert seen.result("half-the-time")["derived"]["reason"].startswith("values: error")
+    assert seen.result("manual")["derived"]["status"] == "ok"
