@@ -47,6 +47,18 @@ def test_a_replaced_attribute_is_restored_and_an_added_one_removed():
     assert not hasattr(Owner, "added")
 
 
+def test_a_replaced_attribute_that_is_inherited_leaves_nothing_behind():
+    class Parent:
+        inherited = 1
+
+    class Child(Parent):
+        pass
+
+    with replace_attribute(Child, "inherited", 2):
+        assert Child.inherited == 2
+    assert "inherited" not in vars(Child)
+
+
 def test_tensors_are_on_the_gpu_in_backward_too():
     class Doubled(torch.autograd.Function):
         @staticmethod

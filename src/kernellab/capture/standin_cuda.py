@@ -184,8 +184,8 @@ class NullContext:
 
 @contextlib.contextmanager
 def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]:
-    """Replace an attribute in the body of the context. One that does not exist is added and removed again."""
-    existed = hasattr(owner, name)
+    """Replace an attribute in the body of the context. One that is inherited or missing is added and removed again."""
+    existed = name in vars(owner)
     before = inspect.getattr_static(owner, name, None)  # so that a static method is restored as one
     setattr(owner, name, value)
     try:
