@@ -49,6 +49,19 @@ def test_the_closing_line_answers_in_words():
     assert "are equally fast" in same
 
 
+def test_times_that_no_clock_outside_has_confirmed_are_named_once_with_the_reason():
+    def checked(impl, us, verdict, reason):
+        entry = timed(impl, us)
+        entry["times"][0]["cross_check"] = {"verdict": verdict, "reason": reason}
+        return entry
+
+    unclear = ("not cross-checked", "its batches take less than 2 ms")
+    text = shown(checked("manual", 300, "agrees", None), checked("torch", 100, *unclear), checked("cpp", 90, *unclear))
+    assert text.count("not cross-checked") == 1
+    assert " not cross-checked (cpp, torch): its batches take less than 2 ms\n" in text
+    assert "cross" not in shown(checked("manual", 300, "agrees", None), timed("torch", 100))
+
+
 def test_times_of_another_timer_or_a_warm_cache_are_labelled():
     def shown_with(**series):
         entry = timed("torch", 100)

@@ -95,6 +95,8 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
             print_table(_time_table(rows), out)
         for line in _trust_notes(rows):
             _print_wrapped([Text(line, style="yellow")], out)
+        for line in _cross_check_notes(rows, pass_name):
+            _print_wrapped([Text(line, style="dim")], out)
     panel.show(group, out)
     width = max(len(r["impl"]) for r in group)
     for result in group:
@@ -146,13 +148,29 @@ def _timed(result: DerivedResult, pass_verdict: PassVerdict) -> _TimedResult | N
 
 def _trust_notes(rows: list[_TimedResult]) -> list[str]:
     """Why times cannot be trusted, each reason once."""
-    impls_by_reason: dict[tuple[str, str], list[str]] = {}
+    return _join_notes(rows, [(row.impl, r["name"], r["detail"]) for row in rows for r in row.trust["reasons"]])
+
+
+def _cross_check_notes(rows: list[_TimedResult], pass_name: str) -> list[str]:
+    """Which times no clock outside the worker has confirmed, and why."""
+    notes = []
     for row in rows:
-        for reason in row.trust["reasons"]:
-            impls_by_reason.setdefault((reason["name"], reason["detail"]), []).append(row.impl)
+        series = (pass_name, row.time["timer"], row.time["cache"])
+        for entry in row.result["times"]:
+            check = entry.get("cross_check")
+            if check and check["reason"] and (entry["pass"], entry["timer"], entry["cache"]) == series:
+                notes.append((row.impl, check["verdict"], check["reason"]))
+    return _join_notes(rows, notes)
+
+
+def _join_notes(rows: list[_TimedResult], notes: list[tuple[str, str, str]]) -> list[str]:
+    """Lines from notes of implementation, name and detail: each name and detail once, with its implementations."""
+    impls: dict[tuple[str, str], list[str]] = {}
+    for impl, name, detail in notes:
+        impls.setdefault((name, detail), []).append(impl)
     return [
-        f"{name}{'' if len(impls) == len(rows) else ' (' + ', '.join(impls) + ')'}: {detail}"
-        for (name, detail), impls in impls_by_reason.items()
+        f"{name}{'' if len(names) == len(rows) else ' (' + ', '.join(names) + ')'}: {detail}"
+        for (name, detail), names in impls.items()
     ]
 
 
