@@ -1,6 +1,7 @@
 # make run        set up, then check and time GeLU, softmax and square
 # make test       set up, then run all tests and linters
 # make venv       set up only
+# make gpu        on a machine with a GPU: the tests that need one, with the packages of $(PYTHON)
 # make chromium   install a browser for the tests of pages, if there is none
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test venv lint bare chromium
+.PHONY: run test venv lint bare chromium gpu
 .DEFAULT_GOAL := run
 
 venv: $(READY)
@@ -46,3 +47,8 @@ chromium:
 # Users may have no CUDA toolkit: the tests marked `bare` run again with every trace of one hidden.
 bare: $(READY)
 	OMP_NUM_THREADS=1 tests/without_cuda_toolkit.sh $(BIN)/pytest -m "bare and not gpu" -n 2
+
+# Tests that look at clocks run alone; the others share the GPU.
+gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest tests/gpu -m "gpu and not clocked" -n 6 --dist worksteal --durations=15
+	PYTHONPATH=src $(PYTHON) -m pytest tests/gpu -m "gpu and clocked" --durations=15

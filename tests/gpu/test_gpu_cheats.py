@@ -4,7 +4,7 @@ import pytest
 
 from support.cheats import FILES, FILES_AT_LOAD, VERIFIER_AT_LOAD, assert_only_cheats_are_refused, file_id
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
 
 
 @pytest.mark.parametrize("path", FILES, ids=file_id)

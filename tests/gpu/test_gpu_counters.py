@@ -4,7 +4,7 @@ import pytest
 
 from kernellab.running.parent import nsight_compute as ncu
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(ncu.tool_path() is None, reason="needs ncu")]
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked, pytest.mark.skipif(ncu.tool_path() is None, reason="needs ncu")]
 
 
 def count(klab, *line):

@@ -9,7 +9,7 @@ from kernellab.gpumodel.occupancy import occupancy
 from kernellab.machine.chips import chip
 from kernellab.timing.grids import _BUSY
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from kernellab.record.reading import load
 from support.klab import run_klab
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
 
 
 def explain(folder, *arguments):

@@ -12,7 +12,7 @@ from kernellab.machine.peaks import peaks
 from kernellab.machine.telemetry import telemetry_for
 from kernellab.running.worker.channel import device_id
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
 
 KEEP_BUSY = """
 import sys, time, torch

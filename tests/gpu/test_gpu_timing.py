@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
 
 
 def test_the_panel_orders_the_timers_and_names_the_regime(klab):

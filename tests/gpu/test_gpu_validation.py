@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
 
 
 def test_doctor_compares_equal_implementations_on_the_gpu(klab):

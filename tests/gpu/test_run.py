@@ -6,7 +6,7 @@ import torch
 import kernellab as kl
 from support.klab import OPFILES
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
 
 
 def test_gpu_faults_affect_no_other_implementation(klab):
