@@ -16,6 +16,7 @@ def test_kernels_run_in_the_interpreter_as_they_are_written(tmp_path):
         "float argument and loop variable": "[7.5, 6.5]",
         "bits of loop variables": "[32, 64]",
         "libdevice and builtins by other names": "True",
+        "constant of the module": "True",
         "maximum and clamp of nan": "[0.0, 0.0, nan]",
         "scan and reduction along the last axis": "True",
         "atomics in bfloat16": "[42.0, 49.0]",
@@ -104,6 +105,19 @@ def functions(x, out, N: tl.constexpr):
 x = torch.randn(16)
 functions[(1,)](x, out, 16)
 print("libdevice and builtins by other names:", torch.allclose(out, x.erf() + x.tanh() + x.exp2() + x * x))
+
+
+HALF = tl.constexpr(0.5)
+
+
+@triton.jit
+def use_constant(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.exp2(-HALF * tl.load(x + i)) + (HALF - (HALF + 1.0)))
+
+
+use_constant[(1,)](x, out, 16)
+print("constant of the module:", torch.allclose(out, (-0.5 * x).exp2() - 1))
 
 
 @triton.jit

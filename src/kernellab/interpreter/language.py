@@ -29,6 +29,7 @@ def complete_language(interpreter: ModuleType, tl: ModuleType, no_nan: object) -
     _provide_builtins(interpreter, tl.core)
     _patch_once(interpreter, tl)
     _use_scalars(interpreter, tl)
+    _compute_with_constants(tl)
     _use_scalar_loops(interpreter, tl)
     _replace_launch(interpreter)
     _accept_negative_axes(interpreter)
@@ -113,6 +114,16 @@ def _use_scalars(interpreter: ModuleType, tl: ModuleType) -> None:
 
 def _scalar(interpreter: ModuleType, tl: ModuleType, number: object, dtype: object) -> object:
     return tl.tensor(interpreter.TensorHandle(np.array([number]), dtype), dtype)
+
+
+def _compute_with_constants(tl: ModuleType) -> None:
+    """A constant of the module times a tensor is a tensor. Triton's interpreter makes a constant of it, which functions
+    of the language refuse."""
+
+    def new(cls: type, value: object = None) -> object:
+        return value if isinstance(value, tl.tensor) else object.__new__(cls)
+
+    tl.constexpr.__new__ = new
 
 
 def _use_scalar_loops(interpreter: ModuleType, tl: ModuleType) -> None:
