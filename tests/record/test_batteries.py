@@ -6,7 +6,9 @@ import pytest
 from rich.console import Console
 
 from kernellab.record.batteries import repeated_failures, sentences, summaries
+from kernellab.record.verdict import derive
 from kernellab.reporting.terminal import battery as report
+from support.records import record, result
 
 
 def outcome(number, kind, status, reason, label=None):
@@ -68,3 +70,23 @@ def test_reasons_that_differ_in_numbers_alone_are_counted_together():
     reasons = [f"needs about {n} GiB of memory, {n - 1} are free" for n in (64, 80)] + ["contiguous inputs only"]
     (summary,) = summaries([outcome(n, "large", "outside", reason) for n, reason in enumerate(reasons)])
     assert summary["outside"] == {"needs about 64 GiB of memory, 63 are free": 2, "contiguous inputs only": 1}
+
+
+@pytest.mark.parametrize(
+    ("at_case", "beyond", "status"),
+    [
+        ("ok", "wrong", "wrong"),
+        ("ok", "ok", "ok"),
+        ("skipped", "wrong", "wrong"),  # the declared case is outside its domain, and it fails inside
+        ("skipped", "ok", "skipped"),
+        ("wrong", "crashed", "wrong"),  # the reason at the declared case is the one to show
+    ],
+)
+def test_the_status_is_the_worst_of_the_declared_case_and_of_what_was_tried_beyond(at_case, beyond, status):
+    reason = None if at_case == "ok" else "at the declared case"
+    rec = record(result("a", status=at_case, reason=reason))
+    tried = outcome(1, "sizes", beyond, None if beyond == "ok" else "beyond")
+    rec["trials"] = [{**tried, "op": "f", "impl": "a"}]
+    derived = derive(rec)["results"][0]["derived"]
+    assert derived["status"] == status
+    assert derived["at_case"]["status"] == at_case

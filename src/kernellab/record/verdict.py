@@ -77,9 +77,11 @@ class _Beyond:
             self._found.setdefault((outcome["op"], outcome["impl"]), []).append(verdict)
 
     def worsen(self, result: Result, status: str, reason: str | None) -> tuple[str, str | None]:
-        """The status at the declared case, or a worse one from beyond it. What was skipped stays so."""
-        for other, why in self._found.get((result["op"], result["impl"]), ()) if status in statuses.RIGHT else ():
-            if statuses.worst((status, other)) != status:
+        """The status at the declared case, or a worse one from beyond it. What was skipped stays so unless something
+        failed elsewhere."""
+        for other, why in self._found.get((result["op"], result["impl"]), ()):
+            counts = status in statuses.RIGHT or (status == "skipped" and other in statuses.FAILED)
+            if counts and statuses.worst((status, other)) != status:
                 status, reason = other, why
         return status, reason
 

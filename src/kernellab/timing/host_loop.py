@@ -7,7 +7,7 @@ from time import perf_counter_ns  # bound here: an implementation may replace ti
 from typing import TYPE_CHECKING
 
 from kernellab.timing.timer import WARM, Burst, BurstSpec, BurstTimer, NotApplicable
-from kernellab.timing.window import make_lead_calls, prepare_window, wait_for
+from kernellab.timing.window import make_lead_calls, prepare_window, refuse_tracing, wait_for
 
 if TYPE_CHECKING:
     from kernellab.timing.timed_impl import TimedImpl
@@ -34,6 +34,7 @@ class HostLoopTimer(BurstTimer):
             start = perf_counter_ns()
             for call in calls[1:]:
                 result = call()
+            refuse_tracing()
             self.end_loop()
             samples_us = (*samples_us, (perf_counter_ns() - start) / 1e3 / count)
         spec.verify(result, numbers[-1])

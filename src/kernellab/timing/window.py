@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from sys import getprofile, gettrace  # bound here: an implementation may replace them
 from typing import TYPE_CHECKING
 
-from kernellab.timing.timer import COLD, WARM
+from kernellab.timing.timer import COLD, WARM, BurstChanged
 
 if TYPE_CHECKING:
     import torch
 
     from kernellab.timing.hold import Hold
     from kernellab.timing.timed_impl import Call, TimedImpl
+
+_TRACED_BY = (gettrace(), getprofile())  # a tool that measures coverage, for instance
 
 
 def prepare_window(impl: TimedImpl, calls: int, cache: str, swap: bool) -> tuple[tuple[int, ...], tuple[Call, ...]]:
@@ -36,11 +40,22 @@ def make_calls(calls: Sequence[Call], cache: str, impl: TimedImpl) -> tuple[obje
     """
     if cache == COLD:
         results = [call() for call in calls]
+        refuse_tracing()
         index = impl.pick(len(results))
         return results[index], index
     for call in calls:
         result = call()
+    refuse_tracing()
     return result, -1
+
+
+def refuse_tracing() -> None:
+    """Raise if a call has set a trace function, which would run its code when the clock has been read. To be asked
+    before that."""
+    if (gettrace(), getprofile()) != _TRACED_BY:
+        sys.settrace(None)
+        sys.setprofile(None)
+        raise BurstChanged("set a trace function, which runs its code between the lines of kernellab")
 
 
 def make_lead_calls(impl: TimedImpl, count: int) -> None:

@@ -228,6 +228,24 @@ def _(x):
     return y
 
 
+@double.impl("sets-a-trace-function")
+def _(x):
+    """Returns what it has not computed, and computes it when the clock has been read."""
+    if _count("trace") <= 10:
+        return x * 2
+    y = torch.empty_like(x)
+
+    def compute(frame, event, arg):
+        if "end" in frame.f_locals or "samples_us" in frame.f_locals:
+            torch.mul(x, 2, out=y)
+        return compute
+
+    sys.settrace(compute)
+    for frame in _frames():
+        frame.f_trace = compute
+    return y
+
+
 class _Shorter:
     """A timer whose times are a third of the true ones."""
 

@@ -212,7 +212,10 @@ class Worker:
         with self.channel.running(None, "load"):  # runs code of the op file, where= included
             with self._gpu_while_loading(command.standin):
                 self.ops = load(Target(**command.target))
-            self.integrity.replaced_at_load = tuple(self.integrity.restore(self.channel))
+            self.integrity.replaced_at_load = (
+                *self.integrity.restore(self.channel),
+                *self.integrity.operators.restore(),
+            )
             self.integrity.restored_at_load = tuple(functions.restore())
             pin(command.pins)
             for op in self.ops.values():

@@ -164,6 +164,8 @@ class SeriesRunner:
                 with self._running(name, "build"):
                     self._prepare_impl(impls[name])
                     guard.refuse_replaced_functions(impls[name], timed=False)
+                    if strict:
+                        self._refuse_overridden_operators()
             built = monotonic()
             samples_us: dict[str, list[float]] = {name: [] for name in names}
             for number, round_us in enumerate(rounds):
@@ -183,7 +185,8 @@ class SeriesRunner:
             ended = monotonic()
             floors = {calls: timer.floor_us(calls) for calls in set(rounds.calls.values())}
             guard.check_functions_finally()
-            if (find_replaced() or guard.disturbed or not sets.contents_intact()) and not strict:
+            overridden = self.task.integrity.operators.restore()
+            if (find_replaced() or overridden or guard.disturbed or not sets.contents_intact()) and not strict:
                 sets.remake_contents()
                 raise Disturbed
             self._sample_all(timer, impls, guard)
@@ -225,6 +228,11 @@ class SeriesRunner:
             return replaced
 
         return find_replaced
+
+    def _refuse_overridden_operators(self) -> None:
+        overridden = self.task.integrity.operators.restore()
+        if overridden:
+            raise Wrong(f"overrode torch's operator {overridden[0]}")
 
     def _sample_all(self, timer: BurstTimer, impls: Mapping[str, TimedImpl], guard: TimingGuard) -> None:
         """One more burst of each implementation without samples: they are forgotten when an input was changed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from typing import TypeVar
 import torch
 
 from kernellab.accuracy import spot_check
+from kernellab.base.functions import AnyFunction
 from kernellab.timing import input_sets, window
 from kernellab.timing.timers import TIMERS
 
@@ -92,6 +94,12 @@ def _affinity() -> frozenset[int]:
 
 
 _RECURSION_LIMIT = sys.getrecursionlimit()
+_DENORMAL = torch.tensor(1e-40)
+
+
+def _set_gc_callbacks(callbacks: tuple[AnyFunction, ...]) -> None:
+    gc.callbacks[:] = callbacks
+
 
 _SETTINGS: dict[str, Callable[[], Undo]] = {
     "default dtype": _setting(torch.get_default_dtype, torch.set_default_dtype),
@@ -102,6 +110,12 @@ _SETTINGS: dict[str, Callable[[], Undo]] = {
     "cudnn.allow_tf32": _attribute(torch.backends.cudnn, "allow_tf32"),
     "cudnn.benchmark": _attribute(torch.backends.cudnn, "benchmark"),
     "CPU affinity": _setting(_affinity, lambda cores: os.sched_setaffinity(0, cores)),
+    "process priority": _setting(
+        lambda: os.getpriority(os.PRIO_PROCESS, 0),
+        lambda priority: os.setpriority(os.PRIO_PROCESS, 0, priority),
+    ),
+    "flushing of denormal numbers": _setting(lambda: float(_DENORMAL * 1) == 0, torch.set_flush_denormal),
+    "garbage collector's callbacks": _setting(lambda: tuple(gc.callbacks), _set_gc_callbacks),
     "deterministic algorithms": _setting(
         torch.are_deterministic_algorithms_enabled,
         lambda enabled: torch.use_deterministic_algorithms(enabled),

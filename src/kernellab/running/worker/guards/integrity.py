@@ -24,6 +24,8 @@ from typing import cast
 
 import torch
 
+from kernellab.running.worker.guards.operators import Operators
+
 # The shipped ops are op files. The profiler's session rebinds names while it runs.
 _FOREIGN = ("kernellab.ops", "kernellab.profiler")
 _CUDA_NAMES = ("Event", "Stream", "CUDAGraph", "synchronize", "current_stream")
@@ -132,12 +134,14 @@ class Integrity:
     """A snapshot of the code that measures and judges; made before an op file is executed.
 
     `replaced_at_load` names what the file replaced of it while it was loaded: its implementations are wrong.
-    `restored_at_load` names functions of torch that the file replaced. They were put back, which is noted.
+    `restored_at_load` names functions of torch that the file replaced. They were put back, which is noted. `operators`
+    are compared less often, because that takes longer.
     """
 
     def __init__(self) -> None:
         self.replaced_at_load: tuple[str, ...] = ()
         self.restored_at_load: tuple[str, ...] = ()
+        self.operators = Operators()
         self._modules = {name: module for name, module in sys.modules.items() if _is_own(name)}
         items = [item for module in self._modules.values() for item in _module_items(module)]
         items += _names("time", time, lambda name, value: callable(value))
