@@ -37,9 +37,11 @@ def main() -> int:
     names = args.only.split(",") if args.only else sorted(path.stem for path in HERE.glob("*.py"))
     work = [(name, seed, args.quick, args.klab) for name in names for seed in map(int, args.seeds.split(","))]
     with ProcessPoolExecutor(args.jobs) as pool:
-        rows = [row for rows in pool.map(check_file, work) for row in rows]
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+        rows = []
+        for of_file in pool.map(check_file, work):
+            rows += of_file
+            if args.json:  # complete so far, should the rest be interrupted
+                args.json.write_text(json.dumps(rows, indent=1))
     missed = [row for row in rows if row["bug"] and row["failed"] == 0]
     accused = [row for row in rows if not row["bug"] and (row["failed"] or not row["tried"])]
     for key in dict.fromkeys((row["file"], row["op"]) for row in rows):
