@@ -71,7 +71,7 @@ def log_sum_exp_by(fault, x):
     top = torch.full(x.shape[:1], -torch.inf)
     total = torch.zeros(x.shape[:1])
     for number, block in enumerate(x.split(1024, -1)):  # one pass that corrects the sum when the maximum grows
-        new = torch.maximum(top, block.amax(-1))
+        new = torch.maximum(top, block.detach().amax(-1))  # its gradient is 0, but for rounding
         base = torch.where(new.isinf(), 0.0, new)
         if fault == "infinities":  # −inf − −inf is NaN where a block holds −inf only
             base = new
