@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.trials import calls, sizes
 from kernellab.trials.bases import Bases
+from kernellab.trials.input_trials import options_in_other_dtypes, other_options
 from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS
 from kernellab.trials.pairwise import pairwise
 from kernellab.trials.small_cases import largest_input
@@ -32,6 +33,8 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
             yield Trial("gradients", case, pass_name="backward", upstream=upstream)
     for options in pairwise(bases.op.all_options()):
         yield from (Trial("gradients", case, pass_name="backward") for case in bases.pair(options=options))
+    if not bases.quick:
+        yield from _other_paths(bases)
     for case in bases.declared():
         yield Trial("gradients", case, pass_name="backward")
     for layout in (*LAYOUTS, CHANNELS_LAST):
@@ -51,6 +54,19 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
             small = sizes.shrink_inside(bases.domain, case, _GRADCHECK_ELEMENTS)
             if largest_input(bases.op, small) <= _MOST_GRADCHECK_ELEMENTS:
                 yield Trial("gradients", small, pass_name="backward", call=calls.GRADCHECK)
+
+
+def _other_paths(bases: Bases) -> Iterator[Trial]:
+    """What the base is tried with, more briefly, for option values that it does not have."""
+    for case in options_in_other_dtypes(bases):
+        yield Trial("gradients", case, pass_name="backward")
+    for options in other_options(bases):
+        case = bases.pair(options=options)[-1]
+        for upstream in UPSTREAM:
+            yield Trial("gradients", case, pass_name="backward", upstream=upstream)
+        for dim in bases.op.dims if not bases.slow else ():
+            for resized in bases.resized(dim, _SIZES[-1:]):
+                yield Trial("gradients", resized.with_(dtype=case.dtype, options=options), pass_name="backward")
 
 
 def _resized_cases(bases: Bases) -> Iterator[Case]:
