@@ -144,3 +144,17 @@ def test_other_option_values_are_tried_in_other_dtypes():
     failed = failures(scale, "options")
     assert set(failed) == {"ignored"}
     assert {(t.case.dtype, t.case.options["factor"]) for t in failed["ignored"]} == {("bfloat16", 3.0)}
+
+
+def test_rows_are_tried_beyond_what_16_bits_count():
+    @kl.op(args=dict(x=kl.tensor("M N")), reduces="N", cases=kl.cases(M=[8], N=[32], dtype=["float32"]))
+    def total(x):
+        return x.sum(-1)
+
+    total.impl("right")(lambda x: torch.sum(x, -1))
+    total.impl("grid")(lambda x: x.sum(-1) * (torch.arange(x.shape[0]) < 65535))
+    total.impl("blocks", supports=lambda c: c.M % 128 == 0 or "M in 128s")(
+        lambda x: x.sum(-1) * (torch.arange(x.shape[0]) < 32768)
+    )
+    failed = failures(total, "sizes")
+    assert set(failed) == {"grid", "blocks"}

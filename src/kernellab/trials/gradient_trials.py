@@ -43,6 +43,8 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
             yield Trial("gradients", case, layouts=dict.fromkeys(names, layout), pass_name="backward")
     for case in _resized_cases(bases):
         yield Trial("gradients", case, pass_name="backward")
+    for case in _long_sums_in_other_dtypes(bases):
+        yield Trial("gradients", case, pass_name="backward")
     for dtype, values in itertools.product(bases.extreme_dtypes(), _special_values(bases)):
         for case in bases.pair(dtype=dtype)[-1:]:
             yield Trial("gradients", case, values=values, pass_name="backward")
@@ -81,8 +83,17 @@ def _resized_cases(bases: Bases) -> Iterator[Case]:
     if dims == (ELLIPSIS,):
         rows, columns = (_ROWS[1:2], _COLUMNS[:1]) if bases.quick else (_ROWS, _COLUMNS)
         yield from bases.rows_and_columns([] if bases.slow else rows, columns)
+    yield from bases.many_rows()
     if ELLIPSIS in dims:
         yield bases.with_lead((2, 3) if len(dims) > 1 else (2, 3, 5))
+
+
+def _long_sums_in_other_dtypes(bases: Bases) -> Iterator[Case]:
+    """In bfloat16, 256 + 1 is 256: partial sums of a gradient that are kept in 16 bits show over many terms only."""
+    for dtype in bases.extreme_dtypes() if not bases.slow else ():
+        if dtype != bases.regular.dtype:
+            for dim in bases.op.dims:
+                yield from (case.with_(dtype=dtype) for case in bases.resized(dim, _SIZES[-1:]))
 
 
 def _special_values(bases: Bases) -> Iterator[dict[str, str]]:

@@ -89,6 +89,7 @@ def size_trials(bases: Bases) -> Iterator[Trial]:
         for case, dtype in itertools.product(cases, dtypes):
             yield Trial("sizes", case.with_(dtype=dtype))
         yield from _with_value_at_the_end(bases, dim, cases)
+    yield from (Trial("sizes", case) for case in bases.many_rows())
     if dims == (ELLIPSIS,):
         rows, columns = (_QUICK_ROWS, _QUICK_COLUMNS) if bases.quick else (ROWS, COLUMNS)
         cases = list(bases.rows_and_columns([] if bases.slow else rows, columns))
