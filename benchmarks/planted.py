@@ -5,7 +5,9 @@
 Each file of benchmarks/planted declares ops whose implementations take some inputs only: multiples of 128, rows of at
 least 256, 16-bit types, contiguous inputs. An implementation called `wrong-…` has one fault; `right` is the same code
 without it. The battery runs once per seed. A twin gets all trials. A bug is tried until it is found, which means until
-a trial fails at which its twin passes; `--whole` goes on after that. `--klab` runs `klab check --json` instead, in
+a trial fails at which its twin passes; `--whole` goes on after that. `--hints FILE`, the `--json` of an earlier run, puts
+the trial at which a bug was found then before the others, whichever the seed: it is one of the full battery, with
+`--quick` as well. `--klab` runs `klab check --json` instead, in
 processes of its own.
 
 Printed: for each op how many bugs were found and at how many trials, then what was missed and which twin was accused.
@@ -36,13 +38,16 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the small battery")
     parser.add_argument("--only", metavar="A,B", help="only these files")
     parser.add_argument("--whole", action="store_true", help="all trials of a bug, also after it was found")
+    parser.add_argument("--hints", type=Path, metavar="FILE", help="try first what found a bug in an earlier run")
     parser.add_argument("--klab", action="store_true", help="by klab check, instead of in this process")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every summary there")
     args = parser.parse_args()
     names = args.only.split(",") if args.only else sorted(path.stem for path in HERE.glob("*.py"))
     work = [
-        (name, seed, args.quick, args.klab, args.whole) for name in names for seed in map(int, args.seeds.split(","))
+        (name, seed, args.quick, args.klab, args.whole, hints)
+        for name in names
+        for seed in map(int, args.seeds.split(","))
     ]
     with ProcessPoolExecutor(args.jobs) as pool:
         rows = []
@@ -73,11 +78,12 @@ def main() -> int:
     return 1 if missed or accused else 0
 
 
-def check_file(work: tuple[str, int, bool, bool, bool]) -> list[dict]:
+def check_file(work: tuple[str, int, bool, bool, bool, list[dict]]) -> list[dict]:
     """A row per implementation of the file's ops."""
-    name, seed, quick, klab, whole = work
+    name, seed, quick, klab, whole, hints = work
     began = time.monotonic()
-    summaries = by_klab(name, seed, quick) if klab else in_process(name, seed, quick, whole)
+    first = {(row["op"], row["impl"]): row["found_at"] for row in hints if row["file"] == name and row["found_at"]}
+    summaries = by_klab(name, seed, quick) if klab else in_process(name, seed, quick, whole, first)
     seconds = time.monotonic() - began
     of_twin = {
         summary["op"]: {failure["label"] for failure in summary["failures"]}
@@ -101,6 +107,7 @@ def check_file(work: tuple[str, int, bool, bool, bool]) -> list[dict]:
             "imprecise": summary["imprecise"],
             "first": next((f"{f['label']}: {f['reason']}" for f in failures), "nothing was tried"),
             "kinds": sorted({f["kind"] for f in failures}),
+            "found_at": summary.get("found_at"),
             "unknown": summary["unknown"],
             "seconds": round(seconds, 1),
         }
@@ -108,8 +115,8 @@ def check_file(work: tuple[str, int, bool, bool, bool]) -> list[dict]:
     return rows
 
 
-def in_process(name: str, seed: int, quick: bool, whole: bool) -> list[dict]:
-    """The summaries of the battery, as `kl.check` has them."""
+def in_process(name: str, seed: int, quick: bool, whole: bool, first: dict[tuple[str, str], str]) -> list[dict]:
+    """The summaries of the battery, as `kl.check` has them, and for each bug the key of the trial that found it."""
     import torch
 
     from kernellab.checking.confirmation import examine_and_confirm
@@ -123,13 +130,24 @@ def in_process(name: str, seed: int, quick: bool, whole: bool) -> list[dict]:
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
     entries = []
+    found: dict[tuple[str, str], str] = {}
     for op in load(Target(name, file=str(HERE / f"{name}.py"))).values():
         impls = [op["right"], *(impl for impl in op.impls.values() if impl.name.startswith("wrong-"))]
         examiner = Examiner(op, seed=seed, device=cpu)
-        found: set[str] = set()
-        failed_of_twin = -1  # the number of the last trial at which the twin failed: it comes first at each
-        for number, trial, impl in pair_with_impls(impl_batteries(op, impls, "cpu", quick=quick), impls):
-            if impl.name in found and not whole:
+        pairs = list(pair_with_impls(impl_batteries(op, impls, "cpu", quick=quick), impls))
+        hinted = {first[op.name, impl.name] for impl in impls if (op.name, impl.name) in first}
+        if hinted:
+            everything = pair_with_impls(impl_batteries(op, impls, "cpu"), impls) if quick else pairs
+            chosen = [(n, trial, impl) for n, trial, impl in everything if trial.key in hinted]
+            chosen = [
+                (-1 - n, trial, impl)
+                for n, trial, impl in chosen
+                if impl.name == "right" or first.get((op.name, impl.name)) == trial.key
+            ]
+            pairs = chosen + pairs
+        failed_of_twin = None  # the number of the last trial at which the twin failed: it comes first at each
+        for number, trial, impl in pairs:
+            if (op.name, impl.name) in found and not whole:
                 continue
             outcome = examine_and_confirm(functools.partial(examiner.examine, impl), trial)
             if outcome is None:
@@ -140,8 +158,8 @@ def in_process(name: str, seed: int, quick: bool, whole: bool) -> list[dict]:
                 if impl.name == "right":
                     failed_of_twin = number
                 elif number != failed_of_twin:
-                    found.add(impl.name)
-    return [dict(summary) for summary in summaries(entries)]
+                    found.setdefault((op.name, impl.name), trial.key)
+    return [{**summary, "found_at": found.get((summary["op"], summary["impl"]))} for summary in summaries(entries)]
 
 
 def by_klab(name: str, seed: int, quick: bool) -> list[dict]:
