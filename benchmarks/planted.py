@@ -5,10 +5,9 @@
 Each file of benchmarks/planted declares ops whose implementations take some inputs only: multiples of 128, rows of at
 least 256, 16-bit types, contiguous inputs. An implementation called `wrong-…` has one fault; `right` is the same code
 without it. The battery runs once per seed. A twin gets all trials. A bug is tried until it is found, which means until
-a trial fails at which its twin passes; `--whole` goes on after that. `--hints FILE`, the `--json` of an earlier run, puts
-the trial at which a bug was found then before the others, whichever the seed: it is one of the full battery, with
-`--quick` as well. `--klab` runs `klab check --json` instead, in
-processes of its own.
+a trial fails at which its twin passes; `--whole` goes on after that. `--hints FILE`, the `--json` of an earlier run,
+puts first the trial of the full battery that found a bug then, whatever the seed was. `--klab` runs `klab check --json`
+instead, in processes of its own.
 
 Printed: for each op how many bugs were found and at how many trials, then what was missed and which twin was accused.
 A bug that is *imprecise* at some trial and wrong at none is printed as such: it is not called right, nor is it found.
@@ -44,6 +43,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every summary there")
     args = parser.parse_args()
     names = args.only.split(",") if args.only else sorted(path.stem for path in HERE.glob("*.py"))
+    hints = json.loads(args.hints.read_text()) if args.hints else []
     work = [
         (name, seed, args.quick, args.klab, args.whole, hints)
         for name in names
