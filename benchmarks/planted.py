@@ -121,32 +121,24 @@ def in_process(name: str, seed: int, quick: bool, whole: bool, first: dict[tuple
 
     from kernellab.checking.confirmation import examine_and_confirm
     from kernellab.checking.examiner import Examiner
-    from kernellab.declaration.targets import Target, load
     from kernellab.record.batteries import summaries
     from kernellab.record.statuses import FAILED
-    from kernellab.trials.battery import impl_batteries
-    from kernellab.trials.selection import pair_with_impls
 
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
     entries = []
     found: dict[tuple[str, str], str] = {}
-    for op in load(Target(name, file=str(HERE / f"{name}.py"))).values():
-        impls = [op["right"], *(impl for impl in op.impls.values() if impl.name.startswith("wrong-"))]
+    for op, pairs in trials_of(name, quick):
         examiner = Examiner(op, seed=seed, device=cpu)
-        pairs = list(pair_with_impls(impl_batteries(op, impls, "cpu", quick=quick), impls))
-        hinted = {first[op.name, impl.name] for impl in impls if (op.name, impl.name) in first}
-        if hinted:
-            everything = pair_with_impls(impl_batteries(op, impls, "cpu"), impls) if quick else pairs
-            chosen = [(n, trial, impl) for n, trial, impl in everything if trial.key in hinted]
-            chosen = [
-                (-1 - n, trial, impl)
-                for n, trial, impl in chosen
-                if impl.name == "right" or first.get((op.name, impl.name)) == trial.key
-            ]
-            pairs = chosen + pairs
+        hints = {impl: key for (of_op, impl), key in first.items() if of_op == op.name}
+        everything = next(pairs for other, pairs in trials_of(name, False) if other.name == op.name) if hints else []
+        hinted = [
+            (-1 - number, trial, impl)
+            for number, trial, impl in everything
+            if hints.get(impl.name) == trial.key or (impl.name == "right" and trial.key in hints.values())
+        ]
         failed_of_twin = None  # the number of the last trial at which the twin failed: it comes first at each
-        for number, trial, impl in pairs:
+        for number, trial, impl in [*hinted, *pairs]:
             if (op.name, impl.name) in found and not whole:
                 continue
             outcome = examine_and_confirm(functools.partial(examiner.examine, impl), trial)
@@ -160,6 +152,20 @@ def in_process(name: str, seed: int, quick: bool, whole: bool, first: dict[tuple
                 elif number != failed_of_twin:
                     found.setdefault((op.name, impl.name), trial.key)
     return [{**summary, "found_at": found.get((summary["op"], summary["impl"]))} for summary in summaries(entries)]
+
+
+@functools.cache
+def trials_of(name: str, quick: bool) -> list[tuple]:
+    """For each op of the file: its trials with the implementations that get them, the twin first at each."""
+    from kernellab.declaration.targets import Target, load
+    from kernellab.trials.battery import impl_batteries
+    from kernellab.trials.selection import pair_with_impls
+
+    found = []
+    for op in load(Target(name, file=str(HERE / f"{name}.py"))).values():
+        impls = [op["right"], *(impl for impl in op.impls.values() if impl.name.startswith("wrong-"))]
+        found.append((op, list(pair_with_impls(impl_batteries(op, impls, "cpu", quick=quick), impls))))
+    return found
 
 
 def by_klab(name: str, seed: int, quick: bool) -> list[dict]:
