@@ -93,10 +93,10 @@ def size_trials(bases: Bases) -> Iterator[Trial]:
     if dims == (ELLIPSIS,):
         rows, columns = (_QUICK_ROWS, _QUICK_COLUMNS) if bases.quick else (ROWS, COLUMNS)
         # Long rows and many rows apart: the longest of both are tried with values at their end.
-        for cases in (bases.rows_and_columns([], columns), bases.rows_and_columns([] if bases.slow else rows, [])):
-            listed = list(cases)
-            yield from (Trial("sizes", case) for case in listed)
-            yield from _with_value_at_the_end(bases, ELLIPSIS, listed)
+        for group in (bases.rows_and_columns([], columns), bases.rows_and_columns([] if bases.slow else rows, [])):
+            cases = list(group)
+            yield from (Trial("sizes", case) for case in cases)
+            yield from _with_value_at_the_end(bases, ELLIPSIS, cases)
     if not bases.quick:
         yield from (Trial("sizes", case) for case in bases.together(_TOGETHER))
     for variant, dim in itertools.product(bases.optional_inputs, dims):
