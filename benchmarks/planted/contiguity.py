@@ -51,3 +51,53 @@ for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
     blend.impl(name, supports=lambda c: c.contiguous or "contiguous inputs only")(
         functools.partial(lambda fault, x, y, w: Blend.apply(x, y, w, fault), name.removeprefix("wrong-"))
     )
+
+
+@kl.op(args=dict(x=kl.tensor("M N")), cases=kl.cases(M=[96], N=[64], dtype=["float32", "bfloat16"]))
+def transpose(x):
+    return x.mT.clone(memory_format=torch.contiguous_format)
+
+
+class Transpose(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, fault):
+        ctx.fault = fault
+        rows, columns = x.shape
+        out = torch.empty(columns, rows, dtype=x.dtype)
+        out.copy_(x.mT)
+        whole = rows // 32 * 32
+        if fault == "tail-not-written":
+            out = torch.empty(columns, rows, dtype=x.dtype)
+            out[:, :whole] = x[:whole].mT
+        if fault == "tail-twice" and rows % 32 and rows > 32:  # the last tile is written at a whole tile's place
+            out[:, whole - 32 : whole] = x[-32:].mT
+        if fault == "exchanged" and rows != columns:
+            out = x.reshape(columns, rows).clone()
+        if fault == "one-row" and rows == 1:
+            out.zero_()
+        if fault == "minus-infinity":
+            out = out.clamp_min(torch.finfo(x.dtype).min)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.fault == "upstream-strides":
+            g = torch.as_strided(g, g.shape, (g.shape[1], 1))
+        if ctx.fault == "upstream-written":
+            g.mul_(1.0).add_(1.0).sub_(1.0)
+        return g.mT.clone(), None
+
+
+FAULTS = (
+    "tail-not-written",
+    "tail-twice",
+    "exchanged",
+    "one-row",
+    "minus-infinity",
+    "upstream-strides",
+    "upstream-written",
+)
+for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
+    transpose.impl(name, contiguous=["x"])(
+        functools.partial(lambda fault, x: Transpose.apply(x, fault), name.removeprefix("wrong-"))
+    )

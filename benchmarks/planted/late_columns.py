@@ -60,3 +60,67 @@ for name in ("right", "wrong-columns-32768", "wrong-gradient-8192", "wrong-gradi
     row_norm.impl(name, supports=lambda c: (c.N % 256 == 0 and c.N > 0) or "N in 256s")(
         functools.partial(lambda fault, x: RowNorm.apply(x, fault), name.removeprefix("wrong-"))
     )
+
+
+@kl.op(args=dict(x=kl.tensor("M N")), reduces="N", cases=kl.cases(M=[4], N=[256], dtype=["float32"]))
+def log_sum_exp(x):
+    return x.logsumexp(-1)
+
+
+def log_sum_exp_by(fault, x):
+    top = torch.full(x.shape[:1], -torch.inf)
+    total = torch.zeros(x.shape[:1])
+    for number, block in enumerate(x.split(1024, -1)):  # one pass that corrects the sum when the maximum grows
+        new = torch.maximum(top, block.detach().amax(-1))  # its gradient is 0, but for rounding
+        base = torch.where(new.isinf(), 0.0, new)
+        if fault == "infinities":  # −inf − −inf is NaN where a block holds −inf only
+            base = new
+        if fault == "first-maximum" and number:
+            base, new = top, top
+        factor = (top - base).exp()
+        if fault == "not-corrected":
+            factor = torch.ones_like(factor)
+        if fault == "padded-with-0" and block.shape[1] % 64:
+            total = total + (block.shape[1] % 64) * (-base).exp()
+        total = total * factor + (block - base[:, None]).exp().sum(-1)
+        top = new
+    out = torch.where(top.isinf(), 0.0, top) + total.log()
+    if fault == "last-column" and x.shape[1] > 2048 and x.shape[1] % 2:
+        out = x[:, :-1].logsumexp(-1)
+    return out
+
+
+FAULTS = ("infinities", "first-maximum", "not-corrected", "padded-with-0", "last-column")
+for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
+    log_sum_exp.impl(name, supports=lambda c: c.N >= 32 or "at least 32 columns")(
+        functools.partial(log_sum_exp_by, name.removeprefix("wrong-"))
+    )
+
+
+@kl.op(args=dict(x=kl.tensor("M N")), reduces="N", cases=kl.cases(M=[8], N=[128], dtype=["float32", "float16"]))
+def arg_max(x):
+    return x.argmax(-1)
+
+
+def arg_max_by(fault, x):
+    out = x.argmax(-1)
+    if fault == "index-in-16-bits":
+        out = out.to(torch.int16).long()
+    if fault == "index-in-half":  # beyond 2048 not every whole number is one of float16's
+        out = out.half().long()
+    if fault == "result-int32":
+        out = out.int()
+    if fault == "last-of-equals":
+        out = x.shape[1] - 1 - x.flip(-1).argmax(-1)
+    if fault == "nan":
+        out = x.nan_to_num(-torch.inf, torch.inf, -torch.inf).argmax(-1)
+    if fault == "starts-at-0":  # the search starts with the value 0
+        out = torch.where(x.amax(-1) < 0, 0, out)
+    return out
+
+
+FAULTS = ("index-in-16-bits", "index-in-half", "result-int32", "last-of-equals", "nan", "starts-at-0")
+for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
+    arg_max.impl(name, supports=lambda c: (c.N % 4 == 0 and c.N > 0) or "N in 4s")(
+        functools.partial(arg_max_by, name.removeprefix("wrong-"))
+    )

@@ -70,3 +70,47 @@ for name in ("right", "wrong-rows-2048"):
     row_mean.impl(name, supports=lambda c: len(c.shape) == 2 or "matrices only")(
         functools.partial(mean_by, name.removeprefix("wrong-"))
     )
+
+
+@kl.op(
+    args=dict(x=kl.tensor("M N"), keep=kl.mask("M N")),
+    reduces="N",
+    where=lambda c: c.N > 0,
+    cases=kl.cases(M=[64], N=[32], dtype=["float32"]),
+)
+def masked_max(x, keep):
+    return x.masked_fill(~keep, -torch.inf).amax(-1)
+
+
+def masked_max_by(fault, x, keep):
+    y = x.masked_fill(~keep, -1e4 if fault == "finite-mask" else -torch.inf)
+    out = y.amax(-1)
+    if fault == "rows-4096":
+        out[4096:] = x[4096:].amax(-1)
+    if fault == "row-number-in-15-bits" and x.shape[0] > 32768:
+        out[32768:] = out[: x.shape[0] - 32768]
+    if fault == "mask-strides":
+        mask = torch.as_strided(keep, keep.shape, x.stride())
+        out = x.masked_fill(~mask, -torch.inf).amax(-1)
+    if fault == "mask-of-first-row":
+        out = x.masked_fill(~keep[:1], -torch.inf).amax(-1)
+    if fault == "nan":
+        out = torch.where(y.isnan(), -torch.inf, y).amax(-1)
+    if fault == "last-of-odd" and x.shape[0] % 2 and x.shape[0] > 1:
+        out[-1] = out[-2]
+    return out
+
+
+FAULTS = (
+    "finite-mask",
+    "rows-4096",
+    "row-number-in-15-bits",
+    "mask-strides",
+    "mask-of-first-row",
+    "nan",
+    "last-of-odd",
+)
+for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
+    masked_max.impl(name, supports=lambda c: (c.N % 8 == 0 and c.M > 0) or "N in 8s")(
+        functools.partial(masked_max_by, name.removeprefix("wrong-"))
+    )

@@ -59,3 +59,50 @@ for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
     rms_norm.impl(name, supports=lambda c: (c.M % 128 == c.N % 128 == 0 and c.M * c.N > 0) or "multiples of 128 only")(
         functools.partial(lambda fault, x, w: Norm.apply(x, w, fault), name.removeprefix("wrong-"))
     )
+
+
+@kl.op(
+    args=dict(a=kl.tensor("M K"), b=kl.tensor("K N")),
+    reduces="K",
+    cases=kl.cases(M=[64], K=[128], N=[96], dtype=["float32", "float16"]),
+)
+def matmul(a, b):
+    return a @ b
+
+
+def matmul_by(fault, a, b):
+    x, y = a.float(), b.float()
+    depth = a.shape[1]
+    if fault == "depth-in-32s":  # K = 48 has a block and a half
+        x, y = x[:, : max(16, depth // 32 * 32)], y[: max(16, depth // 32 * 32)]
+    if fault == "second-strides":
+        y = torch.as_strided(b, b.shape, (b.shape[1], 1)).float()
+    out = x @ y
+    if fault == "half-accumulator" and a.dtype == torch.float16:  # sums of 16 products are added up in float16
+        total = torch.zeros(out.shape, dtype=torch.float16)
+        for start in range(0, depth, 16):
+            total = total + (x[:, start : start + 16] @ y[start : start + 16]).half()
+        out = total
+    if fault == "bounds-exchanged":  # rows are compared with N
+        out[b.shape[1] :] = 0
+    if fault == "wide":  # the grid has eight blocks of 128 columns
+        out[:, 1024:] = 0
+    if fault == "deep":
+        out = x[:, :2048] @ y[:2048]
+    return out if fault == "result-float32" else out.to(a.dtype)
+
+
+FAULTS = (
+    "depth-in-32s",
+    "second-strides",
+    "half-accumulator",
+    "bounds-exchanged",
+    "wide",
+    "deep",
+    "result-float32",
+)
+for name in ("right", *(f"wrong-{fault}" for fault in FAULTS)):
+    matmul.impl(
+        name,
+        supports=lambda c: (c.M % 16 == c.K % 16 == c.N % 16 == 0 and c.M * c.K * c.N > 0) or "multiples of 16 only",
+    )(functools.partial(matmul_by, name.removeprefix("wrong-")))

@@ -79,6 +79,22 @@ def test_the_result_of_the_forward_is_judged_with_the_gradients():
         assert (outcome.status, outcome.reason.startswith("values: the result: ")) == ("wrong", True)
 
 
+def test_where_the_peer_overflows_and_the_oracle_does_not_a_finite_result_cannot_be_judged():
+    def normal(x, scale):
+        return x * scale / (x.square().mean(-1, keepdim=True) + 1).sqrt()
+
+    op = op_of(lambda x: normal(x, 1.0), reduces="N")
+    op.impl("torch")(lambda x: torch.where(x.square().isinf().any(-1, keepdim=True), torch.nan, normal(x, 1.0)))
+    op.impl("overflows")(lambda x: normal(x, 1.0))  # x / inf is 0
+    op.impl("wrong")(lambda x: normal(x, 1.01))
+    large = dict(values={"x": "large to overflow"})
+    outcome = examine(op, "overflows", plane(), **large)
+    assert outcome.status == "unknown"
+    assert "the peer, torch, is not finite at" in outcome.reason
+    assert examine(op, "overflows", plane()).status == "ok"
+    assert examine(op, "wrong", plane()).status == "wrong"
+
+
 def test_complex_results_are_not_judged():
     op = op_of(lambda x: torch.fft.rfft(x), zero=lambda x: torch.fft.rfft(x) * 0)
     for pass_name in ("forward", "backward", "double backward"):

@@ -126,3 +126,44 @@ def test_gradients_are_tried_at_the_declared_case():
     failed = failures(double, "gradients")
     assert {t.case.shape for t in failed.pop("between")} >= {(600, 700)}
     assert not failed
+
+
+def test_gradients_of_other_option_values_are_tried_in_other_dtypes_at_other_sizes_and_upstream():
+    @kl.op(
+        args=dict(x=kl.tensor("M N")),
+        options=dict(square=[False, True]),
+        cases=kl.cases(M=[8], N=[32], dtype=["float32", "bfloat16"]),
+    )
+    def power(x, *, square=False):
+        return x * x if square else x * 1
+
+    def by(fault):
+        square = differentiable(lambda x: x * x, lambda ctx, saved, g: fault(2 * g * saved[0], saved[0], g))
+        return lambda x, *, square_=square, square=False: square_(x) if square else x * 1
+
+    power.impl("right")(by(lambda out, x, g: out))
+    power.impl("bf16")(by(lambda out, x, g: out * (2 if x.dtype == torch.bfloat16 else 1)))
+    power.impl("late-rows")(by(lambda out, x, g: out * (torch.arange(x.shape[0])[:, None] < 2048)))
+    power.impl("expanded")(by(lambda out, x, g: out * (2 if g.stride() == (0, 0) and g.numel() > 1 else 1)))
+    assert set(failures(power, "gradients")) == {"bf16", "late-rows", "expanded"}
+
+
+def test_long_sums_of_gradients_are_tried_in_the_narrowest_dtype():
+    @kl.op(
+        args=dict(x=kl.tensor("M N"), b=kl.tensor("N")),
+        cases=kl.cases(M=[8], N=[16], dtype=["float32", "bfloat16"]),
+    )
+    def add(x, b):
+        return x + b
+
+    def in_16_bits(ctx, saved, g):
+        total = torch.zeros_like(saved[1])
+        for rows in g.split(8):
+            total = total + rows.sum(0)
+        return g, total
+
+    add.impl("right")(differentiable(add.reference, lambda ctx, saved, g: (g, g.sum(0))))
+    add.impl("16-bits")(differentiable(add.reference, in_16_bits))
+    failed = failures(add, "gradients")
+    assert set(failed) == {"16-bits"}
+    assert {t.case.dtype for t in failed["16-bits"]} == {"bfloat16"}

@@ -114,5 +114,49 @@ def test_long_rows_of_an_op_without_named_dims_are_tried_with_the_deciding_value
         return (torch.nn.functional.pad(x, (0, 1)) if odd else x).amax(-1)
 
     failed = failures(largest, "sizes", "values")
+    at_end = {t.case.shape for t in failed["first-131072"] if t.values}
+    assert any(shape[-1] == 262144 for shape in at_end), "by chance alone, the longest row shows it for some seeds only"
     assert set(failed) == {"first-4096", "first-65536", "first-131072", "rows", "clamped", "padded"}
     assert "values" in {t.kind for t in failed["padded"]}, "special values are tried at the odd base too"
+
+
+def test_a_late_block_may_hold_values_far_above_those_of_the_first():
+    @kl.op(args=dict(x=kl.tensor("M N")), reduces="N", cases=kl.cases(M=[4], N=[64], dtype=["float32"]))
+    def log_sum_exp(x):
+        return x.logsumexp(-1)
+
+    def by_first_block(x):  # its maximum serves for the later ones
+        top = x[:, :512].amax(-1, keepdim=True).clamp(-3e38, 3e38) if x.shape[1] > 512 else 0
+        return ((x - top).exp().sum(-1).log() + top[:, 0]) if x.shape[1] > 512 else x.logsumexp(-1)
+
+    log_sum_exp.impl("right")(lambda x: torch.logsumexp(x, -1))
+    log_sum_exp.impl("first-block")(by_first_block)
+    failed = failures(log_sum_exp, "sizes")
+    assert set(failed) == {"first-block"}
+    assert {t.values.get("x") for t in failed["first-block"]} == {"far larger at the end"}
+
+
+def test_other_option_values_are_tried_in_other_dtypes():
+    @kl.op(options=dict(factor=[2.0, 3.0]), cases=kl.cases(shape=[(8, 64)], dtype=["float32", "bfloat16"]))
+    def scale(x, *, factor=2.0):
+        return x * factor
+
+    scale.impl("right")(lambda x, *, factor=2.0: factor * x)
+    scale.impl("ignored")(lambda x, *, factor=2.0: x * (2.0 if x.dtype == torch.bfloat16 else factor))
+    failed = failures(scale, "options")
+    assert set(failed) == {"ignored"}
+    assert {(t.case.dtype, t.case.options["factor"]) for t in failed["ignored"]} == {("bfloat16", 3.0)}
+
+
+def test_rows_are_tried_beyond_what_16_bits_count():
+    @kl.op(args=dict(x=kl.tensor("M N")), reduces="N", cases=kl.cases(M=[8], N=[32], dtype=["float32"]))
+    def total(x):
+        return x.sum(-1)
+
+    total.impl("right")(lambda x: torch.sum(x, -1))
+    total.impl("grid")(lambda x: x.sum(-1) * (torch.arange(x.shape[0]) < 65535))
+    total.impl("blocks", supports=lambda c: c.M % 128 == 0 or "M in 128s")(
+        lambda x: x.sum(-1) * (torch.arange(x.shape[0]) < 32768)
+    )
+    failed = failures(total, "sizes")
+    assert set(failed) == {"grid", "blocks"}

@@ -28,6 +28,13 @@ def test_large_values_stand_at_the_end_of_every_dim():
     assert row.amax(-1).tolist() == [30.0, 30.0] or row[:, -1].abs().tolist() == [30.0, 30.0]
 
 
+def test_exp_of_the_difference_from_a_far_larger_value_at_the_end_overflows():
+    row = values.VALUES["far larger at the end"](torch.randn(2, 70_000), torch.Generator())[0]
+    assert bool((row[-1] - row[:-1].amax()).exp().isinf())
+    assert bool(row.double().exp().isfinite().all()), "the oracle has a number there"
+    assert all(row.to(dtype)[-1] == row[-1] for dtype in (torch.float16, torch.bfloat16)), "no rounding"
+
+
 def test_large_negative_values_are_so_far_below_0_that_exp_is_0():
     x = values.VALUES["large negative"](torch.randn(64, 64), torch.Generator())
     assert bool((x.exp() == 0).all())

@@ -9,7 +9,7 @@ import torch
 
 from kernellab.accuracy.errors import NO_ERROR, Errors, limit, measure, nonfinite_mismatch, passes, torch_passes
 from kernellab.accuracy.outputs import Outputs, Wrong
-from kernellab.accuracy.prepared_trial import PreparedTrial
+from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial
 from kernellab.declaration.op import Impl, Op
 
 # `manual` is the definition and its own peer.
@@ -35,18 +35,23 @@ def peer_of(impl: Impl, prepared: PreparedTrial) -> str:
 def judge_values(
     op: Op, impl: Impl, outputs: Outputs, prepared: PreparedTrial, *, pass_name: str, check_nonfinite: bool
 ) -> Judgement:
-    """Raises Wrong for wrong values, with all the results that are wrong. `check_nonfinite`: NaN and inf must occur
-    where they should."""
+    """Raises Wrong for wrong values, with all the results that are wrong; CannotCheck where only values are off that
+    the peer does not have either. `check_nonfinite`: NaN and inf must occur where they should."""
     peer_errors = _peer_errors(impl, prepared, pass_name)
     judgements: list[Judgement] = []
     wrong: list[Wrong] = []
+    doubts: list[CannotCheck] = []
     for number, (got, peer) in enumerate(zip(outputs, peer_errors, strict=True)):
         try:
             judgements.append(_judge_result(op, impl, got, peer, prepared, number, check_nonfinite=check_nonfinite))
         except Wrong as error:
             wrong.append(error)
+        except CannotCheck as doubt:
+            doubts.append(doubt)
     if wrong:
         raise _join(wrong)
+    if doubts:
+        raise doubts[0]
     worst = max(judgements, key=lambda judgement: judgement.errors.max, default=Judgement(NO_ERROR, NO_ERROR, ()))
     notes = dict.fromkeys(note for judgement in judgements for note in judgement.notes)
     imprecise = [judgement.imprecision for judgement in judgements if judgement.imprecision]
@@ -75,7 +80,23 @@ def _judge_result(
     rounded = prepared.rounded.errors(number, got.dtype, prepared.least_scales[number])
     if passes(beyond, rounded):
         return Judgement(errors, peer, (), f"{description}; rounding each step explains up to {limit(rounded.max):.3g}")
+    if impl.name not in _PEER_IS_MANUAL:
+        _require_finite_peer(op, got, peer, prepared, number)
     raise Wrong(f"values: {description}", _excess(beyond, rounded if rounded.max > peer.max else peer))
+
+
+def _require_finite_peer(op: Op, got: torch.Tensor, peer: Errors, prepared: PreparedTrial, number: int) -> None:
+    """Raises CannotCheck where the result is off only at elements at which the peer is NaN or inf, the oracle finite.
+
+    An intermediate value of the peer overflows there. In an implementation with the same intermediate values the
+    result may be any number: a norm of rows divides by an infinite variance.
+    """
+    got_where_peer_is_finite = got.where(prepared.peer[number].isfinite(), torch.nan)
+    deviation = prepared.perturbed.deviation(number)
+    if passes(_measure(op, got_where_peer_is_finite, prepared, number, allowance=deviation), peer):
+        count = int((got.isfinite() & ~prepared.peer[number].isfinite()).sum())
+        reason = f"the peer, {prepared.peer_name}, is not finite at {count} elements where the float64 oracle is"
+        raise CannotCheck(f"{prepared.label(number)}{reason}, and only there is the result off")
 
 
 def _join(wrong: Sequence[Wrong]) -> Wrong:

@@ -195,6 +195,8 @@ class Examiner:
                 )
         except (Wrong, OracleDisturbed) as wrong:
             return Outcome("wrong", str(wrong), excess=getattr(wrong, "excess", math.inf))
+        except CannotCheck as doubt:
+            return Outcome("unknown", f"cannot check: {doubt}")
         except Exception as error:  # the comparison failed, not the implementation
             return Outcome("unknown", f"cannot check: comparing failed: {explain(error)}")
         return Outcome(

@@ -25,6 +25,7 @@ from kernellab.trials.values import VALUES, special_values
 
 _BASE_ELEMENTS, _SLOW_BASE_ELEMENTS = 1 << 14, 1 << 10  # of the base's largest input
 _ODD_ELEMENTS = 1 << 17  # of the odd base, where its sizes cannot be one smaller
+_MANY_ROWS = (1 << 16, (1 << 16) + 1)
 _SIZED_ELEMENTS = 1 << 16  # of a trial that varies a size, where the other dims can be made smaller
 _DECLARED_ELEMENTS = 1 << 20  # of a declared case; a larger one is made smaller
 _ELEMENTS = 1 << 22  # of an input of any trial, except those of kind large
@@ -200,6 +201,16 @@ class Bases:
         """Every dim of the same size."""
         for size in all_sizes:
             yield _of_one_size(self.odd, size)
+
+    def many_rows(self) -> list[Case]:
+        """More rows than 16 bits count, of an op that declares what it reduces: its first dim then repeats rows.
+
+        Without that declaration the first dim may be one that is paired with itself, as positions are in attention.
+        """
+        first = self.op.dims[0]
+        if self.quick or self.slow or first == ELLIPSIS or not self.op.reduces or first in self.op.reduces:
+            return []
+        return self.resized(first, _MANY_ROWS)[-2:]
 
     def near_declared(self, dim: str) -> list[int]:
         """The declared sizes of a dim, and those next to them."""

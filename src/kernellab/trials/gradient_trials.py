@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.trials import calls, sizes
 from kernellab.trials.bases import Bases
+from kernellab.trials.input_trials import options_in_other_dtypes, other_options
 from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS
 from kernellab.trials.pairwise import pairwise
 from kernellab.trials.small_cases import largest_input
@@ -32,6 +33,8 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
             yield Trial("gradients", case, pass_name="backward", upstream=upstream)
     for options in pairwise(bases.op.all_options()):
         yield from (Trial("gradients", case, pass_name="backward") for case in bases.pair(options=options))
+    if not bases.quick:
+        yield from _other_paths(bases)
     for case in bases.declared():
         yield Trial("gradients", case, pass_name="backward")
     for layout in (*LAYOUTS, CHANNELS_LAST):
@@ -39,6 +42,8 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
         for names in bases.each_then_all(case, layout):
             yield Trial("gradients", case, layouts=dict.fromkeys(names, layout), pass_name="backward")
     for case in _resized_cases(bases):
+        yield Trial("gradients", case, pass_name="backward")
+    for case in _long_sums_in_other_dtypes(bases):
         yield Trial("gradients", case, pass_name="backward")
     for dtype, values in itertools.product(bases.extreme_dtypes(), _special_values(bases)):
         for case in bases.pair(dtype=dtype)[-1:]:
@@ -53,6 +58,19 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
                 yield Trial("gradients", small, pass_name="backward", call=calls.GRADCHECK)
 
 
+def _other_paths(bases: Bases) -> Iterator[Trial]:
+    """What the base is tried with, more briefly, for option values that it does not have."""
+    for case in options_in_other_dtypes(bases):
+        yield Trial("gradients", case, pass_name="backward")
+    for options in other_options(bases):
+        case = bases.pair(options=options)[-1]
+        for upstream in UPSTREAM:
+            yield Trial("gradients", case, pass_name="backward", upstream=upstream)
+        for dim in bases.op.dims if not bases.slow else ():
+            for resized in bases.resized(dim, _SIZES[-1:]):
+                yield Trial("gradients", resized.with_(dtype=case.dtype, options=options), pass_name="backward")
+
+
 def _resized_cases(bases: Bases) -> Iterator[Case]:
     dims = bases.op.dims
     for dim in dims:
@@ -65,8 +83,17 @@ def _resized_cases(bases: Bases) -> Iterator[Case]:
     if dims == (ELLIPSIS,):
         rows, columns = (_ROWS[1:2], _COLUMNS[:1]) if bases.quick else (_ROWS, _COLUMNS)
         yield from bases.rows_and_columns([] if bases.slow else rows, columns)
+    yield from bases.many_rows()
     if ELLIPSIS in dims:
         yield bases.with_lead((2, 3) if len(dims) > 1 else (2, 3, 5))
+
+
+def _long_sums_in_other_dtypes(bases: Bases) -> Iterator[Case]:
+    """In bfloat16, 256 + 1 is 256: partial sums of a gradient that are kept in 16 bits show over many terms only."""
+    for dtype in bases.extreme_dtypes() if not bases.slow else ():
+        if dtype != bases.regular.dtype:
+            for dim in bases.op.dims:
+                yield from (case.with_(dtype=dtype) for case in bases.resized(dim, _SIZES[-1:]))
 
 
 def _special_values(bases: Bases) -> Iterator[dict[str, str]]:

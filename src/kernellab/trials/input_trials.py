@@ -13,7 +13,7 @@ from kernellab.trials.pairwise import pairwise
 from kernellab.trials.sizes import spread
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
-from kernellab.trials.values import INDICES, LARGE_AT_THE_END
+from kernellab.trials.values import FAR_LARGER_AT_THE_END, INDICES, LARGE_AT_THE_END
 
 SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 65, 97, 127, 128, 129, 255, 256, 257)
 WIDE_SIZES = (509, 511, 512, 513, 1021, 1023, 1024, 1025, 2049, 4095, 4096, 4097)
@@ -39,12 +39,13 @@ def declared_trials(bases: Bases) -> Iterator[Trial]:
 def option_trials(bases: Bases) -> Iterator[Trial]:
     for options in pairwise(bases.op.all_options()):
         yield from (Trial("options", case) for case in bases.pair(options=options))
+    yield from (Trial("options", case) for case in options_in_other_dtypes(bases))
     if not bases.quick:
-        for options in _other_options(bases):
+        for options in other_options(bases):
             yield from _other_path(bases, options)
 
 
-def _other_options(bases: Bases) -> Iterator[dict[str, object]]:
+def other_options(bases: Bases) -> Iterator[dict[str, object]]:
     """Option values that the base does not have, each at least once: often each is a path of its own in a kernel."""
     seen = {(name, repr(value)) for name, value in bases.regular.options.items()}
     for options in pairwise(bases.op.all_options()):
@@ -52,6 +53,13 @@ def _other_options(bases: Bases) -> Iterator[dict[str, object]]:
         if new and bases.pair(options=options):
             seen |= new
             yield options
+
+
+def options_in_other_dtypes(bases: Bases) -> Iterator[Case]:
+    """Option values that the base does not have, in the dtypes that it does not have: a kernel may branch on both."""
+    for options, dtype in itertools.product(list(other_options(bases)), bases.dtypes):
+        if dtype != bases.regular.dtype:
+            yield from bases.pair(dtype=dtype, options=options)[-1:]
 
 
 def _other_path(bases: Bases, options: Mapping[str, object]) -> Iterator[Trial]:
@@ -81,11 +89,14 @@ def size_trials(bases: Bases) -> Iterator[Trial]:
         for case, dtype in itertools.product(cases, dtypes):
             yield Trial("sizes", case.with_(dtype=dtype))
         yield from _with_value_at_the_end(bases, dim, cases)
+    yield from (Trial("sizes", case) for case in bases.many_rows())
     if dims == (ELLIPSIS,):
         rows, columns = (_QUICK_ROWS, _QUICK_COLUMNS) if bases.quick else (ROWS, COLUMNS)
-        cases = list(bases.rows_and_columns([] if bases.slow else rows, columns))
-        yield from (Trial("sizes", case) for case in cases)
-        yield from _with_value_at_the_end(bases, ELLIPSIS, cases)
+        # Long rows and many rows apart: the longest of both are tried with values at their end.
+        for group in (bases.rows_and_columns([], columns), bases.rows_and_columns([] if bases.slow else rows, [])):
+            cases = list(group)
+            yield from (Trial("sizes", case) for case in cases)
+            yield from _with_value_at_the_end(bases, ELLIPSIS, cases)
     if not bases.quick:
         yield from (Trial("sizes", case) for case in bases.together(_TOGETHER))
     for variant, dim in itertools.product(bases.optional_inputs, dims):
@@ -106,9 +117,10 @@ def _sizes(bases: Bases, dim: str) -> Sequence[int]:
 def _with_value_at_the_end(bases: Bases, dim: str, cases: Sequence[Case]) -> Iterator[Trial]:
     """Long rows again, with values at their end that decide sums, maximums and minimums."""
     wide = [case for case in cases if max(_as_tuple(case.dims[dim]), default=0) >= _WIDE]
-    for case in spread(wide, 2 if bases.quick or bases.slow else 5):
-        names = bases.inputs_allowing(LARGE_AT_THE_END, bases.float_inputs(case))
-        yield Trial("sizes", case, values=dict.fromkeys(names, LARGE_AT_THE_END))
+    for values, count in ((LARGE_AT_THE_END, 2 if bases.quick or bases.slow else 5), (FAR_LARGER_AT_THE_END, 2)):
+        for case in spread(wide, count):
+            names = bases.inputs_allowing(values, bases.float_inputs(case))
+            yield Trial("sizes", case, values=dict.fromkeys(names, values))
 
 
 def _as_tuple(size: Size) -> tuple[int, ...]:

@@ -103,18 +103,23 @@ def _large_negative(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return (-110 - 200 * x.double().abs()).to(x.dtype)
 
 
-def _large_at_the_end(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The last element along each dim is 30 or −30: it decides a sum, a maximum or a minimum over that dim."""
-    out = x.clone()
-    signs = torch.ones(x.shape, dtype=x.dtype, device=x.device)
-    signs.view(-1)[1::2] = -1
-    for dim in range(x.dim()):
-        if x.shape[dim] > 1:
-            out.select(dim, -1).copy_(30 * signs.select(dim, 0))
-    return out
+def _at_the_end(value: float) -> Fill:
+    """The last element along each dim is the value, of either sign: it decides a sum, a maximum or a minimum."""
+
+    def fill(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        out = x.clone()
+        signs = torch.ones(x.shape, dtype=x.dtype, device=x.device)
+        signs.view(-1)[1::2] = -1
+        for dim in range(x.dim()):
+            if x.shape[dim] > 1:
+                out.select(dim, -1).copy_(value * signs.select(dim, 0))
+        return out
+
+    return fill
 
 
 LARGE_AT_THE_END = "large at the end"
+FAR_LARGER_AT_THE_END = "far larger at the end"
 
 VALUES: dict[str, Fill] = {
     LARGE: _large,
@@ -128,7 +133,9 @@ VALUES: dict[str, Fill] = {
     "alternating signs": _alternating,
     "one outlier": _outlier,
     "large negative": _large_negative,
-    LARGE_AT_THE_END: _large_at_the_end,
+    LARGE_AT_THE_END: _at_the_end(30),
+    # exp of the difference from what comes before overflows in float32: a maximum of the first block does not do
+    FAR_LARGER_AT_THE_END: _at_the_end(200),
 }
 
 
