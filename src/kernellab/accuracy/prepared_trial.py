@@ -16,7 +16,7 @@ import torch
 from kernellab.accuracy.errors import NO_ERROR, Errors, measure, torch_passes
 from kernellab.accuracy.monte_carlo import RoundedReferences
 from kernellab.accuracy.oracle import Oracle, compute, gradient_inputs
-from kernellab.accuracy.outputs import Outputs, bitwise_equal, inputs_sharing_memory, require_same_shapes
+from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal, inputs_sharing_memory, require_same_shapes
 from kernellab.accuracy.perturbation import PerturbedOracles, gradient_scales, input_roundings
 from kernellab.base.user_code import explain
 from kernellab.declaration.case import Case, Size
@@ -130,6 +130,8 @@ class TrialPreparer:
             raise
         except InputsFailed as error:
             raise CannotCheck(str(error)) from None
+        except Wrong as error:
+            raise CannotCheck(f"the reference {error}") from None
         except BaseException as error:
             if is_memory_error(error):
                 reason = out_of_memory(error, self.device)["reason"]

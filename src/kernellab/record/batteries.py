@@ -195,10 +195,10 @@ def sentences(summary: BatterySummary, most: int = 12) -> list[str]:
 
 
 def failure_sentence(summary: BatterySummary) -> str | None:
-    """Why a battery's status is not `ok`, in one line: how many trials, and the first of them."""
+    """Why a battery's status is not `ok`, in one line: how many trials, and the first of them that has this status."""
     failures = summary["failures"]
     if failures:
-        first = failures[0]
+        first = next(failure for failure in failures if failure["status"] == summary["status"])
         counted = f"{len(failures)} of {summary['tried']} trials failed"
         return f"{counted}, the first at {first['label']}: {first['reason']}"
     if summary["imprecise"]:

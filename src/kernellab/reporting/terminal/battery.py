@@ -36,20 +36,23 @@ def show(batteries: Sequence[BatterySummary], results: Sequence[Result], out: Co
 
 
 def _table(summaries: list[BatterySummary]) -> Table:
+    some_not_judged = any(summary["unknown"] for summary in summaries)
+    titles = ("tried", "passed", "outside", *(("not judged",) if some_not_judged else ()), "worst error")
     columns = [
         Column("impl", "left", cut_to=20),
-        *(Column(title) for title in ("tried", "passed", "outside", "worst error")),
+        *(Column(title) for title in titles),
         Column("peer", "left", drop=1),
         Column("at", "left", drop=2, wrap_to=40, style="dim"),
     ]
     rows = []
     for summary in summaries:
-        outside = sum(summary["outside"].values()) + sum(summary["unknown"].values())
+        outside, not_judged = sum(summary["outside"].values()), sum(summary["unknown"].values())
         cells: list[Cell] = [
             summary["impl"] + (" (interpreter)" if summary["interpreter"] else ""),
             str(summary["tried"]),
             Text(str(summary["passed"]), style="" if summary["passed"] == summary["tried"] else "bold red"),
-            str(outside) if outside else "",
+            str(outside or ""),
+            *([str(not_judged or "")] if some_not_judged else []),
             *_worst_error(summary["impl"], summary["worst"]),
         ]
         rows.append(Row(cells))

@@ -361,8 +361,9 @@ def closing(record: DerivedRecord) -> list[str]:
     untried = [r for r in record["results"] if r["derived"]["status"] == OK.name and tried.get(_key(r)) == 0]
     imprecise = [r for r in record["results"] if r["derived"]["status"] == IMPRECISE.name]
     not_right = [r for r in record["results"] if r["derived"]["status"] in _BAD]
-    here_only = [r for r in not_right if _is_right_here(r)]
-    bad = [r for r in not_right if not _is_right_here(r)]
+    here_only = [r for r in not_right if _is_right_here(r) and r["derived"]["status"] != UNKNOWN]
+    untold = [r for r in not_right if r["derived"]["status"] == UNKNOWN]
+    bad = [r for r in not_right if not _is_right_here(r) and r not in untold]
     summary = f"{numbers.count(right, 'result')} right"
     if untried:
         summary += f", of them {len(untried)} at the declared case only: {_list_impls(untried)}"
@@ -371,7 +372,9 @@ def closing(record: DerivedRecord) -> list[str]:
     if skipped:
         summary += f", {skipped} skipped"
     if here_only:
-        summary += f", {len(here_only)} right at the declared case alone: {_list_impls(here_only)}"
+        summary += f", {len(here_only)} not right beyond the declared case: {_list_impls(here_only)}"
+    if untold:
+        summary += f", {len(untold)} cannot be judged: {_list_impls(untold)}"
     if bad:
         summary += f", {len(bad)} not right: {_list_impls(bad)}"
     if not record["complete"]:
