@@ -84,6 +84,8 @@ def _patch_once(interpreter: ModuleType, tl: ModuleType) -> None:
         interpreter._patch_lang_tensor(language.tensor, scope)
         interpreter._patch_lang_core(language, scope)
         replace_function(language, "static_assert", _static_assert)
+        # Triton 3.6 converts an array of one dim, which NumPy 2.4 refuses.
+        replace_function(language.tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     def patch(fn: object) -> object:
         return interpreter._LangPatchScope()
