@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def load_definitions(path, names, package=None, **provided):
-    """A namespace with `names` as the file defines them. `provided` takes the place of what the file imports.
+    """A namespace with `names` as the file defines them. `provided` takes the place of what the file imports or makes.
 
     `package` is a module to resolve relative imports with.
     """
@@ -35,7 +35,7 @@ def load_definitions(path, names, package=None, **provided):
     vars(module).update(provided)
     for number in sorted(kept):
         statement = tree.body[number]
-        if not (isinstance(statement, (ast.Import, ast.ImportFrom)) and _bound(statement) <= set(provided)):
+        if not _bound(statement) <= set(provided):
             exec(compile(ast.Module([statement], []), str(path), "exec"), vars(module))
         vars(module).update(provided)
     return module

@@ -56,7 +56,8 @@ def rms_norm(x, w):
     return functional.rms_norm(x, (x.shape[-1],), w.detach(), EPS)
 
 
-@rms_norm.impl("triton")
+# Only inputs come from outside: weights and bias are the layer's own parameters.
+@rms_norm.impl("triton", contiguous=["w"])
 def _(x, w):
     return load("rms_layernorm.py", "Fast_RMS_Layernorm").Fast_RMS_Layernorm.apply(x, w.detach(), EPS, False)
 
@@ -71,7 +72,8 @@ def layer_norm(x, w, b):
     return functional.layer_norm(x, (x.shape[-1],), w.detach(), b.detach(), EPS)
 
 
-@layer_norm.impl("triton")
+# Only inputs come from outside: weights and bias are the layer's own parameters.
+@layer_norm.impl("triton", contiguous=["w", "b"])
 def _(x, w, b):
     return load("layernorm.py", "Fast_Layernorm").Fast_Layernorm.apply(x, w.detach(), b.detach(), EPS)
 
