@@ -5,8 +5,8 @@ Triton's tutorials.
     python benchmarks/outsiders.py --page OUT [--h200 OUT_H200] > table.md
 
 The libraries are not part of this repository: each file under benchmarks/outsiders names the version and where to get
-it. One `klab check` per file and seed; its record is kept in OUT and read instead of run again. `--page` runs nothing: it
-makes the tables of docs/results/outsiders.md from the records, those of an H200 from a second folder. The tests that
+it. One `klab check` per file and seed; its record is kept in OUT and read instead of run again. `--page` runs nothing:
+it makes the tables of docs/results/outsiders.md from the records, those of an H200 from a second folder. The tests that
 confirm the accusations are in benchmarks/outsiders/confirm.py; `--page` takes their lines from OUT/confirm.txt.
 """
 
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the whole battery, not --quick")
     parser.add_argument("--device", help="cpu, cuda or cuda:1")
     parser.add_argument("--seeds", default="0", help="by commas")
-    parser.add_argument("--files", default=",".join(_FILES), help="only these, by commas")
-    parser.add_argument("--timeout", type=int, default=15, help="seconds per call; Triton's interpreter may take long")
+    parser.add_argument("--files", default=",".join(_FILES), help="only these, by commas; liger:rope is one kernel")
+    parser.add_argument("--timeout", type=int, default=30, help="seconds per call; Triton's interpreter may take long")
     parser.add_argument("--page", action="store_true", help="the tables, from the records in OUT")
     parser.add_argument("--h200", type=Path, help="the records of an H200, for --page")
     args = parser.parse_args()
@@ -55,11 +55,12 @@ def main() -> None:
 
 
 def _check(out: Path, file: str, seed: str, *, full: bool, device: str | None, timeout_s: int) -> None:
-    folder = out / f"{file}-seed-{seed}-{'full' if full else 'quick'}"
+    folder = out / f"{file.replace(':', '-')}-seed-{seed}-{'full' if full else 'quick'}"
     if (folder / "run.json").exists():
         return
-    path = ROOT / "benchmarks" / "outsiders" / f"{file}.py"
-    command = [sys.executable, "-m", "kernellab", "check", str(path), "--impl", "triton", "--out", str(folder)]
+    module, _, op = file.partition(":")
+    target = f"{ROOT / 'benchmarks' / 'outsiders' / module}.py{':' if op else ''}{op}"
+    command = [sys.executable, "-m", "kernellab", "check", target, "--impl", "triton", "--out", str(folder)]
     command += ["--seed", seed, "--timeout", str(timeout_s), *([] if full else ["--quick"])]
     command += ["--device", device] if device else []
     before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
@@ -67,7 +68,7 @@ def _check(out: Path, file: str, seed: str, *, full: bool, device: str | None, t
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True)
     folder.with_suffix(".txt").write_text(done.stdout)
     if done.returncode not in (0, 1, 3):
-        raise SystemExit(f"klab check {path} ended with exit code {done.returncode}")
+        raise SystemExit(f"klab check {target} ended with exit code {done.returncode}")
 
 
 # The page ----------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def _batteries(out: Path) -> dict[Kernel, list[Battery]]:
     """By kernel, one for each seed."""
     batteries: dict[Kernel, list[Battery]] = defaultdict(list)
     for file in _FILES:
-        for folder in sorted(out.glob(f"{file}-seed-*")):
+        for folder in sorted(out.glob(f"{file}-*seed-*")):
             if (folder / "run.json").exists():
                 for battery in derive(load(folder))["batteries"]:
                     batteries[file, battery["op"]].append(battery)
