@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ def _summary(runs: list[Battery]) -> tuple[str, str, str]:
     return verdict, f"{trials[0]}–{trials[-1]}" if len(trials) > 1 else str(trials[0]), str(len(runs))
 
 
-def _reasons(runs: list[Battery]) -> Iterator[str] | list[str]:
+def _reasons(runs: list[Battery]) -> list[str]:
     """The kinds of failures over all seeds, each with the number of trials and its first example."""
     examples: dict[str, str] = {}
     counts: Counter[str] = Counter()
