@@ -55,7 +55,7 @@ def main() -> None:
 
 def _check(out: Path, file: str, seed: str, *, full: bool, device: str | None, timeout_s: int) -> None:
     folder = out / f"{file.replace(':', '-')}-seed-{seed}-{'full' if full else 'quick'}"
-    if (folder / "run.json").exists():
+    if folder.with_suffix(".txt").exists():  # written when the run has ended
         return
     module, _, op = file.partition(":")
     target = f"{ROOT / 'benchmarks' / 'outsiders' / module}.py{':' if op else ''}{op}"
@@ -100,7 +100,7 @@ def _batteries(out: Path) -> dict[Kernel, list[Battery]]:
     batteries: dict[Kernel, list[Battery]] = defaultdict(list)
     for file in _FILES:
         for folder in sorted(out.glob(f"{file}-*seed-*")):
-            if (folder / "run.json").exists():
+            if folder.is_dir() and folder.with_suffix(".txt").exists():
                 for battery in derive(load(folder))["batteries"]:
                     batteries[file, battery["op"]].append(battery)
     return batteries

@@ -270,6 +270,19 @@ def attorch_mse_loss():
     yield not off < 0.01, f"the loss of every second column is off by {off:.2g}"
 
 
+# flash-linear-attention --------------------------------------------------------------------------------
+
+
+def fla_logsumexp():
+    from fla.ops.utils.logsumexp import logsumexp_fwd
+
+    x = randn(2, 32)
+    x[0, 3], x[1] = float("inf"), float("-inf")
+    got, exact = logsumexp_fwd(x, dtype=x.dtype).tolist(), torch.logsumexp(x.double(), -1).tolist()
+    wrong = [g for g in got if g != g]
+    yield len(wrong) == 2, f"of a row with inf and of a row of -inf it is {got}, should be {exact}"
+
+
 # Unsloth -----------------------------------------------------------------------------------------------
 
 
