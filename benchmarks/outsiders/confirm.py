@@ -63,6 +63,7 @@ def stand_in_for_a_gpu():
     triton.runtime.driver.set_active(Driver())
     Autotuner.run = run
     torch.cuda.get_device_capability = lambda *args: (9, 0)
+    torch.cuda.get_device_name = lambda *args: "NVIDIA H200"
     torch.cuda.device = lambda device: contextlib.nullcontext()
     torch.cuda.current_stream = lambda *args: None
 
