@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -78,14 +79,15 @@ Kernel = tuple[str, str]  # file and op
 
 def _page(out: Path, h200: Path | None) -> str:
     here, there = _batteries(out), _batteries(h200) if h200 else {}
+    kernels = _declared_kernels()
     lines = ["| library | kernel | without a GPU | trials | seeds | on an H200 | trials | seeds |", "|" + "---|" * 8]
-    for kernel, runs in here.items():
-        cells = [_LIBRARIES.get(kernel[0], kernel[0]), kernel[1], *_summary(runs), *_summary(there.get(kernel, []))]
-        lines.append("| " + " | ".join(cells) + " |")
-    verdicts = Counter(_summary(runs)[0] for runs in here.values())
+    for kernel in kernels:
+        summaries = (*_summary(here.get(kernel, [])), *_summary(there.get(kernel, [])))
+        lines.append("| " + " | ".join([_LIBRARIES.get(kernel[0], kernel[0]), kernel[1], *summaries]) + " |")
+    verdicts = Counter(_summary(here.get(kernel, []))[0] for kernel in kernels)
     lines += ["", "; ".join(f"{word}: {count}" for word, count in verdicts.most_common()), "", "## Accusations", ""]
     confirmations = _confirmations(out / "confirm.txt")
-    for kernel in {**here, **there}:
+    for kernel in kernels:
         reasons = _reasons([*here.get(kernel, []), *there.get(kernel, [])])
         if reasons:
             lines += [f"**{_LIBRARIES.get(kernel[0], kernel[0])} {kernel[1]}**", ""]
@@ -93,6 +95,13 @@ def _page(out: Path, h200: Path | None) -> str:
             lines += [f"- {line}" for line in confirmations.get(kernel, ["no test yet"])]
             lines.append("")
     return "\n".join(lines)
+
+
+def _declared_kernels() -> list[Kernel]:
+    """All, in the order of the files: those without a record are shown too."""
+    folder = ROOT / "benchmarks" / "outsiders"
+    pattern = re.compile(r'^@(\w+)\.impl\("triton"', re.MULTILINE)
+    return [(file, op) for file in _FILES for op in pattern.findall((folder / f"{file}.py").read_text())]
 
 
 def _batteries(out: Path) -> dict[Kernel, list[Battery]]:
