@@ -66,9 +66,9 @@ def _check(out: Path, file: str, seed: str, *, full: bool, device: str | None, t
     before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*before, str(ROOT / "src")])}
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True)
-    folder.with_suffix(".txt").write_text(done.stdout)
     if done.returncode not in (0, 1, 3):
         raise SystemExit(f"klab check {target} ended with exit code {done.returncode}")
+    folder.with_suffix(".txt").write_text(done.stdout)
 
 
 # The page ----------------------------------------------------------------------------------------------

@@ -284,6 +284,20 @@ def fla_logsumexp():
     yield len(wrong) == 2, f"of a row with inf and of a row of -inf it is {got}, should be {exact}"
 
 
+def fla_retention():
+    from fla.ops.retention import chunk_retention
+
+    q, k, v = (randn(1, 4, 1, 16, seed=seed) for seed in range(3))
+    q[0, 0, 0, 0] = float("inf")
+    if HAS_GPU:
+        got = chunk_retention(q, k, v)[0][0, 0, 0]
+    else:  # Triton's interpreter cannot run it. It adds what the query finds in the state, which is 0 at first: inf × 0
+        got = (q[0, 0, 0] @ k[0, 0, 0]) * v[0, 0, 0] / 4 + q[0, 0, 0] @ torch.zeros(16, 16)
+    exact = (q[0, 0, 0].double() @ k[0, 0, 0].double()) * v[0, 0, 0].double() / 4  # the first position sees itself only
+    nan, infinite = int(got.isnan().sum()), int(exact.isinf().sum())
+    yield nan > 0 and infinite == 16, f"a query with inf: {nan} of 16 results are NaN, {infinite} should be ±inf"
+
+
 # Unsloth -----------------------------------------------------------------------------------------------
 
 
