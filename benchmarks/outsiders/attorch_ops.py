@@ -76,7 +76,8 @@ def layer_norm(x, w, b):
     return functional.layer_norm(x, (x.shape[-1],), w, b, EPS)
 
 
-@layer_norm.impl("triton")
+# Only inputs come from outside: weights and bias are the layer's own parameters.
+@layer_norm.impl("triton", contiguous=["w", "b"])
 def _(x, w, b):
     return LayerNormAutoGrad.apply(x, w, b, EPS)
 
@@ -86,7 +87,8 @@ def rms_norm(x, w):
     return functional.rms_norm(x, (x.shape[-1],), w, EPS)
 
 
-@rms_norm.impl("triton")
+# Only inputs come from outside: weights and bias are the layer's own parameters.
+@rms_norm.impl("triton", contiguous=["w"])
 def _(x, w):
     return RMSNormAutoGrad.apply(x, w, EPS)
 
@@ -111,7 +113,8 @@ def linear(x, w, b):
     return x @ w + b
 
 
-@linear.impl("triton")
+# Only inputs come from outside: weights and bias are the layer's own parameters.
+@linear.impl("triton", contiguous=["b"])
 def _(x, w, b):
     return LinearAutoGrad.apply(x, w, b, None)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def load_definitions(path, names, package=None, **provided):
-    """A namespace with `names` as the file defines them. `provided` takes the place of what the file imports.
+    """A namespace with `names` as the file defines them. `provided` takes the place of what the file imports or makes.
 
     `package` is a module to resolve relative imports with.
     """
@@ -35,10 +35,33 @@ def load_definitions(path, names, package=None, **provided):
     vars(module).update(provided)
     for number in sorted(kept):
         statement = tree.body[number]
-        if not (isinstance(statement, (ast.Import, ast.ImportFrom)) and _bound(statement) <= set(provided)):
+        if not _bound(statement) <= set(provided):
             exec(compile(ast.Module([statement], []), str(path), "exec"), vars(module))
         vars(module).update(provided)
     return module
+
+
+def names_for_unsloth():
+    """What Unsloth's kernel files import from the rest of the package."""
+    import torch
+    import triton
+    from triton.language.extra import libdevice
+
+    def settings(columns):
+        """The block of a row, and the warps for it."""
+        block = triton.next_power_of_2(columns)
+        return block, 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
+
+    return dict(
+        calculate_settings=settings,
+        torch_gpu_device=torch.cuda.device,
+        torch_device_stream=torch.cuda.current_stream,
+        triton_tanh=libdevice.tanh,
+        triton_cast=triton.language.cast,
+        is_cdna=lambda: False,
+        MAX_FUSED_SIZE=65536,
+        DEVICE_COUNT=1,
+    )
 
 
 def _bound(statement):

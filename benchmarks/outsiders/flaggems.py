@@ -1,6 +1,7 @@
 """Kernels of FlagGems 5.0.2 (pip install --no-deps flag_gems==5.0.2 pyyaml sqlalchemy packaging).
 
-This version launches a kernel a second time in a way that Triton 3.7 no longer has.
+It needs Triton 3.6 (pip install --no-deps --target DIR triton==3.6.0, with DIR first in PYTHONPATH): it launches a
+kernel a second time in a way that Triton 3.7 no longer has.
 
 klab inspect benchmarks/outsiders/flaggems.py:softmax
 """

@@ -77,12 +77,13 @@ def _(x):
 
 @kl.op(args=dict(x=kl.tensor("M N")), **rows())
 def sparsemax(x):
-    ordered = x.sort(-1, descending=True).values
-    count = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
+    wide = x if x.dtype == torch.float64 else x.float()  # in 16 bits the sums would say nothing
+    ordered = wide.sort(-1, descending=True).values
+    count = torch.arange(1, x.shape[-1] + 1, dtype=wide.dtype, device=x.device)
     sums = ordered.cumsum(-1) - 1
-    support = (ordered * count > sums).sum(-1, keepdim=True)
-    threshold = sums.gather(-1, support - 1) / support.to(x.dtype)
-    return torch.clamp(x - threshold, min=0)
+    support = (ordered * count > sums).sum(-1, keepdim=True).clamp(min=1)  # NaN is in no support
+    threshold = sums.gather(-1, support - 1) / support.to(wide.dtype)
+    return torch.clamp(wide - threshold, min=0).to(x.dtype)
 
 
 @sparsemax.impl("triton")

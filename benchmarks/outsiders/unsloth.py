@@ -11,40 +11,21 @@ import os
 from pathlib import Path
 
 import torch
-import triton
 from torch.nn import functional
-from triton.language.extra import libdevice
 
 import kernellab as kl
 
 KERNELS = Path(os.environ.get("UNSLOTH_PATH", "")) / "unsloth" / "kernels"
 
-from definitions import load_definitions
+from definitions import load_definitions, names_for_unsloth
 
-
-def settings(columns):
-    """The block of a row, and the warps for it."""
-    block = triton.next_power_of_2(columns)
-    return block, 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
-
-
-GIVEN = dict(
-    calculate_settings=settings,
-    torch_gpu_device=torch.cuda.device,
-    torch_device_stream=torch.cuda.current_stream,
-    triton_tanh=libdevice.tanh,
-    triton_cast=triton.language.cast,
-    is_cdna=lambda: False,
-    MAX_FUSED_SIZE=65536,
-    DEVICE_COUNT=1,
-)
 ROWS = dict(M=[2048], N=[4096], dtype=["float32", "bfloat16"])
 EPS = 1e-6
 
 
 @functools.cache
 def load(file, *names):
-    return load_definitions(KERNELS / file, names, **GIVEN)
+    return load_definitions(KERNELS / file, names, **names_for_unsloth())
 
 
 def is_filled(case):
@@ -56,7 +37,8 @@ def rms_norm(x, w):
     return functional.rms_norm(x, (x.shape[-1],), w.detach(), EPS)
 
 
-@rms_norm.impl("triton")
+# Only inputs come from outside: weights and bias are the layer's own parameters.
+@rms_norm.impl("triton", contiguous=["w"])
 def _(x, w):
     return load("rms_layernorm.py", "Fast_RMS_Layernorm").Fast_RMS_Layernorm.apply(x, w.detach(), EPS, False)
 
@@ -71,7 +53,8 @@ def layer_norm(x, w, b):
     return functional.layer_norm(x, (x.shape[-1],), w.detach(), b.detach(), EPS)
 
 
-@layer_norm.impl("triton")
+# Only inputs come from outside: weights and bias are the layer's own parameters.
+@layer_norm.impl("triton", contiguous=["w", "b"])
 def _(x, w, b):
     return load("layernorm.py", "Fast_Layernorm").Fast_Layernorm.apply(x, w.detach(), b.detach(), EPS)
 

@@ -151,6 +151,53 @@ def test_the_gradient_of_a_softmax_that_cancels_is_never_wrong():
     assert statuses <= {"ok", "imprecise"}
 
 
+class Attention(torch.autograd.Function):
+    """Causal attention whose backward recomputes the weights and takes their sum from the rounded result."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, factor):
+        scores = masked(q.float() @ k.float().T)
+        lse = scores.logsumexp(-1, keepdim=True)
+        result = ((scores - lse).exp() @ v.float()).to(q.dtype)
+        ctx.save_for_backward(q, k, v, result, lse)
+        ctx.factor = factor
+        return result
+
+    @staticmethod
+    def backward(ctx, upstream):
+        q, k, v, result, lse = (t.float() for t in ctx.saved_tensors)
+        dtype, upstream = ctx.saved_tensors[0].dtype, upstream.float()
+        weights = (masked(q @ k.T) - lse).exp()
+        delta = (result * upstream).sum(-1, keepdim=True)
+        scores = (weights * (upstream @ v.T - delta)).to(dtype).float()
+        gradients = ctx.factor * scores @ k, scores.T @ q, weights.to(dtype).float().T @ upstream
+        return *(t.to(dtype) for t in gradients), None
+
+
+def masked(scores):
+    return scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -torch.inf)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_gradient_that_cancels_in_some_rows_is_judged_beside_the_other_rows(dtype):
+    """Where one key has all the weight, rounding leaves nothing of a query's gradient."""
+
+    @kl.op(args={name: kl.tensor("S D") for name in "qkv"}, reduces="S D")
+    def attention(q, k, v):
+        scores = masked(q @ k.T).to(q.dtype if q.dtype == torch.float64 else torch.float32)
+        return F.softmax(scores, -1).to(q.dtype) @ v
+
+    attention.impl("flash")(lambda q, k, v: Attention.apply(q, k, v, 1.0))
+    attention.impl("wrong")(lambda q, k, v: Attention.apply(q, k, v, 1.2))
+    trial = Trial("gradients", Case({"S": 48, "D": 32}, dtype, device="cpu"), pass_name="backward")
+    statuses = {"flash": set(), "wrong": set()}
+    for seed in SEEDS:
+        examiner = Examiner(attention, seed=seed, device=torch.device("cpu"))
+        for impl, seen in statuses.items():
+            seen.add(examine_and_confirm(lambda t: examiner.examine(attention[impl], t), trial).status)  # noqa: B023
+    assert statuses == {"flash": {"ok"}, "wrong": {"wrong"}}
+
+
 def test_a_half_accumulator_in_a_matmul_is_not_right():
     @kl.op(args={"a": kl.tensor("M K"), "b": kl.tensor("K N")}, reduces="K")
     def matmul(a, b):

@@ -22,6 +22,7 @@ def test_kernels_run_in_the_interpreter_as_they_are_written(tmp_path):
         "atomics in bfloat16": "[42.0, 49.0]",
         "descriptor": "True",
         "grid function sees integers": "int",
+        "an object with a pointer": "[0.0, 1.0, 1.0, 0.0]",
         "compiled kernel": "[1.0, 1.0]",
         "jit function": "True ['out', 'N']",
         "tuned": "True True",
@@ -186,6 +187,19 @@ def nothing(n):
     pass
 
 
+class Buffer:
+    # Triton launches with any object that has a pointer and a dtype.
+
+    def __init__(self, base, offset):
+        self.base, self.offset, self.dtype = base, offset, base.dtype
+
+    def data_ptr(self):
+        return self.base.data_ptr() + self.offset * self.base.element_size()
+
+
+out = torch.zeros(4)
+fill[(2,)](Buffer(out, 1), N=2)
+print("an object with a pointer:", out.tolist())
 nothing[grid](3)
 out = torch.zeros(2)
 kernel = fill.warmup(out, 2, grid=(1,))

@@ -35,6 +35,13 @@ def test_exp_of_the_difference_from_a_far_larger_value_at_the_end_overflows():
     assert all(row.to(dtype)[-1] == row[-1] for dtype in (torch.float16, torch.bfloat16)), "no rounding"
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_values_far_from_0_are_still_apart(dtype):
+    x = values.VALUES["far from 0"](torch.randn(64, 64).to(dtype), torch.Generator()).double()
+    assert x.mean() > 6
+    assert x.std() == pytest.approx(1, abs=0.1)
+
+
 def test_large_negative_values_are_so_far_below_0_that_exp_is_0():
     x = values.VALUES["large negative"](torch.randn(64, 64), torch.Generator())
     assert bool((x.exp() == 0).all())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from kernellab.accuracy.errors import NO_ERROR, Errors, measure, torch_passes
+from kernellab.accuracy.errors import scales as scales_of
 from kernellab.accuracy.monte_carlo import RoundedReferences
 from kernellab.accuracy.oracle import Oracle, compute, gradient_inputs
 from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal, inputs_sharing_memory, require_same_shapes
@@ -220,9 +221,17 @@ class TrialPreparer:
         """The least scale of each result's errors: above 0 for gradients whose terms cancel.
 
         With a constant upstream gradient, a gradient may be 0 because its terms cancel, as in softmax. What is left is
-        rounding at the scale of the terms, which a random upstream gradient shows.
+        rounding at the scale of the terms, which a random upstream gradient shows. A single row may cancel too, that
+        of a query of attention that gives one key all the weight, and other rows show the scale of its terms.
         """
         results = len(oracle) - len(gradient_inputs(self.op, trial, inputs))
+        least = self._gradient_scales(trial, inputs, oracle, results)
+        declared: torch.dtype = getattr(torch, trial.case.dtype)
+        dtype = declared if declared.is_floating_point else torch.float32
+        usual = [float(scales_of(t, dtype, rowwise=False)) if t.numel() else 0.0 for t in oracle[results:]]
+        return list(map(max, least, [0.0] * results + usual))
+
+    def _gradient_scales(self, trial: Trial, inputs: Inputs, oracle: Outputs, results: int) -> list[float]:
         if trial.upstream == "expanded":
             usual = self._oracle.reference64(trial, with_random_upstream(inputs, self.seed))
             return [0.0] * results + [float(t.square().mean().sqrt()) for t in usual[results:]]

@@ -31,6 +31,7 @@ def complete_language(interpreter: ModuleType, tl: ModuleType, no_nan: object) -
     _use_scalars(interpreter, tl)
     _compute_with_constants(tl)
     _use_scalar_loops(interpreter, tl)
+    _accept_foreign_tensors(interpreter)
     _replace_launch(interpreter)
     _accept_negative_axes(interpreter)
     _ignore_nan(interpreter, no_nan)
@@ -83,6 +84,8 @@ def _patch_once(interpreter: ModuleType, tl: ModuleType) -> None:
         interpreter._patch_lang_tensor(language.tensor, scope)
         interpreter._patch_lang_core(language, scope)
         replace_function(language, "static_assert", _static_assert)
+        # Triton 3.6 converts an array of one dim, which NumPy 2.4 refuses.
+        replace_function(language.tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     def patch(fn: object) -> object:
         return interpreter._LangPatchScope()
@@ -166,6 +169,51 @@ def _index(bound: object) -> int:
 
 
 # Launches ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Hidden:
+    """An argument that Triton's interpreter must not take for a tensor while it copies tensors to the host."""
+
+    argument: object
+
+
+def _accept_foreign_tensors(interpreter: ModuleType) -> None:
+    """Triton launches with any object that has `data_ptr` and `dtype`; its interpreter needs a tensor's storage.
+
+    Here all memory is the host's, so that such an object needs no copy.
+    """
+    import torch
+    from triton.runtime.jit import TensorWrapper
+
+    executor = interpreter.GridExecutor
+    copy_to_host, copy_back = executor._init_args_hst, executor._restore_args_dev
+
+    def hide(argument: object) -> object:
+        is_foreign = hasattr(argument, "data_ptr") and not isinstance(argument, (torch.Tensor, TensorWrapper))
+        return _Hidden(argument) if is_foreign else argument
+
+    def show(argument: object) -> object:
+        return argument.argument if isinstance(argument, _Hidden) else argument
+
+    def to_host(self: object, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, object]:
+        host_args, host_kwargs = copy_to_host(self, list(map(hide, args)), {k: hide(v) for k, v in kwargs.items()})
+        return list(map(show, host_args)), {name: show(value) for name, value in host_kwargs.items()}
+
+    def from_host(
+        self: object,
+        args: Sequence[object],
+        host_args: Sequence[object],
+        kwargs: Mapping[str, object],
+        host_kwargs: Mapping[str, object],
+    ) -> None:
+        names = list(kwargs)
+        positional = list(map(hide, args)), list(map(hide, host_args))
+        named = {k: hide(kwargs[k]) for k in names}, {k: hide(host_kwargs[k]) for k in names}
+        copy_back(self, *positional, *named)
+
+    replace_function(executor, "_init_args_hst", to_host)
+    replace_function(executor, "_restore_args_dev", from_host)
 
 
 def _replace_launch(interpreter: ModuleType) -> None:

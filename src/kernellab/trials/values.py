@@ -103,6 +103,11 @@ def _large_negative(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return (-110 - 200 * x.double().abs()).to(x.dtype)
 
 
+def _far_from_zero(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Around 1000, nearer where the dtype would not tell x apart there: E[x²] − E[x]² shows in float32."""
+    return (min(1000.0, 0.05 / torch.finfo(x.dtype).eps) + x.double()).to(x.dtype)
+
+
 def _at_the_end(value: float) -> Fill:
     """The last element along each dim is the value, of either sign: it decides a sum, a maximum or a minimum."""
 
@@ -133,6 +138,7 @@ VALUES: dict[str, Fill] = {
     "alternating signs": _alternating,
     "one outlier": _outlier,
     "large negative": _large_negative,
+    "far from 0": _far_from_zero,
     LARGE_AT_THE_END: _at_the_end(30),
     # exp of the difference from what comes before overflows in float32: a maximum of the first block does not do
     FAR_LARGER_AT_THE_END: _at_the_end(200),
