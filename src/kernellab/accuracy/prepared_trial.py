@@ -222,10 +222,13 @@ class TrialPreparer:
 
         With a constant upstream gradient, a gradient may be 0 because its terms cancel, as in softmax. What is left is
         rounding at the scale of the terms, which a random upstream gradient shows. A single row may cancel too, that
-        of a query of attention that gives one key all the weight, and other rows show the scale of its terms.
+        of a query of attention that gives one key all the weight. Where the op reduces several dims, so that rows
+        depend on each other, the other rows show the scale of its terms.
         """
         results = len(oracle) - len(gradient_inputs(self.op, trial, inputs))
         least = self._gradient_scales(trial, inputs, oracle, results)
+        if len(self.op.reduces) < 2:
+            return least
         declared: torch.dtype = getattr(torch, trial.case.dtype)
         dtype = declared if declared.is_floating_point else torch.float32
         usual = [float(scales_of(t, dtype, rowwise=False)) if t.numel() else 0.0 for t in oracle[results:]]
