@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map_only
 from kernellab.accuracy.accumulation import AnyOverload, running_sums
 from kernellab.accuracy.errors import NO_ERROR, Errors, measure, row_rms
 from kernellab.accuracy.outputs import Outputs
+from kernellab.base.functions import AnyFunction
 from kernellab.declaration.inputs import Inputs, clone, generator_for
 
 DRAWS = 6
@@ -225,7 +226,7 @@ class PlainSoftmax(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., object],  # type: ignore[explicit-any]
+        func: AnyFunction,
         types: Sequence[type],
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
@@ -233,11 +234,11 @@ class PlainSoftmax(TorchFunctionMode):
         options = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         x, dim = args[0] if args else None, args[1] if len(args) > 1 else options.get("dim")
-        known = len(args) <= 2 and set(options) <= {"dim"} and isinstance(dim, int) and isinstance(x, torch.Tensor)
-        if name not in ("softmax", "log_softmax") or not known:
+        converts = len(args) > 2 or options.get("dtype") is not None  # to another dtype
+        if name not in ("softmax", "log_softmax") or converts:
             return func(*args, **options)
-        assert isinstance(x, torch.Tensor)
-        assert isinstance(dim, int)
+        if not isinstance(x, torch.Tensor) or not isinstance(dim, int):
+            return func(*args, **options)
         self.replaced = True
         shifted = x - x.amax(dim, keepdim=True)
         exponentials = shifted.exp()
