@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import kernellab as kl
 from kernellab.accuracy.errors import measure
-from kernellab.accuracy.monte_carlo import RandomRounding, RoundedReferences, most_roundings
+from kernellab.accuracy.monte_carlo import PlainSoftmax, RandomRounding, RoundedReferences, most_roundings
 from kernellab.checking.confirmation import examine_and_confirm
 from kernellab.checking.examiner import Examiner
 from kernellab.declaration.case import Case
@@ -61,6 +61,33 @@ def test_steps_of_a_fused_operator_are_rounded_to_the_dtype_of_its_inputs():
 def test_operators_that_move_or_choose_values_are_exact(fn):
     x = torch.randn(16, 16)
     assert torch.equal(rounded(fn, x), fn(x))
+
+
+@pytest.mark.parametrize(
+    ("call", "replaced"),
+    [
+        (lambda x: torch.softmax(x, -1), True),
+        (lambda x: F.softmax(x, dim=-1), True),
+        (lambda x: x.log_softmax(-1), True),
+        (lambda x: F.log_softmax(x, 0), True),
+        (lambda x: torch.softmax(x, -1, dtype=torch.float64), False),
+        (torch.sigmoid, False),
+    ],
+)
+def test_softmax_as_a_chain_has_the_same_values(call, replaced):
+    x = torch.randn(4, 8, dtype=torch.float64)
+    with PlainSoftmax() as mode:
+        result = call(x)
+    assert mode.replaced == replaced
+    torch.testing.assert_close(result, call(x))
+
+
+@pytest.mark.parametrize("terms", [4096, 65536])
+def test_a_sum_is_off_by_what_adding_its_terms_one_by_one_does(terms):
+    x = torch.ones(terms)
+    draws = {float(rounded(lambda x: x.sum(), x, seed)) for seed in range(6)}
+    off = [abs(draw - terms) / (torch.finfo(torch.float32).eps * terms) for draw in draws]
+    assert math.sqrt(terms / 3) * 0.9 < min(off) <= max(off) < math.sqrt(terms / 3) * 1.1
 
 
 def test_writing_in_place_is_rounded():

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from kernellab.record.batteries import repeated_failures, sentences, summaries
+from kernellab.record.batteries import failure_sentence, repeated_failures, sentences, summaries
 from kernellab.record.verdict import derive
 from kernellab.reporting.terminal import battery as report
 from support.records import record, result
@@ -90,3 +90,14 @@ def test_the_status_is_the_worst_of_the_declared_case_and_of_what_was_tried_beyo
     derived = derive(rec)["results"][0]["derived"]
     assert derived["status"] == status
     assert derived["at_case"]["status"] == at_case
+
+
+def test_an_imprecise_battery_names_its_first_trial_and_its_error():
+    reason = "error 85, limit 6.86; at [] 11468.94, should be 11468.81"
+    trials = [
+        outcome(0, "sizes", "ok", None),
+        outcome(1, "values", "imprecise", reason),
+        outcome(2, "sizes", "ok", None),
+    ]
+    (summary,) = summaries(trials)
+    assert failure_sentence(summary) == f"beyond the limit at 1 of 3 trials, the first at 1 · float32: {reason}"

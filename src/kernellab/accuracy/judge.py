@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from kernellab.accuracy.errors import NO_ERROR, Errors, limit, measure, nonfinite_mismatch, passes, torch_passes
+from kernellab.accuracy.errors import (
+    NO_ERROR,
+    Errors,
+    digits_that_differ,
+    limit,
+    measure,
+    nonfinite_mismatch,
+    passes,
+    torch_passes,
+)
 from kernellab.accuracy.outputs import Outputs, Wrong
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial
 from kernellab.declaration.op import Impl, Op
@@ -68,18 +77,31 @@ def _judge_result(
     if not got.is_floating_point():
         _judge_integers(got, prepared, number, label)
         return Judgement(NO_ERROR, peer, ())
+    overflowed = prepared.overflowed[number]
+    if overflowed is not None:  # not judged: counted as right
+        got = torch.where(overflowed, prepared.oracle[number].to(got.dtype), got)
     if check_nonfinite:
         _judge_nonfinite(got, prepared, number, label)
     errors = _measure(op, got, prepared, number)
     if _passes(impl, errors, peer, got.dtype):
         return Judgement(errors, peer, ())
-    beyond = _measure(op, got, prepared, number, allowance=prepared.perturbed.deviation(number))
+    allowance = prepared.perturbed.deviation(number)
+    beyond = _measure(op, got, prepared, number, allowance=allowance)
     if _passes(impl, beyond, peer, got.dtype):
         return Judgement(beyond, peer, (_WITHIN_ROUNDING,))
     description = f"{label}{_describe_error(errors, peer, got, prepared.oracle[number])}"
-    rounded = prepared.rounded.errors(number, got.dtype, prepared.least_scales[number])
+    least_scale = prepared.least_scales[number]
+    rounded = prepared.rounded.errors(number, got.dtype, least_scale)
     if passes(beyond, rounded):
         return Judgement(errors, peer, (), f"{description}; rounding each step explains up to {limit(rounded.max):.3g}")
+    typical = prepared.typical.scales(number, got.dtype)
+    if typical is not None:
+        remaining = _measure(op, got, prepared, number, allowance=allowance, least_scales=typical)
+        explained = prepared.rounded.errors(number, got.dtype, least_scale, typical)
+        if passes(remaining, explained):
+            share = f"{remaining.max:.3g} at the scale of the terms that cancel there"
+            explanation = f"{share}, of which rounding each step explains up to {limit(explained.max):.3g}"
+            return Judgement(errors, peer, (), f"{description}; {explanation}")
     if impl.name not in _PEER_IS_MANUAL:
         _require_finite_peer(op, got, peer, prepared, number)
     raise Wrong(f"values: {description}", _excess(beyond, rounded if rounded.max > peer.max else peer))
@@ -107,20 +129,36 @@ def _join(wrong: Sequence[Wrong]) -> Wrong:
 
 
 def _judge_nonfinite(got: torch.Tensor, prepared: PreparedTrial, number: int, label: str) -> None:
-    mismatch = nonfinite_mismatch(got, prepared.oracle[number], prepared.peer[number])
+    oracle, peer, overflowed = prepared.oracle[number], prepared.peer[number], prepared.overflowed[number]
+    if overflowed is not None:
+        peer = torch.where(overflowed, oracle.to(peer.dtype), peer)
+    mismatch = nonfinite_mismatch(got, oracle, peer)
     if mismatch is not None:
         raise Wrong(f"{label}{mismatch}")
 
 
 def _measure(
-    op: Op, got: torch.Tensor, prepared: PreparedTrial, number: int, allowance: torch.Tensor | None = None
+    op: Op,
+    got: torch.Tensor,
+    prepared: PreparedTrial,
+    number: int,
+    *,
+    allowance: torch.Tensor | None = None,
+    least_scales: torch.Tensor | None = None,
 ) -> Errors:
-    scale = prepared.least_scales[number]
-    return measure(got, prepared.oracle[number], rowwise=bool(op.reduces), least_scale=scale, allowance=allowance)
+    return measure(
+        got,
+        prepared.oracle[number],
+        rowwise=bool(op.reduces),
+        least_scale=prepared.least_scales[number],
+        least_scales=least_scales,
+        allowance=allowance,
+    )
 
 
 def _passes(impl: Impl, errors: Errors, peer: Errors, dtype: torch.dtype) -> bool:
-    return torch_passes(errors, peer, dtype) if impl.name == "torch" else passes(errors, peer)
+    by_torch = impl.name == "torch" or impl.kind.name == "compile"
+    return torch_passes(errors, peer, dtype) if by_torch else passes(errors, peer)
 
 
 def _peer_errors(impl: Impl, prepared: PreparedTrial, pass_name: str) -> list[Errors]:
@@ -134,11 +172,17 @@ def _peer_errors(impl: Impl, prepared: PreparedTrial, pass_name: str) -> list[Er
 
 
 def _judge_integers(got: torch.Tensor, prepared: PreparedTrial, number: int, which: str) -> None:
-    """Each must equal the oracle's, the peer's or manual's; at a step of the function, an oracle on either side."""
+    """Each must equal the oracle's, the peer's or manual's; at a step of the function, an oracle on either side.
+
+    NaN or inf converted to an integer is undefined, and not judged.
+    """
     right = _equal_to_any(got, prepared.integers[number])
     if not bool(right.all()):
         nearby = tuple(outputs[number].to(got.dtype) for outputs in prepared.perturbed.oracles())
         right |= _equal_to_any(got, nearby)
+    undefined = None if bool(right.all()) else prepared.undefined.mask(number)
+    if undefined is not None:
+        right |= undefined
     if not bool(right.all()):
         at = tuple((~right).nonzero()[0].tolist())
         value, want = got[at].item(), prepared.integers[number][0][at].item()
@@ -168,4 +212,5 @@ def _describe_error(errors: Errors, peer: Errors, got: torch.Tensor, oracle: tor
         error = f"error {errors.max:.3g}, limit {limit(peer.max):.3g}"
     else:
         error = f"99.9 % error {errors.q999:.3g}, limit {limit(peer.q999):.3g}"
-    return f"{error}; at [{', '.join(map(str, at))}] {value:.6g}, should be {want:.6g}"
+    shown, expected = digits_that_differ(value, want)
+    return f"{error}; at [{', '.join(map(str, at))}] {shown}, should be {expected}"

@@ -3,7 +3,7 @@
 The reference is evaluated in the case's own dtype, several times, and the result of every operator is perturbed by a
 random part of a rounding. The errors of these evaluations are those that a chain of plain PyTorch operators may have
 in this dtype. Fused operators are decomposed first, so that their intermediate results are rounded too, to the dtype
-of their inputs.
+of their inputs. A sum is perturbed further, by what rounding its running sums does.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import torch
 from torch._decomp import decomposition_table
-from torch._ops import OpOverload
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from kernellab.accuracy.errors import NO_ERROR, Errors, measure
+from kernellab.accuracy.accumulation import AnyOverload, running_sums
+from kernellab.accuracy.errors import NO_ERROR, Errors, measure, row_rms
 from kernellab.accuracy.outputs import Outputs
+from kernellab.base.functions import AnyFunction
 from kernellab.declaration.inputs import Inputs, clone, generator_for
-
-# The parameters of an operator are its own, which only `...` can say.
-AnyOverload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
 
 DRAWS = 6
 MAX_ELEMENTS = 1 << 21  # of an input or a result
@@ -81,23 +79,49 @@ class RoundedReferences:
         self._rowwise, self._seed = rowwise, seed
         self._evaluations: list[Outputs] | None = None
 
-    def errors(self, number: int, dtype: torch.dtype, least_scale: float) -> Errors:
+    def errors(
+        self, number: int, dtype: torch.dtype, least_scale: float, least_scales: torch.Tensor | None = None
+    ) -> Errors:
         """The largest errors of result `number` in any evaluation, at most `most_roundings`."""
         most = most_roundings(dtype)
         largest = q999 = 0.0
         for outputs in self._all():
-            errors = measure(outputs[number], self._oracle[number], rowwise=self._rowwise, least_scale=least_scale)
+            errors = measure(
+                outputs[number],
+                self._oracle[number],
+                rowwise=self._rowwise,
+                least_scale=least_scale,
+                least_scales=least_scales,
+            )
             largest, q999 = max(largest, errors.max), max(q999, errors.q999)
         return replace(NO_ERROR, max=min(largest, most), q999=min(q999, most))
+
+    def cancelled_rows(self, number: int, dtype: torch.dtype) -> torch.Tensor:
+        """The elements in whose row, or tensor, some evaluation is off by more than `most_roundings`."""
+        oracle = self._oracle[number]
+        far = torch.zeros_like(oracle, dtype=torch.bool)
+        most = most_roundings(dtype) * torch.finfo(dtype).eps * row_rms(oracle, rowwise=self._rowwise)
+        for outputs in self._all():
+            far |= (outputs[number].double() - oracle).abs() > most
+        return far.any(-1, keepdim=True).expand_as(far) if self._rowwise and far.dim() else far.any().expand_as(far)
 
     def _all(self) -> list[Outputs]:
         """Empty where they would take too much memory, or where the reference fails when it is perturbed."""
         if self._evaluations is None:
             try:
-                self._evaluations = [self._compute(draw) for draw in range(DRAWS)] if self._is_small() else []
+                self._evaluations = self._evaluate_all() if self._is_small() else []
             except Exception:
                 self._evaluations = []
         return self._evaluations
+
+    def _evaluate_all(self) -> list[Outputs]:
+        """With a softmax both as the operator, whose gradient has a formula of its own, and as a chain of operators."""
+        evaluations = [self._compute(draw) for draw in range(DRAWS)]
+        with PlainSoftmax() as plain:
+            chains = [self._compute(DRAWS)]
+            if plain.replaced:
+                chains += [self._compute(DRAWS + draw) for draw in range(1, DRAWS)]
+        return [*evaluations, *chains] if plain.replaced else evaluations
 
     def _is_small(self) -> bool:
         return all(t is None or t.numel() <= MAX_ELEMENTS for t in (*self._inputs.values(), *self._oracle))
@@ -117,7 +141,10 @@ class _Fused:
 
 
 class RandomRounding(TorchDispatchMode):
-    """While active, the result of every operator is perturbed by up to half a unit in the last place."""
+    """While active, the result of every operator is perturbed by up to half a unit in the last place.
+
+    A sum is off by more: by the error of adding its terms one after another, with a random sign.
+    """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -147,6 +174,8 @@ class RandomRounding(TorchDispatchMode):
         if name in _SUMS:
             args = tree_map_only(torch.Tensor, self._round_term, args)
         result = func(*args, **options)
+        if name in _SUMS and isinstance(result, torch.Tensor) and not func._schema.is_mutable:
+            result = self._accumulate(result, running_sums(name, args, options))
         if func._schema.is_mutable:
             written = args[0] if args and isinstance(args[0], torch.Tensor) else options.get("out")
             if isinstance(written, torch.Tensor) and written.is_floating_point():
@@ -167,6 +196,14 @@ class RandomRounding(TorchDispatchMode):
         finally:
             self._fused = before
 
+    def _accumulate(self, t: torch.Tensor, sums: torch.Tensor | None) -> torch.Tensor:
+        """The sum with the error of its running sums, which are kept in float32 at least."""
+        if sums is None or not t.is_floating_point():
+            return t
+        eps = min(torch.finfo(t.dtype).eps, torch.finfo(torch.float32).eps)
+        sign = torch.rand(t.shape, generator=self._generator, device=t.device, dtype=torch.float32) < 0.5
+        return (t.double() + torch.where(sign, -eps, eps) * sums).to(t.dtype)
+
     def _round(self, t: torch.Tensor) -> torch.Tensor:
         return self._perturb(t, max(torch.finfo(t.dtype).eps, self._fused.eps)) if t.is_floating_point() else t
 
@@ -178,6 +215,35 @@ class RandomRounding(TorchDispatchMode):
         part = torch.rand(t.shape, generator=self._generator, device=t.device, dtype=torch.float32) - 0.5
         wide = t if t.dtype == torch.float64 else t.float()
         return (wide * (1 + eps * part.to(wide.dtype))).to(t.dtype)
+
+
+class PlainSoftmax(TorchFunctionMode):
+    """While active, softmax and log_softmax are chains of operators, which are differentiated one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced = False
+
+    def __torch_function__(
+        self,
+        func: AnyFunction,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        options = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        x, dim = args[0] if args else None, args[1] if len(args) > 1 else options.get("dim")
+        converts = len(args) > 2 or options.get("dtype") is not None  # to another dtype
+        if name not in ("softmax", "log_softmax") or converts:
+            return func(*args, **options)
+        if not isinstance(x, torch.Tensor) or not isinstance(dim, int):
+            return func(*args, **options)
+        self.replaced = True
+        shifted = x - x.amax(dim, keepdim=True)
+        exponentials = shifted.exp()
+        total = exponentials.sum(dim, keepdim=True)
+        return exponentials / total if name == "softmax" else shifted - total.log()
 
 
 def _is_fused(func: AnyOverload, name: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 
+from kernellab.accuracy.accumulation import TermCounter
 from kernellab.accuracy.errors import measure
 from kernellab.accuracy.outputs import Outputs
 from kernellab.declaration.case import Case
@@ -34,8 +35,8 @@ Reference = Callable[[Inputs], Outputs]  # the reference in float64
 class PerturbedOracles:
     """The oracles of one trial at perturbed inputs, computed when they are first needed."""
 
-    def __init__(self, reference64: Reference, inputs: Inputs, oracle: Outputs, roundings: float) -> None:
-        """`roundings`: by how many the inputs are perturbed at most."""
+    def __init__(self, reference64: Reference, inputs: Inputs, oracle: Outputs, roundings: Callable[[], float]) -> None:
+        """`roundings`: by how many the inputs are perturbed at most; asked once, when it is needed."""
         self._reference64, self._inputs, self._oracle, self._roundings = reference64, inputs, oracle, roundings
         self._oracles: list[Outputs] | None = None
 
@@ -43,7 +44,7 @@ class PerturbedOracles:
         """Empty where they would take too much memory, or where the reference fails at perturbed inputs."""
         if self._oracles is None:
             try:
-                self._oracles = [self._compute(draw) for draw in range(_DRAWS)] if self._is_small() else []
+                self._oracles = self._compute_all() if self._is_small() else []
             except Exception:
                 self._oracles = []
         return self._oracles
@@ -60,9 +61,13 @@ class PerturbedOracles:
     def _is_small(self) -> bool:
         return all(t is None or t.numel() <= _MAX_ELEMENTS for t in (*self._inputs.values(), *self._oracle))
 
-    def _compute(self, draw: int) -> Outputs:
+    def _compute_all(self) -> list[Outputs]:
+        roundings = self._roundings()
+        return [self._compute(draw, roundings) for draw in range(_DRAWS)]
+
+    def _compute(self, draw: int, roundings: float) -> Outputs:
         def step(dtype: torch.dtype) -> float:
-            return self._roundings * min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps) / 2
+            return roundings * min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps) / 2
 
         return self._reference64(perturb(self._inputs, draw, step))
 
@@ -84,10 +89,22 @@ def perturb(inputs: Inputs, draw: int, step: Callable[[torch.dtype], float], *, 
     return perturbed
 
 
-def input_roundings(op: Op, case: Case, pass_name: str) -> float:
-    """By how many roundings of its inputs a correct result may be off, given the number of terms it sums."""
+def reduced_terms(op: Op, case: Case) -> int:
+    """How many terms the declared reductions of an op add."""
     sizes = (size if isinstance(size, tuple) else (size,) for dim, size in case.dims.items() if dim in op.reduces)
-    terms = math.prod(itertools.chain.from_iterable(sizes))
+    return math.prod(itertools.chain.from_iterable(sizes))
+
+
+def input_roundings(op: Op, case: Case, pass_name: str, evaluate: Callable[[], object]) -> float:
+    """By how many roundings of its inputs a correct result may be off, given the number of terms it sums.
+
+    Without a declared reduction, `evaluate` evaluates the reference, and the terms that its operators add are counted.
+    """
+    terms = reduced_terms(op, case)
+    if not op.reduces:
+        with TermCounter() as counter:
+            evaluate()
+        terms = counter.most
     if pass_name != "forward":  # the gradient of an input that lacks some dims is summed over them
         differentiable = (op.args[name] for name in op.gradient_args)
         smallest = min((math.prod(op.sizes(arg, case)) for arg in differentiable), default=1)

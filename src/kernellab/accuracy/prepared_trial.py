@@ -7,6 +7,7 @@ reference, otherwise the reference itself (`manual`).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -18,7 +19,9 @@ from kernellab.accuracy.errors import scales as scales_of
 from kernellab.accuracy.monte_carlo import RoundedReferences
 from kernellab.accuracy.oracle import Oracle, compute, gradient_inputs
 from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal, inputs_sharing_memory, require_same_shapes
-from kernellab.accuracy.perturbation import PerturbedOracles, gradient_scales, input_roundings
+from kernellab.accuracy.perturbation import PerturbedOracles, gradient_scales, input_roundings, reduced_terms
+from kernellab.accuracy.typical_scales import TypicalScales
+from kernellab.accuracy.undefined_integers import UndefinedIntegers
 from kernellab.base.user_code import explain
 from kernellab.declaration.case import Case, Size
 from kernellab.declaration.inputs import Inputs, InputsFailed, clone
@@ -63,8 +66,13 @@ class PreparedTrial:
     least_scales: list[float]  # the least scale of each result's errors
     aliases: frozenset[str]  # inputs whose memory the reference itself returns, as a view does
     integers: list[Outputs]  # per integer result: the oracle's, the peer's and manual's values; empty for float results
+    overflowed: list[
+        torch.Tensor | None
+    ]  # elements that are finite in the oracle alone: not judged; None: there is none
     perturbed: PerturbedOracles
     rounded: RoundedReferences
+    typical: TypicalScales
+    undefined: UndefinedIntegers
     gradient_inputs: list[str]  # their gradients come last, after the results
 
     @property
@@ -122,7 +130,10 @@ class TrialPreparer:
             self._require_finite_values(trial, oracle)
             if any(t.is_complex() for t in oracle):
                 raise CannotCheck("complex results are not compared yet")
-            scales = self._least_scales(trial, inputs, oracle)
+            scales = [
+                max(scale, _denormal_scale(op, trial, inputs, y))
+                for scale, y in zip(self._least_scales(trial, inputs, oracle), manual_outputs, strict=True)
+            ]
             manual = _Results("manual", manual_outputs, self._errors(manual_outputs, oracle, scales))
             raise_pending_error(self.device)
             if not all(map(bitwise_equal, inputs.values(), pristine.values())):
@@ -140,7 +151,20 @@ class TrialPreparer:
             raise CannotCheck(f"the reference failed: {explain(error)}") from None
         peer = self._pytorchs_own(trial, inputs, oracle, manual, scales) or manual
         reference64 = functools.partial(self._oracle.reference64, trial)
-        perturbed = PerturbedOracles(reference64, pristine, oracle, input_roundings(op, case, trial.pass_name))
+        overflowed = [_overflowed(*three) for three in zip(oracle, peer.outputs, manual.outputs, strict=True)]
+        if all(mask is not None and bool(mask.all()) for mask in overflowed):
+            raise CannotCheck(
+                f"{peer.name} has no finite result in {case.dtype}, though the float64 oracle has: it overflows"
+            )
+
+        def evaluate(inputs: Inputs) -> Outputs:
+            return compute(op, op.reference, inputs, trial)
+
+        roundings = functools.partial(input_roundings, op, case, trial.pass_name, functools.partial(evaluate, pristine))
+        perturbed = PerturbedOracles(reference64, pristine, oracle, roundings)
+        rowwise = bool(op.reduces)
+        rounded = RoundedReferences(evaluate, pristine, oracle, rowwise=rowwise, seed=self.seed)
+        gradients = gradient_inputs(op, trial, inputs)
         peer_errors = self._errors_beyond_rounding(peer, oracle, scales, perturbed)
         manual_errors = (
             peer_errors if peer is manual else self._errors_beyond_rounding(manual, oracle, scales, perturbed)
@@ -165,14 +189,19 @@ class TrialPreparer:
                 for exact, theirs, mine in zip(oracle, peer.outputs, manual.outputs, strict=True)
             ],
             perturbed=perturbed,
-            rounded=RoundedReferences(
-                lambda inputs: compute(op, op.reference, inputs, trial),
+            overflowed=overflowed,
+            rounded=rounded,
+            typical=TypicalScales(
+                reference64,
                 pristine,
                 oracle,
-                rowwise=bool(op.reduces),
+                rounded,
+                results=len(oracle) - len(gradients),
+                rowwise=rowwise,
                 seed=self.seed,
             ),
-            gradient_inputs=gradient_inputs(op, trial, inputs),
+            undefined=UndefinedIntegers(evaluate, pristine),
+            gradient_inputs=gradients,
         )
 
     def _require_finite_values(self, trial: Trial, oracle: Outputs) -> None:
@@ -266,6 +295,23 @@ class TrialPreparer:
             else results.errors[number]
             for number, (y, o, scale) in enumerate(zip(results.outputs, oracle, scales, strict=True))
         ]
+
+
+def _denormal_scale(op: Op, trial: Trial, inputs: Inputs, result: torch.Tensor) -> float:
+    """Terms that are denormal are rounded to the spacing of denormal numbers: a sum of n is off by √n spacings."""
+    if result.dtype not in (torch.float32, torch.float64):  # narrower dtypes are added in float32
+        return 0.0
+    largest = max((t.numel() for t in inputs.values() if t is not None), default=1)
+    terms = max(reduced_terms(op, trial.case), largest // max(1, result.numel()), 1)
+    return float(torch.finfo(result.dtype).tiny * math.sqrt(terms))
+
+
+def _overflowed(oracle: torch.Tensor, peer: torch.Tensor, manual: torch.Tensor) -> torch.Tensor | None:
+    """The elements at which neither the peer nor `manual` is finite, though the oracle is; None where there is none."""
+    if not peer.is_floating_point():
+        return None
+    mask = ~peer.isfinite() & ~manual.isfinite() & oracle.to(peer.dtype).isfinite()
+    return mask if bool(mask.any()) else None
 
 
 def _has_finite_value(result: torch.Tensor) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import randint, take  # bound at import: an implementation may replace torch.take
 
-from kernellab.accuracy.errors import TORCH_ALLOWANCE, limit, scales
+from kernellab.accuracy.errors import TORCH_ALLOWANCE, digits_that_differ, limit, scales
 from kernellab.accuracy.outputs import Outputs, Wrong, require_same_shapes
 from kernellab.accuracy.prepared_trial import PreparedTrial
 
@@ -137,7 +137,8 @@ class SpotCheck:
                 percent = 100 * float(wrong.float().mean())
                 peer = self._peer[number]
                 got, want = values[first].item(), take(peer, _places(peer, sample.seed))[first].item()
-                return Wrong(f"{percent:.3g} % of the compared values are wrong: {got:.6g}, should be {want:.6g}")
+                shown, expected = digits_that_differ(got, want)
+                return Wrong(f"{percent:.3g} % of the compared values are wrong: {shown}, should be {expected}")
         raise AssertionError("all values are right")
 
 

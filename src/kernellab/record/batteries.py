@@ -40,7 +40,7 @@ class WorstTrial(TypedDict):
 
 
 class FailedTrial(TypedDict):
-    """A trial that failed."""
+    """A trial that failed, or was imprecise."""
 
     kind: str
     label: str
@@ -58,6 +58,7 @@ class BatterySummary(TypedDict):
     tried: int
     passed: int
     imprecise: int
+    first_imprecise: FailedTrial | None
     kinds: dict[str, TrialCount]
     outside: dict[str, int]
     unknown: dict[str, int]
@@ -85,6 +86,7 @@ def summaries(trials: Sequence[TrialOutcome], searches: Sequence[SearchOutcome] 
 def _summary(op: str, impl: str, trials: Sequence[TrialOutcome], search: SearchOutcome | None) -> BatterySummary:
     judged = [t for t in trials if t["status"] not in ("outside", "unknown")]
     failures = [t for t in judged if t["status"] in FAILED]
+    imprecise = [t for t in judged if t["status"] == IMPRECISE.name]
     kinds: dict[str, TrialCount] = {}
     for t in judged:
         count = kinds.setdefault(t["trial"]["kind"], {"tried": 0, "passed": 0})
@@ -97,19 +99,21 @@ def _summary(op: str, impl: str, trials: Sequence[TrialOutcome], search: SearchO
         "interpreter": any(t["interpreter"] for t in trials),
         "tried": len(judged),
         "passed": len(judged) - len(failures),
-        "imprecise": sum(t["status"] == IMPRECISE.name for t in judged),
+        "imprecise": len(imprecise),
+        "first_imprecise": _in_short(imprecise[0]) if imprecise else None,
         "kinds": kinds,
         "outside": _reasons(trials, "outside"),
         "unknown": _reasons(trials, "unknown"),
         "worst": _worst(judged),
         "notes": dict(Counter(note for t in judged for note in t.get("notes") or ()).most_common()),
         "mended": [_label(t) for t in judged if t["trial"]["kind"] == "stored" and t["status"] in RIGHT],
-        "failures": [
-            {"kind": t["trial"]["kind"], "label": _label(t), "status": t["status"], "reason": t["reason"]}
-            for t in failures
-        ],
+        "failures": [_in_short(t) for t in failures],
         "search": search,
     }
+
+
+def _in_short(t: TrialOutcome) -> FailedTrial:
+    return {"kind": t["trial"]["kind"], "label": _label(t), "status": t["status"], "reason": t["reason"]}
 
 
 def _status(trials: Sequence[TrialOutcome]) -> str:
@@ -201,8 +205,10 @@ def failure_sentence(summary: BatterySummary) -> str | None:
         first = next(failure for failure in failures if failure["status"] == summary["status"])
         counted = f"{len(failures)} of {summary['tried']} trials failed"
         return f"{counted}, the first at {first['label']}: {first['reason']}"
-    if summary["imprecise"]:
-        return f"imprecise at {summary['imprecise']} of {summary['tried']} trials"
+    imprecise = summary["first_imprecise"]
+    if imprecise:
+        counted = f"beyond the limit at {summary['imprecise']} of {summary['tried']} trials"
+        return f"{counted}, the first at {imprecise['label']}: {imprecise['reason']}"
     if summary["status"] == UNKNOWN:
         reasons = summary["unknown"]
         return f"none of {sum(reasons.values())} trials could be judged: {next(iter(reasons), '')}"

@@ -13,6 +13,7 @@ from types import ModuleType
 import torch
 
 from kernellab.accuracy.oracle import Oracle, compute
+from kernellab.accuracy.outputs import Outputs
 from kernellab.accuracy.prepared_trial import CannotCheck, PeerDied, PreparedTrial, TrialPreparer
 from kernellab.accuracy.spot_check import ResultForm, SpotCheck
 from kernellab.accuracy.vault import Vault
@@ -36,6 +37,7 @@ from kernellab.running.protocol.events import CulpritNamed, SeriesBegun
 from kernellab.running.worker.channel import GpuContextLost
 from kernellab.running.worker.guards.global_state import guard_global_state
 from kernellab.running.worker.guards.result_judge import ResultJudge
+from kernellab.running.worker.guards.result_shapes import shapes_depend_on_values
 from kernellab.running.worker.series import SeriesRunner
 from kernellab.running.worker.task import Task
 from kernellab.timing.input_sets import InputSets
@@ -207,7 +209,8 @@ class GroupRunner:
     def _input_sets(self, pass_name: str, names: list[str]) -> tuple[InputSets, ResultForm | None]:
         """The inputs with two contents, and the form of the results. One content where there is no memory for two.
 
-        Without an oracle there is one content and no form. The oracle itself is not kept.
+        Without an oracle there is one content and no form; where the shapes of the results depend on the values of
+        the inputs there is no form either. The oracle itself is not kept.
         """
         contents = [self._make_content(pass_name, 0)]
         form, problem = None, None
@@ -221,10 +224,25 @@ class GroupRunner:
             problem = "timed with one content of its inputs: there is no memory for a second"
         if problem is None:
             contents.append(self._make_content(pass_name, 1))
+            if self._shapes_vary(pass_name):
+                form = None
+                problem = "timed without comparing its results: their shapes depend on the values of the inputs"
         for name in names if problem else ():
             self.task.noter(name, "inputs")(str(problem))
         remake = partial(self._make_content, pass_name)
         return InputSets(contents, remake), form
+
+    def _shapes_vary(self, pass_name: str) -> bool:
+        trial = Trial("declared", self.case, pass_name=_compared_pass(pass_name))
+
+        def evaluate(content: int) -> Outputs:
+            return compute(self.op, self.op.reference, self._make_content(pass_name, content), trial)
+
+        try:
+            with self.channel.running(None, "oracle"):
+                return shapes_depend_on_values(evaluate)
+        except Exception:  # the check has evaluated the reference; what fails here is not an implementation's fault
+            return False
 
     def _make_content(self, pass_name: str, content: int) -> make_inputs.Inputs:
         return pass_of(pass_name).inputs(self.op, self.case, self._content_seed(content), self.device)

@@ -1,0 +1,46 @@
+"""Whether the shapes of an op's results depend on the values of its inputs, as those of `x[x > 0]` do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernellab.accuracy.accumulation import AnyOverload
+from kernellab.accuracy.outputs import Outputs
+
+_CONTENTS = 5  # the shapes of two contents may agree by chance
+
+
+def shapes_depend_on_values(evaluate: Callable[[int], Outputs]) -> bool:
+    """`evaluate` gives the results of the reference for one of several contents of its inputs.
+
+    Most references call no operator whose shape depends on values; for these one evaluation suffices.
+    """
+    with _DynamicShapes() as mode:
+        shapes = [t.shape for t in evaluate(0)]
+    return mode.found and any([t.shape for t in evaluate(content)] != shapes for content in range(1, _CONTENTS))
+
+
+class _DynamicShapes(TorchDispatchMode):
+    """While active, notes whether an operator is called whose result may have a shape that depends on values."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: True would import torch's compiler, which takes seconds."""
+        return False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self,
+        func: AnyOverload,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        self.found |= torch.Tag.dynamic_output_shape in func.tags
+        return func(*args, **(kwargs or {}))
