@@ -19,12 +19,17 @@ class Machine:
         self.now_us, self.waited_us, self.system_us, self.maps = 0.0, 0.0, 0.0, maps
         self.call_us, self.host_us, self.waits, self.most, self.near_us = call_us, host_us, waits, most, near_us
         self.calls = []
+        self.ran = 1.0  # of the time
         monkeypatch.setattr(cross_check, "_now_us", lambda: self.now_us)
         monkeypatch.setattr(cross_check, "read_kernel_counts", self._counts)
 
     def _counts(self, pid):
         return KernelCounts(
-            pid, ran_us={pid: self.now_us}, waited_us={pid: self.waited_us}, page_faults=0, system_us=self.system_us
+            pid,
+            ran_us={pid: self.ran * self.now_us},
+            waited_us={pid: self.waited_us},
+            page_faults=0,
+            system_us=self.system_us,
         )
 
     def run(self, check, reported_us):
@@ -107,6 +112,14 @@ def test_a_worker_that_has_to_wait_for_a_core_is_not_accused(monkeypatch):
     assert Machine(monkeypatch, 500.0, waits=1.0).run(check, 100.0) == NOT_CHECKED
     assert "waiting for a core" in check.reason
     assert check.batches == 8
+
+
+def test_a_worker_whose_threads_hardly_ran_is_not_accused(monkeypatch):
+    """Threads that wait for each other sleep; the system does not count that as waiting for a core."""
+    machine = Machine(monkeypatch, 500.0)
+    machine.ran = 0.1
+    assert machine.run(CrossCheck("cpu", 100.0, 1), 100.0) == NOT_CHECKED
+    assert machine.run(CrossCheck("cuda", 100.0, 1), 100.0) == DISAGREES  # the host sleeps while the GPU computes
 
 
 def test_time_without_a_core_does_not_make_a_forged_time_agree(monkeypatch):

@@ -19,9 +19,10 @@ def counts(ran_us, waited_us, *, page_faults=0, system_us=0.0):
 
 def test_only_threads_that_compute_are_delayed():
     before = counts({1: 100.0, 2: 0.0}, {1: 10.0, 2: 0.0})
-    after = counts({1: 150.0, 2: 900.0, 3: 20.0}, {1: 60.0, 2: 200.0, 3: 500.0})
-    # The main thread (1) counts though it hardly ran; thread 3 ran for 20 of 1000 µs and is no part of the computation.
+    after = counts({1: 105.0, 2: 900.0, 3: 5.0}, {1: 60.0, 2: 200.0, 3: 500.0})
+    # The main thread (1) counts though it hardly ran; thread 3 ran for 5 of 1000 µs and is no part of the computation.
     assert after.delay_since(before, 1000.0) == 250.0
+    assert after.ran_since(before) == 910.0
 
 
 def test_mapping_is_the_time_in_the_system_or_by_faults():

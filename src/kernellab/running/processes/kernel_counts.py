@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 
-_COMPUTES = 0.1  # of the time: a thread that runs for less is no part of the computation
+_COMPUTES = 0.01  # of the time: a thread that runs for less is no part of the computation
 _TICKS_TO_COUNT = 2  # fewer may be a tick that happened to fall into the system
 _PROBED_PAGES = 512
 _FAULTS, _SYSTEM_TICKS = 7, 12  # fields of /proc/PID/stat, counted from the state
@@ -33,6 +33,10 @@ class KernelCounts:
         ran_us = {thread: us - before.ran_us.get(thread, 0.0) for thread, us in self.ran_us.items()}
         computing = [thread for thread, us in ran_us.items() if us >= least_us or thread == self.pid]
         return sum(self.waited_us[thread] - before.waited_us.get(thread, 0.0) for thread in computing)
+
+    def ran_since(self, before: KernelCounts) -> float:
+        """How many microseconds the threads ran, in sum."""
+        return sum(us - before.ran_us.get(thread, 0.0) for thread, us in self.ran_us.items())
 
     def mapping_since(self, before: KernelCounts) -> float:
         """About how many microseconds the system took to map memory for the process."""
