@@ -138,7 +138,7 @@ class CrossCheck:
         tolerance = TOLERANCE[self.device_type]
         # Where the machine has become slower, the worker's own timer says so before or after the batch.
         allowed_us = clock.calls * max(self.reported_us, near_us) * tolerance + _SLACK_US + message_us
-        # On a CPU the worker computes all the time. Where it hardly ran, its threads waited for each other and for cores.
+        # On a CPU the worker computes all the time. Where it hardly ran, threads waited for each other and for cores.
         asleep = self.device_type == "cpu" and clock.ran_us < _RAN * elapsed_us
         busy = clock.delay_us > _BUSY * elapsed_us or asleep
         least_us = _LEAST_US[self.device_type]
