@@ -58,8 +58,7 @@ class _Maker:
         self.factors: dict[str, Sequence[object]] = {
             "dtype": _first(usual.dtype, bases.dtypes),
             **{
-                f"option {name}": _first(usual.options[name], values)
-                for name, values in bases.op.all_options().items()
+                f"option {name}": _first(usual.options[name], values) for name, values in bases.op.all_options().items()
             },
             "sizes": self._sizes(few),
             "dims": self._leads(few),

@@ -51,7 +51,9 @@ def cover_pairs(counts: Mapping[str, int], make: Callable[[Assignment], T | None
     return made
 
 
-def _useful_values(name: str, chosen: Assignment, counts: Mapping[str, int], missing: Mapping[_Pair, None]) -> list[int]:
+def _useful_values(
+    name: str, chosen: Assignment, counts: Mapping[str, int], missing: Mapping[_Pair, None]
+) -> list[int]:
     """The values of a factor that add pairs to a combination, those that add most first."""
     before = sum(pair in missing for pair in _pairs(chosen))
     gains = {

@@ -8,25 +8,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from kernellab.declaration.case import ELLIPSIS, Case, Size
+from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.trials.bases import Bases
 from kernellab.trials.sizes import spread
 from kernellab.trials.small_cases import Axis, axes, largest_input
 from kernellab.trials.trial import Trial
 
 # Every remainder of 4 to 128, multiples of 3 and of 10, and thresholds between the powers of two; as models have them.
-ORDINARY = (6, 12, 20, 48, 96, 100, 384, 640, 768, 1000, 1536, 3072, 5120, 6000, 12288)
+ORDINARY = (6, 12, 20, 48, 96, 100, 384, 640, 768, 1000, 1536, 3072, 5120, 6000)
 _ORDINARY_GRADIENTS = (6, 20, 48, 96, 100, 384, 768, 1000, 3072, 6000)
 _ORDINARY_LEADING, _QUICK = (6, 20, 96, 1000), (12, 48, 96, 1000)
 _LARGEST_SLOW = 768  # in Triton's interpreter
+_LARGEST_ORDINARY = 4096  # of a dim that is not reduced
 _MOST_SIZES = 45  # of all dims together; with many dims, each has fewer
 # Both multiples of 128, one twice the other; one a multiple of 512; both odd and beyond a block of 1024.
 _OF_TWO_DIMS = ((256, 128), (128, 512), (1201, 1031))
 _TWO_DIMS_ELEMENTS = 1 << 21
 _MOST_PAIRS = 6
-_LONG = (12288, 65664)  # multiples of 128: more domains accept them than a prime
+_LONG, _LONG_GRADIENTS = (5120, 12288, 65664), (12288, 65664)  # multiples of 128: more domains accept them than a prime
 _BEYOND_FLOAT32 = ((4099, 4099), (4224, 4224))  # more than 2²⁴ elements: not every number is a float32 from here on
-LONG_ELEMENTS = 1 << 25
+LONG_ELEMENTS = 36 << 20  # of an input that has twice as many elements as the result, too
 
 
 def ordinary_size_trials(bases: Bases) -> Iterator[Trial]:
@@ -48,14 +49,15 @@ def long_trials(bases: Bases) -> Iterator[Trial]:
     for dim in bases.op.dims:
         if dim == ELLIPSIS or dim in bases.op.reduces:  # these are tried up to larger sizes anyway
             continue
-        for case in bases.resized_to(dim, _LONG).values():
+        for size, case in bases.resized_to(dim, _LONG).items():
             yield Trial("long", case)
-            yield Trial("long", case, pass_name="backward")
+            if size in _LONG_GRADIENTS:
+                yield Trial("long", case, pass_name="backward")
     for first, last in _pairs(bases.odd)[:1]:
-        large = (_with_sizes(bases, {first: m, last: n}) for m, n in _BEYOND_FLOAT32)
-        case = next((c for c in large if largest_input(bases.op, c) <= LONG_ELEMENTS and bases.domain.accepts(c)), None)
-        if case is not None:
-            yield Trial("long", case)
+        for case in (_with_sizes(bases, {first: m, last: n}) for m, n in _BEYOND_FLOAT32):
+            if largest_input(bases.op, case) <= LONG_ELEMENTS and bases.domain.accepts(case):
+                yield Trial("long", case)
+                break
 
 
 def _ordinary(bases: Bases, usual: Sequence[int]) -> Iterator[Case]:
@@ -64,7 +66,9 @@ def _ordinary(bases: Bases, usual: Sequence[int]) -> Iterator[Case]:
         yield from _planes(bases, _limited(bases, usual))
         return
     for dim in dims:
-        chosen = _ORDINARY_LEADING if dim == ELLIPSIS else spread(usual, max(4, _MOST_SIZES // len(dims)))
+        # Longer dims are tried as such, where the reference is cheap: attention compares all pairs of positions.
+        within = [n for n in usual if n <= _LARGEST_ORDINARY or dim in bases.op.reduces]
+        chosen = _ORDINARY_LEADING if dim == ELLIPSIS else spread(within, max(4, _MOST_SIZES // len(dims)))
         yield from bases.resized_to(dim, _limited(bases, chosen)).values()
 
 
@@ -101,10 +105,8 @@ def _with_sizes(bases: Bases, sizes: dict[Axis, int]) -> Case:
     case = bases.odd
     for axis, size in sizes.items():
         case = case.with_(dims={**case.dims, **axis.resized(case, size)})
-    short: dict[str, Size] = {}
     for axis in axes(case):
         if axis not in sizes and largest_input(bases.op, case) > _TWO_DIMS_ELEMENTS:
-            short = axis.resized(case, min(axis.of(case), 3))
-            shorter = case.with_(dims={**case.dims, **short})
+            shorter = case.with_(dims={**case.dims, **axis.resized(case, min(axis.of(case), 3))})
             case = shorter if bases.domain.accepts(shorter) else case
     return case
