@@ -35,11 +35,11 @@ def ordinary_size_trials(bases: Bases) -> Iterator[Trial]:
     for case in _ordinary(bases, ORDINARY):
         yield Trial("sizes", case.with_(dtype=next(dtypes)))
     for case in _ordinary(bases, _ORDINARY_GRADIENTS):
-        yield Trial("sizes", case, pass_name="backward")
+        yield Trial("gradients", case, pass_name="backward")
     if not (bases.quick or bases.slow):
         for case in _two_dims(bases):
             yield Trial("sizes", case)
-            yield Trial("sizes", case, pass_name="backward")
+            yield Trial("gradients", case, pass_name="backward")
 
 
 def long_trials(bases: Bases) -> Iterator[Trial]:

@@ -161,9 +161,9 @@ def deep_layout_trials(bases: Bases) -> Iterator[Trial]:
         for names in list(bases.each_then_all(case, layout))[-1:]:
             layouts = dict.fromkeys(names, layout)
             yield Trial("layouts", case, layouts=layouts)
-            yield Trial("layouts", case, layouts=layouts, pass_name="backward")
+            yield Trial("gradients", case, layouts=layouts, pass_name="backward")
     for case, upstream in itertools.product(several[:1] if bases.quick or bases.slow else several, UPSTREAM_LAYOUTS):
-        yield Trial("layouts", case, pass_name="backward", upstream=upstream)
+        yield Trial("gradients", case, pass_name="backward", upstream=upstream)
 
 
 def same_tensor_trials(bases: Bases) -> Iterator[Trial]:
