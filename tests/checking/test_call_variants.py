@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
+import kernellab as kl
 from kernellab.checking.examiner import GUARDS, Examiner
 from kernellab.declaration.case import Case
 from kernellab.trials.trial import Trial
-from support.trying import CPU, examine, op_of, plane
+from support.trying import CPU, examine, failures, op_of, plane
 
 
 @torch.library.custom_op("kernellab_tests::twice", mutates_args=())
@@ -84,3 +85,71 @@ def test_reading_outside_an_input_shows_although_nan_loses_every_comparison(beyo
     assert examine(op, "manual", {"N": 64}, call="beside large numbers").status == "ok"
     without = Examiner(op, seed=0, device=CPU, guards=GUARDS - {"bands"})
     assert without.examine(op["reads"], Trial("calls", Case({"N": 64}, "float32"), call="beside large numbers")) is None
+
+
+def squares(*, saved_by_shape=False, gradient_by_shape=False):
+    """x² with its own backward, which may keep what it saves, or what it returns, in one buffer per shape."""
+    saved, returned = {}, {}
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            saved[x.shape] = x.detach().clone()
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            dx = 2 * g * (saved[x.shape] if saved_by_shape else x)
+            if gradient_by_shape:
+                return returned.setdefault(x.shape, torch.empty_like(dx)).copy_(dx)
+            return dx
+
+    return Square.apply
+
+
+def test_what_a_backward_needs_and_returns_is_its_own():
+    impls = dict(right=squares(), saved=squares(saved_by_shape=True), returned=squares(gradient_by_shape=True))
+    op = op_of(lambda x: x * x, **impls)
+    fields = dict(pass_name="backward", call="two forwards, then both backwards")
+    for name in impls:
+        assert examine(op, name, plane(), pass_name="backward").status == "ok", name
+    assert examine(op, "right", plane(), **fields).status == "ok"
+    assert examine(op, "manual", plane(), **fields).status == "ok"
+    outcome = examine(op, "saved", plane(), **fields)
+    assert (outcome.status, "the gradient of x" in outcome.reason) == ("wrong", True)
+    outcome = examine(op, "returned", plane(), **fields)
+    assert (outcome.status, outcome.reason.startswith("a later backward changed")) == ("wrong", True)
+    assert examine(
+        op_of(lambda x: x * x, none=lambda x: x.detach() * x.detach()), "none", plane(), **fields
+    ).status == ("outside")
+
+
+def test_inference_mode_is_tried():
+    def wrong(x):
+        return x * (3 if torch.is_inference_mode_enabled() else 2)
+
+    op = op_of(lambda x: x * 2, wrong=wrong, right=lambda x: x + x, function=lambda x: squares()(x) / x * 2)
+    assert examine(op, "wrong", plane()).status == "ok"
+    assert examine(op, "wrong", plane(), call="in inference mode").status == "wrong"
+    for name in ("right", "function", "manual"):
+        assert examine(op, name, plane(), call="in inference mode").status == "ok", name
+
+
+def test_one_tensor_is_given_for_two_inputs_of_equal_shape():
+    @kl.op(
+        args=dict(x=kl.tensor("M N"), w=kl.tensor("N"), y=kl.tensor("M N")),
+        cases=kl.cases(M=[8], N=[16], dtype=["float32"]),
+    )
+    def mixed(x, w, y):
+        return x * w + y * y
+
+    mixed.impl("right")(lambda x, w, y: torch.addcmul(x * w, y, y))
+    mixed.impl("same")(lambda x, w, y: mixed.reference(x, w, y) * (2 if x.data_ptr() == y.data_ptr() else 1))
+    failed = failures(mixed, "calls")
+    assert {(tuple(t.same), t.pass_name) for t in failed.pop("same")} == {
+        (("x", "y"), "forward"),
+        (("x", "y"), "backward"),
+    }
+    assert not failed

@@ -75,3 +75,41 @@ def test_several_and_empty_results_have_scripts_too(m, pass_name, reason, printe
     lines = write_trial(both, trial, Outcome("wrong", reason), 0, ScriptNames(FreeNames(()), {}))
     exec("\n".join(lines), {"torch": torch, "impl": both.reference, "reference": both.reference})
     assert re.fullmatch(printed, capsys.readouterr().out)
+
+
+def test_scripts_show_what_happens_in_inference_mode_and_between_two_forwards(capsys):
+    @kl.op(args=dict(x=kl.tensor("M N")))
+    def square(x):
+        return x * x
+
+    saved, returned = {}, {}
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, keep_saved):
+            ctx.save_for_backward(x)
+            ctx.keep_saved, saved["x"] = keep_saved, x.detach().clone()
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            dx = 2 * g * (saved["x"] if ctx.keep_saved else ctx.saved_tensors[0])
+            return (dx if ctx.keep_saved else returned.setdefault("g", torch.empty_like(dx)).copy_(dx)), None
+
+    def mode(x):
+        return x * (0 if torch.is_inference_mode_enabled() else x)
+
+    square.impl("mode")(mode)
+    square.impl("saved")(lambda x: Square.apply(x, True))
+    square.impl("returned")(lambda x: Square.apply(x, False))
+    for name, pass_name, call, printed in (
+        ("mode", "forward", calls.INFERENCE_MODE, r"worst difference: [1-9]"),
+        ("saved", "backward", calls.INTERLEAVED, r"worst difference: [1-9]"),
+        ("returned", "backward", calls.INTERLEAVED, r"the first result is unchanged: False"),
+    ):
+        trial = Trial("search", Case({"M": 3, "N": 40}, "float32"), pass_name=pass_name, call=call)
+        outcome = Examiner(square, seed=0, device=CPU).examine(square[name], trial)
+        assert outcome.status == "wrong"
+        lines = write_trial(square, trial, outcome, 0, ScriptNames(FreeNames(()), {}))
+        exec("\n".join(lines), {"torch": torch, "impl": square[name].fn, "reference": square.reference})
+        assert re.search(printed, capsys.readouterr().out), name

@@ -13,7 +13,7 @@ from kernellab.reproduction.source_values import literal
 from kernellab.trials.guard_bands import BAND_BYTES
 from kernellab.trials.layouts import LAYOUTS, fits
 from kernellab.trials.trial import Trial
-from kernellab.trials.trial_inputs import UPSTREAM, make_inputs
+from kernellab.trials.trial_inputs import UPSTREAM, UPSTREAM_LAYOUTS, make_inputs
 from kernellab.trials.values import INDICES, VALUES
 from support.trying import CPU
 
@@ -85,9 +85,21 @@ def test_layouts_are_the_same_and_memory_ends_at_the_same_element(case, layout):
     assert_the_same(gathered, Trial("layouts", case, layouts=on))
 
 
-@pytest.mark.parametrize("upstream", UPSTREAM)
-def test_upstream_gradients_are_the_same(upstream):
-    assert_the_same(gathered, Trial("gradients", CASES[0], pass_name="backward", upstream=upstream))
+@pytest.mark.parametrize("upstream", [*UPSTREAM, *UPSTREAM_LAYOUTS])
+@pytest.mark.parametrize("case", [CASES[0], CASES[2]], ids=lambda case: case.label)
+def test_upstream_gradients_are_the_same(case, upstream):
+    assert_the_same(gathered, Trial("gradients", case, pass_name="backward", upstream=upstream))
+
+
+def test_one_tensor_for_two_inputs_is_one_in_the_script():
+    @kl.op(args=dict(x=kl.tensor("M N"), y=kl.tensor("M N")))
+    def add(x, y):
+        return x + y
+
+    trial = Trial("calls", Case({"M": 3, "N": 4}, "float32"), same=("x", "y"))
+    assert_the_same(add, trial)
+    made = inputs_of_script(add, trial)
+    assert made["x"] is made["y"]
 
 
 def test_memory_around_an_input_is_as_wide_as_kernellabs_guard_bands():

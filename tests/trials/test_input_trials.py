@@ -31,7 +31,7 @@ def test_an_optional_input_is_varied_like_any_other():
     assert set(failed) == {"stride", "nan", "block"}
     assert {t.kind for t in failed["stride"]} >= {"layouts"}
     assert {t.kind for t in failed["nan"]} == {"values"}
-    assert {t.kind for t in failed["block"]} == {"sizes", "gradients"}
+    assert {t.kind for t in failed["block"]} == {"sizes", "gradients", "combinations", "long"}
 
 
 def test_sizes_are_also_tried_without_the_optional_input():

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from kernellab.trials.guard_bands import GuardedMemory
-from kernellab.trials.layouts import LAYOUTS, apply_layout
+from kernellab.trials.layouts import DEEP_LAYOUTS, LAYOUTS, apply_layout
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, "channels last"])
+@pytest.mark.parametrize("layout", [*LAYOUTS, *DEEP_LAYOUTS, "channels last"])
 def test_a_layout_keeps_the_values(layout):
     x = torch.randn(2, 3, 5, 8)
     laid = apply_layout(x, layout, GuardedMemory())
@@ -15,6 +15,15 @@ def test_a_layout_keeps_the_values(layout):
     if "expanded" not in layout:
         assert torch.equal(laid, x)
     assert laid.stride() != x.stride() or laid.storage_offset() > 0
+
+
+def test_deep_layouts_are_those_of_a_transposed_and_of_a_sliced_tensor():
+    x = torch.randn(3, 5, 8)
+    swapped = apply_layout(x, "first two dims swapped", GuardedMemory())
+    assert swapped.stride() == torch.empty(5, 3, 8).transpose(0, 1).stride()
+    sliced = apply_layout(x, "second dim sliced", GuardedMemory())
+    assert sliced.stride() == torch.empty(3, 7, 8)[:, 1:-1].stride()
+    assert sliced.stride() != x.stride()
 
 
 def test_the_misaligned_layout_is_misaligned_and_the_contiguous_one_starts_at_16_bytes():

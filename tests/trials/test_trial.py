@@ -42,6 +42,15 @@ def test_the_draw_is_stored_only_where_it_is_not_0():
     assert "draw" not in dataclasses.replace(trial, draw=0).to_json()
 
 
+def test_one_tensor_for_two_inputs_is_stored(blend):
+    case = Case({"...": (2,), "N": 65}, "float32", {"mode": "add"})
+    trial = Trial("calls", case, same=("x", "y"))
+    assert Trial.from_json(trial.to_json(), blend) == trial
+    assert "x and y the same tensor" in trial.label
+    assert "same" not in dataclasses.replace(trial, same=()).to_json()
+    assert Trial.from_json({**trial.to_json(), "same": ["x", "gone"]}, blend) is None
+
+
 def test_a_stored_trial_does_not_fit_another_op_or_a_changed_option(blend):
     case = Case({"...": (2,), "N": 65}, "float32", {"mode": "subtract"})
     trial = Trial("search", case, layouts={"y": "transposed"}, pass_name="backward", upstream="zero")

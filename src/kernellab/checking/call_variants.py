@@ -1,4 +1,4 @@
-"""Call variants: calling an implementation twice, with other surroundings, on a side stream, in a CUDA graph.
+"""Call variants: calling an implementation twice, with other surroundings, in inference mode, in a CUDA graph.
 
 Each variant takes a call and returns outputs to be judged like any others, or raises Wrong.
 """
@@ -25,9 +25,10 @@ from kernellab.trials import calls
 from kernellab.trials.guard_bands import LARGE, MINUS_LARGE, GuardedMemory
 from kernellab.trials.layouts import apply_layout
 from kernellab.trials.trial import CONTIGUOUS, Trial
-from kernellab.trials.trial_inputs import NotApplicable, copy_input
+from kernellab.trials.trial_inputs import NotApplicable, copy_input, make_inputs
 
 _SLEEP_CYCLES = 20_000_000  # about 10 ms: longer than a launch takes, on any stream
+_OTHER_SEED = 7919  # of the second inputs, where a variant calls on two
 _MORE_CALLS = 14  # on a GPU, to see whether results vary by themselves
 
 
@@ -234,6 +235,29 @@ def _backward_twice(call: Call) -> Outputs:
     return as_tensors((*(r.detach() for r in results), *second))
 
 
+def _interleaved(call: Call) -> Outputs:
+    """Two forwards on different inputs, then their backwards, as where a layer is used twice in a model.
+
+    What the first backward needs is its own, and what it returns stays what it is.
+    """
+    results, leaves, upstream = call.graph()
+    values = make_inputs(call.op, call.trial, _OTHER_SEED, call.device, guarded=False).tensors
+    others = replace(call, inputs=values).graph()
+    first = fill_missing(leaves, gradients(results, leaves, upstream))
+    kept = tuple(t.clone() for t in first)
+    gradients(*others)
+    if not all(map(bitwise_equal, first, kept)):
+        raise Wrong(reasons.LATER_BACKWARD)
+    return as_tensors((*(r.detach() for r in results), *first))
+
+
+def _in_inference_mode(call: Call) -> Outputs:
+    """As models are served. The results are copied: torch allows less with those made in this mode."""
+    with torch.inference_mode():
+        outputs = call()
+    return tuple(t.clone() if t.is_inference() else t for t in outputs)
+
+
 def _gradcheck(call: Call) -> Outputs:
     """torch's comparison with finite differences; the gradients themselves are judged afterwards as well."""
     call.graph()  # raises where it has no gradient
@@ -264,6 +288,8 @@ VARIANTS: dict[str, Callable[[Call], Outputs]] = {
     calls.REGISTERED_OP: _as_registered_op,
     calls.BACKWARD_TWICE: _backward_twice,
     calls.GRADCHECK: _gradcheck,
+    calls.INTERLEAVED: _interleaved,
+    calls.INFERENCE_MODE: _in_inference_mode,
 }
 NEEDS_BANDS = (calls.LARGE_NEIGHBOURS,)
 

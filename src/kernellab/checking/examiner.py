@@ -49,6 +49,7 @@ from kernellab.trials.trial_inputs import NotApplicable
 # What is checked besides the values. Each can be left out; the tests show what each one finds.
 GUARDS = frozenset({"form", "special", "unchanged", "alias", "poison", "bands", "compiled"})
 _NO_MEMORY_QUESTION = 1 << 30  # bytes: a trial that needs no more is begun without asking
+_LONG_TRIAL_BYTES = 1 << 31  # a long dim is tried where that is cheap: attention to 65664 positions is not
 _KEPT_TRIALS, _KEPT_BYTES = 2, 1 << 31  # prepared trials that are kept for the next implementation
 
 
@@ -151,7 +152,10 @@ class Examiner:
             return None
         most = max(_NO_MEMORY_QUESTION, free_bytes(self.device))
         reference = self._estimator.estimate(trial, lambda memory: memory_needed(self.op, trial, memory) <= most)
-        shortage = self._shortage(trial, memory_needed(self.op, trial, reference))
+        needed = memory_needed(self.op, trial, reference)
+        if trial.kind == "long" and needed > _LONG_TRIAL_BYTES:
+            return f"the reference needs about {needed / 2**30:.0f} GiB of memory, and long dims are tried up to 2"
+        shortage = self._shortage(trial, needed)
         return f"the reference {shortage}" if shortage is not None else None
 
     def _shortage(self, trial: Trial, needed: int) -> str | None:

@@ -83,6 +83,7 @@ class TrialJson(TypedDict):
     wrt: NotRequired[Annotated[list[str], "inputs that require a gradient; empty for all"]]
     loss_on: NotRequired[Annotated[int | None, "the number of the only result that the loss depends on"]]
     draw: NotRequired[Annotated[int, "which draw of the values, where it is not the first"]]
+    same: NotRequired[Annotated[list[str], "inputs that are one and the same tensor"]]
     label: NotRequired[Annotated[str, "the trial in a few words"]]
 
 

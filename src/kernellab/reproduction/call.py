@@ -141,8 +141,9 @@ class _CallWriter(ABC):
             same = f"{self.got}.untyped_storage().data_ptr() == {x}.untyped_storage().data_ptr()"
             loop = f"for {self.got} in {self.results()}:"
             return [loop, f'    print("the result lies in the memory of {x}:", {same})']
-        if reason.startswith((reasons.NOT_REPEATABLE, reasons.SECOND_CALL, reasons.LATER_CALL)):
-            return self._call_twice(self.results(halved=reason.startswith(reasons.LATER_CALL)))
+        if reason.startswith((reasons.NOT_REPEATABLE, reasons.SECOND_CALL, reasons.LATER_CALL, reasons.LATER_BACKWARD)):
+            other_inputs = reason.startswith((reasons.LATER_CALL, reasons.LATER_BACKWARD))
+            return self._call_twice(self.results(halved=other_inputs))
         if failed.depends_on_surroundings:
             return self._call_twice(self.results(), self._change_surroundings())
         if failed.keeps_buffers:
@@ -209,9 +210,11 @@ class _ForwardCall(_CallWriter):
         return f"torch.library.opcheck({self.failed.names.impl}, {_tuple(self.failed.arguments())}, {{{options}}})"
 
     def definitions(self) -> list[str]:
+        impl = self.failed.names.impl
+        if self.failed.trial.call == calls.INFERENCE_MODE:
+            return [f"{impl} = torch.inference_mode()({impl})"]
         if self.failed.trial.call != calls.REGISTERED_OP:
             return []
-        impl = self.failed.names.impl
         return [f"{impl} = torch.compile({impl}, fullgraph=True, dynamic=False)"]
 
     def call(self) -> str:
@@ -261,6 +264,9 @@ class _BackwardCall(_CallWriter):
             f"    results = fn({', '.join(['*inputs', *self.failed.options()])})",
             "    results = results if isinstance(results, (tuple, list)) else [results]",
         ]
+        if self.failed.trial.call == calls.INTERLEAVED:
+            halved = "[t * 0.5 if t is not None and t.is_floating_point() else t for t in inputs]"
+            head.append(f"    other = fn({', '.join([f'*{halved}', *self.failed.options()])})  # before the backward")
         if self.failed.trial.pass_name == "double backward":
             return [*head, *_second_gradients(roots, leaves)]
         twice = self.failed.trial.call == calls.BACKWARD_TWICE

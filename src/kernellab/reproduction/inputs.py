@@ -14,7 +14,7 @@ from kernellab.declaration.passes import is_upstream
 from kernellab.reproduction.call import FailedTrial, ScriptNames, write_call
 from kernellab.reproduction.function_source import transcribe_call
 from kernellab.trials.guard_bands import BAND_BYTES
-from kernellab.trials.trial import Trial
+from kernellab.trials.trial import RANDOM_UPSTREAM, Trial
 from kernellab.trials.trial_inputs import fills, make_inputs, seed_of
 from kernellab.trials.values import INDICES
 from kernellab.vocabulary.value_kinds import ValueKind, random_mask
@@ -92,6 +92,8 @@ class _TrialWriter:
         x, variable = self._tensors[name], self._variables[name]
         if x is None:
             return [f"{variable} = None"]
+        if name in self.trial.same[1:]:
+            return [f"{variable} = {self._variables[self.trial.same[0]]}  # the same tensor"]
         shape, arg = tuple(x.shape), self.op.args.get(name)
         if is_upstream(name) and self.trial.upstream in ("expanded", "zero"):
             kind = f"dtype={x.dtype}{self._on_device}"
@@ -163,8 +165,8 @@ class _TrialWriter:
 
     def _apply_layout(self, variable: str, name: str, x: torch.Tensor) -> list[str]:
         layout = self.trial.layouts.get(name)
-        if is_upstream(name) and self.trial.upstream == "non-contiguous":
-            layout = "non-contiguous"
+        if is_upstream(name) and self.trial.upstream != RANDOM_UPSTREAM:
+            layout = self.trial.upstream
         if layout is None and not self._failed.concerns_memory:
             return []
         self._uses_lay_out = True

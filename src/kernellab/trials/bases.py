@@ -177,14 +177,7 @@ class Bases:
         Where most are not, with further sizes that are: multiples, and sizes near the declared ones.
         """
         axis, limit = self._axis(dim), min(self.max_elements, _SIZED_ELEMENTS)
-        found = {}
-        for size in usual:
-            case = self._with_size(dim, size)
-            if not self.domain.accepts(case) and axis is not None:
-                case = self.odd.with_(dims={**self.odd.dims, **axis.resized(self.odd, size)})
-                case = sizes.shrink_inside(self.domain, case, limit, keep=axis) if self.domain.accepts(case) else case
-            if self.domain.accepts(case):
-                found[size] = case
+        found = self.resized_to(dim, usual)
         ordinary = [size for size in usual if size > 2]  # an op may well exclude empty inputs
         if axis is None or 2 * len(found.keys() & set(ordinary)) >= len(ordinary):
             return list(found.values())
@@ -196,6 +189,19 @@ class Bases:
         for size in sizes.spread(sorted(by_size), count):
             found[size] = sizes.shrink_inside(self.domain, by_size[size], limit, keep=axis)
         return list(found.values())
+
+    def resized_to(self, dim: str, all_sizes: Sequence[int]) -> dict[int, Case]:
+        """By size: the odd base with that size of one dim; the sizes that are inside."""
+        axis, limit = self._axis(dim), min(self.max_elements, _SIZED_ELEMENTS)
+        found = {}
+        for size in all_sizes:
+            case = self._with_size(dim, size)
+            if not self.domain.accepts(case) and axis is not None:
+                case = self.odd.with_(dims={**self.odd.dims, **axis.resized(self.odd, size)})
+                case = sizes.shrink_inside(self.domain, case, limit, keep=axis) if self.domain.accepts(case) else case
+            if self.domain.accepts(case):
+                found[size] = case
+        return found
 
     def together(self, all_sizes: Sequence[int]) -> Iterator[Case]:
         """Every dim of the same size."""
@@ -239,6 +245,16 @@ class Bases:
         """The regular base with enough leading dims for four in all, where the op takes any number of them."""
         lead = (2, 3, 2) if len(self.op.dims) > 1 else (2, 3, 5, 16)
         return self.with_lead(lead, self.regular) if ELLIPSIS in self.op.dims else self.regular
+
+    def deep_cases(self) -> list[Case]:
+        """Of an op that takes any number of dims: the odd base with three and with four. Otherwise the odd base."""
+        if ELLIPSIS not in self.op.dims:
+            return [self.odd]
+        own = self.odd.dims[ELLIPSIS]
+        assert isinstance(own, tuple)
+        last = () if len(self.op.dims) > 1 else own[-1:]
+        cases = [self.odd.with_(dims={**self.odd.dims, ELLIPSIS: (*lead, *last)}) for lead in ((3, 5), (2, 3, 4))]
+        return [case for case in cases if self.domain.accepts(case)]
 
     def _axis(self, dim: str) -> Axis | None:
         """The size that stands for a dim: of an op without named dims the last, of leading dims the first."""

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from kernellab.declaration.op import Impl, Op
 from kernellab.trials import input_trials as kinds
 from kernellab.trials.bases import Bases
+from kernellab.trials.combinations import combination_trials
 from kernellab.trials.domain import Domain
+from kernellab.trials.further_sizes import LONG_ELEMENTS, long_trials, ordinary_size_trials
 from kernellab.trials.gradient_trials import gradient_trials
 from kernellab.trials.sizes import spread
 from kernellab.trials.small_cases import largest_input
@@ -27,14 +29,18 @@ _KINDS: tuple[Callable[[Bases], Iterator[Trial]], ...] = (
     kinds.option_trials,
     kinds.dtype_trials,
     kinds.size_trials,
+    ordinary_size_trials,
     kinds.rank_trials,
     kinds.layout_trials,
+    kinds.deep_layout_trials,
     kinds.value_trials,
     kinds.index_trials,
     gradient_trials,
+    combination_trials,
     kinds.call_trials,
+    kinds.same_tensor_trials,
 )
-_SLOW_KINDS = (kinds.far_trials, kinds.large_trials)  # left out of a quick battery
+_SLOW_KINDS = (long_trials, kinds.far_trials, kinds.large_trials)  # left out of a quick battery
 
 
 def battery(
@@ -89,8 +95,9 @@ def _is_allowed(bases: Bases, trial: Trial) -> bool:
         return False
     if trial.kind == "large":
         return not bases.slow
+    most = LONG_ELEMENTS if trial.kind == "long" else bases.max_elements
     within_work = math.prod(trial.case.shape) <= _MAX_WORK or trial.case.dims == bases.regular.dims
-    return largest_input(bases.op, trial.case) <= bases.max_elements and within_work
+    return largest_input(bases.op, trial.case) <= most and within_work
 
 
 def _thin_out(op: Op, trials: list[Trial]) -> list[Trial]:

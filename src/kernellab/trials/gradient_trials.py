@@ -50,6 +50,8 @@ def gradient_trials(bases: Bases) -> Iterator[Trial]:
             yield Trial("gradients", case, values=values, pass_name="backward")
     yield from _partial_gradients(bases)
     yield Trial("gradients", odd, pass_name="backward", call=calls.BACKWARD_TWICE)
+    for case in bases.both:
+        yield Trial("gradients", case, pass_name="backward", call=calls.INTERLEAVED)
     yield Trial("gradients", odd, pass_name="double backward")
     if "float64" in bases.op.dtypes and "float64" in bases.dtypes:
         for case in bases.pair(dtype="float64")[-1:]:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.trials import calls
 from kernellab.trials.bases import Bases
-from kernellab.trials.layouts import CHANNELS_LAST, FAR, INDEX_LAYOUTS, LAYOUTS
+from kernellab.trials.layouts import CHANNELS_LAST, DEEP_LAYOUTS, FAR, INDEX_LAYOUTS, LAYOUTS
 from kernellab.trials.pairwise import pairwise
 from kernellab.trials.sizes import spread
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import UPSTREAM_LAYOUTS
 from kernellab.trials.values import FAR_LARGER_AT_THE_END, INDICES, LARGE_AT_THE_END
 
 SIZES = (0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 65, 97, 127, 128, 129, 255, 256, 257)
@@ -29,6 +30,8 @@ _LEADING_DIMS: tuple[tuple[int, ...], ...] = ((), (5,), (3, 5), (2, 3, 5), (2, 1
 _BEYOND_INT32 = (1 << 31) + 1
 _PATH_SIZES, _SLOW_PATH_SIZES = (1, 129, 4097), (1, 129)  # with other options
 _PATH_LAYOUTS = ("transposed", "sliced columns", "every second element", "expanded rows")
+_DEEP = (*DEEP_LAYOUTS, "every second element", "sliced columns", "transposed")
+_SAME_TENSORS = 6  # pairs of inputs at most
 _WIDE = 1000  # from here on, a value at the end is tried as well: it may lie in a block that is never read
 
 
@@ -149,6 +152,33 @@ def layout_trials(bases: Bases) -> Iterator[Trial]:
     for variant, layout in itertools.product(bases.optional_inputs, LAYOUTS):
         names = bases.inputs_fitting(layout, variant.varied, variant.case)
         yield Trial("layouts", variant.case, layouts=dict.fromkeys(names, layout))
+
+
+def deep_layout_trials(bases: Bases) -> Iterator[Trial]:
+    """Layouts in three and four dims, forward and backward, and of the upstream gradient."""
+    several = [case for case in bases.deep_cases() if len(case.shape) > 2]
+    for case, layout in itertools.product(several[:1] if bases.quick or bases.slow else several, _DEEP):
+        for names in list(bases.each_then_all(case, layout))[-1:]:
+            layouts = dict.fromkeys(names, layout)
+            yield Trial("layouts", case, layouts=layouts)
+            yield Trial("gradients", case, layouts=layouts, pass_name="backward")
+    for case, upstream in itertools.product(several[:1] if bases.quick or bases.slow else several, UPSTREAM_LAYOUTS):
+        yield Trial("gradients", case, pass_name="backward", upstream=upstream)
+
+
+def same_tensor_trials(bases: Bases) -> Iterator[Trial]:
+    """One tensor for two inputs, as in x * x or in attention of a sequence to itself."""
+    op, case = bases.op, bases.odd
+    args = {name: op.args[name] for name in bases.float_inputs(case) if not op.args[name].contiguous}
+    pairs = [
+        (a, b)
+        for a, b in itertools.combinations(args, 2)
+        if (op.sizes(args[a], case), op.dtype_of(args[a], case), args[a].values)
+        == (op.sizes(args[b], case), op.dtype_of(args[b], case), args[b].values)
+    ]
+    for same in pairs[:_SAME_TENSORS]:
+        yield Trial("calls", case, same=same)
+        yield Trial("calls", case, same=same, pass_name="backward")
 
 
 def value_trials(bases: Bases) -> Iterator[Trial]:

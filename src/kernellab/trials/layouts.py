@@ -100,6 +100,19 @@ def _channels_last(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:
     return _strided(x, memory, [c * h * w, 1, w * c, c])
 
 
+def _swapped(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:
+    """`y.transpose(0, 1)` of a contiguous y, as between batch and sequence, or sequence and heads."""
+    first, second, *rest = x.shape
+    strides = _row_major([second, first, *rest])
+    return _strided(x, memory, [strides[1], strides[0], *strides[2:]])
+
+
+def _sliced_second(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:
+    """x[:, 1:-1] of a tensor with two more in its second dim: rows are dense, but no stride spans the dims before."""
+    first, second, *rest = x.shape
+    return _strided(x, memory, _row_major([first, second + 2, *rest]), offset=math.prod(rest))
+
+
 def _far_rows(x: torch.Tensor, memory: GuardedMemory) -> torch.Tensor:
     return _strided(x, memory, [_FAR, *_row_major(x.shape)[1:]])
 
@@ -122,12 +135,18 @@ LAYOUTS: dict[str, tuple[int, Layout]] = {
     "first half of a chunk": (1, _half_of_chunk(second=False)),
     "second half of a chunk": (1, _half_of_chunk(second=True)),
 }
+# Of three dims and more. Code that merges the leading dims into rows is wrong in these alone.
+DEEP_LAYOUTS: dict[str, tuple[int, Layout]] = {
+    "first two dims swapped": (3, _swapped),
+    "second dim sliced": (3, _sliced_second),
+}
 INDEX_LAYOUTS = ("transposed", "sliced columns", "every second element", "expanded columns")  # strides, not vectors
 CHANNELS_LAST = "channels last"
 FAR: dict[str, tuple[int, Layout]] = {"far rows": (2, _far_rows), "far columns": (1, _far_columns)}
 _ALL: dict[str, tuple[int, Layout]] = {
     CONTIGUOUS: (0, _contiguous),
     **LAYOUTS,
+    **DEEP_LAYOUTS,
     **FAR,
     CHANNELS_LAST: (4, _channels_last),
 }

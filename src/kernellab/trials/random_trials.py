@@ -18,11 +18,11 @@ from kernellab.declaration.op import Op
 from kernellab.trials import calls
 from kernellab.trials.bases import Bases
 from kernellab.trials.domain import Domain
-from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS, allows_layout
+from kernellab.trials.layouts import CHANNELS_LAST, DEEP_LAYOUTS, LAYOUTS, allows_layout
 from kernellab.trials.sizes import shrink_inside
 from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import CONTIGUOUS, NORMAL, RANDOM_UPSTREAM, Trial
-from kernellab.trials.trial_inputs import UPSTREAM
+from kernellab.trials.trial_inputs import UPSTREAM, UPSTREAM_LAYOUTS
 from kernellab.trials.values import special_values
 
 MAX_ELEMENTS = 1 << 16  # of an input
@@ -45,7 +45,7 @@ def simplicity(op: Op, trial: Trial) -> Order:
     lead = case.dims.get(ELLIPSIS, ())
     assert isinstance(lead, tuple)
     return (
-        *(trial.pass_name != "forward", trial.call != calls.PLAIN, UPSTREAM.index(trial.upstream)),
+        *(trial.pass_name != "forward", trial.call != calls.PLAIN, _ALL_UPSTREAM.index(trial.upstream)),
         *(case.dtype != "float32", case.dtype, options),
         [(NORMAL, *special_values(arg)).index(trial.values.get(name, NORMAL)) for name, arg in op.args.items()],
         [_LAYOUTS.index(trial.layouts.get(name, CONTIGUOUS)) for name in op.args],
@@ -67,10 +67,11 @@ def _sizes_up_to(most: int) -> strategies.SearchStrategy[int]:
     return strategies.one_of(strategies.integers(0, most), *(strategies.integers(p - 1, p + 1) for p in powers))
 
 
-_LAYOUTS = [CONTIGUOUS, *LAYOUTS, CHANNELS_LAST]
+_LAYOUTS = [CONTIGUOUS, *LAYOUTS, *DEEP_LAYOUTS, CHANNELS_LAST]
+_ALL_UPSTREAM = (*UPSTREAM, *UPSTREAM_LAYOUTS)
 _PASS = _mostly("forward", ["backward"], 3)
 _CALL = _mostly(calls.PLAIN, [calls.TWICE], 7)
-_UPSTREAM = _mostly(UPSTREAM[0], UPSTREAM[1:], 3)
+_UPSTREAM = _mostly(_ALL_UPSTREAM[0], _ALL_UPSTREAM[1:], 3)
 _LAYOUT = _mostly(_LAYOUTS[0], _LAYOUTS[1:], 1)
 _LEADING_DIMS = strategies.sampled_from([0, 1, 1, 2, 2, 3, _MAX_LEADING_DIMS])
 _SIZE = _sizes_up_to(MAX_ELEMENTS)

@@ -38,7 +38,11 @@ def select_for_compile(trials: Sequence[Trial]) -> list[Trial]:
     """Ten trials that differ as much as possible: one of each kind in turn."""
     by_kind: dict[str, list[Trial]] = {}
     for trial in trials:
-        if trial.call == calls.PLAIN and trial.loss_on is None and trial.kind not in ("declared", "large", "strides"):
+        if (
+            trial.call == calls.PLAIN
+            and trial.loss_on is None
+            and trial.kind not in ("declared", "large", "strides", "long")
+        ):
             by_kind.setdefault(trial.kind, []).append(trial)
     chosen: list[Trial] = []
     for turn in range(COMPILE_TRIALS):

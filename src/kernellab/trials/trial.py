@@ -25,6 +25,8 @@ KINDS = (
     "dtypes",
     "options",
     "gradients",
+    "combinations",
+    "long",
     "calls",
     "search",
 )
@@ -49,6 +51,7 @@ class Trial:
     wrt: Sequence[str] = ()  # the inputs that require a gradient; empty: every input that takes one
     loss_on: int | None = None  # the only result the loss depends on, 0 the first and -1 the last; None: all results
     draw: int = 0  # added to the seed: other values of the same kind
+    same: Sequence[str] = ()  # inputs that are one and the same tensor
 
     @property
     def case_for_supports(self) -> Case:
@@ -73,6 +76,8 @@ class Trial:
             words.append(f"loss on the {'last' if self.loss_on else 'first'} result alone")
         if self.call != calls.PLAIN:
             words.append(self.call)
+        if self.same:
+            words.append(f"{' and '.join(self.same)} the same tensor")
         if self.draw:
             words.append(f"draw {self.draw}")
         return " · ".join(words)
@@ -91,6 +96,8 @@ class Trial:
         }
         if self.draw:
             stored["draw"] = self.draw
+        if self.same:
+            stored["same"] = list(self.same)
         return stored
 
     def to_labelled_json(self) -> TrialJson:
@@ -104,7 +111,8 @@ class Trial:
         Trials stored by earlier versions lack some fields.
         """
         case, wrt = op.case(stored["case"]), tuple(stored.get("wrt", ()))
-        inputs = {*stored["layouts"], *stored["values"], *wrt}
+        same = tuple(stored.get("same", ()))
+        inputs = {*stored["layouts"], *stored["values"], *wrt, *same}
         if set(case.dims) != set(op.dims) or set(case.options) != set(op.all_options()) or not inputs <= set(op.args):
             return None
         if any(value not in op.all_options()[name] for name, value in case.options.items()):
@@ -120,6 +128,7 @@ class Trial:
             wrt=wrt,
             loss_on=stored.get("loss_on"),
             draw=stored.get("draw", 0),
+            same=same,
         )
 
     @property

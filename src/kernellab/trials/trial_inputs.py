@@ -45,6 +45,8 @@ def make_inputs(op: Op, trial: Trial, seed: int, device: torch.device, *, guarde
             tensors[name] = layouts.apply_layout(x, trial.layouts.get(name, CONTIGUOUS), memory.part(name))
         else:
             tensors[name] = x
+    for name in trial.same[1:]:
+        tensors[name] = tensors[trial.same[0]]
     return TrialInputs(tensors, memory)
 
 
@@ -88,6 +90,8 @@ def fills(op: Op, trial: Trial, name: str) -> list[Fill]:
 
 
 UPSTREAM = (RANDOM_UPSTREAM, "expanded", "non-contiguous", "zero")
+# Layouts of an upstream gradient. Where its rank does not have one, it is non-contiguous in another way.
+UPSTREAM_LAYOUTS = ("sliced columns", "every second element", "first two dims swapped", "second dim sliced")
 
 
 def _upstream_like(x: torch.Tensor, kind: str, memory: GuardedMemory) -> torch.Tensor:
@@ -97,6 +101,8 @@ def _upstream_like(x: torch.Tensor, kind: str, memory: GuardedMemory) -> torch.T
     if kind == "zero":
         return layouts.apply_layout(torch.zeros_like(x), CONTIGUOUS, memory)
     layout = "transposed" if x.dim() >= 2 else "every second element"
+    if kind in UPSTREAM_LAYOUTS and layouts.fits(kind, x.dim()):
+        layout = kind
     return layouts.apply_layout(x, layout if x.dim() else CONTIGUOUS, memory)
 
 
