@@ -130,7 +130,11 @@ def test_zeros_the_mean_and_a_permutation_are_wrong_in_every_kind_of_trial(name)
     missed = []
     for trial in battery(op, "cpu"):
         tried[trial.kind, trial.case.dtype] += 1
-        if trial.call != calls.PLAIN or trial.kind in ("large", "strides") or tried[trial.kind, trial.case.dtype] > 12:
+        if (
+            trial.call != calls.PLAIN
+            or trial.kind in ("large", "long", "strides")
+            or tried[trial.kind, trial.case.dtype] > 5
+        ):
             continue
         try:
             prepared = examiner.prepare(trial)

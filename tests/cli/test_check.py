@@ -34,7 +34,7 @@ def test_a_battery_is_recorded_shown_and_decides_the_exit_code(klab, tmp_path):
     assert (good["status"], good["failures"]) == ("ok", [])
     assert good["tried"] == good["passed"] > 40
     assert bad["status"] in ("wrong", "error")
-    assert "layouts" in {f["kind"] for f in bad["failures"]} <= {"layouts", "gradients"}
+    assert "layouts" in {f["kind"] for f in bad["failures"]} <= {"layouts", "gradients", "combinations"}
     assert bad["passed"] < bad["tried"]
     out = Console(file=io.StringIO(), width=200)
     show(seen.record, out)

@@ -119,7 +119,8 @@ def assert_shows(reason, printed, script):
         "torch.library.opcheck": "raised .*OpCheckError",
         "gradcheck": "raised .*GradcheckError",
     }
-    (pattern,) = [text for start, text in patterns.items() if reason.startswith(start)] or [f"no pattern for: {reason}"]
+    about = reason.removeprefix("the result: ")
+    (pattern,) = [text for start, text in patterns.items() if about.startswith(start)] or [f"no pattern for: {reason}"]
     assert re.search(pattern, printed), script
 
 

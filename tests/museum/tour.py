@@ -75,6 +75,7 @@ def describe(entry: dict, op: Any) -> dict:
     trial = entry["trial"]
     varied = [trial["kind"], trial["call"]]
     varied += ["gradients"] if trial["of"] != "forward" else []
+    varied += ["layouts"] if trial["layouts"] else []
     varied += (
         ["ranks"] if _rank(trial["case"]["dims"]) != _rank(op.expand(CaseRequest(quick=True), "cpu")[0].dims) else []
     )

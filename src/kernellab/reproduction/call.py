@@ -181,7 +181,8 @@ class _CallWriter(ABC):
 
     def _compare(self) -> list[str]:
         got, want = self.got, self.want
-        if self.failed.reason.split(" ")[0] in reasons.FORMS:
+        # A reason may begin with which of the results it is about.
+        if any(part.split(" ")[0] in reasons.FORMS for part in self.failed.reason.split(": ")[:2]):
             head, indent = self.pairs(float64=False)
             form = '{0}print("{1}", tuple({2}.shape), {2}.dtype, {2}.stride(), {2}.device)'
             return [head, form.format(indent, "got", got), form.format(indent, "should be", want)]

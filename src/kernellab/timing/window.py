@@ -51,7 +51,7 @@ def make_calls(calls: Sequence[Call], cache: str, impl: TimedImpl) -> tuple[obje
 
 def refuse_tracing() -> None:
     """Raise if a call has set a trace function, which would run its code when the clock has been read. To be asked
-    before that."""
+    before that, and before another implementation runs."""
     if (gettrace(), getprofile()) != _TRACED_BY:
         sys.settrace(None)
         sys.setprofile(None)

@@ -36,6 +36,7 @@ from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
 from kernellab.timing.timed_impl import Call, TimedImpl
 from kernellab.timing.timer import BurstChanged, BurstSpec, BurstTimer, NotApplicable
 from kernellab.timing.timers import burst_timer
+from kernellab.timing.window import refuse_tracing
 
 _MEMORY_SHARE = 0.25  # of the free memory, for the input sets and the results of one window
 
@@ -322,6 +323,7 @@ class SeriesRunner:
         with self.channel.running(name, phase), guard_settings(self.task.noter(name)):
             try:
                 yield
+                refuse_tracing()
             except BaseException as error:  # SystemExit too: an implementation must not end the worker
                 raise ImplFault(name, error) from error
             finally:
