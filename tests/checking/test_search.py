@@ -13,7 +13,7 @@ from kernellab.checking.outcome import Outcome
 from kernellab.checking.search import search
 from kernellab.declaration.targets import Target, load
 from kernellab.reproduction.script import write_script
-from kernellab.trials.small_cases import largest_input
+from kernellab.trials.choosing.small_cases import largest_input
 from support.klab import OPFILES
 from support.trying import CPU, run_without_kernellab
 

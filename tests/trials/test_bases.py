@@ -8,8 +8,8 @@ import torch
 import kernellab as kl
 from kernellab.trials.bases import Bases
 from kernellab.trials.battery import battery, impl_batteries
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.domain import Domain
-from kernellab.trials.small_cases import largest_input
 
 KINDS = {"declared", "options", "dtypes", "sizes", "layouts", "values", "gradients", "calls"}
 

@@ -14,7 +14,7 @@ from kernellab.declaration.case import ELLIPSIS
 from kernellab.declaration.inputs import Inputs, upcast
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import BOTH, Pass, pass_of
-from kernellab.trials.small_cases import shrink_to
+from kernellab.trials.choosing.small_cases import shrink_to
 from kernellab.trials.trial import Trial
 
 _SLICE_TRIAL_ELEMENTS = 4096

@@ -17,9 +17,9 @@ from kernellab.declaration.case import Case
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import FORWARD, Pass
 from kernellab.record.statuses import RIGHT, worst
+from kernellab.trials.choosing.small_cases import shrink_to
 from kernellab.trials.domain import Domain
 from kernellab.trials.sizes import shrink_inside
-from kernellab.trials.small_cases import shrink_to
 from kernellab.trials.trial import Trial
 
 INTERPRETER_LIMIT = 65_536  # elements of an input in Triton's interpreter

@@ -25,8 +25,8 @@ from kernellab.declaration.case import Case, Size
 from kernellab.declaration.inputs import Inputs, make_inputs, upcast
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import gradients
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.domain import is_defined
-from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
 
 _MOST_DIMS = 3  # that are extrapolated at once: each needs three sizes

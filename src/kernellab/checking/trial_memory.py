@@ -14,8 +14,8 @@ from kernellab.accuracy.prepared_trial import PreparedTrial
 from kernellab.checking.reference_memory import ReferenceMemory
 from kernellab.declaration.case import ELLIPSIS
 from kernellab.declaration.op import Op
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.layouts import far_span
-from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import CONTIGUOUS, Trial
 
 _POISONED_BLOCKS, _POISONED_BYTES = 64, 1 << 26  # per output at most

@@ -18,9 +18,9 @@ from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.op import Op
 from kernellab.trials import sizes
+from kernellab.trials.choosing.small_cases import Axis, axes, largest_input
 from kernellab.trials.domain import Domain
 from kernellab.trials.layouts import allows_layout
-from kernellab.trials.small_cases import Axis, axes, largest_input
 from kernellab.trials.values import VALUES, special_values
 
 _BASE_ELEMENTS, _SLOW_BASE_ELEMENTS = 1 << 14, 1 << 10  # of the base's largest input

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from kernellab.declaration.op import Impl, Op
 from kernellab.trials import input_trials as kinds
 from kernellab.trials.bases import Bases
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.combinations import combination_trials
 from kernellab.trials.domain import Domain
 from kernellab.trials.further_sizes import LONG_ELEMENTS, long_trials, ordinary_size_trials
 from kernellab.trials.gradient_trials import gradient_trials
 from kernellab.trials.sizes import spread
-from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
 from kernellab.trials.trial_inputs import allowed_inputs
 

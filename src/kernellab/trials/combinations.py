@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.trials.bases import Bases
-from kernellab.trials.covering import Assignment, cover_pairs
-from kernellab.trials.pairwise import pairwise
+from kernellab.trials.choosing.covering import Assignment, cover_pairs
+from kernellab.trials.choosing.pairwise import pairwise
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.sizes import spread
-from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import CONTIGUOUS, RANDOM_UPSTREAM, Trial
 
 # Expanded inputs are left out: their gradients lie at kinks.

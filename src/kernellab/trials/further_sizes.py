@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.trials.bases import Bases
+from kernellab.trials.choosing.small_cases import Axis, axes, largest_input
 from kernellab.trials.sizes import spread
-from kernellab.trials.small_cases import Axis, axes, largest_input
 from kernellab.trials.trial import Trial
 
 # Every remainder of 4 to 128, multiples of 3 and of 10, and thresholds between the powers of two; as models have them.

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from kernellab.declaration.case import ELLIPSIS, Case
 from kernellab.trials import calls, sizes
 from kernellab.trials.bases import Bases
+from kernellab.trials.choosing.pairwise import pairwise
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.input_trials import options_in_other_dtypes, other_options
 from kernellab.trials.layouts import CHANNELS_LAST, LAYOUTS
-from kernellab.trials.pairwise import pairwise
-from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
 from kernellab.trials.trial_inputs import UPSTREAM
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.trials import calls
 from kernellab.trials.bases import Bases
+from kernellab.trials.choosing.pairwise import pairwise
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.layouts import CHANNELS_LAST, DEEP_LAYOUTS, FAR, INDEX_LAYOUTS, LAYOUTS
-from kernellab.trials.pairwise import pairwise
 from kernellab.trials.sizes import spread
-from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import Trial
 from kernellab.trials.trial_inputs import UPSTREAM_LAYOUTS
 from kernellab.trials.values import FAR_LARGER_AT_THE_END, INDICES, LARGE_AT_THE_END

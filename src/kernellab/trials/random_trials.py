@@ -17,10 +17,10 @@ from kernellab.declaration.case import ELLIPSIS, Case, Size
 from kernellab.declaration.op import Op
 from kernellab.trials import calls
 from kernellab.trials.bases import Bases
+from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.domain import Domain
 from kernellab.trials.layouts import CHANNELS_LAST, DEEP_LAYOUTS, LAYOUTS, allows_layout
 from kernellab.trials.sizes import shrink_inside
-from kernellab.trials.small_cases import largest_input
 from kernellab.trials.trial import CONTIGUOUS, NORMAL, RANDOM_UPSTREAM, Trial
 from kernellab.trials.trial_inputs import UPSTREAM, UPSTREAM_LAYOUTS
 from kernellab.trials.values import special_values

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from kernellab.declaration.case import Case
+from kernellab.trials.choosing.small_cases import Axis, axes, largest_input, shrink_to
 from kernellab.trials.domain import Domain
-from kernellab.trials.small_cases import Axis, axes, largest_input, shrink_to
 
 T = TypeVar("T")
 

@@ -84,7 +84,7 @@ def _find_impl(op: Op, names: list[str]) -> Impl:
 
 def _choose_case(op: Op, impl: Impl, request: CaseRequest) -> Case:
     """The first requested case; without a requested size, the smallest case that the implementation takes."""
-    from kernellab.trials.small_cases import shrink_to
+    from kernellab.trials.choosing.small_cases import shrink_to
 
     first = op.expand(request, "cpu")[0]
     cases = [first] if request.shapes or request.dims else [shrink_to(op, first, limit) for limit in _SMALL_CASES]

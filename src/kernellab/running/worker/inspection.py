@@ -43,7 +43,7 @@ from kernellab.running.protocol.events import LaunchCaptured
 from kernellab.running.worker.captured_kernel import describe_launch, describe_refused_launch
 from kernellab.running.worker.channel import Channel
 from kernellab.running.worker.static_costs import count_static_costs
-from kernellab.trials.small_cases import shrink_to
+from kernellab.trials.choosing.small_cases import shrink_to
 
 _WITHOUT_KERNELS = dict.fromkeys(("manual", "torch"), "calls PyTorch's own kernels and compiles none of its own")
 _SMALL_ELEMENTS = 4096  # elements of the largest input, for code that must run on the CPU to be generated

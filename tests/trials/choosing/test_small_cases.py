@@ -2,7 +2,7 @@
 
 import kernellab as kl
 from kernellab.declaration.case import Case
-from kernellab.trials.small_cases import Axis, largest_input, shrink_to
+from kernellab.trials.choosing.small_cases import Axis, largest_input, shrink_to
 
 
 def test_leading_dims_shrink_before_named_dims():

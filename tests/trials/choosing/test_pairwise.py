@@ -1,6 +1,6 @@
 """Option combinations."""
 
-from kernellab.trials.pairwise import pairwise
+from kernellab.trials.choosing.pairwise import pairwise
 
 
 def test_every_pair_of_values_of_two_options_occurs():

@@ -2,7 +2,7 @@
 
 import itertools
 
-from kernellab.trials.covering import cover_pairs
+from kernellab.trials.choosing.covering import cover_pairs
 
 COUNTS = {"dtype": 4, "option": 3, "layout": 7, "dims": 4, "upstream": 5}
 
