@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
 import torch
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
-# The parameters of an operator are its own, which only `...` can say.
-AnyOverload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
+from kernellab.base.operator_mode import AnyOverload, OperatorMode
 
 _BLOCKS = 32  # of the terms of a product: the running sums are known at the end of each
 # Operators with two factors, by the index of the first one.
@@ -51,13 +47,8 @@ def summed_terms(name: str, args: Sequence[object], result: object) -> int:
     return 1
 
 
-class TermCounter(TorchDispatchMode):
+class TermCounter(OperatorMode):
     """While active, notes the largest number of terms that any operator adds."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: True would import torch's compiler, which takes seconds."""
-        return False
 
     def __init__(self) -> None:
         super().__init__()

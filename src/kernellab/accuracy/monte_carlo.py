@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch._decomp import decomposition_table
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from kernellab.accuracy.accumulation import AnyOverload, running_sums
+from kernellab.accuracy.accumulation import running_sums
 from kernellab.accuracy.errors import NO_ERROR, Errors, measure, row_rms
 from kernellab.accuracy.outputs import Outputs
 from kernellab.base.functions import AnyFunction
+from kernellab.base.operator_mode import AnyOverload, OperatorMode
 from kernellab.declaration.inputs import Inputs, clone, generator_for
 
 DRAWS = 6
@@ -140,16 +140,11 @@ class _Fused:
     eps: float = 0.0
 
 
-class RandomRounding(TorchDispatchMode):
+class RandomRounding(OperatorMode):
     """While active, the result of every operator is perturbed by up to half a unit in the last place.
 
     A sum is off by more: by the error of adding its terms one after another, with a random sign.
     """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: True would import torch's compiler, which takes seconds."""
-        return False
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()

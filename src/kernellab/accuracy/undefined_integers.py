@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernellab.accuracy.accumulation import AnyOverload
 from kernellab.accuracy.outputs import Outputs
+from kernellab.base.operator_mode import AnyOverload, OperatorMode
 from kernellab.declaration.inputs import Inputs, clone
 
 _STAND_INS = (1, 2)  # other integers would do: each integer dtype can hold these
@@ -43,13 +42,8 @@ class UndefinedIntegers:
             return self._evaluate(clone(self._inputs))
 
 
-class _Conversions(TorchDispatchMode):
+class _Conversions(OperatorMode):
     """While active, NaN and inf become this integer when they are converted to one."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: True would import torch's compiler, which takes seconds."""
-        return False
 
     def __init__(self, value: int) -> None:
         super().__init__()

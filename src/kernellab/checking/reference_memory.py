@@ -16,11 +16,10 @@ from dataclasses import dataclass
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kernellab.accuracy.oracle import pass_to_judge
-from kernellab.checking.registered_ops import AnyOverload
+from kernellab.base.operator_mode import AnyOverload, OperatorMode
 from kernellab.declaration.case import Case, Size
 from kernellab.declaration.inputs import Inputs, make_inputs, upcast
 from kernellab.declaration.op import Op
@@ -161,13 +160,8 @@ def _interpolate(values: Mapping[tuple[int, ...], int], points: Sequence[Sequenc
     return max(round(total), max(values.values()))
 
 
-class _LiveTensors(TorchDispatchMode):
+class _LiveTensors(OperatorMode):
     """While active, counts the bytes of the tensors that are made and still live: `timeline`, operator by operator."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: True would import torch's compiler, which takes seconds."""
-        return False
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         super().__init__()

@@ -9,11 +9,10 @@ from typing import TypeAlias
 import torch
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-# The parameters of an operator are its own, which only `...` can say.
-AnyOverload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
+from kernellab.base.operator_mode import AnyOverload, OperatorMode
+
 Operator: TypeAlias = CustomOpDef | AnyOverload | OpOverloadPacket[..., object]  # type: ignore[explicit-any]
 
 # The namespaces of torch 2.11 to 2.13, as its dispatcher lists them in a fresh process; others begin with _.
@@ -38,13 +37,8 @@ def as_operator(fn: object) -> Operator | None:
     return fn if isinstance(fn, (CustomOpDef, OpOverload, OpOverloadPacket)) else None
 
 
-class OperatorRecorder(TorchDispatchMode):
+class OperatorRecorder(OperatorMode):
     """While active, records the first call of each operator that is not torch's own."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: True would import torch's compiler, which takes seconds."""
-        return False
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,21 +9,16 @@ does not compile.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import torch
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.dlpack import from_dlpack
+
+from kernellab.base.operator_mode import AnyOverload, OperatorMode
 
 BAND_BYTES = 1 << 14  # a multiple of every alignment torch uses, and of a block of 4096 floats
 _POISON = 0x7FFF  # repeated, it is NaN in every float type; as an integer it is far out of range
 # Repeated, it is float16's largest number, and in wider types a number whose square overflows; and its negative.
 LARGE, MINUS_LARGE = 0x7BFF, 0x7BFF - 0x8000
-
-
-# The parameters of an operator are its own, which only `...` can say.
-AnyOverload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
 
 
 class GuardedMemory:
@@ -95,13 +90,8 @@ _FILLED = frozenset(
 )
 
 
-class GuardedAllocations(TorchDispatchMode):
+class GuardedAllocations(OperatorMode):
     """While active, what is allocated through torch lies between guard bands."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: True would import torch's compiler at the first allocation, which takes seconds."""
-        return False
 
     def __init__(self, memory: GuardedMemory) -> None:
         super().__init__()

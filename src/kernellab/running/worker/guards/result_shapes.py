@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernellab.accuracy.accumulation import AnyOverload
 from kernellab.accuracy.outputs import Outputs
+from kernellab.base.operator_mode import AnyOverload, OperatorMode
 
 _CONTENTS = 5  # the shapes of two contents may agree by chance
 
@@ -23,13 +22,8 @@ def shapes_depend_on_values(evaluate: Callable[[int], Outputs]) -> bool:
     return mode.found and any([t.shape for t in evaluate(content)] != shapes for content in range(1, _CONTENTS))
 
 
-class _DynamicShapes(TorchDispatchMode):
+class _DynamicShapes(OperatorMode):
     """While active, notes whether an operator is called whose result may have a shape that depends on values."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: True would import torch's compiler, which takes seconds."""
-        return False
 
     def __init__(self) -> None:
         super().__init__()
