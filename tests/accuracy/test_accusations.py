@@ -130,6 +130,31 @@ def test_a_sum_of_denormal_terms_may_be_off_by_some_of_their_spacings(seed):
     assert examine(op, "zero", plane(256, 64), seed, values=values).status == "wrong"
 
 
+def test_rounding_is_allowed_for_in_large_tensors_too():
+    def column_by_column(x):
+        total = torch.zeros_like(x[:, 0])
+        for column in x.unbind(-1):
+            total += column
+        return total
+
+    op = op_of(lambda x: x.sum(-1), "N", slow=column_by_column, wrong=lambda x: column_by_column(x[:, 1:]))
+    large = plane(4099, 1024)  # 4 million elements
+    assert examine(op, "slow", large).status in ("ok", "imprecise")
+    assert examine(op, "wrong", large).status == "wrong"
+
+
+def test_a_chain_of_16_bit_operators_is_imprecise_in_large_tensors_too():
+    def chain(x):
+        for _ in range(200):
+            x = x * 1.1
+        return x
+
+    op = op_of(chain, torch=lambda x: x * 1.1**200, chain=chain, wrong=lambda x: chain(x) * 1.25)
+    large = plane(2048, 2048)
+    assert examine(op, "chain", large, dtype="bfloat16").status == "imprecise"
+    assert examine(op, "wrong", large, dtype="bfloat16").status == "wrong"
+
+
 # Gradients that cancel ------------------------------------------------------------------------------------
 
 

@@ -42,7 +42,7 @@ def test_other_strides_are_noted_in_users_implementations_and_wrong_in_shipped_o
     op.impl("transposed")(lambda x: (x.t() * 2).contiguous().t())
     outcome = CaseChecker(op, case, seed=0, device=CPU).check(op["transposed"])
     assert outcome.status == "ok"
-    assert "strides (1, 4), manual's are (6, 1)" in outcome.outcomes[0].notes[0]
+    assert outcome.outcomes[0].notes == ("the elements lie in memory in another order than manual's",)
     op.file = kl.ops.gelu.file
     assert CaseChecker(op, case, seed=0, device=CPU).check(op["transposed"]).status == "ok", "added by this file"
     op["transposed"].file = op.file
@@ -50,14 +50,13 @@ def test_other_strides_are_noted_in_users_implementations_and_wrong_in_shipped_o
     assert (outcome.status, "strides (" in outcome.reason) == ("wrong", True)
 
 
-def test_strides_of_gradients_are_noted_in_shipped_ops_too_and_those_of_the_result_are_named():
+def test_strides_of_gradients_are_free_in_shipped_ops_too_and_those_of_the_result_are_named():
     transposed = differentiable(lambda x: x + x, lambda ctx, saved, grad: (grad.t() * 2).contiguous().t())
     turned = differentiable(lambda x: (x + x).t().contiguous().t(), lambda ctx, saved, grad: grad * 2)
     op = op_of(lambda x: x + x, gradient=transposed, result=turned)
     op.file = op["gradient"].file = op["result"].file = kl.ops.gelu.file
     outcome = examine(op, "gradient", plane(), pass_name="backward")
-    assert outcome.status == "ok"
-    assert outcome.notes == ("the gradient of x: strides (1, 16), manual's are (32, 1)",)
+    assert (outcome.status, outcome.notes) == ("ok", ())
     outcome = examine(op, "result", plane(), pass_name="backward")
     assert (outcome.status, outcome.reason) == ("wrong", "the result: strides (1, 16), manual's are (32, 1)")
 

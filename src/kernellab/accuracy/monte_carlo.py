@@ -20,12 +20,12 @@ from torch.utils._pytree import tree_map_only
 from kernellab.accuracy.accumulation import running_sums
 from kernellab.accuracy.errors import NO_ERROR, Errors, measure, row_rms
 from kernellab.accuracy.outputs import Outputs
+from kernellab.accuracy.repeats import repeats
 from kernellab.base.functions import AnyFunction
 from kernellab.base.operator_mode import AnyOverload, OperatorMode
 from kernellab.declaration.inputs import Inputs, clone, generator_for
 
 DRAWS = 6
-MAX_ELEMENTS = 1 << 21  # of an input or a result
 # Operators whose results are not rounded: they move, choose or compare values, or only change the sign.
 _EXACT = frozenset(
     (
@@ -109,22 +109,24 @@ class RoundedReferences:
         """Empty where they would take too much memory, or where the reference fails when it is perturbed."""
         if self._evaluations is None:
             try:
-                self._evaluations = self._evaluate_all() if self._is_small() else []
+                self._evaluations = self._evaluate_all()
             except Exception:
                 self._evaluations = []
         return self._evaluations
 
     def _evaluate_all(self) -> list[Outputs]:
         """With a softmax both as the operator, whose gradient has a formula of its own, and as a chain of operators."""
-        evaluations = [self._compute(draw) for draw in range(DRAWS)]
+        evaluations = [self._compute(draw) for draw in self._draws()]
         with PlainSoftmax() as plain:
-            chains = [self._compute(DRAWS)]
-            if plain.replaced:
-                chains += [self._compute(DRAWS + draw) for draw in range(1, DRAWS)]
-        return [*evaluations, *chains] if plain.replaced else evaluations
+            for draw in self._draws():
+                chain = self._compute(DRAWS + draw)
+                if not plain.replaced:
+                    break
+                evaluations.append(chain)
+        return evaluations
 
-    def _is_small(self) -> bool:
-        return all(t is None or t.numel() <= MAX_ELEMENTS for t in (*self._inputs.values(), *self._oracle))
+    def _draws(self) -> Iterator[int]:
+        return repeats(DRAWS, self._inputs, self._oracle)
 
     def _compute(self, draw: int) -> Outputs:
         device = next(t.device for t in self._inputs.values() if t is not None)

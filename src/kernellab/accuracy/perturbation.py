@@ -16,6 +16,7 @@ import torch
 from kernellab.accuracy.accumulation import TermCounter
 from kernellab.accuracy.errors import measure
 from kernellab.accuracy.outputs import Outputs
+from kernellab.accuracy.repeats import repeats
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import Inputs, generator_for
 from kernellab.declaration.op import Op
@@ -23,7 +24,6 @@ from kernellab.declaration.passes import NotDifferentiable, is_upstream
 
 _DRAWS = 8
 _ROUNDINGS = 4.0  # times √n: rounding errors add up like a random walk (Higham and Mary, 2019); few go further
-_MAX_ELEMENTS = 1 << 21  # of an input or a result
 
 _GRADIENT_DRAWS = 4  # one would not do: two inputs that happen to move together may leave the gradient unchanged
 _ORDINARY_MAGNITUDE = 8.0  # N(0, 1) stays below
@@ -44,7 +44,7 @@ class PerturbedOracles:
         """Empty where they would take too much memory, or where the reference fails at perturbed inputs."""
         if self._oracles is None:
             try:
-                self._oracles = self._compute_all() if self._is_small() else []
+                self._oracles = self._compute_all()
             except Exception:
                 self._oracles = []
         return self._oracles
@@ -58,12 +58,9 @@ class PerturbedOracles:
             largest = torch.maximum(largest, torch.where(distance.isfinite(), distance, 0.0))
         return largest
 
-    def _is_small(self) -> bool:
-        return all(t is None or t.numel() <= _MAX_ELEMENTS for t in (*self._inputs.values(), *self._oracle))
-
     def _compute_all(self) -> list[Outputs]:
         roundings = self._roundings()
-        return [self._compute(draw, roundings) for draw in range(_DRAWS)]
+        return [self._compute(draw, roundings) for draw in repeats(_DRAWS, self._inputs, self._oracle)]
 
     def _compute(self, draw: int, roundings: float) -> Outputs:
         def step(dtype: torch.dtype) -> float:

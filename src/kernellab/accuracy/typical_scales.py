@@ -12,8 +12,9 @@ from collections.abc import Callable
 import torch
 
 from kernellab.accuracy.errors import row_rms
-from kernellab.accuracy.monte_carlo import MAX_ELEMENTS, RoundedReferences
+from kernellab.accuracy.monte_carlo import RoundedReferences
 from kernellab.accuracy.outputs import Outputs
+from kernellab.accuracy.repeats import repeats
 from kernellab.declaration.inputs import Inputs, normal
 from kernellab.declaration.passes import is_upstream
 
@@ -51,9 +52,8 @@ class TypicalScales:
     def _typical_gradients(self) -> Outputs:
         """Empty where they would take too much memory, or where the reference fails."""
         if self._gradients is None:
-            small = all(t is None or t.numel() <= MAX_ELEMENTS for t in self._inputs.values())
             try:
-                self._gradients = self._compute() if small else ()
+                self._gradients = self._compute()
             except Exception:
                 self._gradients = ()
         return self._gradients
@@ -61,10 +61,14 @@ class TypicalScales:
     def _compute(self) -> Outputs:
         """The root mean square of each element over random upstream gradients, or that of its row if it is larger."""
         squares = [torch.zeros_like(t) for t in self._oracle[self._results :]]
-        for draw in range(_DRAWS):
+        draws = 0
+        for draw in repeats(_DRAWS, self._inputs, self._oracle):
             gradients = self._reference64(self._with_random_upstream(draw))[self._results :]
-            squares = [total + t.square() / _DRAWS for total, t in zip(squares, gradients, strict=True)]
-        sizes = [total.sqrt() for total in squares]
+            squares = [total + t.square() for total, t in zip(squares, gradients, strict=True)]
+            draws += 1
+        if not draws:
+            return ()
+        sizes = [(total / draws).sqrt() for total in squares]
         return tuple(torch.maximum(size, row_rms(size, rowwise=self._rowwise)) for size in sizes)
 
     def _with_random_upstream(self, draw: int) -> Inputs:
