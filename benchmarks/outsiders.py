@@ -1,11 +1,11 @@
 """Kernels that nobody here wrote, checked as they are: Liger, attorch, flash-linear-attention, Unsloth, FlagGems and
 Triton's tutorials.
 
-    python benchmarks/outsiders.py OUT [--seeds 0,1,2,3,4] [--full] [--device cpu] [--files liger,tutorials]
+    python benchmarks/outsiders.py OUT [--seeds 0,1,2,3,4] [--full] [--device cpu] [--files liger,tutorials] [--jobs 8]
     python benchmarks/outsiders.py --page OUT [--h200 OUT_H200] > table.md
 
 The libraries are not part of this repository: each file under benchmarks/outsiders names the version and where to get
-it. One `klab check` per file and seed; its record is kept in OUT and read instead of run again. `--page` runs nothing:
+it. One `klab check` per kernel and seed; its record is kept in OUT and not made again. `--page` runs nothing:
 it makes the tables of docs/results/outsiders.md from the records, those of an H200 from a second folder. The tests that
 confirm the accusations are in benchmarks/outsiders/confirm.py; `--page` takes their lines from OUT/confirm.txt.
 """
@@ -13,11 +13,13 @@ confirm the accusations are in benchmarks/outsiders/confirm.py; `--page` takes t
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0", help="by commas")
     parser.add_argument("--files", default=",".join(_FILES), help="only these, by commas; liger:rope is one kernel")
     parser.add_argument("--timeout", type=int, default=30, help="seconds per call; Triton's interpreter may take long")
+    parser.add_argument("--jobs", type=int, default=1, help="checks at the same time")
     parser.add_argument("--page", action="store_true", help="the tables, from the records in OUT")
     parser.add_argument("--h200", type=Path, help="the records of an H200, for --page")
     args = parser.parse_args()
@@ -49,9 +52,21 @@ def main() -> None:
         print(_page(args.out, args.h200))
         return
     args.out.mkdir(parents=True, exist_ok=True)
-    for seed in args.seeds.split(","):
-        for file in args.files.split(","):
-            _check(args.out, file, seed, full=args.full, device=args.device, timeout_s=args.timeout)
+    check = functools.partial(_check, args.out, full=args.full, device=args.device, timeout_s=args.timeout)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        checks = [
+            pool.submit(check, kernel, seed) for seed in args.seeds.split(",") for kernel in _kernels_of(args.files)
+        ]
+    failed = [str(error) for error in (check.exception() for check in checks) if error]
+    if failed:
+        raise SystemExit("\n".join(failed))
+
+
+def _kernels_of(files: str) -> list[str]:
+    """Names such as liger:rope, of files and kernels separated by commas."""
+    chosen = files.split(",")
+    names = [":".join(kernel) for kernel in _declared_kernels()]
+    return [name for name in names if name in chosen or name.partition(":")[0] in chosen]
 
 
 def _check(out: Path, file: str, seed: str, *, full: bool, device: str | None, timeout_s: int) -> None:
@@ -67,7 +82,7 @@ def _check(out: Path, file: str, seed: str, *, full: bool, device: str | None, t
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*before, str(ROOT / "src")])}
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 1, 3):
-        raise SystemExit(f"klab check {target} ended with exit code {done.returncode}")
+        raise RuntimeError(f"klab check {target} ended with exit code {done.returncode}")
     folder.with_suffix(".txt").write_text(done.stdout)
 
 
