@@ -4,10 +4,15 @@ import pytest
 
 from support.cheats import FILES, FILES_AT_LOAD, VERIFIER_AT_LOAD, assert_only_cheats_are_refused, file_id
 
-pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
+pytestmark = pytest.mark.gpu
+LOADED_MACHINE_WILL_DO = ("tampering",)  # the others are found by how long they take, or must not be suspected of it
 
 
-@pytest.mark.parametrize("path", FILES, ids=file_id)
+@pytest.mark.parametrize(
+    "path",
+    [p if p.stem in LOADED_MACHINE_WILL_DO else pytest.param(p, marks=pytest.mark.clocked) for p in FILES],
+    ids=file_id,
+)
 def test_implementations_that_cheat_are_refused_and_honest_ones_are_not(klab, path):
     seen = klab("bench", path, "--shape", "4096x4096", "--seconds", "0.1", "--json")
     assert_only_cheats_are_refused(seen, device="cuda")
@@ -18,8 +23,9 @@ def test_implementations_that_cheat_are_refused_and_honest_ones_are_not(klab, pa
         assert any("waits for the GPU" in detail for detail in details)
 
 
-def test_files_that_replace_what_measures_while_they_are_loaded_are_wrong_as_a_whole(klab):
-    seen = klab("bench", *FILES_AT_LOAD, "--seconds", "0.1", "--json")
+@pytest.mark.parametrize("path", FILES_AT_LOAD, ids=file_id)
+def test_files_that_replace_what_measures_while_they_are_loaded_are_wrong_as_a_whole(klab, path):
+    seen = klab("bench", path, "--seconds", "0.1", "--json")
     assert seen.code == 1
     for result in seen.record["results"]:
         assert "while it was loaded: no time or verdict of it can be trusted" in result["derived"]["reason"]
