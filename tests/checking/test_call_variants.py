@@ -65,8 +65,8 @@ def test_results_that_vary_are_noted_where_repeatable_is_false():
     op.impl("declared", repeatable=False)(noisy)
     outcome = examine(op, "declared", plane(), call="twice")
     assert (outcome.status, "repeatable=False" in outcome.notes[0]) == ("ok", True)
-    assert "not repeatable" in examine(op, "undeclared", plane(), call="twice").reason
-    assert examine(op, "undeclared", plane(), call="beside large numbers").status == "ok", "it does not read outside"
+    for call in ("twice", "beside large numbers"):  # it does not read outside
+        assert examine(op, "undeclared", plane(), call=call).reason.startswith("not repeatable")
 
 
 @pytest.mark.parametrize("beyond", [-1, 64])

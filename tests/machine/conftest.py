@@ -21,7 +21,11 @@ def nvml(monkeypatch):
 def clock(monkeypatch):
     """A monotonic clock that the test moves by setting `now`."""
     state = SimpleNamespace(now=100.0)
-    fake = SimpleNamespace(monotonic=lambda: state.now, process_time=time.process_time)
+    fake = SimpleNamespace(
+        monotonic=lambda: state.now,
+        process_time=time.process_time,
+        sleep=lambda seconds: setattr(state, "now", state.now + seconds),
+    )
     for module in (telemetry, gpu_telemetry, cpu_telemetry):
         monkeypatch.setattr(module, "time", fake)
     return state

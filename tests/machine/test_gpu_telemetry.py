@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from kernellab.machine.gpu_telemetry import own_pids
+from kernellab.machine.gpu_telemetry import OtherUsers, pids_of
+from kernellab.machine.nvml import Nvml
 from kernellab.machine.telemetry import telemetry_for
 from support.nvml import GPU_KEYS, NOT_SUPPORTED, refuse
 
@@ -103,5 +104,13 @@ def test_an_idle_gpu_has_no_other_users_and_a_refusal_is_not_zero(nvml, clock):
     assert other_users(nvml, clock, NOT_SUPPORTED, NOT_SUPPORTED) == [None, None]
 
 
-def test_our_own_pids_include_this_one():
-    assert os.getpid() in own_pids()
+@pytest.mark.parametrize(("others", "count"), [([], 0), ([(77, 5)], 1)])
+def test_the_users_of_a_gpu_beside_another_process_are_waited_for(nvml, clock, others, count):
+    users = OtherUsers(Nvml("GPU-1"), pid=55)
+    users.start()
+    nvml.processes = [(55, 90), *others]
+    assert users.wait_for_count() == count
+
+
+def test_our_pids_include_this_one():
+    assert os.getpid() in pids_of(os.getpid())

@@ -88,10 +88,9 @@ def _twice(call: Call) -> Outputs:
     if not all(map(bitwise_equal, first, kept)):
         raise Wrong(reasons.SECOND_CALL)
     second = _first_different(call, kept, second)
-    if not all(map(bitwise_equal, kept, second)):
-        if call.impl.repeatable:
-            differing = _count_differing(kept, second)
-            raise Wrong(f"{reasons.NOT_REPEATABLE}: {differing} values differ between two calls on the same inputs")
+    if call.impl.repeatable:
+        _require_repeatable(kept, second)
+    elif not all(map(bitwise_equal, kept, second)):
         call.notes.append("its results differ from call to call, as repeatable=False declares")
     kept = tuple(t.clone() for t in second)
     replace(call, inputs=_halved(call.inputs))()
@@ -117,10 +116,7 @@ def _halved(inputs: Inputs) -> Inputs:
 
 
 def _beside_large_numbers(call: Call) -> Outputs:
-    """The result does not depend on the memory around the inputs: NaN loses every comparison, large numbers do not.
-
-    Where results vary by themselves, declared or observed, they are only judged.
-    """
+    """The result does not depend on the memory around the inputs: NaN loses every comparison, large numbers do not."""
     first = call()
     results = []
     for filling in (LARGE, MINUS_LARGE):
@@ -129,15 +125,22 @@ def _beside_large_numbers(call: Call) -> Outputs:
             name: None if t is None else apply_layout(t, CONTIGUOUS, memory.part(name))
             for name, t in call.inputs.items()
         }
-        results.append(replace(call, inputs=inputs, copies=memory)())
+        beside = replace(call, inputs=inputs, copies=memory)
+        results.append(beside())
         for name in memory.overwritten_parts():
             raise Wrong(wrote_outside(name))
-    for outputs in results if call.impl.repeatable else ():
-        if not all(map(bitwise_equal, first, outputs)) and all(
-            map(bitwise_equal, first, _first_different(call, first, call()))
-        ):
-            raise Wrong(f"{reasons.READS_OUTSIDE}: {_count_differing(first, outputs)} values depend on what lies there")
+        if call.impl.repeatable and not all(map(bitwise_equal, first, results[-1])):
+            for again, before in ((call, first), (beside, results[-1])):
+                _require_repeatable(before, _first_different(again, before, again()))
+            differing = _count_differing(first, results[-1])
+            raise Wrong(f"{reasons.READS_OUTSIDE}: {differing} values depend on what lies there")
     return results[0]
+
+
+def _require_repeatable(first: Outputs, second: Outputs) -> None:
+    if not all(map(bitwise_equal, first, second)):
+        differing = _count_differing(first, second)
+        raise Wrong(f"{reasons.NOT_REPEATABLE}: {differing} values differ between two calls on the same inputs")
 
 
 def _count_differing(first: Outputs, second: Outputs) -> str:

@@ -21,6 +21,7 @@ _THROTTLES = {
 }
 # … and these explain a clock that is as intended: the GPU is idle, or its owner set the clock.
 _NOTES = {0x01: "gpu-idle", 0x02: "applications-clock", 0x10: "sync-boost", 0x100: "display-clock"}
+_NEWS_AFTER_S = 1.5
 _PROCESSES_EVERY_S = 0.25  # NVML updates its list every 1/6 s to 1 s: more frequent queries return nothing new
 
 
@@ -51,20 +52,21 @@ def _names_of_bits(bits: object, names: Mapping[int, str]) -> list[JsonValue] | 
 
 
 class OtherUsers:
-    """How many other processes have used the GPU since the start, or since `forget`.
+    """How many processes other than `pid` have used the GPU since the start, or since `forget`.
 
-    NVML lists processes by their host PIDs. If this process's own PID is among them, all others count. Inside a
-    container, this process has another PID on the host, which it cannot learn. Then one of the listed processes is
-    assumed to be this one, which is timing and therefore busy, and the rest count. That misses a single other process
-    while ours is idle, but it never reports a process that does not exist.
+    NVML lists processes by their host PIDs. If that of `pid` is among them, all others count. Inside a container,
+    processes have other PIDs on the host, which cannot be learned. Then one of the listed processes is assumed to be
+    `pid`, which is timing and therefore busy, and the rest count. That misses a single other process while ours is
+    idle, but it never reports a process that does not exist.
 
     NVML's first answer only sets the start, because it may describe the time before. Until the second, the count is
     None.
     """
 
-    def __init__(self, gpu: Nvml) -> None:
+    def __init__(self, gpu: Nvml, pid: int | None = None) -> None:
+        """`pid`: this process unless it is given."""
         self._gpu = gpu
-        self._own = own_pids()
+        self._own = pids_of(os.getpid() if pid is None else pid)
         self._last_query = time.monotonic()
         self._seen_until: int | None = None  # on NVML's clock
         self._busy: set[int] = set()
@@ -76,6 +78,19 @@ class OtherUsers:
             self._last_query = now
             self._query()
         return self._count
+
+    def start(self) -> None:
+        """Count from now on."""
+        self._query()
+
+    def wait_for_count(self) -> int:
+        """The count, once NVML has had the time to see what happened until now; 0 if it says nothing."""
+        deadline = time.monotonic() + _NEWS_AFTER_S
+        while time.monotonic() < deadline:
+            time.sleep(_PROCESSES_EVERY_S)
+            if self.count():
+                break
+        return self._count or 0
 
     def forget(self) -> None:
         self._busy.clear()
@@ -95,11 +110,11 @@ class OtherUsers:
         self._count = others if self._busy & self._own else max(0, others - 1)
 
 
-def own_pids() -> frozenset[int]:
-    """The PID of this process, here and in the outer namespaces that the system reports."""
-    pids = {os.getpid()}
+def pids_of(pid: int) -> frozenset[int]:
+    """The PIDs of a process, here and in the outer namespaces that the system reports."""
+    pids = {pid}
     with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("NSpid:"):
                 pids |= {int(number) for number in line.split()[1:]}
     return frozenset(pids)

@@ -1,5 +1,7 @@
 """Whether reported times are true, by a clock that the tests set."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from kernellab.record.result_events import SamplesDiscarded
@@ -122,6 +124,20 @@ def test_a_worker_whose_threads_hardly_ran_is_not_accused(monkeypatch):
     assert machine.run(CrossCheck("cuda", 100.0, 1), 100.0) == DISAGREES  # the host sleeps while the GPU computes
 
 
+def test_a_gpu_that_others_use_too_is_not_held_against_an_implementation(monkeypatch):
+    asked = []
+
+    def others():
+        asked.append(True)
+        return True
+
+    check = CrossCheck("cuda", 100.0, 1, others)
+    assert Machine(monkeypatch, 500.0).run(check, 100.0) == NOT_CHECKED
+    assert (check.reason, check.batches, asked) == ("other processes use the GPU", 3, [True])
+    assert Machine(monkeypatch, 100.0).run(CrossCheck("cuda", 100.0, 1, others), 100.0) == AGREES
+    assert asked == [True], "it takes a second to ask"
+
+
 def test_time_without_a_core_does_not_make_a_forged_time_agree(monkeypatch):
     assert Machine(monkeypatch, 500.0, waits=4.0).run(CrossCheck("cpu", 600.0, 1), 600.0) == NOT_CHECKED
 
@@ -152,7 +168,7 @@ def test_an_implementation_that_answers_in_the_place_of_kernellab_is_refused(mon
 
 
 def test_a_group_answers_questions_and_has_a_verdict_for_every_time():
-    checks = CrossChecks("cpu", lambda impl, series: 100.0, lambda: 1)
+    checks = CrossChecks("cpu", lambda impl, series: 100.0, lambda: SimpleNamespace(pid=1))
     offer = BatchOffered(pass_name="forward", timer="clock", cache="cold", impl="a", most=8, near_us=100.0)
     assert checks.observe(offer).calls == 0
     assert checks.observe(BatchReady()).message_name == "start"

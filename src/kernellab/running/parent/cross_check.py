@@ -3,7 +3,7 @@
 Foreign code runs in the worker and may forge what the worker's clock says. It cannot reach this process. So the parent
 has the worker run batches of calls, chooses how many, and measures each from its own message to the worker's answer. A
 call cannot take longer in a batch than the worker reported, within a tolerance, unless the host takes longer to launch
-the calls than the GPU to run them, or other processes delay the worker: then nothing can be told.
+the calls than the GPU to run them, or other processes delay the worker or use its GPU: then nothing can be told.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 
+from kernellab.machine.gpu_telemetry import OtherUsers
+from kernellab.machine.nvml import Nvml
 from kernellab.record.event import Event
 from kernellab.record.result_events import SamplesDiscarded
 from kernellab.record.schema import CrossCheckJson, SeriesJson
 from kernellab.running.processes.kernel_counts import KernelCounts, read_kernel_counts
 from kernellab.running.protocol.commands import Command, RunBatch, StartBatch
-from kernellab.running.protocol.events import BatchEnded, BatchOffered, BatchQueued, BatchReady
+from kernellab.running.protocol.events import BatchEnded, BatchOffered, BatchQueued, BatchReady, DeviceChosen
 
 AGREES, DISAGREES, NOT_CHECKED = "agrees", "disagrees", "not cross-checked"
 
@@ -59,6 +61,7 @@ class CrossCheck:
     device_type: str
     reported_us: float
     worker_pid: int
+    others_use_device: Callable[[], bool] = lambda: False
     verdict: str | None = None
     reason: str | None = None
     outside_us: float | None = None  # per call, in the batch that decided
@@ -154,7 +157,11 @@ class CrossCheck:
             self._conclude(NOT_CHECKED, "the host takes longer to launch its calls than the GPU to run them")
         else:
             self._disagreements.append(call_us)
-            if len(self._disagreements) >= _DISAGREEMENTS:
+            if len(self._disagreements) < _DISAGREEMENTS:
+                return
+            if self.others_use_device():
+                self._conclude(NOT_CHECKED, "other processes use the GPU")
+            else:
                 self.outside_us = least = min(self._disagreements)
                 self._conclude(
                     DISAGREES,
@@ -173,9 +180,10 @@ class CrossChecks:
         self,
         device_type: str,
         reported_us: Callable[[str, SeriesJson], float | None],
-        worker_pid: Callable[[], int],
+        worker: Callable[[], DeviceChosen],
     ) -> None:
-        self._device_type, self._reported_us, self._worker_pid = device_type, reported_us, worker_pid
+        self._device_type, self._reported_us, self._worker = device_type, reported_us, worker
+        self._users: OtherUsers | None = None  # of the worker's GPU
         self._checks: dict[tuple[str, str], CrossCheck] = {}
         self._current: CrossCheck | None = None
 
@@ -183,6 +191,7 @@ class CrossChecks:
         """The answer to a question of the worker's; None for other events."""
         match event:
             case BatchOffered():
+                self._look_for_others()
                 self._current = self._check(event.impl, event.series)
                 return self._current.next_batch(event)
             case BatchReady() if self._current is not None:
@@ -202,8 +211,18 @@ class CrossChecks:
         key = (impl, json.dumps(series))
         if key not in self._checks:
             reported_us = self._reported_us(impl, series) or 0.0
-            self._checks[key] = CrossCheck(self._device_type, reported_us, self._worker_pid())
+            self._checks[key] = CrossCheck(self._device_type, reported_us, self._worker().pid, self._others_use_device)
         return self._checks[key]
+
+    def _look_for_others(self) -> None:
+        """Who uses a GPU is known only for the time after the first question."""
+        if self._users is None and self._device_type == "cuda":
+            worker = self._worker()
+            self._users = OtherUsers(Nvml(worker.uuid), worker.pid)
+            self._users.start()
+
+    def _others_use_device(self) -> bool:
+        return self._users is not None and self._users.wait_for_count() > 0
 
 
 def _now_us() -> float:

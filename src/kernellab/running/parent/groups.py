@@ -168,7 +168,7 @@ class Groups:
         if self._checks is None or self._checks[0] is not group:
             reported_us = partial(self.remaining.reported_us, group)
             device_type = self.device.split(":")[0]
-            self._checks = group, CrossChecks(device_type, reported_us, lambda: group.slot.device.pid)
+            self._checks = group, CrossChecks(device_type, reported_us, lambda: group.slot.device)
         return self._checks[1]
 
     def _write(self, group: Group, event: CaseEvent) -> None:
