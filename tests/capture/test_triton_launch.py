@@ -1,6 +1,11 @@
 """The description of a Triton launch: grid, arguments with the compiler's assumptions, constants and source."""
 
+import json
+
+import pytest
+
 from kernellab.capture.recorder import capture
+from kernellab.capture.triton_launch import to_plain_value
 from support.klab import OPFILES
 from support.meta import meta
 
@@ -36,3 +41,9 @@ def test_a_tma_descriptor_is_described_by_its_tensor(double):
     assert launch.grid == (4, 4, 1)
     assert launch.parameters[0].value.startswith("descriptor of a pointer to float32, 64×256")
     assert "cp.async.bulk.tensor" in launch.code["ptx"]
+
+
+@pytest.mark.parametrize("value", [float("-inf"), float("nan")])
+def test_a_constant_that_json_has_no_number_for_is_text(value):
+    json.dumps(to_plain_value(value), allow_nan=False)
+    assert to_plain_value(value) == str(value)

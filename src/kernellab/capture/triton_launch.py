@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -101,6 +102,8 @@ def _describe_value(value: object) -> str:
 def to_plain_value(value: object) -> JsonValue:
     if isinstance(value, JITFunction):
         return str(value.__name__)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no inf
     return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
 
 
