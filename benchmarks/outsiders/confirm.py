@@ -163,6 +163,18 @@ def liger_group_norm():
     yield off > 100 * torchs, f"around 1000 in float32 its E[x²] − E[x]² is off by {off:.2g}, PyTorch by {torchs:.2g}"
 
 
+def liger_sparsemax():
+    """A result of sparsemax is a row of probabilities: none is above 1."""
+    from liger_kernel.ops.sparsemax import LigerSparsemaxFunction
+
+    x = torch.randn(1, 32, generator=torch.Generator().manual_seed(0)).mul(1e38).to(DEVICE)
+    got = LigerSparsemaxFunction.apply(x, -1).max().item()
+    yield got > 1, f"for finite values around 1e38 its largest probability is {got:.2g}"
+    x[0, 5] = float("inf")
+    got = LigerSparsemaxFunction.apply(x, -1)[0, 5].item()
+    yield got == float("inf"), "for a row with inf, its largest probability is inf: ∞ − ∞ is NaN"
+
+
 def liger_relu_squared():
     """Triton's interpreter propagates NaN, GPUs do not: without one, the kernel's PTX shows it."""
     from liger_kernel.ops.relu_squared import LigerReLUSquaredFunction, _relu_squared_forward_kernel
