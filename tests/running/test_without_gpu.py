@@ -52,7 +52,11 @@ import kernellab as kl
 from {module} import Double
 
 
-@kl.op(args=dict(x=kl.tensor("N")), cases=kl.cases(N=[100000], dtype=["float32"]))
+def values(sizes, dtype, device, generator):
+    return torch.randn(sizes, generator=generator, dtype=dtype, device=device)
+
+
+@kl.op(args=dict(x=kl.tensor("N", values=values)), cases=kl.cases(N=[100000], dtype=["float32"]))
 def double(x):
     return x + x
 

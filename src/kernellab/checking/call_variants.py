@@ -45,6 +45,7 @@ class Call:
     trial: Trial
     device: torch.device
     copies: GuardedMemory  # for copies of inputs that the implementation changes
+    others: Inputs | None = None  # of a second call, where the variant makes one
     guarded: bool = True  # whether copies lie between guard bands
     notes: list[str] = field(default_factory=list)
 
@@ -238,14 +239,22 @@ def _backward_twice(call: Call) -> Outputs:
     return as_tensors((*(r.detach() for r in results), *second))
 
 
+def other_inputs(op: Op, trial: Trial, device: torch.device) -> Inputs | None:
+    """The inputs of a second call; None where the variant makes none. Called outside what an implementation sees: in
+    Triton's interpreter, that is a GPU."""
+    if trial.call != calls.INTERLEAVED:
+        return None
+    return make_inputs(op, trial, _OTHER_SEED, device, guarded=False).tensors
+
+
 def _interleaved(call: Call) -> Outputs:
     """Two forwards on different inputs, then their backwards, as where a layer is used twice in a model.
 
     What the first backward needs is its own, and what it returns stays what it is.
     """
+    assert call.others is not None
     results, leaves, upstream = call.graph()
-    values = make_inputs(call.op, call.trial, _OTHER_SEED, call.device, guarded=False).tensors
-    others = replace(call, inputs=values).graph()
+    others = replace(call, inputs=call.others).graph()
     first = fill_missing(leaves, gradients(results, leaves, upstream))
     kept = tuple(t.clone() for t in first)
     gradients(*others)

@@ -20,7 +20,7 @@ from kernellab.accuracy.vault import LockedTrial, OracleDisturbed, Vault
 from kernellab.base.failed_imports import NotLoaded
 from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
-from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refused, applies
+from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refused, applies, other_inputs
 from kernellab.checking.compiled_impls import compiled_graphs, reset_compiled
 from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself, wrote_outside
 from kernellab.checking.outcome import Outcome, PeerErrors
@@ -33,6 +33,7 @@ from kernellab.checking.trial_memory import (
     poison_free_memory,
     total_bytes,
 )
+from kernellab.declaration.inputs import InputsFailed
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.interpreter.fault import missing_gpu
@@ -171,7 +172,11 @@ class Examiner:
 
     def _examine_prepared(self, impl: Impl, trial: Trial, prepared: PreparedTrial) -> Outcome | None:
         memory, copies = (GuardedMemory(bands="bands" in self.guards, poison="poison" in self.guards) for _ in range(2))
-        call = Call(impl, prepared.inputs, trial, self.device, copies, guarded="bands" in self.guards)
+        try:
+            others = other_inputs(self.op, trial, self.device)
+        except InputsFailed as error:
+            return Outcome("unknown", f"cannot check: {error}")
+        call = Call(impl, prepared.inputs, trial, self.device, copies, others, guarded="bands" in self.guards)
         must_compile = impl.kind.name == "compile" and "compiled" in self.guards
         if must_compile:
             reset_compiled(self.op)
