@@ -112,7 +112,8 @@ def _judge_result(
 
 
 def _is_beyond_doubt(errors: Errors, got: torch.Tensor, peer: torch.Tensor) -> bool:
-    """Whether a large result is off by more than is allowed to a reference: evaluating that again would take long."""
+    """Whether a large result is off by more than rounding may explain: the reference is then not evaluated again,
+    which takes long."""
     if got.numel() <= LARGE or errors.max <= limit(most_roundings(got.dtype)):
         return False
     return bool(peer.isfinite().all())

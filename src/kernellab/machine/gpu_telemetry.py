@@ -21,7 +21,7 @@ _THROTTLES = {
 }
 # … and these explain a clock that is as intended: the GPU is idle, or its owner set the clock.
 _NOTES = {0x01: "gpu-idle", 0x02: "applications-clock", 0x10: "sync-boost", 0x100: "display-clock"}
-_NEWS_AFTER_S = 1.5
+_NEWS_AFTER_S = 1.5  # NVML has seen by then what happened before
 _PROCESSES_EVERY_S = 0.25  # NVML updates its list every 1/6 s to 1 s: more frequent queries return nothing new
 
 
