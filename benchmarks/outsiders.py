@@ -19,7 +19,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +53,23 @@ def main() -> None:
         return
     args.out.mkdir(parents=True, exist_ok=True)
     check = functools.partial(_check, args.out, full=args.full, device=args.device, timeout_s=args.timeout)
+    kernels = _kernels_of(args.files)
     with ThreadPoolExecutor(args.jobs) as pool:
-        checks = [
-            pool.submit(check, kernel, seed) for seed in args.seeds.split(",") for kernel in _kernels_of(args.files)
-        ]
+        checks = [pool.submit(check, kernel, seed) for seed in args.seeds.split(",") for kernel in kernels]
+        try:
+            wait(checks)
+        except KeyboardInterrupt:  # those that run are interrupted as well and end; no other begins
+            pool.shutdown(cancel_futures=True)
+            raise
     failed = [str(error) for error in (check.exception() for check in checks) if error]
     if failed:
         raise SystemExit("\n".join(failed))
 
 
 def _kernels_of(files: str) -> list[str]:
-    """Names such as liger:rope, of files and kernels separated by commas."""
-    chosen = files.split(",")
+    """Names such as liger:rope, of files and kernels separated by commas, in their order."""
     names = [":".join(kernel) for kernel in _declared_kernels()]
-    return [name for name in names if name in chosen or name.partition(":")[0] in chosen]
+    return [name for chosen in files.split(",") for name in names if chosen in (name, name.partition(":")[0])]
 
 
 def _check(out: Path, file: str, seed: str, *, full: bool, device: str | None, timeout_s: int) -> None:

@@ -74,6 +74,39 @@ def test_a_gpu_fault_ends_its_trial_and_not_the_battery(klab, tmp_path):
     assert summaries["faulty"]["tried"] == summaries["manual"]["tried"]
 
 
+TUNED = """
+import kernellab as kl, triton, triton.language as tl
+
+@kl.op(args=dict(x=kl.tensor("...")), cases=kl.cases([[4096]], dtype=["float32"]))
+def double(x):
+    return x * 2
+
+@triton.autotune([triton.Config({"BLOCK": 256, "FACTOR": f}) for f in FACTORS], key=["n"])
+@triton.jit
+def scale(x, y, n, BLOCK: tl.constexpr, FACTOR: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, at < n) * FACTOR, at < n)
+
+@double.impl("tuned")
+def _(x):
+    x = x.contiguous()
+    y = x.new_empty(x.shape)
+    scale[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]) or 1,)](x, y, x.numel())
+    return y
+"""
+
+
+@pytest.mark.parametrize("factors", [(2.0, 2.0), (2.0, 3.0)])
+def test_the_battery_tries_every_configuration_of_an_autotuned_kernel_without_tuning(klab, tmp_path, factors):
+    (tmp_path / "tuned.py").write_text(TUNED.replace("FACTORS", str(factors)))
+    seen = klab("check", tmp_path / "tuned.py", "--impl", "tuned", "--quick", "--json")
+    (battery,) = seen.record["batteries"]
+    reasons = " ".join(failure["reason"] for failure in battery["failures"])
+    assert ("scale ran with BLOCK=256 FACTOR=3.0" in reasons) == (3.0 in factors)
+    assert "FACTOR=2.0" not in reasons
+    assert any("scale is autotuned: each call ran one of its 2" in note for note in battery["notes"])
+
+
 def test_an_error_that_a_call_leaves_behind_is_its_own_and_not_the_next_ones():
     library = next((Path(torch.__file__).parent.parent / "nvidia").rglob("libcudart.so*"), None)
     if library is None:

@@ -19,6 +19,7 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from kernellab.activity.tuners import tuner_classes
 from kernellab.base.functions import AnyFunction
 from kernellab.base.json import JsonObject
 from kernellab.base.user_code import explain
@@ -33,7 +34,6 @@ from kernellab.capture.triton_launch import (
     find_sources,
     to_plain_value,
 )
-from kernellab.capture.tuners import tuner_classes
 
 if TYPE_CHECKING:
     from triton.knobs import CompileTimes

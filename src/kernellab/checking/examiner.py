@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
-from kernellab.accuracy.judge import judge_values, peer_of
+from kernellab.accuracy.judge import Judgement, judge_values, peer_of
 from kernellab.accuracy.outputs import Outputs, Wrong
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial, Running, TrialPreparer
 from kernellab.accuracy.vault import LockedTrial, OracleDisturbed, Vault
+from kernellab.activity.turns import Turn, configurations_in_turn, take_turns
 from kernellab.base.failed_imports import NotLoaded
 from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
@@ -37,7 +38,6 @@ from kernellab.declaration.inputs import InputsFailed
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable
 from kernellab.interpreter.fault import missing_gpu
-from kernellab.interpreter.notes import take_notes
 from kernellab.interpreter.pretended_gpu import pretended_gpu
 from kernellab.machine.gpu_state import raise_pending_error
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
@@ -61,6 +61,7 @@ class _Returned:
     outputs: Outputs
     seconds: float
     notes: list[str]
+    turns: list[Turn]  # which configurations of autotuned kernels ran
 
 
 class Examiner:
@@ -194,14 +195,7 @@ class Examiner:
                 raise Wrong(f"{reasons.NOTHING_COMPILED}: it ran as plain PyTorch")
             # Values that are off are compared with further runs of the reference.
             with self._running(None, "oracle"), self._unlocked(trial) as readable:
-                judgement = judge_values(
-                    self.op,
-                    impl,
-                    returned.outputs,
-                    readable,
-                    pass_name=trial.pass_name,
-                    check_nonfinite="special" in self.guards,
-                )
+                judgement = self._judge_values(impl, trial, returned, readable)
         except (Wrong, OracleDisturbed) as wrong:
             return Outcome("wrong", str(wrong), excess=getattr(wrong, "excess", math.inf))
         except CannotCheck as doubt:
@@ -213,19 +207,28 @@ class Examiner:
             judgement.imprecision,
             errors=judgement.errors,
             peer=PeerErrors(peer_of(impl, prepared), judgement.peer_errors),
-            notes=(*notes, *returned.notes, *judgement.notes),
+            notes=(*notes, *returned.notes, *(turn.note for turn in returned.turns), *judgement.notes),
             first_call_s=returned.seconds,
         )
+
+    def _judge_values(self, impl: Impl, trial: Trial, returned: _Returned, prepared: PreparedTrial) -> Judgement:
+        special = "special" in self.guards
+        try:
+            return judge_values(
+                self.op, impl, returned.outputs, prepared, pass_name=trial.pass_name, check_nonfinite=special
+            )
+        except Wrong as wrong:
+            raise Wrong(f"{wrong}{_ran_with(returned.turns)}", wrong.excess) from None
 
     def _call(self, call: Call, prepared: PreparedTrial, memory: GuardedMemory) -> _Returned | Outcome | None:
         """What the call returned, or the outcome where it did not return; None where the trial does not apply."""
         impl, trial = call.impl, call.trial
         if "poison" in self.guards:
             poison_free_memory(prepared.peer)
-        take_notes()
+        take_turns()
         began = time.perf_counter()
         try:
-            with self._pretend_gpu(impl), self._guard_allocations(impl, trial, memory):
+            with self._pretend_gpu(impl), self._without_tuning(trial), self._guard_allocations(impl, trial, memory):
                 outputs = VARIANTS[trial.call](call)
             # A GPU fault shows here, and so belongs to this implementation and not to the next.
             raise_pending_error(self.device)
@@ -249,7 +252,7 @@ class Examiner:
                 refused = "refuses double backward" if double else "not differentiable"
                 return Outcome("outside", f"{refused}: {explain(error)}")
             return Outcome("error", explain(error), traceback=user_frames(error))
-        return _Returned(outputs, time.perf_counter() - began, [*call.notes, *take_notes()])
+        return _Returned(outputs, time.perf_counter() - began, [*call.notes], take_turns())
 
     def _missing_here(self, error: BaseException) -> str | None:
         """Why an error says nothing about the implementation: a module or a GPU is missing, or the interpreter is."""
@@ -261,6 +264,11 @@ class Examiner:
         """In Triton's interpreter an implementation sees a GPU; PyTorch's own operators do not run on it."""
         return pretended_gpu() if impl.kind.name in ("triton", "python") else contextlib.nullcontext()
 
+    def _without_tuning(self, trial: Trial) -> contextlib.AbstractContextManager[None]:
+        """An autotuned kernel is tuned at the declared cases only, at which it is timed as well."""
+        tune = self.device.type == "cpu" or trial.kind == "declared"
+        return contextlib.nullcontext() if tune else configurations_in_turn()
+
     @contextlib.contextmanager
     def _guard_allocations(self, impl: Impl, trial: Trial, memory: GuardedMemory) -> Iterator[None]:
         """Guard bands around what is allocated. The mode turns torch.compile off, so compiled code runs without."""
@@ -269,3 +277,8 @@ class Examiner:
             return
         with GuardedAllocations(memory):
             yield
+
+
+def _ran_with(turns: list[Turn]) -> str:
+    """Another configuration may be right."""
+    return "".join(f"; {turn.kernel} ran with {turn.config}, one of {turn.configs} configurations" for turn in turns)

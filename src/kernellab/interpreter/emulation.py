@@ -12,13 +12,13 @@ from types import ModuleType
 
 import numpy as np
 
+from kernellab.activity.turns import run_in_turn
 from kernellab.base.functions import AnyFunction
 from kernellab.interpreter.atomics import complete_atomics
 from kernellab.interpreter.bfloat16 import from_bits, to_bits
-from kernellab.interpreter.fault import CannotInterpret
+from kernellab.interpreter.fault import CannotInterpret, is_static_assert
 from kernellab.interpreter.jit_functions import provide_jit_functions
 from kernellab.interpreter.language import complete_language, replace_function
-from kernellab.interpreter.tuning import run_without_timing
 
 # The methods of the interpreter's builder that compute, with the number of the argument whose dtype the result has.
 _ARITHMETIC = {"binary_op": 0, "unary_op": 0, "ternary_op": 2, "create_fma": 2, "create_dot": 2}
@@ -52,7 +52,7 @@ def enable_interpreter() -> None:
     complete_language(interpreter, tl, ir.PROPAGATE_NAN.NONE)
     provide_libdevice(interpreter)
     provide_jit_functions(interpreter, JITFunction)
-    run_without_timing(Autotuner)
+    run_in_turn(Autotuner, is_static_assert)
     _name_missing_functions(interpreter.InterpreterBuilder)
     _round_conversions(interpreter, tl, ir.ROUNDING_MODE.RTZ)
     bfloat16 = _Bfloat16(interpreter, tl)

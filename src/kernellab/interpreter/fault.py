@@ -31,6 +31,11 @@ class StaticAssertFailed(AssertionError):
     """`tl.static_assert` in a kernel: the author refuses these arguments."""
 
 
+def is_static_assert(error: BaseException) -> bool:
+    """Whether Triton's interpreter raised it for a `tl.static_assert`."""
+    return isinstance(error.__cause__, StaticAssertFailed)
+
+
 def missing_gpu(error: BaseException) -> str | None:
     """Why an error does not count against an implementation; None where it does.
 

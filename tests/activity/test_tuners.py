@@ -1,6 +1,6 @@
 """The classes of autotuners."""
 
-from kernellab.capture.tuners import tuner_classes
+from kernellab.activity.tuners import tuner_classes
 
 
 def test_derived_classes_with_a_run_of_their_own_are_found_at_any_depth():

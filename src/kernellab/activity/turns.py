@@ -1,19 +1,20 @@
-"""Kernels under `@triton.autotune` in the interpreter, where no configuration is faster than another.
+"""Kernels under `@triton.autotune` without tuning: each call runs one of the configurations.
 
-Each call runs one of the configurations. Which one depends on the arguments alone, so that equal calls give equal bits
-and calls at several sizes try several configurations, any of which a GPU might choose.
+Which one depends on the arguments alone, so that equal calls give equal bits and calls at several sizes try several
+configurations, any of which tuning might choose on some GPU. To tune at every size of a battery would take hours.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from kernellab.activity.tuners import tuner_classes
 from kernellab.base.functions import AnyFunction
-from kernellab.capture.tuners import tuner_classes
-from kernellab.interpreter.fault import StaticAssertFailed
-from kernellab.interpreter.notes import add_note
 
 
 class _Config(Protocol):
@@ -41,14 +42,66 @@ class _Kernel(Protocol):
     run: AnyFunction
 
 
-def run_without_timing(autotuner: type) -> None:
+@dataclass(frozen=True)
+class Turn:
+    """The configuration of an autotuned kernel that ran last, and how many there are."""
+
+    kernel: str
+    config: str
+    configs: int
+
+    @property
+    def note(self) -> str:
+        return (
+            f"{self.kernel} is autotuned: each call ran one of its {self.configs} configurations, another one at "
+            "other sizes"
+        )
+
+
+Refuses = Callable[[Exception], bool]  # whether an error says that a configuration does not fit the arguments
+
+_turns: dict[str, Turn] = {}
+
+
+def take_turns() -> list[Turn]:
+    """Of each kernel that ran since the last call, the latest; kernels with one configuration are left out."""
+    turns = list(_turns.values())
+    _turns.clear()
+    return turns
+
+
+def run_in_turn(autotuner: type, refuses: Refuses) -> None:
     """Replaces `Autotuner.run`, which times every configuration on a GPU, and that of classes derived from it."""
+
+    def run(tuner: _Tuner, *args: object, **kwargs: object) -> object:
+        return _run(tuner, args, kwargs, refuses)
+
     for tuner_class in tuner_classes(autotuner):
-        tuner_class.run = _run  # type: ignore[attr-defined]
+        tuner_class.run = run  # type: ignore[attr-defined]
 
 
-def _run(tuner: _Tuner, *args: object, **kwargs: object) -> object:
-    """A configuration that refuses the arguments by `tl.static_assert` is skipped, as tuning does."""
+@contextlib.contextmanager
+def configurations_in_turn() -> Iterator[None]:
+    """In the body, autotuned kernels run on the GPU without tuning. Their tuners keep what they chose before."""
+    if "triton" not in sys.modules:
+        yield
+        return
+    from triton.compiler.errors import CompileTimeAssertionFailure
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    refusals = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
+    runs = {tuner_class: vars(tuner_class)["run"] for tuner_class in tuner_classes(Autotuner)}
+    run_in_turn(Autotuner, lambda error: isinstance(error, refusals))
+    try:
+        yield
+    finally:
+        for tuner_class, run in runs.items():
+            tuner_class.run = run  # type: ignore[attr-defined]
+
+
+def _run(tuner: _Tuner, args: tuple[object, ...], kwargs: Mapping[str, object], refuses: Refuses) -> object:
+    """A configuration that does not fit the arguments or the GPU is skipped, as tuning does."""
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     call = {**tuner.nargs, **kwargs}
     configs = tuner.configs if len(tuner.configs) == 1 else tuner.prune_configs(kwargs)
@@ -64,20 +117,23 @@ def _run(tuner: _Tuner, *args: object, **kwargs: object) -> object:
             try:
                 return _launch(tuner, config, args, kwargs, is_new)
             except Exception as error:
-                if not isinstance(error.__cause__, StaticAssertFailed):
+                if not refuses(error):
                     raise
                 refusal = refusal or error
             finally:
                 tuner.best_config = config
+                _remember(tuner, config, len(configs))
     finally:
         tuner.nargs = None
-        if len(configs) > 1:
-            add_note(
-                f"{tuner.base_fn.__name__} is autotuned, which needs a GPU: each call ran one of its "
-                f"{len(configs)} configurations, another one at other sizes"
-            )
     assert refusal is not None
     raise refusal
+
+
+def _remember(tuner: _Tuner, config: _Config, configs: int) -> None:
+    if configs > 1:
+        kernel = tuner.base_fn.__name__
+        settings = " ".join(f"{name}={value}" for name, value in config.all_kwargs().items())
+        _turns[kernel] = Turn(kernel, settings, configs)
 
 
 def _launch(

@@ -1,12 +1,10 @@
-"""Autotuned kernels in the interpreter."""
+"""Autotuned kernels without tuning."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from kernellab.interpreter.fault import StaticAssertFailed
-from kernellab.interpreter.notes import take_notes
-from kernellab.interpreter.tuning import run_without_timing
+from kernellab.activity.turns import configurations_in_turn, run_in_turn, take_turns
 
 
 class Config:
@@ -30,7 +28,9 @@ class Tuner:
 
     def launch(self, x, n, *, grid, SIZE):
         if SIZE in self.refused:
-            raise RuntimeError from StaticAssertFailed("refused")
+            raise MemoryError("refused")
+        if n < 0:
+            raise ValueError("a fault of its own")
         return SIZE
 
     def prune_configs(self, kwargs):
@@ -54,7 +54,7 @@ class DerivedTuner(Tuner):
 
 @pytest.fixture(autouse=True, scope="module")
 def _without_timing():
-    run_without_timing(Tuner)
+    run_in_turn(Tuner, lambda error: isinstance(error, MemoryError))
 
 
 @pytest.mark.parametrize("tuner_class", [Tuner, DerivedTuner])
@@ -66,20 +66,34 @@ def test_sizes_choose_the_configuration_and_equal_calls_the_same(tuner_class):
     assert tuner.nargs is None
 
 
-def test_a_note_says_that_one_configuration_ran():
-    take_notes()
+def test_the_configuration_that_ran_is_named_where_there_are_several():
+    take_turns()
     Tuner([Config(1)]).run(None, 1, grid=(1,))
-    assert take_notes() == []
+    assert take_turns() == []
     for n in range(2):
-        Tuner([Config(1), Config(2)]).run(None, n, grid=(1,))
-    (note,) = take_notes()
-    assert note.startswith("launched is autotuned, which needs a GPU: each call ran one of its 2 configurations")
+        size = Tuner([Config(1), Config(2)]).run(None, n, grid=(1,))
+    (turn,) = take_turns()
+    assert (turn.kernel, turn.config, turn.configs) == ("launched", f"SIZE={size}", 2)
+    assert turn.note.startswith("launched is autotuned: each call ran one of its 2 configurations")
+
+
+def test_other_errors_are_not_taken_for_a_refusal():
+    with pytest.raises(ValueError, match="of its own"):
+        Tuner([Config(1), Config(2)]).run(None, -1, grid=(1,))
+
+
+def test_on_a_gpu_tuning_is_left_out_for_a_while():
+    autotuner = pytest.importorskip("triton.runtime.autotuner").Autotuner
+    before = autotuner.run
+    with configurations_in_turn():
+        assert autotuner.run is not before
+    assert autotuner.run is before
 
 
 def test_a_configuration_that_refuses_is_skipped_unless_all_do():
     tuner = Tuner([Config(1), Config(2)], refused={1})
     assert {tuner.run(None, n, grid=(1,)) for n in range(10)} == {2}
-    with pytest.raises(RuntimeError):
+    with pytest.raises(MemoryError):
         Tuner([Config(1), Config(2)], refused={1, 2}).run(None, 1, grid=(1,))
 
 
