@@ -77,7 +77,7 @@ def test_a_gpu_fault_ends_its_trial_and_not_the_battery(klab, tmp_path):
 TUNED = """
 import kernellab as kl, triton, triton.language as tl
 
-@kl.op(args=dict(x=kl.tensor("...")), cases=kl.cases([[4096]], dtype=["float32"]))
+@kl.op(args=dict(x=kl.tensor("N")), cases=kl.cases(N=[4096], dtype=["float32"]))
 def double(x):
     return x * 2
 
