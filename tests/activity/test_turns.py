@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernellab.activity.turns import configurations_in_turn, run_in_turn, take_turns
+from kernellab.activity.turns import begin_trial, configurations_in_turn, run_in_turn, take_turns
 
 
 class Config:
@@ -67,14 +67,25 @@ def test_sizes_choose_the_configuration_and_equal_calls_the_same(tuner_class):
 
 
 def test_the_configuration_that_ran_is_named_where_there_are_several():
-    take_turns()
+    begin_trial("")
     Tuner([Config(1)]).run(None, 1, grid=(1,))
     assert take_turns() == []
     for n in range(2):
         size = Tuner([Config(1), Config(2)]).run(None, n, grid=(1,))
     (turn,) = take_turns()
     assert (turn.kernel, turn.config, turn.configs) == ("launched", f"SIZE={size}", 2)
-    assert turn.note.startswith("launched is autotuned: each call ran one of its 2 configurations")
+    assert turn.note.startswith("launched is autotuned: each trial ran one of its 2 configurations")
+
+
+def test_trials_at_one_size_run_several_configurations():
+    chosen = set()
+    for trial in range(30):
+        begin_trial(f"trial {trial}")
+        tuner = Tuner([Config(1), Config(2), Config(3)])
+        sizes = {tuner.run(None, 5, grid=(1,)) for _ in range(2)}
+        assert len(sizes) == 1
+        chosen |= sizes
+    assert chosen == {1, 2, 3}
 
 
 def test_other_errors_are_not_taken_for_a_refusal():

@@ -104,7 +104,7 @@ def test_the_battery_tries_every_configuration_of_an_autotuned_kernel_without_tu
     reasons = " ".join(failure["reason"] for failure in battery["failures"])
     assert ("scale ran with BLOCK=256 FACTOR=3.0" in reasons) == (3.0 in factors)
     assert "FACTOR=2.0" not in reasons
-    assert any("scale is autotuned: each call ran one of its 2" in note for note in battery["notes"])
+    assert any("scale is autotuned: each trial ran one of its 2" in note for note in battery["notes"])
 
 
 def test_an_error_that_a_call_leaves_behind_is_its_own_and_not_the_next_ones():

@@ -26,7 +26,7 @@ def test_kernels_run_in_the_interpreter_as_they_are_written(tmp_path):
         "compiled kernel": "[1.0, 1.0]",
         "jit function": "True ['out', 'N']",
         "tuned": "True True",
-        "note": "scale is autotuned: each call ran one of its 3 configurations, another one at other sizes",
+        "note": "scale is autotuned: each trial ran one of its 3 configurations, other trials ran others",
         "static assert": "tl.static_assert: N is 'too' \"large\": 16 at language.py | None",
         "inline ptx": "Triton's interpreter cannot run it: it has no inline PTX (tl.inline_asm_elementwise)",
         "undefined name": "None",

@@ -80,7 +80,7 @@ def test_a_library_that_wants_a_gpu_is_checked_in_the_interpreter(klab, op_file)
     assert (battery["status"], battery["failures"]) == ("ok", [])
     assert battery["tried"] > 10
     assert battery["kinds"]["gradients"]["passed"] > 0
-    assert any("is autotuned: each call ran one of" in note for note in battery["notes"])
+    assert any("is autotuned: each trial ran one of" in note for note in battery["notes"])
     assert done.code == 0
 
 

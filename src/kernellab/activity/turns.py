@@ -1,6 +1,6 @@
 """Kernels under `@triton.autotune` without tuning: each call runs one of the configurations.
 
-Which one depends on the arguments alone, so that equal calls give equal bits and calls at several sizes try several
+Which one depends on the trial and on the arguments, so that equal calls give equal bits and the trials try all
 configurations, any of which tuning might choose on some GPU. To tune at every size of a battery would take hours.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kernellab.activity.tuners import tuner_classes
@@ -53,20 +53,33 @@ class Turn:
     @property
     def note(self) -> str:
         return (
-            f"{self.kernel} is autotuned: each call ran one of its {self.configs} configurations, another one at "
-            "other sizes"
+            f"{self.kernel} is autotuned: each trial ran one of its {self.configs} configurations, other trials ran "
+            "others"
         )
 
 
 Refuses = Callable[[Exception], bool]  # whether an error says that a configuration does not fit the arguments
 
-_turns: dict[str, Turn] = {}
+
+@dataclass
+class _Trial:
+    name: str = ""
+    turns: dict[str, Turn] = field(default_factory=dict)
+
+
+_trial = _Trial()
+
+
+def begin_trial(name: str) -> None:
+    """Calls with the same arguments run the same configurations until another trial begins."""
+    _trial.name = name
+    _trial.turns.clear()
 
 
 def take_turns() -> list[Turn]:
-    """Of each kernel that ran since the last call, the latest; kernels with one configuration are left out."""
-    turns = list(_turns.values())
-    _turns.clear()
+    """Of each kernel that ran since then, the latest; kernels with one configuration are left out."""
+    turns = list(_trial.turns.values())
+    _trial.turns.clear()
     return turns
 
 
@@ -110,7 +123,7 @@ def _run(tuner: _Tuner, args: tuple[object, ...], kwargs: Mapping[str, object], 
     key = _tuning_key(tuner, call)
     is_new = len(tuner.configs) > 1 and key not in keys
     keys.add(key)
-    first = zlib.crc32(repr(_describe(call)).encode()) % len(configs)
+    first = zlib.crc32(repr([_trial.name, _describe(call)]).encode()) % len(configs)
     refusal: Exception | None = None
     try:
         for config in configs[first:] + configs[:first]:
@@ -133,7 +146,7 @@ def _remember(tuner: _Tuner, config: _Config, configs: int) -> None:
     if configs > 1:
         kernel = tuner.base_fn.__name__
         settings = " ".join(f"{name}={value}" for name, value in config.all_kwargs().items())
-        _turns[kernel] = Turn(kernel, settings, configs)
+        _trial.turns[kernel] = Turn(kernel, settings, configs)
 
 
 def _launch(

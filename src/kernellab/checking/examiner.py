@@ -9,7 +9,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,7 +17,7 @@ from kernellab.accuracy.judge import Judgement, judge_values, peer_of
 from kernellab.accuracy.outputs import Outputs, Wrong
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial, Running, TrialPreparer
 from kernellab.accuracy.vault import LockedTrial, OracleDisturbed, Vault
-from kernellab.activity.turns import Turn, configurations_in_turn, take_turns
+from kernellab.activity.turns import Turn, begin_trial, configurations_in_turn, take_turns
 from kernellab.base.failed_imports import NotLoaded
 from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
@@ -225,7 +225,7 @@ class Examiner:
         impl, trial = call.impl, call.trial
         if "poison" in self.guards:
             poison_free_memory(prepared.peer)
-        take_turns()
+        begin_trial(replace(trial, draw=0).key)  # other draws confirm what one configuration computed
         began = time.perf_counter()
         try:
             with self._pretend_gpu(impl), self._without_tuning(trial), self._guard_allocations(impl, trial, memory):
