@@ -8,7 +8,7 @@ import kernellab as kl
 from kernellab.accuracy.errors import digits_that_differ
 from kernellab.accuracy.judge import judge_values
 from kernellab.accuracy.outputs import Wrong
-from kernellab.checking.examiner import Examiner
+from kernellab.checking.examiner import _NOT_BECAUSE_THE_SAME, Examiner
 from kernellab.declaration.case import Case
 from kernellab.declaration.kinds import KINDS
 from kernellab.declaration.op import Impl
@@ -124,10 +124,63 @@ def test_the_deviation_of_equal_rows_may_be_a_rounding_of_the_mean(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sum_of_denormal_terms_may_be_off_by_some_of_their_spacings(seed):
-    op = op_of(lambda x: x.mean(-1), scaled=lambda x: (x / x.shape[-1]).sum(-1), zero=lambda x: x.mean(-1) * 0)
+    op = op_of(lambda x: x.mean(-1), scaled=lambda x: (x / x.shape[-1]).sum(-1), doubled=lambda x: x.mean(-1) * 2)
     values = {"x": "tiny and denormal"}
     assert examine(op, "scaled", plane(256, 64), seed, values=values).status == "ok"
-    assert examine(op, "zero", plane(256, 64), seed, values=values).status == "wrong"
+    assert examine(op, "doubled", plane(256, 64), seed, values=values).status == "wrong"
+
+
+def test_denormal_numbers_taken_as_0_are_imprecise_and_normal_ones_wrong():
+    tiny = {"x": "tiny and denormal"}
+
+    def flush(limit):
+        return lambda x: torch.where(x.abs() < limit, 0.0 * x, torch.asin(x))
+
+    smallest = torch.finfo(torch.float32).tiny
+    op = op_of(
+        lambda x: torch.asin(x),
+        flushes=flush(smallest),
+        zeros=flush(4 * smallest),
+        scales=lambda x: torch.asin(x) * 1.1,
+    )
+    outcome = examine(op, "flushes", plane(), values=tiny)
+    assert (outcome.status, "takes denormal numbers as 0" in outcome.reason) == ("imprecise", True)
+    assert examine(op, "zeros", plane(), values=tiny).status == "wrong"
+    assert examine(op, "scales", plane(), values=tiny).status == "wrong"
+
+
+def test_attention_to_itself_is_not_wrong_because_its_gradients_cancel():
+    sizes = {"S": 64, "D": 64}
+
+    def attention(round_result, add):
+        class Attention(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, q, k, v):
+                p = torch.softmax(q.float() @ k.float().mT, -1)
+                o = round_result(p @ v.float())
+                ctx.save_for_backward(q, k, v, o)
+                return o.to(q.dtype)
+
+            @staticmethod
+            def backward(ctx, g):
+                q, k, v, o = (t.float() for t in ctx.saved_tensors)
+                p = torch.softmax(q @ k.mT, -1)
+                s = p * (g.float() @ v.mT - (o * g.float()).sum(-1, keepdim=True))
+                same = add if ctx.saved_tensors[0].data_ptr() == ctx.saved_tensors[1].data_ptr() else 0
+                return tuple(t.to(g.dtype) for t in (s @ k + same, s.mT @ q, p.mT @ g.float()))
+
+        return Attention.apply
+
+    @kl.op(args=dict.fromkeys("qkv", kl.tensor("S D")), reduces="S D", dtypes=["float16"])
+    def attend(q, k, v):
+        return (torch.softmax(q.float() @ k.float().mT, -1) @ v.float()).to(q.dtype)
+
+    attend.impl("rounds its result")(attention(lambda o: o.half(), 0))
+    attend.impl("is wrong with one tensor")(attention(lambda o: o.half(), 1))
+    same = dict(dtype="float16", pass_name="backward", same=("q", "k"))
+    outcome = examine(attend, "rounds its result", sizes, **same)
+    assert (outcome.status, outcome.notes) == ("ok", (_NOT_BECAUSE_THE_SAME,))
+    assert examine(attend, "is wrong with one tensor", sizes, **same).status == "wrong"
 
 
 def test_rounding_is_allowed_for_in_large_tensors_too():

@@ -16,12 +16,14 @@ import torch
 
 from kernellab.accuracy.errors import NO_ERROR, Errors, measure, torch_passes
 from kernellab.accuracy.errors import scales as scales_of
+from kernellab.accuracy.flushed import FlushedDenormals
 from kernellab.accuracy.monte_carlo import RoundedReferences
 from kernellab.accuracy.oracle import Oracle, compute, gradient_inputs
 from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal, inputs_sharing_memory, require_same_shapes
 from kernellab.accuracy.perturbation import PerturbedOracles, gradient_scales, input_roundings, reduced_terms
 from kernellab.accuracy.typical_scales import TypicalScales
 from kernellab.accuracy.undefined_integers import UndefinedIntegers
+from kernellab.accuracy.unsettled import UnsettledValues
 from kernellab.base.user_code import explain
 from kernellab.declaration.case import Case, Size
 from kernellab.declaration.inputs import Inputs, InputsFailed, clone
@@ -73,7 +75,13 @@ class PreparedTrial:
     rounded: RoundedReferences
     typical: TypicalScales
     undefined: UndefinedIntegers
+    unsettled: UnsettledValues
+    flushed: FlushedDenormals
     gradient_inputs: list[str]  # their gradients come last, after the results
+
+    def with_oracle(self, number: int, oracle: torch.Tensor) -> PreparedTrial:
+        """With another exact value of one result."""
+        return replace(self, oracle=(*self.oracle[:number], oracle, *self.oracle[number + 1 :]))
 
     @property
     def result_count(self) -> int:
@@ -201,6 +209,8 @@ class TrialPreparer:
                 seed=self.seed,
             ),
             undefined=UndefinedIntegers(evaluate, pristine),
+            unsettled=UnsettledValues(reference64, pristine, oracle),
+            flushed=FlushedDenormals(reference64, pristine, oracle),
             gradient_inputs=gradients,
         )
 
