@@ -25,8 +25,10 @@ class FlushedDenormals:
         self._flushed: Outputs | None = None
 
     def nearest(self, number: int, got: torch.Tensor) -> torch.Tensor | None:
-        """Of the oracle and of what it is with zeros, the nearest to each element; None where no number is denormal, and
-        for large results, where this is not asked."""
+        """Of the oracle and of what it is with zeros, the nearest to each element; None where no number is denormal.
+
+        Large results are not asked about.
+        """
         oracle = self._oracle[number]
         if got.numel() > LARGE:
             return None
