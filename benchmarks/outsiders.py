@@ -118,7 +118,7 @@ def _page(out: Path, h200: Path | None) -> str:
 def _declared_kernels() -> list[Kernel]:
     """All, in the order of the files: those without a record are shown too."""
     folder = ROOT / "benchmarks" / "outsiders"
-    pattern = re.compile(r'^@(\w+)\.impl\("triton"', re.MULTILINE)
+    pattern = re.compile(r'^@(\w+)\.impl\(\s*"triton"', re.MULTILINE)
     return [(file, op) for file in _FILES for op in pattern.findall((folder / f"{file}.py").read_text())]
 
 

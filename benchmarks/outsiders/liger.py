@@ -25,8 +25,12 @@ ROWS = dict(M=[2048], N=[4096], dtype=["bfloat16", "float32"])
 EPS = 1e-6
 
 
+def is_accepted(case):
+    return 0 < case.N <= 65536 and case.M > 0  # the library refuses wider rows
+
+
 def rows(**more):
-    return dict(reduces="N", where=lambda case: case.N > 0 and case.M > 0, cases=kl.cases(**ROWS), **more)
+    return dict(reduces="N", where=is_accepted, cases=kl.cases(**ROWS), **more)
 
 
 @kl.op(args=dict(x=kl.tensor("M N"), w=kl.tensor("N")), **rows())
