@@ -5,6 +5,7 @@ import re
 import pytest
 
 import kernellab as kl
+from kernellab.activity.turns import Turn
 from kernellab.checking.examiner import Examiner
 from kernellab.checking.outcome import Outcome
 from kernellab.declaration.case import Case
@@ -116,6 +117,39 @@ def test_an_error_about_the_end_of_memory_is_the_same_error(tmp_path):
     with pytest.raises(RuntimeError) as raised:
         exec(text, {})
     assert str(raised.value).splitlines()[0] in outcome.reason
+
+
+TUNED = """
+import kernellab as kl, triton, triton.language as tl
+
+@kl.op(args=dict(x=kl.tensor("N")))
+def double(x):
+    return x * 2
+
+@triton.autotune([triton.Config({"BLOCK": 64, "FACTOR": f}) for f in (2.0, 3.0)], key=["n"])
+@triton.jit
+def scale(x, y, n, BLOCK: tl.constexpr, FACTOR: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, at < n) * FACTOR, at < n)
+
+@double.impl("tuned", kind="triton")
+def _(x):
+    y = x.new_empty(x.shape)
+    scale[(triton.cdiv(x.numel(), 64),)](x, y, x.numel())
+    return y
+"""
+
+
+@pytest.mark.parametrize(("factor", "is_wrong"), [(2.0, False), (3.0, True)])
+def test_an_autotuned_kernel_runs_with_the_configuration_of_the_trial(factor, is_wrong, tmp_path):
+    (tmp_path / "tuned.py").write_text(TUNED)
+    op = load(Target("tuned", file=str(tmp_path / "tuned.py")))["double"]
+    settings = {"BLOCK": 64, "FACTOR": factor, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    outcome = Outcome("wrong", "values:", turns=(Turn("scale", tuple(settings.items()), 2),))
+    trial = Trial("search", Case({"N": 100}, "float32"))
+    done = run_without_kernellab(write_script(op, op["tuned"], trial, outcome, seed=0, interpreted=True).text, tmp_path)
+    worst = re.search(r"worst difference: (\S+)", done.stdout)
+    assert (float(worst[1]) > 0) is is_wrong
 
 
 @pytest.fixture

@@ -47,8 +47,13 @@ class Turn:
     """The configuration of an autotuned kernel that ran last, and how many there are."""
 
     kernel: str
-    config: str
+    settings: tuple[tuple[str, object], ...]
     configs: int
+
+    @property
+    def config(self) -> str:
+        """`BLOCK=256 num_warps=4`."""
+        return " ".join(f"{name}={value}" for name, value in self.settings)
 
     @property
     def note(self) -> str:
@@ -145,8 +150,7 @@ def _run(tuner: _Tuner, args: tuple[object, ...], kwargs: Mapping[str, object], 
 def _remember(tuner: _Tuner, config: _Config, configs: int) -> None:
     if configs > 1:
         kernel = tuner.base_fn.__name__
-        settings = " ".join(f"{name}={value}" for name, value in config.all_kwargs().items())
-        _trial.turns[kernel] = Turn(kernel, settings, configs)
+        _trial.turns[kernel] = Turn(kernel, tuple(config.all_kwargs().items()), configs)
 
 
 def _launch(

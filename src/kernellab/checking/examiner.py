@@ -206,7 +206,7 @@ class Examiner:
         except _WrongValues as wrong:
             if trial.same and self._computes_the_same_with_copies(call, returned, prepared, memory):
                 return Outcome("ok", notes=(_NOT_BECAUSE_THE_SAME,))
-            return Outcome("wrong", str(wrong), excess=wrong.excess)
+            return Outcome("wrong", str(wrong), turns=tuple(returned.turns), excess=wrong.excess)
         except (Wrong, OracleDisturbed) as wrong:
             return Outcome("wrong", str(wrong), excess=getattr(wrong, "excess", math.inf))
         except CannotCheck as doubt:
@@ -274,7 +274,7 @@ class Examiner:
                 double = trial.pass_name == "double backward"
                 refused = "refuses double backward" if double else "not differentiable"
                 return Outcome("outside", f"{refused}: {explain(error)}")
-            return Outcome("error", explain(error), traceback=user_frames(error))
+            return Outcome("error", explain(error), traceback=user_frames(error), turns=tuple(take_turns()))
         return _Returned(outputs, time.perf_counter() - began, [*call.notes], take_turns())
 
     def _missing_here(self, error: BaseException) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernellab.activity.turns import Turn
 from kernellab.base.user_code import PACKAGE
 from kernellab.checking.outcome import Outcome
 from kernellab.declaration.arguments import ValueFunction
@@ -41,13 +42,29 @@ def write_script(op: Op, impl: Impl, trial: Trial, outcome: Outcome, *, seed: in
     except NeedsKernellab as reason:
         functions, options = _load(op, impl, str(reason)), _options_of_loaded_op(op, trial)
         values = {name: f"op.args[{name!r}].values" for name in _own_value_functions(op)}
-    free = FreeNames(global_names("\n".join([*head, *functions.lines])))
+    defined = global_names("\n".join([*head, *functions.lines]))
+    free = FreeNames(defined)
     names = ScriptNames(free, options, free.new("impl"), free.new("reference"), values)
     lines = write_trial(op, trial, outcome, seed, names)
     bound = [f"{names.impl}, {names.reference} = {functions.impl}, {functions.reference}"]
     if impl.mutates:
         bound = [*_call_with_copies(op, impl, functions.impl, names.impl), f"{names.reference} = {functions.reference}"]
-    return Script(lines, "\n".join([*head, *functions.lines, "", *bound, "", "", *lines, ""]))
+    tuned = [turn for turn in outcome.turns if turn.kernel in defined]
+    chosen = [line for turn in tuned for line in _choose_configuration(turn, free.new("settings"))]
+    return Script(lines, "\n".join([*head, *functions.lines, "", *chosen, *bound, "", "", *lines, ""]))
+
+
+def _choose_configuration(turn: Turn, name: str) -> list[str]:
+    """Tuning might choose another configuration than the one that failed."""
+    settings = literal(turn.settings)  # pairs
+    if settings is None:
+        return []
+    return [
+        f"# One of {turn.configs} configurations, without tuning",
+        f"{name} = dict({settings})",
+        f"{turn.kernel}.configs = [config for config in {turn.kernel}.configs if config.all_kwargs() == {name}]",
+        "",
+    ]
 
 
 def _call_with_copies(op: Op, impl: Impl, function: str, name: str) -> list[str]:
