@@ -74,6 +74,17 @@ def test_a_gpu_fault_ends_its_trial_and_not_the_battery(klab, tmp_path):
     assert summaries["faulty"]["tried"] == summaries["manual"]["tried"]
 
 
+def test_nan_that_pytorch_has_on_a_gpu_alone_is_not_required():
+    """torch's rms_norm of a row with inf is NaN in all columns on some GPUs, and 0 on a CPU."""
+    op = op_of(lambda x: torch.nn.functional.rms_norm(x, x.shape[-1:]), "N")
+    op.impl("formula")(lambda x: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps))
+    op.impl("zeros")(torch.zeros_like)
+    examiner = Examiner(op, seed=0, device=torch.device("cuda"))
+    trial = Trial("values", Case(plane(128), "float32", {}), values={"x": "with ±inf"})
+    assert examiner.examine(op["formula"], trial).status == "ok"
+    assert examiner.examine(op["zeros"], trial).status == "wrong"
+
+
 TUNED = """
 import kernellab as kl, triton, triton.language as tl
 
