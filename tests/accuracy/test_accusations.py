@@ -8,7 +8,7 @@ import kernellab as kl
 from kernellab.accuracy.errors import digits_that_differ
 from kernellab.accuracy.judge import judge_values
 from kernellab.accuracy.outputs import Wrong
-from kernellab.checking.examiner import _NOT_BECAUSE_THE_SAME, Examiner
+from kernellab.checking.examiner import NOT_BECAUSE_THE_SAME, Examiner
 from kernellab.declaration.case import Case
 from kernellab.declaration.kinds import KINDS
 from kernellab.declaration.op import Impl
@@ -179,7 +179,7 @@ def test_attention_to_itself_is_not_wrong_because_its_gradients_cancel():
     attend.impl("is wrong with one tensor")(attention(lambda o: o.half(), 1))
     same = dict(dtype="float16", pass_name="backward", same=("q", "k"))
     outcome = examine(attend, "rounds its result", sizes, **same)
-    assert (outcome.status, outcome.notes) == ("ok", (_NOT_BECAUSE_THE_SAME,))
+    assert (outcome.status, outcome.notes) == ("ok", (NOT_BECAUSE_THE_SAME,))
     assert examine(attend, "is wrong with one tensor", sizes, **same).status == "wrong"
 
 

@@ -52,7 +52,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernellab.base.user_code import explain
 from kernellab.interpreter.fault import missing_gpu
-from kernellab.activity.turns import take_turns
+from kernellab.activity.untuned import take_untuned
 from kernellab.interpreter.pretended_gpu import pretended_gpu
 
 
@@ -225,7 +225,7 @@ for n in range(1, 40):
     used.add(scale.best_config.kwargs["N"])
     right &= torch.equal(out, 2 * x)
 print("tuned:", right, used == {8, 16})
-print("note:", *(turn.note for turn in take_turns()))
+print("note:", *(run.note for run in take_untuned()))
 
 
 @triton.jit

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import kernellab as kl
-from kernellab.activity.turns import Turn
+from kernellab.activity.untuned import UntunedRun
 from kernellab.checking.examiner import Examiner
 from kernellab.checking.outcome import Outcome
 from kernellab.declaration.case import Case
@@ -145,7 +145,7 @@ def test_an_autotuned_kernel_runs_with_the_configuration_of_the_trial(factor, is
     (tmp_path / "tuned.py").write_text(TUNED)
     op = load(Target("tuned", file=str(tmp_path / "tuned.py")))["double"]
     settings = {"BLOCK": 64, "FACTOR": factor, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
-    outcome = Outcome("wrong", "values:", turns=(Turn("scale", tuple(settings.items()), 2),))
+    outcome = Outcome("wrong", "values:", untuned=(UntunedRun("scale", tuple(settings.items()), 2),))
     trial = Trial("search", Case({"N": 100}, "float32"))
     done = run_without_kernellab(write_script(op, op["tuned"], trial, outcome, seed=0, interpreted=True).text, tmp_path)
     worst = re.search(r"worst difference: (\S+)", done.stdout)

@@ -17,7 +17,7 @@ from kernellab.accuracy.judge import Judgement, judge_values, peer_of
 from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial, Running, TrialPreparer
 from kernellab.accuracy.vault import LockedTrial, OracleDisturbed, Vault
-from kernellab.activity.turns import Turn, begin_trial, configurations_in_turn, take_turns
+from kernellab.activity.untuned import UntunedRun, begin_trial, take_untuned, without_tuning
 from kernellab.base.failed_imports import NotLoaded
 from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
@@ -54,7 +54,7 @@ _LONG_TRIAL_BYTES = 1 << 31  # a long dim is tried where that is cheap: attentio
 _KEPT_TRIALS, _KEPT_BYTES = 2, 1 << 31  # prepared trials that are kept for the next implementation
 
 
-_NOT_BECAUSE_THE_SAME = "beyond the limit, but equal to the result for copies: not because it is the same tensor"
+NOT_BECAUSE_THE_SAME = "beyond the limit, but equal to the result for copies: not because it is the same tensor"
 
 
 class _WrongValues(Wrong):
@@ -68,7 +68,7 @@ class _Returned:
     outputs: Outputs
     seconds: float
     notes: list[str]
-    turns: list[Turn]  # which configurations of autotuned kernels ran
+    untuned: list[UntunedRun]  # which configurations of autotuned kernels ran
 
 
 class Examiner:
@@ -205,8 +205,8 @@ class Examiner:
                 judgement = self._judge_values(impl, trial, returned, readable)
         except _WrongValues as wrong:
             if trial.same and self._computes_the_same_with_copies(call, returned, prepared, memory):
-                return Outcome("ok", notes=(_NOT_BECAUSE_THE_SAME,))
-            return Outcome("wrong", str(wrong), turns=tuple(returned.turns), excess=wrong.excess)
+                return Outcome("ok", notes=(NOT_BECAUSE_THE_SAME,))
+            return Outcome("wrong", str(wrong), untuned=tuple(returned.untuned), excess=wrong.excess)
         except (Wrong, OracleDisturbed) as wrong:
             return Outcome("wrong", str(wrong), excess=getattr(wrong, "excess", math.inf))
         except CannotCheck as doubt:
@@ -218,7 +218,7 @@ class Examiner:
             judgement.imprecision,
             errors=judgement.errors,
             peer=PeerErrors(peer_of(impl, prepared), judgement.peer_errors),
-            notes=(*notes, *returned.notes, *(turn.note for turn in returned.turns), *judgement.notes),
+            notes=(*notes, *returned.notes, *(run.note for run in returned.untuned), *judgement.notes),
             first_call_s=returned.seconds,
         )
 
@@ -229,7 +229,7 @@ class Examiner:
                 self.op, impl, returned.outputs, prepared, pass_name=trial.pass_name, check_nonfinite=special
             )
         except Wrong as wrong:
-            raise _WrongValues(f"{wrong}{_ran_with(returned.turns)}", wrong.excess) from None
+            raise _WrongValues(f"{wrong}{_ran_with(returned.untuned)}", wrong.excess) from None
 
     def _computes_the_same_with_copies(
         self, call: Call, returned: _Returned, prepared: PreparedTrial, memory: GuardedMemory
@@ -274,8 +274,8 @@ class Examiner:
                 double = trial.pass_name == "double backward"
                 refused = "refuses double backward" if double else "not differentiable"
                 return Outcome("outside", f"{refused}: {explain(error)}")
-            return Outcome("error", explain(error), traceback=user_frames(error), turns=tuple(take_turns()))
-        return _Returned(outputs, time.perf_counter() - began, [*call.notes], take_turns())
+            return Outcome("error", explain(error), traceback=user_frames(error), untuned=tuple(take_untuned()))
+        return _Returned(outputs, time.perf_counter() - began, call.notes, take_untuned())
 
     def _missing_here(self, error: BaseException) -> str | None:
         """Why an error says nothing about the implementation: a module or a GPU is missing, or the interpreter is."""
@@ -290,7 +290,7 @@ class Examiner:
     def _without_tuning(self, trial: Trial) -> contextlib.AbstractContextManager[None]:
         """An autotuned kernel is tuned at the declared cases only, at which it is timed as well."""
         tune = self.device.type == "cpu" or trial.kind == "declared"
-        return contextlib.nullcontext() if tune else configurations_in_turn()
+        return contextlib.nullcontext() if tune else without_tuning()
 
     @contextlib.contextmanager
     def _guard_allocations(self, impl: Impl, trial: Trial, memory: GuardedMemory) -> Iterator[None]:
@@ -302,6 +302,6 @@ class Examiner:
             yield
 
 
-def _ran_with(turns: list[Turn]) -> str:
+def _ran_with(untuned: list[UntunedRun]) -> str:
     """Another configuration may be right."""
-    return "".join(f"; {turn.kernel} ran with {turn.config}, one of {turn.configs} configurations" for turn in turns)
+    return "".join(f"; {run.kernel} ran with {run.config}, one of {run.configs} configurations" for run in untuned)

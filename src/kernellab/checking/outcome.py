@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kernellab.accuracy.errors import Errors
-from kernellab.activity.turns import Turn
+from kernellab.activity.untuned import UntunedRun
 from kernellab.declaration.case import Case
 from kernellab.record.schema import CheckOutcome, OutsideJson, PeerJson, TrialOutcome
 from kernellab.record.statuses import RIGHT
@@ -43,7 +43,7 @@ class Outcome:
     first_call_s: float | None = None
     traceback: str | None = None
     needed_bytes: int | None = None  # where memory ran out
-    turns: tuple[Turn, ...] = ()  # of a failure: the configurations of autotuned kernels that ran
+    untuned: tuple[UntunedRun, ...] = ()  # of a failure: the configurations of autotuned kernels that ran
     excess: float = math.inf  # the error as a multiple of the limit, where values are wrong
 
     @property

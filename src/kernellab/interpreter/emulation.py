@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
-from kernellab.activity.turns import run_in_turn
+from kernellab.activity.untuned import run_without_tuning
 from kernellab.base.functions import AnyFunction
 from kernellab.interpreter.atomics import complete_atomics
 from kernellab.interpreter.bfloat16 import from_bits, to_bits
@@ -52,7 +52,7 @@ def enable_interpreter() -> None:
     complete_language(interpreter, tl, ir.PROPAGATE_NAN.NONE)
     provide_libdevice(interpreter)
     provide_jit_functions(interpreter, JITFunction)
-    run_in_turn(Autotuner, is_static_assert)
+    run_without_tuning(Autotuner, is_static_assert)
     _name_missing_functions(interpreter.InterpreterBuilder)
     _round_conversions(interpreter, tl, ir.ROUNDING_MODE.RTZ)
     bfloat16 = _Bfloat16(interpreter, tl)

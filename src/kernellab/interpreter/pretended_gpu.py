@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from kernellab.activity.turns import run_in_turn
+from kernellab.activity.untuned import run_without_tuning
 from kernellab.capture.standin_gpu import standin_gpu
 from kernellab.interpreter.emulation import is_interpreting
 from kernellab.interpreter.fault import is_static_assert
@@ -29,7 +29,8 @@ def pretended_gpu() -> Iterator[None]:
     from kernellab.capture.standin_driver import StandinDriver
     from kernellab.capture.standin_torch import torch_lock, use_standin
 
-    run_in_turn(Autotuner, is_static_assert)  # a library that was imported meanwhile may have derived a class from it
+    # A library that was imported meanwhile may have derived a class from it.
+    run_without_tuning(Autotuner, is_static_assert)
     gpu = standin_gpu(DEFAULT_ARCH)
     with torch_lock, use_standin(gpu, torch.device("cpu")):
         before = driver._active  # the public property would look for a GPU

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernellab.activity.turns import Turn
+from kernellab.activity.untuned import UntunedRun
 from kernellab.base.user_code import PACKAGE
 from kernellab.checking.outcome import Outcome
 from kernellab.declaration.arguments import ValueFunction
@@ -49,20 +49,20 @@ def write_script(op: Op, impl: Impl, trial: Trial, outcome: Outcome, *, seed: in
     bound = [f"{names.impl}, {names.reference} = {functions.impl}, {functions.reference}"]
     if impl.mutates:
         bound = [*_call_with_copies(op, impl, functions.impl, names.impl), f"{names.reference} = {functions.reference}"]
-    tuned = [turn for turn in outcome.turns if turn.kernel in defined]
-    chosen = [line for turn in tuned for line in _choose_configuration(turn, free.new("settings"))]
+    own = [run for run in outcome.untuned if run.kernel in defined]
+    chosen = [line for run in own for line in _choose_configuration(run, free.new("settings"))]
     return Script(lines, "\n".join([*head, *functions.lines, "", *chosen, *bound, "", "", *lines, ""]))
 
 
-def _choose_configuration(turn: Turn, name: str) -> list[str]:
+def _choose_configuration(run: UntunedRun, name: str) -> list[str]:
     """Tuning might choose another configuration than the one that failed."""
-    settings = literal(turn.settings)  # pairs
+    settings = literal(run.settings)  # pairs
     if settings is None:
         return []
     return [
-        f"# One of {turn.configs} configurations, without tuning",
+        f"# One of {run.configs} configurations, without tuning",
         f"{name} = dict({settings})",
-        f"{turn.kernel}.configs = [config for config in {turn.kernel}.configs if config.all_kwargs() == {name}]",
+        f"{run.kernel}.configs = [config for config in {run.kernel}.configs if config.all_kwargs() == {name}]",
         "",
     ]
 

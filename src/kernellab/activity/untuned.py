@@ -43,7 +43,7 @@ class _Kernel(Protocol):
 
 
 @dataclass(frozen=True)
-class Turn:
+class UntunedRun:
     """The configuration of an autotuned kernel that ran last, and how many there are."""
 
     kernel: str
@@ -69,7 +69,7 @@ Refuses = Callable[[Exception], bool]  # whether an error says that a configurat
 @dataclass
 class _Trial:
     name: str = ""
-    turns: dict[str, Turn] = field(default_factory=dict)
+    untuned: dict[str, UntunedRun] = field(default_factory=dict)
 
 
 _trial = _Trial()
@@ -78,17 +78,17 @@ _trial = _Trial()
 def begin_trial(name: str) -> None:
     """Calls with the same arguments run the same configurations until another trial begins."""
     _trial.name = name
-    _trial.turns.clear()
+    _trial.untuned.clear()
 
 
-def take_turns() -> list[Turn]:
+def take_untuned() -> list[UntunedRun]:
     """Of each kernel that ran since then, the latest; kernels with one configuration are left out."""
-    turns = list(_trial.turns.values())
-    _trial.turns.clear()
-    return turns
+    untuned = list(_trial.untuned.values())
+    _trial.untuned.clear()
+    return untuned
 
 
-def run_in_turn(autotuner: type, refuses: Refuses) -> None:
+def run_without_tuning(autotuner: type, refuses: Refuses) -> None:
     """Replaces `Autotuner.run`, which times every configuration on a GPU, and that of classes derived from it."""
 
     def run(tuner: _Tuner, *args: object, **kwargs: object) -> object:
@@ -99,7 +99,7 @@ def run_in_turn(autotuner: type, refuses: Refuses) -> None:
 
 
 @contextlib.contextmanager
-def configurations_in_turn() -> Iterator[None]:
+def without_tuning() -> Iterator[None]:
     """In the body, autotuned kernels run on the GPU without tuning. Their tuners keep what they chose before."""
     if "triton" not in sys.modules:
         yield
@@ -110,7 +110,7 @@ def configurations_in_turn() -> Iterator[None]:
 
     refusals = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
     runs = {tuner_class: vars(tuner_class)["run"] for tuner_class in tuner_classes(Autotuner)}
-    run_in_turn(Autotuner, lambda error: isinstance(error, refusals))
+    run_without_tuning(Autotuner, lambda error: isinstance(error, refusals))
     try:
         yield
     finally:
@@ -150,7 +150,7 @@ def _run(tuner: _Tuner, args: tuple[object, ...], kwargs: Mapping[str, object], 
 def _remember(tuner: _Tuner, config: _Config, configs: int) -> None:
     if configs > 1:
         kernel = tuner.base_fn.__name__
-        _trial.turns[kernel] = Turn(kernel, tuple(config.all_kwargs().items()), configs)
+        _trial.untuned[kernel] = UntunedRun(kernel, tuple(config.all_kwargs().items()), configs)
 
 
 def _launch(

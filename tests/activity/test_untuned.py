@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernellab.activity.turns import begin_trial, configurations_in_turn, run_in_turn, take_turns
+from kernellab.activity.untuned import begin_trial, run_without_tuning, take_untuned, without_tuning
 
 
 class Config:
@@ -54,7 +54,7 @@ class DerivedTuner(Tuner):
 
 @pytest.fixture(autouse=True, scope="module")
 def _without_timing():
-    run_in_turn(Tuner, lambda error: isinstance(error, MemoryError))
+    run_without_tuning(Tuner, lambda error: isinstance(error, MemoryError))
 
 
 @pytest.mark.parametrize("tuner_class", [Tuner, DerivedTuner])
@@ -69,12 +69,12 @@ def test_sizes_choose_the_configuration_and_equal_calls_the_same(tuner_class):
 def test_the_configuration_that_ran_is_named_where_there_are_several():
     begin_trial("")
     Tuner([Config(1)]).run(None, 1, grid=(1,))
-    assert take_turns() == []
+    assert take_untuned() == []
     for n in range(2):
         size = Tuner([Config(1), Config(2)]).run(None, n, grid=(1,))
-    (turn,) = take_turns()
-    assert (turn.kernel, turn.config, turn.configs) == ("launched", f"SIZE={size}", 2)
-    assert turn.note.startswith("launched is autotuned: each trial ran one of its 2 configurations")
+    (run,) = take_untuned()
+    assert (run.kernel, run.config, run.configs) == ("launched", f"SIZE={size}", 2)
+    assert run.note.startswith("launched is autotuned: each trial ran one of its 2 configurations")
 
 
 def test_trials_at_one_size_run_several_configurations():
@@ -96,7 +96,7 @@ def test_other_errors_are_not_taken_for_a_refusal():
 def test_on_a_gpu_tuning_is_left_out_for_a_while():
     autotuner = pytest.importorskip("triton.runtime.autotuner").Autotuner
     before = autotuner.run
-    with configurations_in_turn():
+    with without_tuning():
         assert autotuner.run is not before
     assert autotuner.run is before
 
