@@ -96,7 +96,7 @@ def test_a_failure_found_by_search_is_stored_and_tried_first_the_next_time(klab,
     ran = klab("check", op, "--impl", "honest,blocks,crashes", "--quick", "--budget", "7", "--out", "first", **cache)
     assert ran.code == 1
     assert re.search(r"honest  \d+ drawn by search in \d\.\d s, none failed", ran.out)
-    assert re.search(r"blocks  wrong: search: .*65 · float32 · mode=subtract · y ", ran.out)
+    assert re.search(r"blocks  wrong: search: .* · mode=subtract · ", ran.out)  # how simple depends on the time
     assert re.search(r"crashes  crashed: search: .*segmentation fault", ran.out)
     assert "reproduce-blend-blocks.py" in ran.out
     done = run_without_kernellab((tmp_path / "first/artifacts/reproduce-blend-blocks.py").read_text(), tmp_path)
