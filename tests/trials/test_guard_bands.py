@@ -45,3 +45,12 @@ def test_guarded_allocations_that_are_filled_keep_their_values():
         assert torch.zeros(5).sum() == 0
         assert torch.full((3,), 2.5).tolist() == [2.5] * 3
         assert torch.ones_like(torch.zeros(2, dtype=torch.int32)).tolist() == [1, 1]
+        assert torch.zeros(2).new_full((2,), fill_value=3).tolist() == [3, 3]
+        assert torch.full((2,), True).tolist() == [True, True]
+
+
+def test_filling_a_tensor_that_exists_allocates_nothing():
+    x = torch.ones(5)
+    with GuardedAllocations(GuardedMemory()):
+        assert torch.zeros(5, out=x) is x
+    assert x.sum() == 0

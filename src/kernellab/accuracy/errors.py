@@ -99,13 +99,13 @@ def measure(
     step = max(1, chunk_elements(y.device) // width)
     starts = range(0, ys.shape[0], step)
     largest = _largest(oracles, y.dtype, starts)
-    overall = None if rowwise else _overall_rms(oracles, y.dtype, starts)
+    overall = None if rowwise else _overall_rms(oracles, y.dtype, starts, largest)
     stride = _stride(y.numel(), y.shape[-1] if y.dim() else 1)
     worst, worst_abs, at = -1.0, 0.0, 0
     difference_squared = oracle_squared = 0.0
     sampled = []
     for start in starts:
-        o = _in_range(oracles[start : start + step], y.dtype)
+        o = _in_range(oracles[start : start + step], y.dtype, math.inf)
         d = (ys[start : start + step].double() - o).abs()
         if allowances is not None:
             d = (d - allowances[start : start + step]).clamp_min(0.0)
@@ -158,18 +158,18 @@ def scales(oracle: torch.Tensor, dtype: torch.dtype, *, rowwise: bool) -> torch.
     step = max(1, chunk_elements(oracle.device) // width)
     if rowwise:
         return torch.cat([_row_rms(piece, dtype) for piece in rows.split(step)])
-    return _overall_rms(rows, dtype, range(0, rows.shape[0], step))
+    starts = range(0, rows.shape[0], step)
+    return _overall_rms(rows, dtype, starts, _largest(rows, dtype, starts))
 
 
-def _in_range(oracle: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The oracle in float64, inf where the dtype cannot hold the value: such values must not set the scale."""
+def _in_range(oracle: torch.Tensor, dtype: torch.dtype, otherwise: float) -> torch.Tensor:
+    """The oracle in float64, with another value where the dtype holds no number: that must not set the scale."""
     oracle = oracle.double()
-    return torch.where(oracle.to(dtype).isfinite(), oracle, math.inf)
+    return torch.where(oracle.to(dtype).isfinite(), oracle, otherwise)
 
 
 def _row_rms(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    rows = _in_range(rows, dtype)
-    return _rms(torch.where(rows.isfinite(), rows, 0.0))
+    return _rms(_in_range(rows, dtype, 0.0))
 
 
 def _rms(rows: torch.Tensor) -> torch.Tensor:
@@ -182,18 +182,17 @@ def _largest(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> float:
     """The largest magnitude that is finite in the dtype."""
     largest = _SMALLEST
     for start in starts:
-        part = _in_range(oracles[start : start + starts.step], dtype)
-        largest = max(largest, float(torch.where(part.isfinite(), part, 0.0).abs().max()))
+        part = _in_range(oracles[start : start + starts.step], dtype, 0.0)
+        largest = max(largest, float(part.abs().max()))
     return largest
 
 
-def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range) -> torch.Tensor:
-    top = _largest(oracles, dtype, starts)
+def _overall_rms(oracles: torch.Tensor, dtype: torch.dtype, starts: range, largest: float) -> torch.Tensor:
     total = torch.zeros((), dtype=torch.float64, device=oracles.device)
     for start in starts:
-        part = _in_range(oracles[start : start + starts.step], dtype)
-        total += torch.where(part.isfinite(), part, 0.0).div(top).square().sum()
-    return (total / oracles.numel()).sqrt() * top
+        part = _in_range(oracles[start : start + starts.step], dtype, 0.0)
+        total += part.div(largest).square().sum()
+    return (total / oracles.numel()).sqrt() * largest
 
 
 def _stride(numel: int, width: int) -> int:

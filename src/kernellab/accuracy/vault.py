@@ -21,6 +21,7 @@ from kernellab.accuracy.prepared_trial import PreparedTrial
 _OPEN_FIELDS = ("inputs", "memory", "pristine")  # what an implementation is given anyway
 _CHUNK_WORDS = 1 << 22  # encrypted at once
 _KEY_BITS = 62
+_PLAIN = {int, float, bool, str, type(None), torch.dtype}  # most values, and none holds a tensor
 _PACKAGE = "kernellab.accuracy."  # objects of these modules are walked through
 _Value = TypeVar("_Value")
 
@@ -57,8 +58,9 @@ class Vault:
         if self._keeper is None:
             return LockedTrial(prepared, None)
         key = secrets.randbits(_KEY_BITS)
-        locked = _with_key(prepared, key)
-        return LockedTrial(locked, self._keeper.keep(key, _checksum(locked)))
+        keystream, checksum = _Keystream(key), _Checksum()
+        locked = _copy(prepared, lambda t: checksum.add(keystream.apply(t)))
+        return LockedTrial(locked, self._keeper.keep(key, checksum.total))
 
     def unlock(self, locked: LockedTrial) -> PreparedTrial:
         """Raises OracleDisturbed."""
@@ -67,29 +69,24 @@ class Vault:
         kept = self._keeper.release(locked.ticket)
         if kept is None:
             raise OracleDisturbed("asked for the oracle while it ran")
-        key, checksum = kept
-        if _checksum(locked.prepared) != checksum:
+        key, kept_checksum = kept
+        keystream, checksum = _Keystream(key), _Checksum()
+        prepared = _copy(locked.prepared, lambda t: keystream.apply(checksum.add(t)))
+        if checksum.total != kept_checksum:
             raise OracleDisturbed("changed what its result is compared with")
-        return _with_key(locked.prepared, key)
+        return prepared
 
 
-def _with_key(prepared: PreparedTrial, key: int) -> PreparedTrial:
-    """A copy of the trial, encrypted. Doing it twice with one key gives the original."""
-    return _copy(prepared, _Keystream(key).apply)
+class _Checksum:
+    """Of all tensors that are locked, in the order in which they are walked."""
 
+    def __init__(self) -> None:
+        self.total = 0
 
-def _checksum(prepared: PreparedTrial) -> int:
-    """Of everything that is locked."""
-    total = 0
-
-    def add(t: torch.Tensor) -> torch.Tensor:
-        nonlocal total
+    def add(self, t: torch.Tensor) -> torch.Tensor:
         words, rest = _memory(t)
-        total = (total * 31 + int(words.sum()) + int(rest.sum())) % (1 << 62)
+        self.total = (self.total * 31 + int(words.sum()) + int(rest.sum())) % (1 << 62)
         return t
-
-    _copy(prepared, add)
-    return total
 
 
 def _copy(prepared: PreparedTrial, change: Callable[[torch.Tensor], torch.Tensor]) -> PreparedTrial:
@@ -119,6 +116,8 @@ class _Walk:
         self._originals: list[object] = []  # kept alive, so that no id is used twice
 
     def copy(self, value: _Value) -> _Value:
+        if type(value) in _PLAIN:
+            return value
         if id(value) not in self._copies:
             self._originals.append(value)
             self._copies[id(value)] = self._copy(value)
@@ -144,7 +143,10 @@ class _Walk:
 
 
 class _Keystream:
-    """The pseudorandom words of a key. Each tensor gets the next of them, in the order in which they are walked."""
+    """The pseudorandom words of a key. Each tensor gets the next of them, in the order in which they are walked.
+
+    Applied twice with one key, it gives the original.
+    """
 
     def __init__(self, key: int) -> None:
         self._key = key

@@ -83,11 +83,12 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
-_FILLED = frozenset(
-    f"{prefix}{name}{suffix}"
-    for name in ("zeros", "ones", "full")
+# What fills each of the others; None: the argument `fill_value`, the last that has no name.
+_FILLED = {
+    f"{prefix}{name}{suffix}": value
+    for name, value in (("zeros", 0), ("ones", 1), ("full", None))
     for prefix, suffix in (("", ""), ("", "_like"), ("new_", ""))
-)
+}
 
 
 class GuardedAllocations(OperatorMode):
@@ -111,18 +112,21 @@ class GuardedAllocations(OperatorMode):
             return func(*args, **options)
         form = func(*args, **{**options, "device": "meta"})
         assert isinstance(form, torch.Tensor)
-        flat = self._memory.allocate(span(form.shape, form.stride()), form.dtype, device)
+        elements = span(form.shape, form.stride())
+        flat = self._memory.allocate(elements, form.dtype, device, untouched=name in _FILLED)
         tensor = flat.as_strided(form.shape, form.stride(), flat.storage_offset())
         if name in _FILLED:
-            filled = func(*args, **options)
-            assert isinstance(filled, torch.Tensor)
-            tensor.copy_(filled)
+            value = _FILLED[name]
+            tensor.fill_(options.get("fill_value", args[-1]) if value is None else value)
         return tensor
 
 
 def _device_of_allocation(args: Sequence[object], options: Mapping[str, object]) -> torch.device | None:
-    """Where an allocation goes, or None for one that is not guarded: pinned memory, sparse tensors, other devices."""
-    if options.get("pin_memory") or options.get("layout") not in (None, torch.strided):
+    """Where an allocation goes, or None for one that is not guarded: pinned memory, sparse tensors, other devices.
+
+    With `out=` nothing is allocated.
+    """
+    if "out" in options or options.get("pin_memory") or options.get("layout") not in (None, torch.strided):
         return None
     like = args[0] if args and isinstance(args[0], torch.Tensor) else None
     if like is not None and like.layout is not torch.strided:

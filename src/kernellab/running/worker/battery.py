@@ -78,7 +78,7 @@ class BatteryRunner:
         trials = impl_batteries(self.op, impls, self.device.type, dtypes=dtypes, quick=quick, max_elements=limit)
         pairs = list(pair_with_impls(trials, impls))
         self.channel.send(BatteryGenerated(trials=max((number + 1 for number, _, _ in pairs), default=0)))
-        for count, (number, trial, impl) in enumerate(pairs):
+        for count, (number, trial, impl) in enumerate(pairs, start=1):
             if number >= done[impl.name] and trial.key not in repeated[impl.name]:
                 self._run_trial(impl.name, number, trial)
             if count % 250 == 0:
