@@ -9,6 +9,7 @@ does not compile.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import torch
 from torch.utils.dlpack import from_dlpack
@@ -117,7 +118,7 @@ class GuardedAllocations(OperatorMode):
         tensor = flat.as_strided(form.shape, form.stride(), flat.storage_offset())
         if name in _FILLED:
             value = _FILLED[name]
-            tensor.fill_(options.get("fill_value", args[-1]) if value is None else value)
+            tensor.fill_(cast(float, options.get("fill_value", args[-1])) if value is None else value)
         return tensor
 
 

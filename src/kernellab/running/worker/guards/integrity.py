@@ -12,6 +12,7 @@ import contextlib
 import functools
 import inspect
 import json
+import operator
 import random
 import secrets
 import statistics
@@ -97,8 +98,11 @@ class _Table:
     entries: dict[object, object]
 
     def is_intact(self) -> bool:
-        return len(self.table) == len(self.entries) and all(
-            self.table.get(key) is value for key, value in self.entries.items()
+        # Without looking keys up: hashing an operator of torch takes long.
+        return (
+            len(self.table) == len(self.entries)
+            and all(map(_is_same, self.table, self.entries))
+            and all(map(_is_same, self.table.values(), self.entries.values()))
         )
 
     def restore(self) -> None:
@@ -126,6 +130,7 @@ class _ClassNames:
         return [name for name in added if any(name in vars(base) for base in self.class_.__mro__[1:])]
 
 
+_is_same = operator.is_
 _EMPTY = object()  # the content of a cell that has none yet
 _Item = _Name | _Code | _Table | _ClassNames
 
@@ -162,7 +167,10 @@ class Integrity:
         self._values = [(item.names, item.name, item.value) for item in items if isinstance(item, _Name)]
         codes = [item for item in items if isinstance(item, _Code)]
         self._codes = [(item.function, item.parts) for item in codes]
-        self._others = [item for item in items if not isinstance(item, (_Name, _Code)) or getattr(item, "cells", None)]
+        self._contents = [
+            pair for item in codes for pair in zip(item.function.__closure__ or (), item.cells, strict=True)
+        ]
+        self._others = [item for item in items if not isinstance(item, (_Name, _Code))]
 
     @property
     def load_problem(self) -> str | None:
@@ -197,6 +205,9 @@ class Integrity:
             if function.__code__ is not code or function.__defaults__ is not defaults:
                 return False
             if function.__kwdefaults__ is not keyword_defaults:
+                return False
+        for cell, content in self._contents:
+            if _content(cell) is not content:
                 return False
         return all(item.is_intact() for item in self._others)
 
@@ -272,7 +283,3 @@ def _content(cell: types.CellType) -> object:
         return cell.cell_contents
     except ValueError:
         return _EMPTY
-
-
-def _is_same(a: object, b: object) -> bool:
-    return a is b
