@@ -93,7 +93,8 @@ def test_a_failure_found_by_search_is_stored_and_tried_first_the_next_time(klab,
     op = tmp_path / "searched.py"
     op.write_text((OPFILES / "searched.py").read_text())
     cache = {"KERNELLAB_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    ran = klab("check", op, "--impl", "honest,blocks,crashes", "--quick", "--budget", "7", "--out", "first", **cache)
+    quick = ("--quick", "--dtype", "float32")
+    ran = klab("check", op, "--impl", "honest,blocks,crashes", *quick, "--budget", "9", "--out", "first", **cache)
     assert ran.code == 1
     assert re.search(r"honest  \d+ drawn by search in \d\.\d s, none failed", ran.out)
     assert re.search(r"blocks  wrong: search: .* · mode=subtract · ", ran.out)  # how simple depends on the time
@@ -104,7 +105,7 @@ def test_a_failure_found_by_search_is_stored_and_tried_first_the_next_time(klab,
     assert not (tmp_path / ".hypothesis").exists()
 
     op.write_text((OPFILES / "searched.py").read_text().replace("n > BLOCK and n % 2", "n < 0"))
-    again = klab("check", op, "--impl", "blocks,crashes", "--quick", "--json", "--out", "second", **cache)
+    again = klab("check", op, "--impl", "blocks,crashes", *quick, "--json", "--out", "second", **cache)
     trials = {name: [t for t in again.record["trials"] if t["impl"] == name] for name in ("blocks", "crashes")}
     assert (trials["blocks"][0]["trial"]["kind"], trials["blocks"][0]["status"]) == ("stored", "ok")
     assert (trials["crashes"][0]["trial"]["kind"], trials["crashes"][0]["status"]) == ("stored", "crashed")

@@ -353,7 +353,7 @@ def _(x):
 
 def test_a_peer_that_kills_the_worker_is_not_blamed_on_the_implementation(klab, tmp_path):
     (tmp_path / "deadly.py").write_text(DEADLY_TORCH)
-    seen = klab("check", "deadly.py:f", "--impl", "good", "--device", "cpu", "--json")
+    seen = klab("check", "deadly.py:f", "--impl", "good", "--declared", "--device", "cpu", "--json")
     assert [(r["impl"], r["derived"]["status"]) for r in seen.record["results"]] == [("good", "ok")]
     assert seen.result("good")["check"]["peer"]["impl"] == "manual"
 

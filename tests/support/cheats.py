@@ -1,5 +1,6 @@
 """Op files that cheat. By their names: implementations that begin with `honest` must pass, all others be refused."""
 
+import re
 from pathlib import Path
 
 from support.klab import OPFILES, CommandResult
@@ -22,6 +23,11 @@ def assert_only_cheats_are_refused(seen: CommandResult, *, device: str) -> None:
             assert derived["status"] == "ok", (name, derived["reason"])
         else:
             assert derived["status"] == ("error" if name.startswith("recompiles") else "wrong"), (name, derived)
+
+
+def impls_but_compile(path: Path) -> str:
+    """For --impl. Compiling takes long, and one file is enough to show that compiled code is not refused."""
+    return ",".join(["manual", *re.findall(r"\.impl\(\"([\w-]+)\"", path.read_text())])
 
 
 def file_id(path: Path) -> str:

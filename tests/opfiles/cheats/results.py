@@ -9,7 +9,7 @@ import torch
 import kernellab as kl
 
 
-@kl.op(cases=kl.cases(shape=[(1024, 1024)], dtype=["float32"]))
+@kl.op(cases=kl.cases(shape=[(1024, 1024)], dtype=["float32"], cpu=dict(shape=[(256, 256)])))
 def double(x):
     """x·2."""
     return x * 2

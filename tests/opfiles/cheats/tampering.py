@@ -23,7 +23,7 @@ def _(x):
 
 @double.impl("honest-collects-garbage")
 def _(x):
-    if _count("collects") % 50 == 0:
+    if _count("collects") % 200 == 0:
         gc.collect()
     assert time.perf_counter_ns()
     return x * 2

@@ -2,7 +2,14 @@
 
 import pytest
 
-from support.cheats import FILES, FILES_AT_LOAD, VERIFIER_AT_LOAD, assert_only_cheats_are_refused, file_id
+from support.cheats import (
+    FILES,
+    FILES_AT_LOAD,
+    VERIFIER_AT_LOAD,
+    assert_only_cheats_are_refused,
+    file_id,
+    impls_but_compile,
+)
 
 CLOCKED = ("caches",)  # found by how long it takes: the machine must be quiet
 FORGED = next(path for path in FILES if path.stem == "forged_samples")
@@ -26,7 +33,8 @@ REASONS = {
     ids=file_id,
 )
 def test_implementations_that_cheat_are_refused_and_honest_ones_are_not(klab, path):
-    seen = klab("bench", path, "--seconds", "0.1", "--device", "cpu", "--json")
+    impls = () if path.stem == "results" else ("--impl", impls_but_compile(path))
+    seen = klab("bench", path, *impls, "--seconds", "0.1", "--device", "cpu", "--json")
     assert_only_cheats_are_refused(seen, device="cpu")
     reasons = {result["impl"]: result["derived"]["reason"] for result in seen.record["results"]}
     for impl in REASONS.keys() & reasons.keys():
@@ -36,8 +44,10 @@ def test_implementations_that_cheat_are_refused_and_honest_ones_are_not(klab, pa
 @pytest.mark.clocked
 def test_forged_samples_are_refused_by_a_clock_outside_the_process(klab):
     for _ in range(5):  # while other programs keep the worker waiting, nothing can be told
-        seen = klab("bench", FORGED, "--seconds", "0.1", "--device", "cpu", "--json")
-        for honest in ("manual", "compile", "honest"):
+        seen = klab(
+            "bench", FORGED, "--impl", impls_but_compile(FORGED), "--seconds", "0.1", "--device", "cpu", "--json"
+        )
+        for honest in ("manual", "honest"):
             assert seen.result(honest)["derived"]["status"] == "ok", seen.result(honest)["derived"]["reason"]
         derived = seen.result("forges-its-samples")["derived"]
         if derived["status"] != "ok":
@@ -57,7 +67,8 @@ def test_a_file_that_replaces_what_measures_while_it_is_loaded_is_wrong_as_a_who
 
 
 def test_functions_of_torch_that_a_file_replaced_while_it_was_loaded_are_put_back(klab):
-    seen = klab("bench", VERIFIER_AT_LOAD, "--seconds", "0.1", "--device", "cpu", "--json")
+    impls = impls_but_compile(VERIFIER_AT_LOAD)
+    seen = klab("bench", VERIFIER_AT_LOAD, "--impl", impls, "--seconds", "0.1", "--device", "cpu", "--json")
     assert seen.code == 1
     assert seen.result("half-the-time")["derived"]["reason"].startswith("values: error")
     assert seen.result("manual")["derived"]["status"] == "ok"
