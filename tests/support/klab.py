@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from support.klab_server import KlabServer
 
 HERE = Path(__file__).parent.parent
 OPFILES = HERE / "opfiles"
@@ -42,7 +46,17 @@ def klab_env(**extra: str) -> dict[str, str]:
 
 
 def run_klab(*args: str | Path, cwd: Path, timeout: float = 300, **env: str) -> CommandResult:
-    done = subprocess.run(
-        klab_command(*args), cwd=cwd, env=klab_env(**env), capture_output=True, text=True, timeout=timeout
-    )
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+    """Run klab in a fork of the server; anew where Python itself reads another environment."""
+    if any(name.startswith("PYTHON") for name in env):
+        done = subprocess.run(
+            klab_command(*args), cwd=cwd, env=klab_env(**env), capture_output=True, text=True, timeout=timeout
+        )
+        return CommandResult(done.returncode, done.stdout, done.stderr)
+    with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+        code = _server().run([*map(str, args)], cwd, klab_env(**env), Path(out.name), Path(err.name), timeout)
+        return CommandResult(code, out.read(), err.read())
+
+
+@functools.cache
+def _server() -> KlabServer:
+    return KlabServer(klab_env())

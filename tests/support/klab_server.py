@@ -1,0 +1,82 @@
+"""Carries out klab commands in forks of one process that has klab's modules imported already.
+
+A process of its own per command, as a user has, without the half second that Python takes to start and import them.
+Requests and exit codes are JSON lines on standard input and output; the output of a command goes to files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_IMPORTED_BY_MOST = ("kernellab.cli", "kernellab.running.parent.runner", "rich.console", "rich.table")
+
+
+class KlabServer:
+    """The server, seen from the tests."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__))], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, args: list[str], cwd: Path, env: dict[str, str], out: Path, err: Path, timeout_s: float) -> int:
+        """The exit code of a command, negative for a signal."""
+        request = {"args": args, "cwd": str(cwd), "env": env, "out": str(out), "err": str(err), "timeout_s": timeout_s}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        code = json.loads(self._process.stdout.readline())
+        if code is None:
+            raise subprocess.TimeoutExpired(["klab", *args], timeout_s)
+        return int(code)
+
+
+def main() -> None:
+    for module in _IMPORTED_BY_MOST:
+        importlib.import_module(module)
+    importlib.import_module("kernellab.cli.discovery").find_verbs()
+    assert "torch" not in sys.modules
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _become_klab(request)  # does not return
+        print(json.dumps(_exit_code(child, request["timeout_s"])), flush=True)
+
+
+def _exit_code(child: int, timeout_s: float) -> int | None:
+    """How a command ended; None if it had to be killed."""
+    ended, _, _ = select.select([os.pidfd_open(child)], [], [], timeout_s)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _become_klab(request: dict[str, Any]) -> None:
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    opened = [os.open(os.devnull, os.O_RDONLY), *(os.open(request[name], os.O_WRONLY) for name in ("out", "err"))]
+    for number, fd in enumerate(opened):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.closerange(3, 256)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, closefd=False) for n, mode in enumerate("rww"))
+    sys.argv = ["klab", *request["args"]]
+    sys.path[0] = request["cwd"]  # as with `python -m kernellab`
+    from kernellab.cli import main as klab
+
+    klab()
+
+
+if __name__ == "__main__":
+    main()
