@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,15 @@ def main() -> None:
 
 def _exit_code(child: int, timeout_s: float) -> int | None:
     """How a command ended; None if it had to be killed."""
-    ended, _, _ = select.select([os.pidfd_open(child)], [], [], timeout_s)
-    if not ended:
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) if ended else None
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 def _become_klab(request: dict[str, Any]) -> None:
