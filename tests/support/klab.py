@@ -46,7 +46,7 @@ def klab_env(**extra: str) -> dict[str, str]:
 
 
 def run_klab(*args: str | Path, cwd: Path, timeout: float = 300, **env: str) -> CommandResult:
-    """Run klab in a fork of the server; anew where Python itself reads another environment."""
+    """Run klab in a fork of the server; in a new process if `env` has variables that Python reads when it starts."""
     if any(name.startswith("PYTHON") for name in env):
         done = subprocess.run(
             klab_command(*args), cwd=cwd, env=klab_env(**env), capture_output=True, text=True, timeout=timeout

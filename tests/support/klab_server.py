@@ -14,9 +14,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-_IMPORTED_BY_MOST = ("kernellab.cli", "kernellab.running.parent.runner", "rich.console", "rich.table")
+_IMPORTED_BY_MOST = ("kernellab.running.parent.runner", "rich.console", "rich.table")
 
 
 class KlabServer:
@@ -40,15 +40,17 @@ class KlabServer:
 
 
 def main() -> None:
+    from kernellab.cli.discovery import find_verbs
+
     for module in _IMPORTED_BY_MOST:
         importlib.import_module(module)
-    importlib.import_module("kernellab.cli.discovery").find_verbs()
+    find_verbs()  # imports them
     assert "torch" not in sys.modules
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
         if child == 0:
-            _become_klab(request)  # does not return
+            _become_klab(request)
         print(json.dumps(_exit_code(child, request["timeout_s"])), flush=True)
 
 
@@ -65,7 +67,7 @@ def _exit_code(child: int, timeout_s: float) -> int | None:
     return None
 
 
-def _become_klab(request: dict[str, Any]) -> None:
+def _become_klab(request: dict[str, Any]) -> NoReturn:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -77,9 +79,9 @@ def _become_klab(request: dict[str, Any]) -> None:
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, closefd=False) for n, mode in enumerate("rww"))
     sys.argv = ["klab", *request["args"]]
     sys.path[0] = request["cwd"]  # as with `python -m kernellab`
-    from kernellab.cli import main as klab
+    from kernellab import cli
 
-    klab()
+    sys.exit(cli.run(request["args"]))
 
 
 if __name__ == "__main__":

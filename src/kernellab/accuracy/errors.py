@@ -163,7 +163,7 @@ def scales(oracle: torch.Tensor, dtype: torch.dtype, *, rowwise: bool) -> torch.
 
 
 def _in_range(oracle: torch.Tensor, dtype: torch.dtype, otherwise: float) -> torch.Tensor:
-    """The oracle in float64, with another value where the dtype holds no number: that must not set the scale."""
+    """The oracle in float64, `otherwise` where it is not finite in the dtype: such values must not set the scale."""
     oracle = oracle.double()
     return torch.where(oracle.to(dtype).isfinite(), oracle, otherwise)
 

@@ -98,12 +98,12 @@ class _Table:
     entries: dict[object, object]
 
     def is_intact(self) -> bool:
-        # Without looking keys up: hashing an operator of torch takes long.
-        return (
-            len(self.table) == len(self.entries)
-            and all(map(_is_same, self.table, self.entries))
-            and all(map(_is_same, self.table.values(), self.entries.values()))
-        )
+        if len(self.table) != len(self.entries):
+            return False
+        # First in the order in which they are: looking keys up takes long, because operators of torch hash slowly.
+        if all(map(_is_same, self.table, self.entries)):
+            return all(map(_is_same, self.table.values(), self.entries.values()))
+        return all(self.table.get(key) is value for key, value in self.entries.items())
 
     def restore(self) -> None:
         self.table.clear()
@@ -130,7 +130,7 @@ class _ClassNames:
         return [name for name in added if any(name in vars(base) for base in self.class_.__mro__[1:])]
 
 
-_is_same = operator.is_
+_is_same = operator.is_  # bound before an op file can replace it
 _EMPTY = object()  # the content of a cell that has none yet
 _Item = _Name | _Code | _Table | _ClassNames
 
