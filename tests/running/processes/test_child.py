@@ -4,15 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from kernellab.running.processes.child import Child
 from kernellab.running.processes.startup import program
 from support.klab import klab_env
+from support.processes import is_running, wait_until
 
 # A command that starts another process in a session of its own and prints the PIDs of both.
 FAMILY = """
@@ -31,20 +30,9 @@ time.sleep(300)
 """
 
 
-def wait_until(condition, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def pids_in(log: Path) -> list[int]:
     wait_until(lambda: log.exists() and log.read_text().count("\n") >= 1)
     return [int(word) for word in log.read_text().split()]
-
-
-def is_running(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -1,7 +1,7 @@
 """The environment that a worker is started with."""
 
 from kernellab.base.paths import cache_dir
-from kernellab.running.processes.worker_process import environment
+from kernellab.running.processes.startup import environment
 
 
 def test_if_bytecode_must_not_be_written_beside_the_sources_workers_write_it_to_the_cache(monkeypatch):

@@ -18,6 +18,7 @@ from kernellab.record.event import Event
 from kernellab.record.schema import GpuJson
 from kernellab.record.settings import NO_CASES, Settings
 from kernellab.running.parent.worker_slot import WorkerSlot
+from kernellab.running.processes.worker_template import WorkerTemplate
 from kernellab.running.protocol.commands import Command, MeasureRates, TimeGrids
 from kernellab.running.protocol.events import DeviceChosen, GridsTimed, RatesMeasured
 
@@ -93,8 +94,10 @@ def _fields(event: Event) -> JsonObject:
 def _worker(device: str) -> Iterator[WorkerSlot]:
     with tempfile.TemporaryDirectory(prefix="kernellab-device-") as scratch:
         settings = Settings(targets=[], stages=[], request=NO_CASES, device=device)
-        slot = WorkerSlot(None, "native", settings, Path(scratch) / "worker.log")
+        template = WorkerTemplate()
+        slot = WorkerSlot(None, "native", settings, Path(scratch) / "worker.log", template)
         try:
             yield slot
         finally:
             slot.close()
+            template.close()

@@ -21,6 +21,7 @@ from kernellab.record.journal import Journal
 from kernellab.record.run_events import RunCompleted
 from kernellab.record.settings import Settings
 from kernellab.running.parent.worker_slot import LostWorker, WorkerSlot
+from kernellab.running.processes.worker_template import WorkerTemplate
 from kernellab.running.protocol.commands import ArchitectureRequest, InspectOp
 from kernellab.running.protocol.events import ArchitectureBegun, LaunchCaptured, OpLoaded
 
@@ -34,6 +35,7 @@ class Inspection:
         self.settings, self.journal, self._say = settings, journal, say
         self._lock = threading.Lock()
         self._slots: list[WorkerSlot] = []
+        self._template = WorkerTemplate()
         self._reported: set[str] = set()  # a launch in a loop is reported once
 
     def run(self) -> None:
@@ -59,6 +61,7 @@ class Inspection:
     def close(self) -> None:
         for slot in self._slots:
             slot.close()
+        self._template.close()
 
     def report(self, arch: str, kernel: str) -> None:
         line = f"{arch}: {kernel}"
@@ -77,7 +80,7 @@ class Inspection:
         log = self.journal.folder / "artifacts" / f"worker-{min(archs)}.log"
         # Libraries look for a GPU while they are imported. Caches that they fill then are kept by device.
         standin = self.settings.gpu or next(iter(archs.values())) or DEFAULT_ARCH
-        slot = WorkerSlot(self.settings.targets[0], "native", self.settings, log, standin)
+        slot = WorkerSlot(self.settings.targets[0], "native", self.settings, log, self._template, standin)
         with self._lock:
             self._slots.append(slot)
             self._say(f"loading {self.settings.targets[0]} for {names}")

@@ -19,7 +19,7 @@ from kernellab.machine import tools
 from kernellab.profiler.protocol import CountAnswer, ImplListing, OpRequest
 from kernellab.running.parent.profiling import Program
 from kernellab.running.processes.child import Child
-from kernellab.running.processes.worker_process import environment
+from kernellab.running.processes.startup import environment
 
 SUFFIX = ".ncu-rep"
 _MAIN = "kernellab.running.programs.counted_op"

@@ -22,7 +22,7 @@ from kernellab.profiler.protocol import REPORTS_SUFFIX, SessionReport, SizeCurve
 from kernellab.profiler.schedule import Schedule
 from kernellab.running.processes import startup
 from kernellab.running.processes.child import Child
-from kernellab.running.processes.worker_process import environment
+from kernellab.running.processes.startup import environment
 from kernellab.stats.intervals import median_interval
 from kernellab.workloads.mlp_setup import MlpSetup
 

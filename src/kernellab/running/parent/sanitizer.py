@@ -23,8 +23,7 @@ from kernellab.record.journal import Journal
 from kernellab.record.settings import Settings
 from kernellab.running.processes import compile_cache
 from kernellab.running.processes.child import Child
-from kernellab.running.processes.startup import program
-from kernellab.running.processes.worker_process import environment
+from kernellab.running.processes.startup import environment, program
 from kernellab.running.protocol.events import ImplDescription
 from kernellab.sanitizer.command import command
 from kernellab.sanitizer.report import MARK, Report, read_report

@@ -6,16 +6,18 @@ from pathlib import Path
 
 from kernellab.record.settings import Settings
 from kernellab.running.parent.worker_slot import WorkerSlot
+from kernellab.running.processes.worker_template import WorkerTemplate
 
 
 class WorkerPool:
     def __init__(self, settings: Settings, logs: Path) -> None:
         self._settings, self._logs = settings, logs
         self._slots: list[WorkerSlot] = []
+        self._template = WorkerTemplate()
 
     def open(self, target: str | None, kind: str) -> WorkerSlot:
         log = self._logs / f"worker-{len(self._slots)}-{kind}.log"
-        self._slots.append(WorkerSlot(target, kind, self._settings, log))
+        self._slots.append(WorkerSlot(target, kind, self._settings, log, self._template))
         return self._slots[-1]
 
     def sibling(self, slot: WorkerSlot, kind: str) -> WorkerSlot:
@@ -28,3 +30,4 @@ class WorkerPool:
     def close(self) -> None:
         for slot in self._slots:
             slot.close()
+        self._template.close()

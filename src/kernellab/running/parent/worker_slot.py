@@ -13,6 +13,7 @@ from kernellab.record.event import Event
 from kernellab.record.result_events import PhaseBegun, PhaseEnded
 from kernellab.record.settings import Settings
 from kernellab.running.processes.worker_process import WorkerDied, WorkerProcess, WorkerSilent
+from kernellab.running.processes.worker_template import WorkerTemplate
 from kernellab.running.protocol.commands import ChooseDevice, Command, LoadTarget, ReleaseKey, TargetJson
 from kernellab.running.protocol.events import (
     CommandDone,
@@ -60,9 +61,18 @@ class WorkerSlot:
     `standin` as in `LoadTarget`.
     """
 
-    def __init__(self, target: str | None, kind: str, settings: Settings, log: Path, standin: str = "") -> None:
+    def __init__(
+        self,
+        target: str | None,
+        kind: str,
+        settings: Settings,
+        log: Path,
+        template: WorkerTemplate,
+        standin: str = "",
+    ) -> None:
         self.target: Target | None = resolve(target) if target is not None else None
         self.kind, self.settings, self.log, self._standin = kind, settings, log, standin
+        self._template = template
         self.ops: list[OpLoaded] = []
         self._device: DeviceChosen | None = None
         self._worker: WorkerProcess | None = None
@@ -76,7 +86,7 @@ class WorkerSlot:
     def ready(self) -> WorkerProcess:
         """The worker with its device chosen and its target loaded; starts one if there is none."""
         if self._worker is None:
-            self._worker = WorkerProcess(self.kind, self.log)
+            self._worker = WorkerProcess(self.kind, self.log, self._template)
             self.ops, self._keys = [], {}
             activity = "starting a worker"
             lost = self._start(ChooseDevice(device=self.settings.device))

@@ -1,10 +1,13 @@
-"""The command that runs the `main` of one of kernellab's modules in a separate process."""
+"""The command that runs the `main` of one of kernellab's modules in a separate process, and its environment."""
 
 from __future__ import annotations
 
+import os
 import sys
 
+from kernellab.base.paths import cache_dir
 from kernellab.base.user_code import PACKAGE
+from kernellab.running.processes import compile_cache
 
 
 def program(
@@ -22,3 +25,16 @@ def program(
     lines += [f"sys.path.append({str(PACKAGE.parent)!r})", f"from {module} import main; main()"]
     code = lines[-1] if installed else "\n".join(lines)
     return [python, *([] if as_script else ["-P"]), "-c", code, *words]
+
+
+def environment() -> dict[str, str]:
+    """For a process that executes op files: without TRITON_INTERPRET, and without compile helpers that could outlive
+    it."""
+    env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    env["TORCHINDUCTOR_CACHE_DIR"] = str(compile_cache.folder())
+    env["PYTHONUNBUFFERED"] = "1"
+    if env.pop("PYTHONDONTWRITEBYTECODE", None):
+        # Container images often set it, and lack torch's bytecode: compiling torch takes seconds in every worker.
+        env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))  # and nothing is written beside the sources
+    return env

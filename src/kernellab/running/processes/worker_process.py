@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import signal
 import socket
@@ -13,11 +12,9 @@ import time
 from pathlib import Path
 
 from kernellab.base.message import DamagedMessage, UnknownMessage
-from kernellab.base.paths import cache_dir
 from kernellab.record.event import Event
 from kernellab.running.processes import compile_cache
-from kernellab.running.processes.child import Child
-from kernellab.running.processes.startup import program
+from kernellab.running.processes.worker_template import WorkerTemplate
 from kernellab.running.protocol.commands import Command
 
 _EXIT_GRACE_S = 5.0
@@ -38,15 +35,14 @@ class WorkerSilent(Exception):
 class WorkerProcess:
     """One worker process and its connection, which carries JSON lines."""
 
-    def __init__(self, kind: str, log: Path) -> None:
+    def __init__(self, kind: str, log: Path, template: WorkerTemplate) -> None:
         ours, theirs = socket.socketpair()
         self._cache_use = compile_cache.CacheUse()
         self.busy = False  # whether a command is running; the slot sets it
         self._oom_kills = _oom_kills()
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = program("kernellab.running.worker.main", str(theirs.fileno()), kind)
-        self._child = Child(command, environment(), output=log, inherited=[theirs.fileno()])
-        theirs.close()
+        with theirs:
+            self._process = template.fork(kind, theirs, log)
         self._socket = ours
         self._buffer = b""
 
@@ -85,7 +81,7 @@ class WorkerProcess:
 
     def _death(self) -> WorkerDied:
         try:
-            code = self._child.wait(_EXIT_GRACE_S)
+            code = self._process.wait(_EXIT_GRACE_S)
         except subprocess.TimeoutExpired:
             return WorkerDied("the process closed its connection to kernellab and kept running")
         if code >= 0:
@@ -101,21 +97,9 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the process and everything it started."""
-        self._child.end()
+        self._process.end()
         self._socket.close()
         self._cache_use.end(interrupted=self.busy)
-
-
-def environment() -> dict[str, str]:
-    """A worker's environment: without TRITON_INTERPRET, and without compile helpers that could outlive it."""
-    env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    env["TORCHINDUCTOR_CACHE_DIR"] = str(compile_cache.folder())
-    env["PYTHONUNBUFFERED"] = "1"
-    if env.pop("PYTHONDONTWRITEBYTECODE", None):
-        # Container images often set it, and lack torch's bytecode: compiling torch takes seconds in every worker.
-        env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))  # and nothing is written beside the sources
-    return env
 
 
 def _oom_kills() -> int:

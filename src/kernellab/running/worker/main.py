@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from kernellab.base.errors import UserError
 from kernellab.base.import_hook import call_after_import
@@ -54,7 +54,7 @@ class Worker:
         self.channel = channel
         self.ops: dict[str, Op] = {}
 
-    def serve(self) -> None:
+    def serve(self) -> NoReturn:
         while True:
             command = self.channel.receive()
             try:
@@ -297,8 +297,8 @@ class Worker:
         return Task(self.channel, self.ops[op], self.ops[op].case(case), self.device, seed, self.integrity)
 
 
-def main() -> None:
-    fd, kind = int(sys.argv[1]), sys.argv[2]
+def run(connection: int, kind: str) -> NoReturn:
+    """Be a worker: this process has just been forked."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")  # when memory runs out, Linux kills this process first
     sys.path.append(str(Path.cwd()))  # last, so that a file in this folder cannot hide an installed module
@@ -306,4 +306,4 @@ def main() -> None:
         from kernellab.interpreter.emulation import enable_interpreter
 
         enable_interpreter()
-    Worker(Channel(fd)).serve()
+    Worker(Channel(connection)).serve()
