@@ -3,10 +3,8 @@
 import gzip
 import json
 import subprocess
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
@@ -14,6 +12,7 @@ import kernellab as kl
 from kernellab import cli
 from kernellab.running.parent import nsight_systems
 from support.klab import HERE, SRC, klab_command, klab_env
+from support.processes import is_running, wait_until
 
 TRAIN = '''
 """An ordinary training script."""
@@ -113,14 +112,7 @@ def test_a_script_ends_when_klab_is_killed(tmp_path):
     pid = int((tmp_path / "pid").read_text())
     klab.kill()
     klab.wait()
-    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-
-
-def wait_until(condition, patience_s=20.0):
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not is_running(pid))
 
 
 def test_ranks_are_started_recorded_and_compared(klab, tmp_path):
