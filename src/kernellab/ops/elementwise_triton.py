@@ -1,6 +1,6 @@
-"""y = f(x) in Triton: how elements are moved. The op's jitted function `f` says what is computed.
+"""Elementwise ops in Triton: how elements are moved. The op's jitted function `f` says what is computed.
 
-`f` takes and returns an fp32 block; loads widen, stores round to y's type.
+`f` takes one to three fp32 blocks and returns one, or a pair; loads widen, stores round to the outputs' type.
 """
 
 import torch
@@ -21,53 +21,91 @@ TILE_BYTES = WARPS * 32 * 64
 # (columns up to, columns per tile): short rows share a program, so that no lane idles.
 TILE_COLS = ((32, 32), (256, 256), (None, 1024))
 
+MOST_INPUTS, MOST_OUTPUTS = 3, 2
 
-def map_triton(x: torch.Tensor, f: triton.JITFunction, op: str) -> torch.Tensor:
-    """f of every element, with the strides that PyTorch would give the result."""
-    require_float(x, op)
-    x, y, size = elementwise(x)
-    if size.rows * size.cols == 0:
-        return y
-    with same_device(x):
-        if size.flat:
-            block = FLAT_BYTES // x.element_size()
-            map_flat[(triton.cdiv(size.cols, block),)](x, y, size.cols, f, block, num_warps=WARPS)
-        else:
-            tile_cols = next(tile for limit, tile in TILE_COLS if limit is None or size.cols <= limit)
-            tile_rows = TILE_BYTES // x.element_size() // tile_cols
-            vec = 1
-            if size.x_col == size.y_col == 1:
-                vec = vector_width(x, y, size.cols, size.x_row, size.y_row)
-            grid = (triton.cdiv(size.rows, tile_rows) * triton.cdiv(size.cols, tile_cols),)
-            map_rows[grid](
-                x, y, size.rows, size.cols // vec, size.x_row // vec, size.x_col, size.y_row // vec, size.y_col,
-                f, vec, tile_rows, tile_cols, num_warps=WARPS,
-            )  # fmt: skip
-    return y
+
+def map_triton(op: str, f: triton.JITFunction, *inputs: torch.Tensor, outputs: int = 1) -> list[torch.Tensor]:
+    """f of every element. The outputs have the strides that PyTorch gives them."""
+    require_float(inputs[0], op)
+    tensors, grid = elementwise(*inputs, outputs=outputs)
+    given, results = tensors[: len(inputs)], tensors[len(inputs) :]
+    if grid.rows * grid.cols == 0:
+        return results
+    # A kernel has a place for every tensor that an op may have; None is a constant to the compiler.
+    places = [*_pad(given, MOST_INPUTS), *_pad(results, MOST_OUTPUTS)]
+    with same_device(results[0]):
+        if grid.flat:
+            block = FLAT_BYTES // results[0].element_size()
+            map_flat[(triton.cdiv(grid.cols, block),)](*places, grid.cols, f, block, num_warps=WARPS)
+            return results
+        tile_cols = next(tile for limit, tile in TILE_COLS if limit is None or grid.cols <= limit)
+        tile_rows = max(1, TILE_BYTES // results[0].element_size() // tile_cols // max(1, len(inputs) - 1))
+        row_strides = [row for row, _ in grid.strides]
+        vec = vector_width(tensors, grid.cols, *row_strides) if grid.unit_columns else 1
+        strides = [(row // vec, col) for row, col in grid.strides]
+        in_strides = _pad(strides[: len(inputs)], MOST_INPUTS, (0, 0))
+        out_strides = _pad(strides[len(inputs) :], MOST_OUTPUTS, (0, 0))
+        flat_strides = [stride for pair in (*in_strides, *out_strides) for stride in pair]
+        tiles = triton.cdiv(grid.rows, tile_rows) * triton.cdiv(grid.cols, tile_cols)
+        map_rows[(tiles,)](
+            *places, grid.rows, grid.cols // vec, *flat_strides, f, vec, tile_rows, tile_cols, num_warps=WARPS
+        )
+    return results
+
+
+def _pad(values: list, count: int, filling: object = None) -> list:
+    return [*values, *[filling] * (count - len(values))]
 
 
 @triton.jit
-def map_flat(x_ptr, y_ptr, n, f: tl.constexpr, BLOCK: tl.constexpr):
-    """y = f(x) over contiguous memory: x and y are [n], stride 1. One program per BLOCK elements."""
+def call(f: tl.constexpr, a, b, c, TWO: tl.constexpr, THREE: tl.constexpr):
+    """f of as many blocks as there are."""
+    if THREE:
+        return f(a, b, c)
+    elif TWO:
+        return f(a, b)
+    else:
+        return f(a)
+
+
+@triton.jit
+def map_flat(a_ptr, b_ptr, c_ptr, y_ptr, z_ptr, n, f: tl.constexpr, BLOCK: tl.constexpr):
+    """y, z = f(a, b, c) over contiguous memory: all are [n], stride 1. One program per BLOCK elements."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
-    x_ptr += start
-    y_ptr += start
     at = tl.arange(0, BLOCK)
+    TWO: tl.constexpr = b_ptr is not None
+    THREE: tl.constexpr = c_ptr is not None
     if start + BLOCK <= n:  # no mask, so that accesses are 16 bytes wide whatever n is
-        y = f(tl.load(x_ptr + at).to(tl.float32))
-        tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty))
+        a = tl.load(a_ptr + start + at).to(tl.float32)
+        b = tl.load(b_ptr + start + at).to(tl.float32) if TWO else a
+        c = tl.load(c_ptr + start + at).to(tl.float32) if THREE else a
+        if z_ptr is None:
+            y = call(f, a, b, c, TWO, THREE)
+        else:
+            y, z = call(f, a, b, c, TWO, THREE)
+            tl.store(z_ptr + start + at, z.to(z_ptr.dtype.element_ty))
+        tl.store(y_ptr + start + at, y.to(y_ptr.dtype.element_ty))
     else:
         inside = at < n - start
-        y = f(tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32))
-        tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=inside)
+        a = tl.load(a_ptr + start + at, mask=inside, other=0.0).to(tl.float32)
+        b = tl.load(b_ptr + start + at, mask=inside, other=0.0).to(tl.float32) if TWO else a
+        c = tl.load(c_ptr + start + at, mask=inside, other=0.0).to(tl.float32) if THREE else a
+        if z_ptr is None:
+            y = call(f, a, b, c, TWO, THREE)
+        else:
+            y, z = call(f, a, b, c, TWO, THREE)
+            tl.store(z_ptr + start + at, z.to(z_ptr.dtype.element_ty), mask=inside)
+        tl.store(y_ptr + start + at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def map_rows(
-    x_ptr, y_ptr, rows, cols, x_row, x_col, y_row, y_col,
+    a_ptr, b_ptr, c_ptr, y_ptr, z_ptr, rows, cols,
+    a_row, a_col, b_row, b_col, c_row, c_col, y_row, y_col, z_row, z_col,
     f: tl.constexpr, VEC: tl.constexpr, TILE_ROWS: tl.constexpr, TILE_COLS: tl.constexpr,
 ):  # fmt: skip
-    """y = f(x): x is [rows, cols·VEC] with strides (x_row·VEC, x_col), y likewise. One program per tile.
+    """y, z = f(a, b, c): a is [rows, cols·VEC] with strides (a_row·VEC, a_col), the others likewise. One program per
+    tile.
 
     `cols` and the row strides are passed divided by VEC: multiplying back (in 64 bits) tells the compiler
     what divides them, and so how wide an access may be. VEC is 1 if they have no such factor.
@@ -78,6 +116,18 @@ def map_rows(
     row = tile // tiles_across * TILE_ROWS + tl.arange(0, TILE_ROWS)[:, None]
     col = tile % tiles_across * TILE_COLS + tl.arange(0, TILE_COLS)[None, :]
     inside = (row < rows) & (col < n)
-    x = tl.load(x_ptr + row * x_row * VEC + col * x_col, mask=inside, other=0.0)
-    y = f(x.to(tl.float32)).to(y_ptr.dtype.element_ty)
-    tl.store(y_ptr + row * y_row * VEC + col * y_col, y, mask=inside)
+    TWO: tl.constexpr = b_ptr is not None
+    THREE: tl.constexpr = c_ptr is not None
+    a = tl.load(a_ptr + row * a_row * VEC + col * a_col, mask=inside, other=0.0).to(tl.float32)
+    b = a
+    c = a
+    if TWO:
+        b = tl.load(b_ptr + row * b_row * VEC + col * b_col, mask=inside, other=0.0).to(tl.float32)
+    if THREE:
+        c = tl.load(c_ptr + row * c_row * VEC + col * c_col, mask=inside, other=0.0).to(tl.float32)
+    if z_ptr is None:
+        y = call(f, a, b, c, TWO, THREE)
+    else:
+        y, z = call(f, a, b, c, TWO, THREE)
+        tl.store(z_ptr + row * z_row * VEC + col * z_col, z.to(z_ptr.dtype.element_ty), mask=inside)
+    tl.store(y_ptr + row * y_row * VEC + col * y_col, y.to(y_ptr.dtype.element_ty), mask=inside)

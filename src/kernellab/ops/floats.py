@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from kernellab.declaration.case import Case
@@ -24,14 +26,14 @@ def has_gpu_kernel(case: Case) -> bool | str:
     return case.dtype != "float64" or "has no float64 kernel"
 
 
-def vector_width(x: torch.Tensor, y: torch.Tensor, *elements: int) -> int:
-    """Elements per 16-byte access if both tensors and every given count or stride are aligned to it, else 1.
+def vector_width(tensors: Sequence[torch.Tensor], *elements: int) -> int:
+    """Elements per 16-byte access if all tensors and every given count or stride are aligned to it, else 1.
 
     >>> x = torch.empty(64)
-    >>> vector_width(x, x, 8, 20), vector_width(x, x, 8, 21), vector_width(x[1:], x, 8)
+    >>> vector_width([x, x], 8, 20), vector_width([x, x], 8, 21), vector_width([x[1:], x], 8)
     (4, 1, 1)
     """
-    width = 16 // x.element_size()
-    if (x.data_ptr() | y.data_ptr()) % 16 or any(count % width for count in elements):
+    width = 16 // tensors[0].element_size()
+    if any(t.data_ptr() % 16 for t in tensors) or any(count % width for count in elements):
         return 1
     return width

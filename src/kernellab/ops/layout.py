@@ -2,9 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+
+
+class Grid(NamedTuple):
+    """Tensors of equal sizes as `rows × cols`, and the row and column strides of each, in elements."""
+
+    rows: int
+    cols: int
+    strides: tuple[tuple[int, int], ...]
+
+    @property
+    def flat(self) -> bool:
+        """All are contiguous memory in the same order, so no index arithmetic is needed."""
+        return self.rows == 1 and all(col == 1 for _, col in self.strides)
+
+    @property
+    def unit_columns(self) -> bool:
+        return all(col == 1 for _, col in self.strides)
+
+
+def elementwise(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor], Grid]:
+    """The inputs and new outputs of an elementwise op, and how to walk through them.
+
+    The outputs have the strides that PyTorch gives them: those of the first input that is not expanded. Dims that are adjacent in all
+    tensors are merged. Tensors that do not merge into two dims, such as 3-D slices, are first copied into the outputs'
+    order.
+    """
+    # In memory, which kernels read, a lazily negated tensor has the other sign.
+    given = [x.resolve_neg() for x in inputs]
+    like = next((x for x in given if 0 not in x.stride()), given[0])
+    results = [torch.empty_like(like) for _ in range(outputs)]
+    dims = _merge_dims([*given, *results])
+    if len(dims) > 2:
+        given = [x if x.stride() == results[0].stride() else torch.empty_like(results[0]).copy_(x) for x in given]
+        dims = _merge_dims([*given, *results])
+    ones = [(1, ((0,) * (len(given) + outputs)))] * (2 - len(dims))
+    (rows, row_strides), (cols, col_strides) = ones + dims
+    return [*given, *results], Grid(rows, cols, tuple(zip(row_strides, col_strides, strict=True)))
+
+
+def _merge_dims(tensors: Sequence[torch.Tensor]) -> list[tuple[int, tuple[int, ...]]]:
+    """`(size, stride in each tensor)` from slowest to fastest in the last tensor; neighbours are merged if all strides
+    allow it."""
+    result = tensors[-1]
+    if result.numel() == 0:
+        return [(0, (1,) * len(tensors))]
+    strides = [t.stride() for t in tensors]
+    wide = [d for d in range(result.dim()) if result.size(d) > 1]
+    order = sorted(wide, key=lambda d: tuple(s[d] for s in reversed(strides)), reverse=True)
+    dims: list[tuple[int, tuple[int, ...]]] = []
+    for d in order:
+        size, steps = result.size(d), tuple(s[d] for s in strides)
+        if dims and dims[-1][1] == tuple(size * step for step in steps):
+            dims[-1] = (dims[-1][0] * size, steps)
+        else:
+            dims.append((size, steps))
+    return dims or [(1, (1,) * len(tensors))]
 
 
 class Rows(NamedTuple):
@@ -16,43 +73,6 @@ class Rows(NamedTuple):
     x_col: int
     y_row: int
     y_col: int
-
-    @property
-    def flat(self) -> bool:
-        """Both are contiguous memory in the same order, so no index arithmetic is needed."""
-        return self.rows == 1 and self.x_col == 1 and self.y_col == 1
-
-
-def elementwise(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
-    """`(x, y, rows)` for y = f(x): a new y with the strides that PyTorch would give it.
-
-    Dims that are adjacent in both tensors are merged. A tensor that does not merge into two dims, such as a 3-D
-    slice, is first copied into y's order; `x` is then that copy.
-    """
-    x = x.resolve_neg()  # in memory, which kernels read, a lazily negated tensor has the other sign
-    y = torch.empty_like(x)
-    dims = _merge_dims(x, y)
-    if len(dims) > 2:
-        x = torch.empty_like(y).copy_(x)
-        dims = _merge_dims(x, y)
-    (rows, x_row, y_row), (cols, x_col, y_col) = [(1, 0, 0)] * (2 - len(dims)) + dims
-    return x, y, Rows(rows, cols, x_row, x_col, y_row, y_col)
-
-
-def _merge_dims(x: torch.Tensor, y: torch.Tensor) -> list[tuple[int, int, int]]:
-    """`(size, x stride, y stride)` from slowest to fastest in y, neighbours merged if both strides allow it."""
-    if x.numel() == 0:
-        return [(0, 1, 1)]
-    wide = [d for d in range(x.dim()) if x.size(d) > 1]
-    order = sorted(wide, key=lambda d: (y.stride()[d], x.stride()[d]), reverse=True)
-    dims: list[tuple[int, int, int]] = []
-    for d in order:
-        size, xs, ys = x.size(d), x.stride(d), y.stride(d)
-        if dims and dims[-1][1] == size * xs and dims[-1][2] == size * ys:
-            dims[-1] = (dims[-1][0] * size, xs, ys)
-        else:
-            dims.append((size, xs, ys))
-    return dims or [(1, 1, 1)]
 
 
 def last_dim(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:

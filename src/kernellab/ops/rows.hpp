@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -43,46 +44,115 @@ inline void prefer_huge_pages(void* start, int64_t bytes) {
 #endif
 }
 
-// y = f(x) for one run of elements.
-template <class T, class F>
-void map_run(const T* x, int64_t x_step, T* y, int64_t y_step, int64_t n, F f) {
-    if (x_step == 1 && y_step == 1) {
+// A tensor of rows and columns; strides in elements.
+struct Strided {
+    T* start;
+    int64_t row, col;
+};
+
+// The parameters of a C function that maps tensors, as Python passes them (elementwise_cpp.py).
+#define KL_TENSOR(name) kl::T *name, int64_t name##_row, int64_t name##_col
+#define KL_STRIDED(name) kl::Strided{name, name##_row, name##_col}
+#define KL_SIZE int64_t rows, int64_t cols, int64_t threads
+
+template <int INS, class V, class F>
+inline auto call(F f, V a, V b, V c) {
+    if constexpr (INS == 1) {
+        return f(a);
+    } else if constexpr (INS == 2) {
+        return f(a, b);
+    } else {
+        return f(a, b, c);
+    }
+}
+
+// One run of elements: f of INS inputs is one output, or a std::pair of two. `at` has inputs, then outputs.
+template <int INS, int OUTS, class F>
+void map_run(T* const* at, const int64_t* step, int64_t n, F f) {
+    using V = wide<T>;
+    const T *a = at[0], *b = at[INS > 1 ? 1 : 0], *c = at[INS > 2 ? 2 : 0];
+    T *y = at[INS], *z = at[INS + OUTS - 1];
+    if (std::all_of(step, step + INS + OUTS, [](int64_t s) { return s == 1; })) {
 #pragma omp simd
-        for (int64_t i = 0; i < n; ++i) narrow(f(widen(x[i])), y[i]);
+        for (int64_t i = 0; i < n; ++i) {
+            const auto result = call<INS>(f, widen(a[i]), widen(b[i]), widen(c[i]));
+            if constexpr (OUTS == 1) {
+                narrow(result, y[i]);
+            } else {
+                narrow(result.first, y[i]);
+                narrow(result.second, z[i]);
+            }
+        }
         return;
     }
     // Gathering first keeps f itself in vector code.
     constexpr int64_t kBlock = 256;
-    wide<T> block[kBlock];
+    V in[3][kBlock], out[2][kBlock];
     for (int64_t start = 0; start < n; start += kBlock) {
         const int64_t count = std::min(kBlock, n - start);
-        for (int64_t i = 0; i < count; ++i) block[i] = widen(x[(start + i) * x_step]);
+        for (int k = 0; k < INS; ++k)
+            for (int64_t i = 0; i < count; ++i) in[k][i] = widen(at[k][(start + i) * step[k]]);
 #pragma omp simd
-        for (int64_t i = 0; i < count; ++i) block[i] = f(block[i]);
-        for (int64_t i = 0; i < count; ++i) narrow(block[i], y[(start + i) * y_step]);
+        for (int64_t i = 0; i < count; ++i) {
+            const auto result = call<INS>(f, in[0][i], in[INS > 1 ? 1 : 0][i], in[INS > 2 ? 2 : 0][i]);
+            if constexpr (OUTS == 1) {
+                out[0][i] = result;
+            } else {
+                out[0][i] = result.first;
+                out[1][i] = result.second;
+            }
+        }
+        for (int k = 0; k < OUTS; ++k)
+            for (int64_t i = 0; i < count; ++i) narrow(out[k][i], at[INS + k][(start + i) * step[INS + k]]);
     }
 }
 
-// y = f(x) for every element. Pieces are cut without regard to rows: one long row is shared as well.
-template <class T, class F>
-void map(const T* x, T* y, Rows r, int64_t threads, F f) {
-    const int64_t total = r.rows * r.cols;
+// f for every element. Pieces are cut without regard to rows: one long row is shared as well.
+template <int INS, int COUNT, class F>
+void map(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t threads, F f) {
+    const int64_t total = rows * cols;
     const int64_t size = piece_size(total, threads);
-    prefer_huge_pages(y, total * sizeof(T));
+    for (int k = INS; k < COUNT; ++k) prefer_huge_pages(tensors[k].start, total * sizeof(T));
     const int64_t pieces = (total + size - 1) / size;
+    int64_t step[COUNT];
+    for (int k = 0; k < COUNT; ++k) step[k] = tensors[k].col;
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (pieces > 1)
     for (int64_t piece = 0; piece < pieces; ++piece) {
         const int64_t start = piece * size;
-        int64_t row = start / r.cols, col = start % r.cols;
+        int64_t row = start / cols, col = start % cols;
         for (int64_t left = std::min(size, total - start); left > 0; ++row, col = 0) {
-            const int64_t n = std::min(left, r.cols - col);
-            const T* from = x + row * r.x_row + col * r.x_col;
-            T* to = y + row * r.y_row + col * r.y_col;
-            map_run(from, r.x_col, to, r.y_col, n, f);
+            const int64_t n = std::min(left, cols - col);
+            T* at[COUNT];
+            for (int k = 0; k < COUNT; ++k) at[k] = tensors[k].start + row * tensors[k].row + col * tensors[k].col;
+            map_run<INS, COUNT - INS>(at, step, n, f);
             left -= n;
         }
     }
 }
+
+// The C functions of an activation A with A::value(x) and A::slope(x), its derivative: y = value(x), and its gradient.
+#define KL_ACTIVATION(name, A)                                                                            \
+    extern "C" void name(KL_TENSOR(x), KL_TENSOR(y), KL_SIZE) {                                           \
+        kl::map<1>({KL_STRIDED(x), KL_STRIDED(y)}, rows, cols, threads, [](auto x) { return A::value(x); }); \
+    }                                                                                                     \
+    extern "C" void name##_backward(KL_TENSOR(dy), KL_TENSOR(x), KL_TENSOR(dx), KL_SIZE) {                \
+        kl::map<2>({KL_STRIDED(dy), KL_STRIDED(x), KL_STRIDED(dx)}, rows, cols, threads,                  \
+                   [](auto dy, auto x) { return dy * A::slope(x); });                                     \
+    }
+
+// The same for y = value(gate)·up.
+#define KL_GATED(name, A)                                                                                 \
+    extern "C" void name(KL_TENSOR(gate), KL_TENSOR(up), KL_TENSOR(y), KL_SIZE) {                         \
+        kl::map<2>({KL_STRIDED(gate), KL_STRIDED(up), KL_STRIDED(y)}, rows, cols, threads,                \
+                   [](auto gate, auto up) { return A::value(gate) * up; });                               \
+    }                                                                                                     \
+    extern "C" void name##_backward(KL_TENSOR(dy), KL_TENSOR(gate), KL_TENSOR(up), KL_TENSOR(dgate),      \
+                                    KL_TENSOR(dup), KL_SIZE) {                                            \
+        kl::map<3>({KL_STRIDED(dy), KL_STRIDED(gate), KL_STRIDED(up), KL_STRIDED(dgate), KL_STRIDED(dup)}, \
+                   rows, cols, threads, [](auto dy, auto gate, auto up) {                                 \
+                       return std::pair(dy * up * A::slope(gate), dy * A::value(gate));                   \
+                   });                                                                                    \
+    }
 
 // f(x row, y row) for every row, each on one thread.
 template <class T, class F>

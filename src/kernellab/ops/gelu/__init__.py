@@ -6,12 +6,14 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
+from kernellab.ops.gradients import differentiable_map
 
 
 @kl.op(
     args=dict(x=kl.tensor("... N")),
     options={"approximate": ["tanh", "none"]},
     cost=lambda x, **_: kl.Cost(read=[x], write=[x]),
+    grad_cost=lambda x, **_: kl.Cost(read=[x, x], write=[x]),
     dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(16384, 16384)],
@@ -34,20 +36,23 @@ def _(x, *, approximate="tanh"):
 
 @gelu.impl("triton", supports=has_gpu_kernel)
 def _(x, *, approximate="tanh"):
-    from kernellab.ops.gelu.triton import gelu_triton
+    from kernellab.ops.elementwise_triton import map_triton
+    from kernellab.ops.gelu.triton import FORMS
 
-    return gelu_triton(x, approximate)
+    return differentiable_map(map_triton, "gelu", *FORMS[approximate], x)
 
 
 @gelu.impl("cuda", supports=has_gpu_kernel)
 def _(x, *, approximate="tanh"):
-    from kernellab.ops.gelu.cuda import gelu_cuda
+    from kernellab.ops.elementwise_cuda import map_cuda
 
-    return gelu_cuda(x, approximate)
+    form = {"tanh": "GeluTanh", "none": "GeluErf"}[approximate]
+    return differentiable_map(map_cuda, "gelu", f"Activation<{form}>", f"ActivationBackward<{form}>", x)
 
 
 @gelu.impl("cpp")
 def _(x, *, approximate="tanh"):
-    from kernellab.ops.gelu.cpp import gelu_cpp
+    from kernellab.ops.elementwise_cpp import map_cpp
 
-    return gelu_cpp(x, approximate)
+    function = {"tanh": "gelu_tanh", "none": "gelu_erf"}[approximate]
+    return differentiable_map(map_cpp, "gelu", function, f"{function}_backward", x)

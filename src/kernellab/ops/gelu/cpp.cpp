@@ -7,20 +7,19 @@ namespace {
 
 // ½·(1 + tanh u) = 1 / (1 + e⁻²ᵘ) = e²ᵘ / (1 + e²ᵘ), with 2u = 2·√(2/π)·(x + 0.044715·x³).
 template <class V>
-inline V tanh_form(V x) {
+inline V tanh_value(V x) {
     constexpr V kLinear = V(1.5957691216057307118), kCubic = V(0.071354816272600248776);
     const V e = kl::exp_neg(-std::fabs(x) * (kLinear + kCubic * (x * x)));
     return (x > 0 ? x : x * e) / (1 + e);
 }
 
-inline double erf_form(double x) { return 0.5 * x * std::erfc(x * -0.70710678118654752440); }
+inline double erf_value(double x) { return 0.5 * x * std::erfc(x * -0.70710678118654752440); }
 
 // Φ(−a) = e^(−a²/2)·g(a). With t = 1/(1 + 0.34·a) and w = 1 − t, g(a)/t is nearly a polynomial in w, whose
 // constant term ½ keeps small x exact. The others are the minimax fit in relative error on 0 ≤ a ≤ 14, beyond
 // which e^(−a²/2) is 0 (Remez exchange in 40 digits, then rounded to float32; of the factors tried, 0.34
 // needs the fewest terms). The error is at most 2⁻²⁴·⁹.
-inline float erf_form(float x) {
-    const float a = std::fabs(x) > 14 ? 14 : std::fabs(x);  // ∞·t would be NaN below; NaN itself passes
+inline float upper_tail(float a) {
     const float t = 1 / (1 + 0.34f * a);
     const float w = 0.34f * a * t;  // 1 − t would keep only the leading digits of a small a
     float p = -0x1.acd446p-6f;
@@ -32,18 +31,54 @@ inline float erf_form(float x) {
     p = p * w + 0x1.437da8p-2f;
     p = p * w + -0x1.58c2aap-1f;
     p = p * w + 0.5f;
-    const float tail = kl::exp_neg(-0.5f * a * a) * (p * t);
+    return kl::exp_neg(-0.5f * a * a) * (p * t);
+}
+
+inline float erf_value(float x) {
+    // ∞·t would be NaN in upper_tail; NaN itself passes.
+    const float tail = upper_tail(std::fabs(x) > 14 ? 14 : std::fabs(x));
     return x * (x > 0 ? 1 - tail : tail);
+}
+
+// With s = 1/(1 + e⁻²ᵘ), y = x·s and y' = s + x·s·(1 − s)·2u'. From e = e^(−|2u|): s·(1 − s) = e/(1 + e)², which is 0
+// beyond |x| = 16 in float32; u' is kept finite there, because 0·∞ would be NaN.
+template <class V>
+inline V tanh_slope(V x) {
+    constexpr V kLinear = V(1.5957691216057307118), kCubic = V(0.071354816272600248776);
+    const V square = x * x;
+    const V e = kl::exp_neg(-std::fabs(x) * (kLinear + kCubic * square));
+    const V s = (x > 0 ? 1 : e) / (1 + e);
+    const V finite = square < 1024 ? square : V(1024);
+    return s + x * (e / ((1 + e) * (1 + e)) * (kLinear + 3 * kCubic * finite));
+}
+
+inline double erf_slope(double x) {
+    return 0.5 * std::erfc(x * -0.70710678118654752440) + x * (0.39894228040143267794 * std::exp(-0.5 * x * x));
+}
+
+// Φ(x) + x·φ(x). Φ comes from the fit above, so that it keeps its digits where it is small.
+inline float erf_slope(float x) {
+    const float a = std::fabs(x) > 14 ? 14 : std::fabs(x);
+    const float tail = upper_tail(a);
+    const float density = 0.3989422804f * kl::exp_neg(-0.5f * a * a);
+    return (x > 0 ? 1 - tail : tail) + x * density;
 }
 
 }  // namespace
 
-extern "C" void gelu_tanh(const kl::T* x, kl::T* y, int64_t rows, int64_t cols, int64_t x_row, int64_t x_col,
-                          int64_t y_row, int64_t y_col, int64_t threads) {
-    kl::map(x, y, {rows, cols, x_row, x_col, y_row, y_col}, threads, [](auto v) { return tanh_form(v); });
-}
+struct GeluTanh {
+    template <class V>
+    static V value(V x) { return tanh_value(x); }
+    template <class V>
+    static V slope(V x) { return tanh_slope(x); }
+};
 
-extern "C" void gelu_none(const kl::T* x, kl::T* y, int64_t rows, int64_t cols, int64_t x_row, int64_t x_col,
-                          int64_t y_row, int64_t y_col, int64_t threads) {
-    kl::map(x, y, {rows, cols, x_row, x_col, y_row, y_col}, threads, [](auto v) { return erf_form(v); });
-}
+struct GeluErf {
+    template <class V>
+    static V value(V x) { return erf_value(x); }
+    template <class V>
+    static V slope(V x) { return erf_slope(x); }
+};
+
+KL_ACTIVATION(gelu_tanh, GeluTanh)
+KL_ACTIVATION(gelu_erf, GeluErf)

@@ -21,7 +21,7 @@ def softmax_cuda(x: torch.Tensor) -> torch.Tensor:
     rows, cols = size.rows, size.cols
     if rows * cols == 0:
         return y
-    width = vector_width(x, y, cols, size.x_row) if size.x_col == 1 else 1
+    width = vector_width([x, y], cols, size.x_row) if size.x_col == 1 else 1
     kind = f"{CUDA_NAMES[x.dtype]}, {width}"
     # From here on, everything is counted in accesses of `width` elements.
     cols, strides = cols // width, (size.x_row // width, size.x_col)

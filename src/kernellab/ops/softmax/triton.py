@@ -40,7 +40,7 @@ def softmax_triton(x: torch.Tensor) -> torch.Tensor:
     rows, cols = size.rows, size.cols
     if rows * cols == 0:
         return y
-    vec = vector_width(x, y, cols, size.x_row) if size.x_col == 1 else 1
+    vec = vector_width([x, y], cols, size.x_row) if size.x_col == 1 else 1
     shape = (rows, cols // vec, size.x_row // vec, size.x_col)
     with same_device(x):
         for limit, elements, warps in IN_REGISTERS:

@@ -4,11 +4,13 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
+from kernellab.ops.gradients import differentiable_map
 
 
 @kl.op(
     args=dict(x=kl.tensor("... N")),
     cost=lambda x: kl.Cost(read=[x], write=[x]),
+    grad_cost=lambda x: kl.Cost(read=[x, x], write=[x]),
     dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(16384, 16384)],
@@ -28,16 +30,17 @@ def _(x):
 
 @square.impl("triton", supports=has_gpu_kernel)
 def _(x):
-    from kernellab.ops.square.triton import square_triton
+    from kernellab.ops.elementwise_triton import map_triton
+    from kernellab.ops.square.triton import square_backward, square_of
 
-    return square_triton(x)
+    return differentiable_map(map_triton, "square", square_of, square_backward, x)
 
 
 @square.impl("cuda", supports=has_gpu_kernel)
 def _(x):
-    from kernellab.ops.square.cuda import square_cuda
+    from kernellab.ops.elementwise_cuda import map_cuda
 
-    return square_cuda(x)
+    return differentiable_map(map_cuda, "square", "Activation<Square>", "ActivationBackward<Square>", x)
 
 
 @square.impl("cuda-inline", supports=lambda case: kl.cuda.nvcc_missing() or has_gpu_kernel(case))
@@ -49,9 +52,9 @@ def _(x):
 
 @square.impl("cpp")
 def _(x):
-    from kernellab.ops.square.cpp import square_cpp
+    from kernellab.ops.elementwise_cpp import map_cpp
 
-    return square_cpp(x)
+    return differentiable_map(map_cpp, "square", "square", "square_backward", x)
 
 
 # Studies of launch parameters (studies.py): `klab bench square --impl 'triton*'` runs them.

@@ -1,0 +1,2 @@
+// GeGLU: ../elementwise.cuh builds Gated<GeluTanh>, Gated<GeluErf> and their gradients from GeLU.
+#include "../gelu/cuda.cu"

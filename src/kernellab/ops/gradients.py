@@ -1,0 +1,58 @@
+"""Implementations with a hand-written backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import torch
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+F = TypeVar("F", contravariant=True)
+Tensors = Sequence[torch.Tensor]
+Forward = Callable[..., tuple[torch.Tensor, Tensors]]
+Backward = Callable[..., Sequence[torch.Tensor | None]]
+
+
+def differentiable(forward: Forward, backward: Backward, *tensors: torch.Tensor) -> torch.Tensor:
+    """The result of `forward(*tensors)`, which also returns what backward needs.
+
+    `backward(upstream, *saved)` returns a gradient for each tensor. Its result cannot be differentiated again: autograd
+    says so.
+    """
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return _Function.apply(forward, backward, *tensors)
+    result, _ = forward(*tensors)
+    return result
+
+
+class Map(Protocol[F]):
+    """Applies `f` to every element of some tensors, all of one shape."""
+
+    def __call__(self, op: str, f: F, /, *inputs: torch.Tensor, outputs: int = 1) -> list[torch.Tensor]: ...
+
+
+def differentiable_map(map_: Map[F], op: str, f: F, gradients: F, *tensors: torch.Tensor) -> torch.Tensor:
+    """f of every element. `gradients`, of the upstream gradient and the tensors, has an output for each tensor."""
+
+    def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+        return map_(op, f, *inputs)[0], inputs
+
+    def backward(upstream: torch.Tensor, *inputs: torch.Tensor) -> Sequence[torch.Tensor]:
+        return map_(op, gradients, upstream, *inputs, outputs=len(inputs))
+
+    return differentiable(forward, backward, *tensors)
+
+
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, forward: Forward, backward: Backward, *tensors: torch.Tensor) -> torch.Tensor:
+        result, saved = forward(*tensors)
+        ctx.save_for_backward(*saved)
+        ctx.gradients = backward
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return (None, None, *ctx.gradients(upstream, *ctx.saved_tensors))

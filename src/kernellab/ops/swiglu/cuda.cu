@@ -1,0 +1,2 @@
+// SwiGLU: ../elementwise.cuh builds Gated<Silu> and its gradients from SiLU.
+#include "../silu/cuda.cu"
