@@ -1,41 +1,43 @@
 """The implementations in CUDA C++: their kernels build for every architecture, without a GPU."""
 
-import importlib
 import itertools
+import re
 
 import pytest
 import torch
 
 import kernellab as kl
-from support.ops import DTYPES, ops_with, options_of
+from kernellab.build import cuda
+from support.ops import DTYPES, all_ops_with, options_of
 
 TENSORS = [lambda: torch.zeros(8, 64), lambda: torch.zeros(8, 64)[:, ::2], lambda: torch.zeros(2, 70_003)]
+_TYPES_AND_NUMBERS = re.compile(r"\b(float|__half|__nv_bfloat16|\d+)\b")
 
 
-def instances(name, monkeypatch):
-    """One instantiation of every kernel that an op launches for some tensors and dtypes."""
-    op, module = getattr(kl.ops, name), importlib.import_module(f"kernellab.ops.{name}.cuda")
+def kernels(name, monkeypatch):
+    """One instantiation of every kernel that an op launches for some tensors and dtypes, backward included."""
+    op = getattr(kl.ops, name)
     launched = {}
 
-    def record(instance):
-        launched.setdefault(instance.partition("<")[0], []).append(instance)
-        return lambda *args, **options: None
+    def record(kernel, *launch):
+        launched.setdefault(_TYPES_AND_NUMBERS.sub("", kernel.name), []).append(kernel)
 
-    monkeypatch.setattr(module, "kernel", record)
+    monkeypatch.setattr(cuda, "interceptor", record)
     for make, dtype, options in itertools.product(TENSORS, DTYPES[:3], options_of(op)):
-        op["cuda"](make().to(dtype), **options)
+        inputs = [make().to(dtype).requires_grad_() for _ in op.args]
+        result = op["cuda"](*inputs, **options)
+        if result.requires_grad:
+            torch.autograd.grad(result, inputs, torch.ones_like(result))
     # The dtype alternates from kernel to kernel, so that more than one dtype is built.
-    return [names[i % len(names)] for i, names in enumerate(launched.values())]
+    return [same[i % len(same)] for i, same in enumerate(launched.values())]
 
 
 @pytest.mark.bare
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100"])
-@pytest.mark.parametrize("name", ops_with("cuda"))
+@pytest.mark.parametrize("name", all_ops_with("cuda"))
 def test_cuda_kernels_build_without_a_toolkit_for_every_architecture(name, arch, monkeypatch):
-    folder = getattr(kl.ops, name).file.parent
-    kernels = instances(name, monkeypatch)
-    assert len(kernels) >= 2
-    for instance in kernels:
-        built = kl.cuda.kernel(folder / "cuda.cu", instance).compile(arch)
-        assert built.code[:4] == b"\x7fELF"
-        assert built.symbol.encode() in built.code
+    built = [kernel.compile(arch) for kernel in kernels(name, monkeypatch)]
+    assert len(built) >= 2
+    for cubin in built:
+        assert cubin.code[:4] == b"\x7fELF"
+        assert cubin.symbol.encode() in cubin.code

@@ -11,8 +11,8 @@ import kernellab as kl
 from kernellab.declaration.targets import shipped_names
 from support.klab import SRC, klab_env
 
-# The files of each implementation. A Python file launches the kernels of the source beside it.
-FILES = {"triton": ("triton.py",), "cuda": ("cuda.py", "cuda.cu"), "cpp": ("cpp.py", "cpp.cpp")}
+# The source of each implementation.
+FILES = {"triton": "triton.py", "cuda": "cuda.cu", "cpp": "cpp.cpp"}
 
 HALVE = '''
 """Halve: x/2."""
@@ -41,9 +41,8 @@ def test_an_op_folder_has_a_file_for_each_implementation(name):
     assert "torch" in op.impls
     assert op.doc
     folder = op.file.parent
-    for impl, files in FILES.items():
-        for file in files:
-            assert (folder / file).is_file() == (impl in op.impls), f"{file} and the implementation {impl}"
+    for impl, file in FILES.items():
+        assert (folder / file).is_file() == (impl in op.impls), f"{file} and the implementation {impl}"
 
 
 @pytest.mark.parametrize("name", shipped_names())

@@ -30,6 +30,11 @@ LAYOUTS = {
 SPECIALS = [0.0, -0.0, 1e-30, 10.06, -10.06, 60.0, -60.0, 3e4, -3e4, math.inf, -math.inf, math.nan]
 
 
+def all_ops_with(impl):
+    """The names of shipped ops that have this implementation."""
+    return [name for name in shipped_names() if impl in getattr(kl.ops, name).impls]
+
+
 def ops_with(impl, *, elementwise=False):
     """The names of shipped ops of one tensor that have this implementation."""
     ops = {name: getattr(kl.ops, name) for name in shipped_names()}

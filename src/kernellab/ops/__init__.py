@@ -3,12 +3,11 @@
 Adding an op is adding a folder. All folders have the same files:
 
 - `__init__.py` declares an op of the folder's name, then its implementations in the order torch, triton, cuda, cpp;
-- `triton.py` has the Triton kernels and the function that launches them;
-- `cuda.cu` has the CUDA C++ kernels; `cuda.py` names an instantiation (`kernel(name)`) and launches it;
-- `cpp.cpp` has the C++ for the CPU; `cpp.py` calls it.
+- `triton.py` has the Triton kernels, `cuda.cu` those in CUDA C++, `cpp.cpp` the C++ for the CPU;
+- `cuda.py` and `cpp.py` launch them where the op does more than map elements.
 
-The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `layout`, `rows`)
-and the dtypes (`floats`, `dtypes`). An op file here is declared like a user's, through the public API, and is executed
+The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `layout`, `rows`),
+how an implementation gets a backward (`gradients`), and the dtypes (`floats`, `dtypes`). An op file here is declared like a user's, through the public API, and is executed
 only in workers.
 """
 

@@ -58,44 +58,16 @@ def _pad(values: list, count: int, filling: object = None) -> list:
 
 
 @triton.jit
-def call(f: tl.constexpr, a, b, c, TWO: tl.constexpr, THREE: tl.constexpr):
-    """f of as many blocks as there are."""
-    if THREE:
-        return f(a, b, c)
-    elif TWO:
-        return f(a, b)
-    else:
-        return f(a)
-
-
-@triton.jit
 def map_flat(a_ptr, b_ptr, c_ptr, y_ptr, z_ptr, n, f: tl.constexpr, BLOCK: tl.constexpr):
     """y, z = f(a, b, c) over contiguous memory: all are [n], stride 1. One program per BLOCK elements."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     at = tl.arange(0, BLOCK)
-    TWO: tl.constexpr = b_ptr is not None
-    THREE: tl.constexpr = c_ptr is not None
+    a, b, c = shift(a_ptr, start, at), shift(b_ptr, start, at), shift(c_ptr, start, at)
+    y, z = shift(y_ptr, start, at), shift(z_ptr, start, at)
     if start + BLOCK <= n:  # no mask, so that accesses are 16 bytes wide whatever n is
-        a = tl.load(a_ptr + start + at).to(tl.float32)
-        b = tl.load(b_ptr + start + at).to(tl.float32) if TWO else a
-        c = tl.load(c_ptr + start + at).to(tl.float32) if THREE else a
-        if z_ptr is None:
-            y = call(f, a, b, c, TWO, THREE)
-        else:
-            y, z = call(f, a, b, c, TWO, THREE)
-            tl.store(z_ptr + start + at, z.to(z_ptr.dtype.element_ty))
-        tl.store(y_ptr + start + at, y.to(y_ptr.dtype.element_ty))
+        map_block(f, a, b, c, y, z, None)
     else:
-        inside = at < n - start
-        a = tl.load(a_ptr + start + at, mask=inside, other=0.0).to(tl.float32)
-        b = tl.load(b_ptr + start + at, mask=inside, other=0.0).to(tl.float32) if TWO else a
-        c = tl.load(c_ptr + start + at, mask=inside, other=0.0).to(tl.float32) if THREE else a
-        if z_ptr is None:
-            y = call(f, a, b, c, TWO, THREE)
-        else:
-            y, z = call(f, a, b, c, TWO, THREE)
-            tl.store(z_ptr + start + at, z.to(z_ptr.dtype.element_ty), mask=inside)
-        tl.store(y_ptr + start + at, y.to(y_ptr.dtype.element_ty), mask=inside)
+        map_block(f, a, b, c, y, z, at < n - start)
 
 
 @triton.jit
@@ -115,19 +87,38 @@ def map_rows(
     tile = tl.program_id(0)
     row = tile // tiles_across * TILE_ROWS + tl.arange(0, TILE_ROWS)[:, None]
     col = tile % tiles_across * TILE_COLS + tl.arange(0, TILE_COLS)[None, :]
-    inside = (row < rows) & (col < n)
-    TWO: tl.constexpr = b_ptr is not None
-    THREE: tl.constexpr = c_ptr is not None
-    a = tl.load(a_ptr + row * a_row * VEC + col * a_col, mask=inside, other=0.0).to(tl.float32)
-    b = a
-    c = a
-    if TWO:
-        b = tl.load(b_ptr + row * b_row * VEC + col * b_col, mask=inside, other=0.0).to(tl.float32)
-    if THREE:
-        c = tl.load(c_ptr + row * c_row * VEC + col * c_col, mask=inside, other=0.0).to(tl.float32)
-    if z_ptr is None:
-        y = call(f, a, b, c, TWO, THREE)
+    map_block(
+        f,
+        shift(a_ptr, row * a_row * VEC, col * a_col),
+        shift(b_ptr, row * b_row * VEC, col * b_col),
+        shift(c_ptr, row * c_row * VEC, col * c_col),
+        shift(y_ptr, row * y_row * VEC, col * y_col),
+        shift(z_ptr, row * z_row * VEC, col * z_col),
+        (row < rows) & (col < n),
+    )
+
+
+@triton.jit
+def shift(ptr, first, second):
+    """Pointers to elements; None where the op has no such tensor."""
+    if ptr is None:
+        return None
+    return ptr + first + second
+
+
+@triton.jit
+def map_block(f: tl.constexpr, a_ptr, b_ptr, c_ptr, y_ptr, z_ptr, inside):
+    """y, z = f(a, b, c) for a block of pointers. Elements outside the tensors are undefined, and not stored."""
+    a = tl.load(a_ptr, mask=inside).to(tl.float32)
+    if b_ptr is None:
+        result = f(a)
+    elif c_ptr is None:
+        result = f(a, tl.load(b_ptr, mask=inside).to(tl.float32))
     else:
-        y, z = call(f, a, b, c, TWO, THREE)
-        tl.store(z_ptr + row * z_row * VEC + col * z_col, z.to(z_ptr.dtype.element_ty), mask=inside)
-    tl.store(y_ptr + row * y_row * VEC + col * y_col, y.to(y_ptr.dtype.element_ty), mask=inside)
+        result = f(a, tl.load(b_ptr, mask=inside).to(tl.float32), tl.load(c_ptr, mask=inside).to(tl.float32))
+    if z_ptr is None:
+        tl.store(y_ptr, result.to(y_ptr.dtype.element_ty), mask=inside)
+    else:
+        y, z = result
+        tl.store(y_ptr, y.to(y_ptr.dtype.element_ty), mask=inside)
+        tl.store(z_ptr, z.to(z_ptr.dtype.element_ty), mask=inside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import torch
@@ -10,16 +10,23 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 F = TypeVar("F", contravariant=True)
 Tensors = Sequence[torch.Tensor]
-Forward = Callable[..., tuple[torch.Tensor, Tensors]]
-Backward = Callable[..., Sequence[torch.Tensor | None]]
+
+
+class Forward(Protocol):
+    """Computes a result; also returns what backward needs."""
+
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, Tensors]: ...
+
+
+class Backward(Protocol):
+    """Computes a gradient for each tensor that forward was given."""
+
+    def __call__(self, upstream: torch.Tensor, *saved: torch.Tensor) -> Sequence[torch.Tensor | None]: ...
 
 
 def differentiable(forward: Forward, backward: Backward, *tensors: torch.Tensor) -> torch.Tensor:
-    """The result of `forward(*tensors)`, which also returns what backward needs.
-
-    `backward(upstream, *saved)` returns a gradient for each tensor. Its result cannot be differentiated again: autograd
-    says so.
-    """
+    """The result of forward, which autograd differentiates by backward. A gradient cannot be differentiated again:
+    autograd says so."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return _Function.apply(forward, backward, *tensors)
     result, _ = forward(*tensors)
@@ -44,9 +51,14 @@ def differentiable_map(map_: Map[F], op: str, f: F, gradients: F, *tensors: torc
     return differentiable(forward, backward, *tensors)
 
 
+class _Context(FunctionCtx):
+    gradients: Backward
+    saved_tensors: tuple[torch.Tensor, ...]
+
+
 class _Function(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, forward: Forward, backward: Backward, *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: _Context, forward: Forward, backward: Backward, *tensors: torch.Tensor) -> torch.Tensor:
         result, saved = forward(*tensors)
         ctx.save_for_backward(*saved)
         ctx.gradients = backward
@@ -54,5 +66,5 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: _Context, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return (None, None, *ctx.gradients(upstream, *ctx.saved_tensors))

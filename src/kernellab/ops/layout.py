@@ -28,9 +28,9 @@ class Grid(NamedTuple):
 def elementwise(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor], Grid]:
     """The inputs and new outputs of an elementwise op, and how to walk through them.
 
-    The outputs have the strides that PyTorch gives them: those of the first input that is not expanded. Dims that are adjacent in all
-    tensors are merged. Tensors that do not merge into two dims, such as 3-D slices, are first copied into the outputs'
-    order.
+    The outputs have the strides that PyTorch gives them: those of the first input that is not expanded. Dims that are
+    adjacent in all tensors are merged. Tensors that do not merge into two dims, such as 3-D slices, are first copied
+    into the outputs' order.
     """
     # In memory, which kernels read, a lazily negated tensor has the other sign.
     given = [x.resolve_neg() for x in inputs]
