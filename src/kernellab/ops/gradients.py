@@ -51,6 +51,25 @@ def differentiable_map(map_: Map[F], op: str, f: F, gradients: F, *tensors: torc
     return differentiable(forward, backward, *tensors)
 
 
+class MapRows(Protocol[F]):
+    """Applies `f` to every row of some tensors, all of one shape."""
+
+    def __call__(self, op: str, f: F, /, *inputs: torch.Tensor) -> torch.Tensor: ...
+
+
+def differentiable_rows(map_: MapRows[F], op: str, f: F, gradient: F, x: torch.Tensor) -> torch.Tensor:
+    """f of every row. `gradient` is a function of the upstream gradient and of the result."""
+
+    def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+        y = map_(op, f, *inputs)
+        return y, (y,)
+
+    def backward(upstream: torch.Tensor, *saved: torch.Tensor) -> Sequence[torch.Tensor]:
+        return [map_(op, gradient, upstream, *saved)]
+
+    return differentiable(forward, backward, x)
+
+
 class _Context(FunctionCtx):
     gradients: Backward
     saved_tensors: tuple[torch.Tensor, ...]

@@ -22,6 +22,7 @@ class Grid(NamedTuple):
 
     @property
     def unit_columns(self) -> bool:
+        """Neighbouring columns are neighbours in the memory of all."""
         return all(col == 1 for _, col in self.strides)
 
 
@@ -64,29 +65,24 @@ def _merge_dims(tensors: Sequence[torch.Tensor]) -> list[tuple[int, tuple[int, .
     return dims or [(1, (1,) * len(tensors))]
 
 
-class Rows(NamedTuple):
-    """An input and an output of equal sizes as `rows × cols`; strides in elements."""
+def last_dim(*inputs: torch.Tensor) -> tuple[list[torch.Tensor], Grid]:
+    """The inputs and a new contiguous output of an op along the last dim, and how to walk through them: a row for each
+    vector.
 
-    rows: int
-    cols: int
-    x_row: int
-    x_col: int
-    y_row: int
-    y_col: int
-
-
-def last_dim(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Rows]:
-    """`(x, y, rows)` for an op along the last dim: one row per vector, a new contiguous y.
-
-    If no single row stride covers the leading dims, x is first copied to contiguous memory.
+    An input whose leading dims no single row stride covers is first copied to contiguous memory.
     """
-    x = x.resolve_neg()
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    cols = x.size(-1) if x.dim() else 1
-    rows = x.numel() // cols if cols else 0
-    try:
-        view = x.view(rows, cols) if x.dim() else x.view(1, 1)
-    except RuntimeError:
-        x = x.contiguous()
-        view = x.view(rows, cols)
-    return x, y, Rows(rows, cols, view.stride(0), view.stride(1), cols, 1)
+    shape = inputs[0].shape
+    cols = shape[-1] if shape else 1
+    rows = inputs[0].numel() // cols if cols else 0
+    given, strides = [], []
+    for x in inputs:
+        x = x.resolve_neg()
+        try:
+            view = x.view(rows, cols) if shape else x.view(1, 1)
+        except RuntimeError:
+            x = x.contiguous()
+            view = x.view(rows, cols)
+        given.append(x)
+        strides.append(view.stride())
+    y = torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
+    return [*given, y], Grid(rows, cols, (*strides, (cols, 1)))

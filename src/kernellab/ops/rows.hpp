@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #ifdef __linux__
@@ -17,10 +18,6 @@
 #endif
 
 namespace kl {
-
-struct Rows {
-    int64_t rows, cols, x_row, x_col, y_row, y_col;  // strides in elements
-};
 
 // Elements in one piece of work. Threads take pieces as they become free, so that a core that other
 // programs are using delays one piece and not its whole share of the tensor. Less than 32K elements is not
@@ -154,14 +151,43 @@ void map(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t th
                    });                                                                                    \
     }
 
-// f(x row, y row) for every row, each on one thread.
-template <class T, class F>
-void for_each_row(const T* x, T* y, Rows r, int64_t threads, F f) {
-    const int64_t size = piece_size(r.rows * r.cols, threads);
-    prefer_huge_pages(y, r.rows * r.cols * sizeof(T));
-    const int64_t per_piece = std::max<int64_t>(1, size / std::max<int64_t>(1, r.cols));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, per_piece) if (r.rows > per_piece)
-    for (int64_t row = 0; row < r.rows; ++row) f(x + row * r.x_row, y + row * r.y_row);
+// f(pointers to a row of each tensor) for every row, each on one thread. The last tensor is the output.
+template <int COUNT, class F>
+void for_each_row(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t threads, F f) {
+    const int64_t size = piece_size(rows * cols, threads);
+    prefer_huge_pages(tensors[COUNT - 1].start, rows * cols * sizeof(T));
+    const int64_t per_piece = std::max<int64_t>(1, size / std::max<int64_t>(1, cols));
+#pragma omp parallel for num_threads(threads) schedule(dynamic, per_piece) if (rows > per_piece)
+    for (int64_t row = 0; row < rows; ++row) {
+        T* at[COUNT];
+        for (int k = 0; k < COUNT; ++k) at[k] = tensors[k].start + row * tensors[k].row;
+        f(at);
+    }
+}
+
+// f(step), where step is the number or, if it is 1, a type that says so at compile time.
+template <class F>
+void with_step(int64_t step, F f) {
+    if (step == 1) {
+        f(std::integral_constant<int64_t, 1>{});
+    } else {
+        f(step);
+    }
+}
+
+// The sum of term(i) for i < n. Blocks are added up in double: the error does not grow with n.
+template <class F>
+double sum(int64_t n, F term) {
+    constexpr int64_t kBlock = 512;
+    double total = 0;
+    for (int64_t start = 0; start < n; start += kBlock) {
+        const int64_t end = std::min(start + kBlock, n);
+        decltype(term(0)) part = 0;
+#pragma omp simd reduction(+ : part)
+        for (int64_t i = start; i < end; ++i) part += term(i);
+        total += part;
+    }
+    return total;
 }
 
 }  // namespace kl

@@ -51,7 +51,7 @@ def _(gate, up, *, approximate="tanh"):
 
 @geglu.impl("cpp")
 def _(gate, up, *, approximate="tanh"):
-    from kernellab.ops.elementwise_cpp import map_cpp
+    from kernellab.ops.maps_cpp import map_cpp
 
     function = {"tanh": "geglu_tanh", "none": "geglu_erf"}[approximate]
     return differentiable_map(map_cpp, "geglu", function, f"{function}_backward", gate, up)

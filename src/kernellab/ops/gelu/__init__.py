@@ -52,7 +52,7 @@ def _(x, *, approximate="tanh"):
 
 @gelu.impl("cpp")
 def _(x, *, approximate="tanh"):
-    from kernellab.ops.elementwise_cpp import map_cpp
+    from kernellab.ops.maps_cpp import map_cpp
 
     function = {"tanh": "gelu_tanh", "none": "gelu_erf"}[approximate]
     return differentiable_map(map_cpp, "gelu", function, f"{function}_backward", x)

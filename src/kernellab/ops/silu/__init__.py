@@ -45,6 +45,6 @@ def _(x):
 
 @silu.impl("cpp")
 def _(x):
-    from kernellab.ops.elementwise_cpp import map_cpp
+    from kernellab.ops.maps_cpp import map_cpp
 
     return differentiable_map(map_cpp, "silu", "silu", "silu_backward", x)

@@ -4,12 +4,14 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
+from kernellab.ops.gradients import differentiable_rows
 
 
 @kl.op(
     args=dict(x=kl.tensor("... N")),
     reduces="N",
     cost=lambda x: kl.Cost(read=[x], write=[x]),
+    grad_cost=lambda x: kl.Cost(read=[x, x], write=[x]),
     dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         shape=[(4096, 1024), (4096, 4096), (4096, 16384), (4096, 65536), (4096, 131072)],
@@ -32,9 +34,10 @@ def _(x):
 
 @softmax.impl("triton", supports=has_gpu_kernel)
 def _(x):
-    from kernellab.ops.softmax.triton import softmax_triton
+    from kernellab.ops.rows_triton import map_rows_triton
+    from kernellab.ops.softmax.triton import BACKWARD, SOFTMAX
 
-    return softmax_triton(x)
+    return differentiable_rows(map_rows_triton, "softmax", SOFTMAX, BACKWARD, x)
 
 
 @softmax.impl("cuda", supports=has_gpu_kernel)
@@ -46,6 +49,6 @@ def _(x):
 
 @softmax.impl("cpp")
 def _(x):
-    from kernellab.ops.softmax.cpp import softmax_cpp
+    from kernellab.ops.maps_cpp import map_rows_cpp
 
-    return softmax_cpp(x)
+    return differentiable_rows(map_rows_cpp, "softmax", "softmax", "softmax_backward", x)

@@ -1,43 +1,36 @@
 // Softmax along rows: eˣ⁻ᵐ / Σ eˣ⁻ᵐ with m the row's maximum.
 // Three passes, of which only the first reads main memory: a row of 131072 floats still fits the L2 cache.
 #include <limits>
-#include <type_traits>
 
 #include "../exp.hpp"
 #include "../rows.hpp"
 
 namespace {
 
-// `step` is x's column stride, or a type that says at compile time that it is 1.
+// A NaN never compares as greater; it comes back through the sum, as does −∞ − −∞.
 template <class T, class Step>
-void softmax_row(const T* x, Step step, T* y, int64_t cols) {
+kl::wide<T> maximum(const T* x, Step step, int64_t cols) {
     using V = kl::wide<T>;
-
-    // A NaN never compares as greater; it comes back through the sum, as does −∞ − −∞.
     V top = -std::numeric_limits<V>::infinity();
 #pragma omp simd reduction(max : top)
     for (int64_t i = 0; i < cols; ++i) {
         const V value = kl::widen(x[i * step]);
         top = value > top ? value : top;
     }
+    return top;
+}
 
+template <class T, class Step>
+void softmax_row(const T* x, Step step, T* y, int64_t cols) {
+    using V = kl::wide<T>;
+    const V top = maximum(x, step, cols);
     // y keeps eˣ⁻ᵐ for the last pass where it does so without rounding; else that pass computes it again.
     constexpr bool kKeep = std::is_same_v<T, V>;
-    // Blocks are added up in double: the error does not grow with the length of the row.
-    constexpr int64_t kBlock = 512;
-    double total = 0;
-    for (int64_t start = 0; start < cols; start += kBlock) {
-        const int64_t end = std::min(start + kBlock, cols);
-        V part = 0;
-#pragma omp simd reduction(+ : part)
-        for (int64_t i = start; i < end; ++i) {
-            const V e = kl::exp_neg(kl::widen(x[i * step]) - top);
-            if constexpr (kKeep) y[i] = e;
-            part += e;
-        }
-        total += part;
-    }
-
+    const double total = kl::sum(cols, [=](int64_t i) {
+        const V e = kl::exp_neg(kl::widen(x[i * step]) - top);
+        if constexpr (kKeep) y[i] = e;
+        return e;
+    });
     const V scale = V(1 / total);
 #pragma omp simd
     for (int64_t i = 0; i < cols; ++i) {
@@ -49,16 +42,28 @@ void softmax_row(const T* x, Step step, T* y, int64_t cols) {
     }
 }
 
+// With y the result: y·(dy − Σ dy·y).
+template <class T, class Step>
+void softmax_backward_row(const T* dy, Step step, const T* y, T* dx, int64_t cols) {
+    using V = kl::wide<T>;
+    const V total = V(kl::sum(cols, [=](int64_t i) { return kl::widen(dy[i * step]) * kl::widen(y[i]); }));
+#pragma omp simd
+    for (int64_t i = 0; i < cols; ++i) kl::narrow(kl::widen(y[i]) * (kl::widen(dy[i * step]) - total), dx[i]);
+}
+
 }  // namespace
 
-// y's rows are contiguous: its column stride is always 1.
-extern "C" void softmax(const kl::T* x, kl::T* y, int64_t rows, int64_t cols, int64_t x_row, int64_t x_col,
-                        int64_t y_row, int64_t y_col, int64_t threads) {
-    kl::for_each_row(x, y, {rows, cols, x_row, x_col, y_row, y_col}, threads, [=](const kl::T* x, kl::T* y) {
-        if (x_col == 1) {
-            softmax_row(x, std::integral_constant<int64_t, 1>{}, y, cols);
-        } else {
-            softmax_row(x, x_col, y, cols);
-        }
+// Results are contiguous, and so is y in backward: their column strides are 1.
+extern "C" void softmax(KL_TENSOR(x), KL_TENSOR(y), KL_SIZE) {
+    kl::with_step(x_col, [=](auto step) {
+        kl::for_each_row({KL_STRIDED(x), KL_STRIDED(y)}, rows, cols, threads,
+                         [=](kl::T** at) { softmax_row(at[0], step, at[1], cols); });
+    });
+}
+
+extern "C" void softmax_backward(KL_TENSOR(dy), KL_TENSOR(y), KL_TENSOR(dx), KL_SIZE) {
+    kl::with_step(dy_col, [=](auto step) {
+        kl::for_each_row({KL_STRIDED(dy), KL_STRIDED(y), KL_STRIDED(dx)}, rows, cols, threads,
+                         [=](kl::T** at) { softmax_backward_row(at[0], step, at[1], at[2], cols); });
     });
 }

@@ -17,14 +17,14 @@ LONE_BLOCK = 1024  # without clusters, one block takes as much as it can hold
 
 def softmax_cuda(x: torch.Tensor) -> torch.Tensor:
     require_float(x, "softmax")
-    x, y, size = last_dim(x)
-    rows, cols = size.rows, size.cols
+    (x, y), grid = last_dim(x)
+    rows, cols, ((x_row, x_col), _) = grid
     if rows * cols == 0:
         return y
-    width = vector_width([x, y], cols, size.x_row) if size.x_col == 1 else 1
+    width = vector_width([x, y], cols, x_row) if x_col == 1 else 1
     kind = f"{CUDA_NAMES[x.dtype]}, {width}"
     # From here on, everything is counted in accesses of `width` elements.
-    cols, strides = cols // width, (size.x_row // width, size.x_col)
+    cols, strides = cols // width, (x_row // width, x_col)
     vecs = 8 if width > 1 else 16  # accesses a thread holds: with more, two blocks' registers exceed an SM's
 
     if cols <= 32 * vecs:

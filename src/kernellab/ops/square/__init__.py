@@ -52,7 +52,7 @@ def _(x):
 
 @square.impl("cpp")
 def _(x):
-    from kernellab.ops.elementwise_cpp import map_cpp
+    from kernellab.ops.maps_cpp import map_cpp
 
     return differentiable_map(map_cpp, "square", "square", "square_backward", x)
 

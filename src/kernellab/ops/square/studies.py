@@ -39,10 +39,11 @@ def square_first_piece(x: torch.Tensor) -> torch.Tensor:
 
 def _launch(x: torch.Tensor, kernel: triton.JITFunction, block: int, warps: int) -> torch.Tensor:
     require_float(x, "square")
-    x, y, size = last_dim(x)
-    if size.rows * size.cols:
+    (x, y), grid = last_dim(x)
+    if grid.rows * grid.cols:
+        (x_row, x_col), (y_row, _) = grid.strides
         with same_device(x):
-            kernel[(size.rows,)](x, y, size.cols, size.x_row, size.x_col, size.y_row, block, num_warps=warps)
+            kernel[(grid.rows,)](x, y, grid.cols, x_row, x_col, y_row, block, num_warps=warps)
     return y
 
 

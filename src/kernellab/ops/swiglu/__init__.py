@@ -45,6 +45,6 @@ def _(gate, up):
 
 @swiglu.impl("cpp")
 def _(gate, up):
-    from kernellab.ops.elementwise_cpp import map_cpp
+    from kernellab.ops.maps_cpp import map_cpp
 
     return differentiable_map(map_cpp, "swiglu", "swiglu", "swiglu_backward", gate, up)
