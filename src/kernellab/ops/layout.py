@@ -83,6 +83,6 @@ def last_dim(*inputs: torch.Tensor) -> tuple[list[torch.Tensor], Grid]:
             x = x.contiguous()
             view = x.view(rows, cols)
         given.append(x)
-        strides.append(view.stride())
+        strides.append((view.stride(0), view.stride(1)))
     y = torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
     return [*given, y], Grid(rows, cols, (*strides, (cols, 1)))

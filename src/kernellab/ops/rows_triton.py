@@ -55,10 +55,10 @@ def map_rows_triton(op: str, f: RowFunctions, *inputs: torch.Tensor) -> torch.Te
     """A function of each row, contiguous."""
     require_float(inputs[0], op)
     tensors, grid = last_dim(*inputs)
-    *given, y = tensors
+    a, y = tensors[0], tensors[-1]
+    b = tensors[1] if len(inputs) == 2 else None
     if grid.rows * grid.cols == 0:
         return y
-    a, b = (*given, None)[:2]
     vec = vector_width(tensors, grid.cols, *(row for row, _ in grid.strides)) if grid.unit_columns else 1
     with same_device(y):
         _launch(f, a, b, y, grid, vec)
@@ -92,10 +92,9 @@ def load(ptr, row, col, inside, filling: tl.constexpr, policy: tl.constexpr):
     """Elements as fp32, or None where there is no such input."""
     if ptr is None:
         return None
-    elif inside is None:
+    if inside is None:
         return tl.load(ptr + row + col, eviction_policy=policy).to(tl.float32)
-    else:
-        return tl.load(ptr + row + col, mask=inside, other=filling, eviction_policy=policy).to(tl.float32)
+    return tl.load(ptr + row + col, mask=inside, other=filling, eviction_policy=policy).to(tl.float32)
 
 
 @triton.jit

@@ -42,9 +42,9 @@ def _(x):
 
 @softmax.impl("cuda", supports=has_gpu_kernel)
 def _(x):
-    from kernellab.ops.softmax.cuda import softmax_cuda
+    from kernellab.ops.softmax.cuda import map_rows_cuda
 
-    return softmax_cuda(x)
+    return differentiable_rows(map_rows_cuda, "softmax", "softmax", "softmax_backward", x)
 
 
 @softmax.impl("cpp")

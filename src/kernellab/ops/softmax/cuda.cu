@@ -44,19 +44,20 @@ __device__ __forceinline__ Stats merge_lanes(Stats s) {
   return s;
 }
 
-// A thread's share of a row: VECS accesses, `step` apart, kept as they lie in memory. Beyond the row: -inf.
+// A thread's share of a row: VECS accesses, `step` apart, kept as they lie in memory. Beyond the row: -inf, or `beyond`.
 // Index is int where a row is known to be short enough: 64-bit indices would take registers from the row.
 template <typename T, int WIDTH, int VECS, typename Index>
 struct Share {
   typedef Vec<T, WIDTH> V;
   V v[VECS];
 
-  __device__ __forceinline__ void load(const V* x, int64 x_col, Index first, Index step, Index cols) {
+  __device__ __forceinline__ void load(const V* x, int64 x_col, Index first, Index step, Index cols,
+                                       float beyond = -INF) {
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
       const Index at = first + i * step;
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) v[i].set(k, -INF);
+      for (int k = 0; k < WIDTH; k++) v[i].set(k, beyond);
       if (at < cols) v[i] = WIDTH > 1 ? x[at] : x[at * x_col];
     }
   }
@@ -188,6 +189,89 @@ softmax_loop(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   stats = team.merge_all(stats);
   for (at -= stride; at >= 0; at -= stride) {
     share.load(in, x_col, at, team.step(), cols);
+    share.store(out, at, team.step(), cols, stats);
+  }
+}
+
+// The gradient of x is y·(dy - Σ dy·y). Sums are Stats with the maximum 0, so that they are merged as those are.
+template <typename T, int WIDTH, int VECS, typename Index>
+struct GradientShare {
+  typedef Vec<T, WIDTH> V;
+  Share<T, WIDTH, VECS, Index> dy, y;
+
+  __device__ __forceinline__ void load(const V* from_dy, int64 dy_col, const V* from_y, Index first, Index step,
+                                       Index cols) {
+    dy.load(from_dy, dy_col, first, step, cols, 0.0f);
+    y.load(from_y, 1, first, step, cols, 0.0f);
+  }
+
+  __device__ __forceinline__ Stats stats(Stats s = Stats{0.0f, 0.0f}) const {
+#pragma unroll
+    for (int i = 0; i < VECS; i++)
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) s.total += dy.v[i][k] * y.v[i][k];
+    return s;
+  }
+
+  __device__ __forceinline__ void store(V* dx, Index first, Index step, Index cols, Stats row) const {
+#pragma unroll
+    for (int i = 0; i < VECS; i++) {
+      const Index at = first + i * step;
+      V out;
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) out.set(k, y.v[i][k] * (dy.v[i][k] - row.total));
+      if (at < cols) __stcs(&dx[at].raw, out.raw);
+    }
+  }
+};
+
+// dy is [rows, cols] with strides (dy_row, dy_col); y and dx are contiguous.
+template <typename T, int WIDTH, int VECS, int LANES>
+__global__ void __launch_bounds__(128)
+softmax_backward_warp(const T* dy, const T* y, T* dx, int64 rows, int64 cols, int64 dy_row, int64 dy_col) {
+  typedef Vec<T, WIDTH> V;
+  const int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
+  const int lane = threadIdx.x % LANES;
+  const int width = row < rows ? cols : 0;
+  GradientShare<T, WIDTH, VECS, int> share;
+  share.load(reinterpret_cast<const V*>(dy) + row * dy_row, dy_col, reinterpret_cast<const V*>(y) + row * cols, lane,
+             LANES, width);
+  const Stats stats = merge_lanes<LANES>(share.stats());
+  share.store(reinterpret_cast<V*>(dx) + row * cols, lane, LANES, width, stats);
+}
+
+template <typename T, int WIDTH, int VECS, bool CLUSTER>
+__global__ void __launch_bounds__(CLUSTER ? 512 : 1024, CLUSTER ? 2 : 1)
+softmax_backward_block(const T* dy, const T* y, T* dx, int64 cols, int64 dy_row, int64 dy_col) {
+  typedef Vec<T, WIDTH> V;
+  const Team<CLUSTER> team;
+  GradientShare<T, WIDTH, VECS, int> share;
+  share.load(reinterpret_cast<const V*>(dy) + team.row() * dy_row, dy_col,
+             reinterpret_cast<const V*>(y) + team.row() * cols, team.first(), team.step(), cols);
+  const Stats stats = team.merge_all(share.stats());
+  share.store(reinterpret_cast<V*>(dx) + team.row() * cols, team.first(), team.step(), cols, stats);
+}
+
+template <typename T, int WIDTH, bool CLUSTER>
+__global__ void __launch_bounds__(1024)
+softmax_backward_loop(const T* dy, const T* y, T* dx, int64 cols, int64 dy_row, int64 dy_col) {
+  typedef Vec<T, WIDTH> V;
+  constexpr int VECS = WIDTH > 1 ? 2 : 4;
+  const Team<CLUSTER> team;
+  const V* from_dy = reinterpret_cast<const V*>(dy) + team.row() * dy_row;
+  const V* from_y = reinterpret_cast<const V*>(y) + team.row() * cols;
+  V* out = reinterpret_cast<V*>(dx) + team.row() * cols;
+  const int64 stride = (int64)VECS * team.step();
+  GradientShare<T, WIDTH, VECS, int64> share;
+  Stats stats = {0.0f, 0.0f};
+  int64 at = team.first();
+  for (; at < cols; at += stride) {
+    share.load(from_dy, dy_col, from_y, at, team.step(), cols);
+    stats = share.stats(stats);
+  }
+  stats = team.merge_all(stats);
+  for (at -= stride; at >= 0; at -= stride) {
+    share.load(from_dy, dy_col, from_y, at, team.step(), cols);
     share.store(out, at, team.step(), cols, stats);
   }
 }

@@ -15,36 +15,40 @@ CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
 LONE_BLOCK = 1024  # without clusters, one block takes as much as it can hold
 
 
-def softmax_cuda(x: torch.Tensor) -> torch.Tensor:
-    require_float(x, "softmax")
-    (x, y), grid = last_dim(x)
-    rows, cols, ((x_row, x_col), _) = grid
+def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor:
+    """The kernels `function`_warp, _block or _loop of cuda.cu on every row. The first input may have any strides; a
+    second one is contiguous."""
+    require_float(inputs[0], op)
+    tensors, grid = last_dim(*inputs)
+    y = tensors[-1]
+    rows, cols, ((row, col), *_) = grid
     if rows * cols == 0:
         return y
-    width = vector_width([x, y], cols, x_row) if x_col == 1 else 1
-    kind = f"{CUDA_NAMES[x.dtype]}, {width}"
+    width = vector_width(tensors, cols, row) if col == 1 else 1
+    kind = f"{CUDA_NAMES[y.dtype]}, {width}"
     # From here on, everything is counted in accesses of `width` elements.
-    cols, strides = cols // width, (x_row // width, x_col)
-    vecs = 8 if width > 1 else 16  # accesses a thread holds: with more, two blocks' registers exceed an SM's
+    cols, strides = cols // width, (row // width, col)
+    # Accesses a thread holds of all inputs together: with more, two blocks' registers exceed an SM's.
+    vecs = (8 if width > 1 else 16) // len(inputs)
 
     if cols <= 32 * vecs:
         lanes = min(32, _power_of_2(cols))
         vecs = _power_of_2(-(-cols // lanes))
         blocks = -(-rows * lanes // WARP_BLOCK)
-        kernel(f"softmax_warp<{kind}, {vecs}, {lanes}>")(blocks, WARP_BLOCK, x, y, rows, cols, *strides)
+        kernel(f"{function}_warp<{kind}, {vecs}, {lanes}>")(blocks, WARP_BLOCK, *tensors, rows, cols, *strides)
         return y
 
-    clusters = _has_clusters(x.device)
+    clusters = _has_clusters(y.device)
     threads = CLUSTER_BLOCK if clusters else LONE_BLOCK
     team = min(_power_of_2(-(-cols // (threads * vecs))), CLUSTER_BLOCKS) if clusters else 1
     in_cluster, cluster = ("true", team) if team > 1 else ("false", None)
     if cols <= team * threads * vecs:
         threads = -(-cols // (team * vecs * 32)) * 32  # no warp without work
-        run = kernel(f"softmax_block<{kind}, {vecs}, {in_cluster}>")
+        run = kernel(f"{function}_block<{kind}, {vecs}, {in_cluster}>")
     else:
         threads = LONE_BLOCK
-        run = kernel(f"softmax_loop<{kind}, {in_cluster}>")
-    run(rows, threads, x, y, cols, *strides, cluster=cluster)  # with a cluster, the grid counts clusters
+        run = kernel(f"{function}_loop<{kind}, {in_cluster}>")
+    run(rows, threads, *tensors, cols, *strides, cluster=cluster)  # with a cluster, the grid counts clusters
     return y
 
 
