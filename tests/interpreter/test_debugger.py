@@ -102,7 +102,7 @@ def test_stopping_at_a_line_of_the_shipped_softmax_and_quitting(session):
         *("softmax", "--break", f"softmax/triton.py:{at}", "--shape", "2x3", "--dtype", "bf16"), commands=commands
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"> {file}:{at} softmax_tile" in intro
+    assert f"> {file}:{at} whole_row" in intro
     assert answers[0].startswith("fp32[")  # the kernel has widened them
     assert "-inf" in answers[0]  # the lanes beyond the row
     assert answers[2].startswith("fp32[")

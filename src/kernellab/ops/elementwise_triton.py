@@ -101,9 +101,7 @@ def map_rows(
 @triton.jit
 def shift(ptr, first, second):
     """Pointers to elements; None where the op has no such tensor."""
-    if ptr is None:
-        return None
-    return ptr + first + second
+    return None if ptr is None else ptr + first + second
 
 
 @triton.jit

@@ -91,10 +91,12 @@ def _launch(f: RowFunctions, a: torch.Tensor, b: torch.Tensor | None, y: torch.T
 def load(ptr, row, col, inside, filling: tl.constexpr, policy: tl.constexpr):
     """Elements as fp32, or None where there is no such input."""
     if ptr is None:
-        return None
-    if inside is None:
-        return tl.load(ptr + row + col, eviction_policy=policy).to(tl.float32)
-    return tl.load(ptr + row + col, mask=inside, other=filling, eviction_policy=policy).to(tl.float32)
+        values = None
+    elif inside is None:
+        values = tl.load(ptr + row + col, eviction_policy=policy).to(tl.float32)
+    else:
+        values = tl.load(ptr + row + col, mask=inside, other=filling, eviction_policy=policy).to(tl.float32)
+    return values
 
 
 @triton.jit
@@ -143,9 +145,9 @@ def rows_in_chunks(
     state = tl.full([GROUPS], filling, tl.float32)
     more = tl.zeros([GROUPS], tl.float32)
     for start in range(0, last, CHUNK):
-        a = load(a_ptr, a_start + start * a_col, wide * a_col, None, filling, "evict_last")
-        b = load(b_ptr, b_start + start * b_col, wide * b_col, None, filling, "evict_last")
-        state, more = absorb(a, b, state, more)
+        a_chunk = load(a_ptr, a_start + start * a_col, wide * a_col, None, filling, "evict_last")
+        b_chunk = load(b_ptr, b_start + start * b_col, wide * b_col, None, filling, "evict_last")
+        state, more = absorb(a_chunk, b_chunk, state, more)
     in_last = at < n - last
     a = load(a_ptr, a_start + last * a_col, wide * a_col, in_last, filling, "")
     b = load(b_ptr, b_start + last * b_col, wide * b_col, in_last, filling, "")
@@ -156,7 +158,7 @@ def rows_in_chunks(
     tl.store(y_ptr + last + at, y.to(y_ptr.dtype.element_ty), mask=in_last, eviction_policy="evict_first")
     for done in range(0, last, CHUNK):
         start = last - CHUNK - done
-        a = load(a_ptr, a_start + start * a_col, wide * a_col, None, filling, "evict_first")
-        b = load(b_ptr, b_start + start * b_col, wide * b_col, None, filling, "evict_first")
-        y = finish(a, b, first, second)
-        tl.store(y_ptr + start + at, y.to(y_ptr.dtype.element_ty), eviction_policy="evict_first")
+        a_chunk = load(a_ptr, a_start + start * a_col, wide * a_col, None, filling, "evict_first")
+        b_chunk = load(b_ptr, b_start + start * b_col, wide * b_col, None, filling, "evict_first")
+        y_chunk = finish(a_chunk, b_chunk, first, second)
+        tl.store(y_ptr + start + at, y_chunk.to(y_ptr.dtype.element_ty), eviction_policy="evict_first")
