@@ -19,7 +19,7 @@ def test_a_loop_in_ptx_has_a_label_instructions_and_source_lines():
 
 
 def test_loops_of_a_compiled_kernel_are_the_same_in_ptx_and_sass():
-    code = shipped_code.triton_kernel("softmax_wide", "fp32", 90)
+    code, _ = shipped_code.compiled("softmax", "triton", cols=50_000)
     (in_sass,) = facts_from_cubin(code.cubin, code.ptx)
     (in_ptx,) = facts_from_ptx(parse_ptx(code.ptx))
     assert [loop.depth for loop in in_sass.loops] == [loop.depth for loop in in_ptx.loops] == [1, 1]

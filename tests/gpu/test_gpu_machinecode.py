@@ -9,17 +9,16 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize(
-    ("build", "name"),
-    [("triton_kernel", "tanh_flat"), ("triton_kernel", "softmax_wide"), ("cuda_kernel", "softmax_block")],
+    ("op", "impl", "cols"), [("gelu", "triton", 1024), ("softmax", "triton", 50_000), ("softmax", "cuda", 4096)]
 )
-def test_the_driver_agrees_about_registers_shared_memory_and_stack(build, name):
+def test_the_driver_agrees_about_registers_shared_memory_and_stack(op, impl, cols):
     import torch
     from cuda.core import Device, ObjectCode
 
     major, minor = torch.cuda.get_device_capability()
     Device().set_current()
-    cubin = getattr(shipped_code, build)(name, "bf16", 10 * major + minor).cubin
-    (kernel,) = read_cubin(cubin).kernels
-    attributes = ObjectCode.from_cubin(cubin).get_kernel(kernel.name).attributes
-    loaded = (attributes.num_regs, attributes.shared_size_bytes, attributes.local_size_bytes)
-    assert loaded == (kernel.registers, kernel.shared_bytes, kernel.stack_bytes)
+    for code in shipped_code.compiled(op, impl, cols=cols, dtype="bfloat16", arch=10 * major + minor):
+        (kernel,) = read_cubin(code.cubin).kernels
+        attributes = ObjectCode.from_cubin(code.cubin).get_kernel(kernel.name).attributes
+        loaded = (attributes.num_regs, attributes.shared_size_bytes, attributes.local_size_bytes)
+        assert loaded == (kernel.registers, kernel.shared_bytes, kernel.stack_bytes)

@@ -21,7 +21,7 @@ def test_the_architecture_is_read_from_cubins_of_ptxas(arch):
 
 @pytest.mark.parametrize("arch", shipped_code.ARCHS)
 def test_the_architecture_is_read_from_cubins_of_nvrtc(arch):
-    assert read_cubin(shipped_code.cuda_kernel("Square_map_flat", "fp32", arch).cubin).arch == f"sm_{arch}"
+    assert read_cubin(shipped_code.compiled("square", "cuda", arch=arch)[0].cubin).arch == f"sm_{arch}"
 
 
 def test_resources_equal_those_that_ptxas_prints():

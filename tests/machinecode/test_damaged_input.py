@@ -76,8 +76,8 @@ def mutate(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
 def samples() -> dict[str, list[bytes]]:
     """Real code, kept small: a hand-written kernel, the beginning of compilers' output, cubins and disassemblies."""
     tiny = TINY_PTX.encode()
-    triton = shipped_code.triton_kernel("square_flat", "fp32", 90)
-    cuda = shipped_code.cuda_kernel("Square_map_flat", "fp32", 80)
+    triton = shipped_code.compiled("square", "triton")[0]
+    cuda = shipped_code.compiled("square", "cuda", arch=80)[0]
     cubins = [assemble(tiny.decode(), "sm_75").cubin, triton.cubin, cuda.cubin]
     heads = [triton.ptx.encode()[:1200], cuda.ptx.encode()[:1200]]
     sass = [disassemble(cubin).encode() for cubin in cubins]

@@ -129,11 +129,11 @@ def test_instructions_after_a_damaged_one_are_still_parsed():
     assert [line.base for line in instructions(module.kernels[0].body)] == ["add", "ret"]
 
 
-@pytest.mark.parametrize(("build", "name"), [("triton_kernel", "softmax_tile"), ("cuda_kernel", "softmax_block")])
-def test_the_output_of_compilers_is_parsed_without_problems(build, name):
-    code = getattr(shipped_code, build)(name, "fp32", 90)
-    module = parse_ptx(code.ptx)
-    assert module.problems == []
-    assert [k.name for k in module.kernels] == [k.name for k in read_cubin(code.cubin).kernels]
-    files = {line.source.file.rpartition("/")[2] for line in instructions(module.kernels[0].body) if line.source}
-    assert files & {"triton.py", "cuda.cu"}
+@pytest.mark.parametrize("impl", shipped_code.IMPLS)
+def test_the_output_of_compilers_is_parsed_without_problems(impl):
+    for code in shipped_code.compiled("softmax", impl):
+        module = parse_ptx(code.ptx)
+        assert module.problems == []
+        assert [k.name for k in module.kernels] == [k.name for k in read_cubin(code.cubin).kernels]
+        files = {line.source.file.rpartition("/")[2] for line in instructions(module.kernels[0].body) if line.source}
+        assert files & {"triton.py", "cuda.cu"}

@@ -24,10 +24,8 @@ def test_every_line_of_ptx_is_explained_and_pointers_are_distinguished_from_inte
         stages = {line.stage for line in lines}
         assert stages | {"library"} == set(STAGES), name  # only a kernel that includes headers has their constants
         parameters = [line.words for line in lines if line.words.startswith("parameter")]
-        x, y, size, *_ = parameters
-        assert "a pointer" in x, name
-        assert "a pointer" in y, name
-        assert "an integer" in size, name
+        assert sum("a pointer" in words for words in parameters) >= 2, name
+        assert any("an integer" in words for words in parameters), name
 
 
 def test_every_instruction_of_the_binary_has_a_known_class(compiled):

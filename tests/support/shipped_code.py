@@ -1,7 +1,6 @@
-"""Compiles the shipped GPU kernels to PTX and cubin for any architecture, without a GPU.
+"""The code of the shipped GPU kernels for any architecture, captured without a GPU as `klab inspect` does.
 
 `python tests/support/shipped_code.py` compiles all of them for all architectures and lists what kernellab cannot parse.
-Tests compile each kernel once.
 """
 
 from __future__ import annotations
@@ -12,127 +11,85 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+
 import kernellab as kl
+from kernellab.capture.meta_inputs import meta_inputs
+from kernellab.capture.recorder import record_launches
+from kernellab.declaration.case import Case
+from kernellab.declaration.op import Op
+from kernellab.declaration.passes import gradients, pass_of
+from support.ops import all_ops_with, options_of
 
 ARCHS = (75, 80, 86, 89, 90, 100, 120)
-DTYPES = ("fp32", "bf16", "fp16")
-TRITON = (
-    *(f"{op}_{kind}" for op in ("tanh", "erf", "square") for kind in ("flat", "rows")),
-    "softmax_tile",
-    "softmax_wide",
-)
-CUDA = (
-    *(f"{op}_map_{kind}" for op in ("GeluTanh", "GeluErf", "Square") for kind in ("flat", "rows")),
-    "softmax_warp",
-    "softmax_block",
-    "softmax_loop",
-    "softmax_cluster",
-)
-_C_NAMES = {"fp32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}
+DTYPES = ("float32", "bfloat16", "float16")
+IMPLS = ("triton", "cuda")
+ROWS = 64
+COLS = 1024
+# Of ops along the last dim: for a warp, for a block or a cluster of blocks, and too many to stay on an SM.
+WIDTHS = (100, COLS, 50_000, 1_000_000)
 
 
 @dataclass(frozen=True)
 class Compiled:
+    kernel: str
     ptx: str
     cubin: bytes
 
 
 @functools.cache
-def triton_kernel(name: str, dtype: str, arch: int) -> Compiled:
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    fn, signature, constants, warps = _triton_call(name, f"*{dtype}")
-    names = list(signature)
-    source = ASTSource(
-        fn=fn,
-        signature=signature,
-        constexprs={(names.index(key),): value for key, value in constants.items()},
-        attrs={(i,): [["tt.divisibility", 16]] for i in range(2)},
-    )
-    built = triton.compile(source, target=GPUTarget("cuda", arch, 32), options={"num_warps": warps})
-    return Compiled(built.asm["ptx"], built.asm["cubin"])
-
-
-def _triton_call(name: str, pointer: str):
-    from kernellab.ops import elementwise_triton
-    from kernellab.ops.gelu.triton import gelu_erf, gelu_tanh
-    from kernellab.ops.softmax import triton as softmax
-    from kernellab.ops.square.triton import square_of
-
-    ends = {"x_ptr": pointer, "y_ptr": pointer}
-    if name == "softmax_tile":
-        constants = {"x_col": 1, "VEC": 4, "TILE_ROWS": 1, "TILE_COLS": 2048}
-        sizes = {"rows": "i32", "cols": "i32", "x_row": "i32"}
-        return softmax.softmax_tile, ends | sizes | dict.fromkeys(constants, "constexpr"), constants, 4
-    if name == "softmax_wide":
-        constants = {"x_col": 1, "VEC": 4, "WIDTH": 4, "CHUNK": 4096}
-        sizes = {"cols": "i32", "x_row": "i32"}
-        return softmax.softmax_wide, ends | sizes | dict.fromkeys(constants, "constexpr"), constants, 8
-    op, _, kind = name.partition("_")
-    f = {"tanh": gelu_tanh, "erf": gelu_erf, "square": square_of}[op]
-    if kind == "flat":
-        constants = {"f": f, "BLOCK": 512}
-        return elementwise_triton.map_flat, ends | {"n": "i32", "f": "constexpr", "BLOCK": "constexpr"}, constants, 4
-    constants = {"f": f, "VEC": 4, "TILE_ROWS": 4, "TILE_COLS": 256}
-    sizes = {"rows": "i32", "cols": "i32", "x_row": "i64", "x_col": "i32", "y_row": "i64", "y_col": "i32"}
-    return elementwise_triton.map_rows, ends | sizes | dict.fromkeys(constants, "constexpr"), constants, 4
-
-
-@functools.cache
-def cuda_kernel(name: str, dtype: str, arch: int) -> Compiled:
-    """Compiled by NVRTC: the cubin as the op builds it, the PTX for the same architecture."""
-    from kernellab.build.cuda import kernel
-
-    op = {"G": kl.ops.gelu, "S": kl.ops.square, "s": kl.ops.softmax}[name[0]]
-    width, c_name = (4 if dtype == "fp32" else 8), _C_NAMES[dtype]
-    if name.startswith("softmax"):
-        arguments = {"warp": f"{width}, 2, 32", "block": f"{width}, 8, false", "loop": f"{width}, false"}
-        kind = name.partition("_")[2]
-        call = f"softmax_{kind}<{c_name}, {arguments[kind]}>" if kind in arguments else ""
-        call = call or f"softmax_block<{c_name}, {width}, 8, true>"
-    else:
-        functor, _, kind = name.partition("_")
-        call = f"{kind}<{functor}, {c_name}, {width}>"
-    built = kernel(op.file.parent / "cuda.cu", call)
-    return Compiled(_nvrtc_ptx(built.path, call, arch), built.compile(f"sm_{arch}").code)
-
-
-def _nvrtc_ptx(path, name: str, arch: int) -> str:
-    from cuda.bindings import nvrtc
-
-    from kernellab.build.cuda import include_folders
-
-    _, program = nvrtc.nvrtcCreateProgram(path.read_bytes(), str(path).encode(), 0, [], [])
-    nvrtc.nvrtcAddNameExpression(program, name.encode())
-    folders = [f"-I{folder}" for folder in (path.parent, *include_folders())]
-    options = [f"--gpu-architecture=compute_{arch}", "--std=c++17", "-lineinfo", *folders]
-    (error,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-    assert not error, f"{name} for sm_{arch}: {error}"
-    _, size = nvrtc.nvrtcGetPTXSize(program)
-    text = b" " * size
-    nvrtc.nvrtcGetPTX(program, text)
-    nvrtc.nvrtcDestroyProgram(program)
-    return text.rstrip(b"\0 ").decode()
+def compiled(
+    op: str,
+    impl: str,
+    *,
+    cols: int = COLS,
+    dtype: str = "float32",
+    arch: int = 90,
+    options: int = 0,
+    strided: bool = False,
+) -> tuple[Compiled, ...]:
+    """The kernels of one call, forward and then backward. `options`: the number of a combination of the op's options."""
+    declared: Op = getattr(kl.ops, op)
+    sizes = {dim: (ROWS,) if dim == "..." else ROWS for dim in declared.dims} | {declared.dims[-1]: cols}
+    case = Case(sizes, dtype, options_of(declared)[options])
+    inputs = meta_inputs(declared, case)
+    if strided:  # every second column
+        inputs = {name: t if t is None or t.dim() < 2 else torch.cat((t, t), -1)[..., ::2] for name, t in inputs.items()}
+    implementation = declared[impl]
+    with record_launches(f"sm_{arch}") as launches:
+        results, leaves, _ = pass_of("both").graph(declared, implementation, inputs, case, mutates=frozenset())
+        gradients(results, leaves, [torch.empty_like(result) for result in results])
+    return tuple(Compiled(launch.kernel, launch.code["ptx"], launch.cubin) for launch in launches)
 
 
 def sample_kernels() -> Iterator[tuple[str, Compiled]]:
     """Every kernel once, with types and architectures in rotation: quick enough for a test."""
     turns = itertools.cycle(zip(DTYPES * 7, (90, 75, 100) * 3 + (80, 120, 89) * 4, strict=True))
-    for build, names in ((triton_kernel, TRITON), (cuda_kernel, CUDA)):
-        for name, (dtype, arch) in zip(names, turns, strict=False):
-            at = 90 if name == "softmax_cluster" else arch
-            yield f"{name} {dtype} sm_{at}", build(name, dtype, at)
+    for impl in IMPLS:
+        for (op, choices), (dtype, arch) in zip(_variants(impl), turns, strict=False):
+            yield from _named(op, impl, dtype, arch, choices)
 
 
 def all_kernels() -> Iterator[tuple[str, Compiled]]:
-    for arch, dtype in itertools.product(ARCHS, DTYPES):
-        for name in TRITON:
-            yield f"triton {name} {dtype} sm_{arch}", triton_kernel(name, dtype, arch)
-        for name in CUDA:
-            if name != "softmax_cluster" or arch >= 90:
-                yield f"cuda {name} {dtype} sm_{arch}", cuda_kernel(name, dtype, arch)
+    for arch, dtype, impl in itertools.product(ARCHS, DTYPES, IMPLS):
+        for op, choices in _variants(impl):
+            yield from _named(op, impl, dtype, arch, choices)
+
+
+def _variants(impl: str) -> Iterator[tuple[str, dict[str, int | bool]]]:
+    """(op, choices) that lead to every kernel of an implementation."""
+    for op in all_ops_with(impl):
+        declared: Op = getattr(kl.ops, op)
+        for options in range(len(options_of(declared))):
+            for cols in WIDTHS if declared.reduces else (COLS,):
+                yield op, {"cols": cols, "options": options}
+            yield op, {"options": options, "strided": True}
+
+
+def _named(op: str, impl: str, dtype: str, arch: int, choices: dict) -> Iterator[tuple[str, Compiled]]:
+    said = " ".join(f"{name}={value}" for name, value in choices.items())
+    for number, kernel in enumerate(compiled(op, impl, dtype=dtype, arch=arch, **choices)):
+        yield f"{op} {impl} {number} {kernel.kernel} {said} {dtype} sm_{arch}", kernel
 
 
 def _main() -> int:
