@@ -9,23 +9,24 @@ import torch
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 F = TypeVar("F", contravariant=True)
+R = TypeVar("R", covariant=True)  # a tensor, or a tuple of them
 Tensors = Sequence[torch.Tensor]
 
 
-class Forward(Protocol):
-    """Computes a result; also returns what backward needs."""
+class Forward(Protocol[R]):
+    """Computes a result, or several; also returns what backward needs."""
 
-    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, Tensors]: ...
+    def __call__(self, *tensors: torch.Tensor) -> tuple[R, Tensors]: ...
 
 
 class Backward(Protocol):
-    """Computes a gradient for each tensor that forward was given."""
+    """Computes a gradient for each tensor that forward was given, from those of its results and what it saved."""
 
-    def __call__(self, upstream: torch.Tensor, *saved: torch.Tensor) -> Sequence[torch.Tensor | None]: ...
+    def __call__(self, *upstream_and_saved: torch.Tensor) -> Sequence[torch.Tensor | None]: ...
 
 
-def differentiable(forward: Forward, backward: Backward, *tensors: torch.Tensor) -> torch.Tensor:
-    """The result of forward, which autograd differentiates by backward. A gradient cannot be differentiated again:
+def differentiable(forward: Forward[R], backward: Backward, *tensors: torch.Tensor) -> R:
+    """What forward computes, which autograd differentiates by backward. A gradient cannot be differentiated again:
     autograd says so."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return _Function.apply(forward, backward, *tensors)
@@ -45,8 +46,8 @@ def differentiable_map(map_: Map[F], op: str, f: F, gradients: F, *tensors: torc
     def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         return map_(op, f, *inputs)[0], inputs
 
-    def backward(upstream: torch.Tensor, *inputs: torch.Tensor) -> Sequence[torch.Tensor]:
-        return map_(op, gradients, upstream, *inputs, outputs=len(inputs))
+    def backward(*upstream_and_inputs: torch.Tensor) -> Sequence[torch.Tensor]:
+        return map_(op, gradients, *upstream_and_inputs, outputs=len(tensors))
 
     return differentiable(forward, backward, *tensors)
 
@@ -64,8 +65,8 @@ def differentiable_rows(map_: MapRows[F], op: str, f: F, gradient: F, x: torch.T
         y = map_(op, f, *inputs)
         return y, (y,)
 
-    def backward(upstream: torch.Tensor, *saved: torch.Tensor) -> Sequence[torch.Tensor]:
-        return [map_(op, gradient, upstream, *saved)]
+    def backward(*upstream_and_result: torch.Tensor) -> Sequence[torch.Tensor]:
+        return [map_(op, gradient, *upstream_and_result)]
 
     return differentiable(forward, backward, x)
 
@@ -77,7 +78,7 @@ class _Context(FunctionCtx):
 
 class _Function(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _Context, forward: Forward, backward: Backward, *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: _Context, forward: Forward[R], backward: Backward, *tensors: torch.Tensor) -> R:
         result, saved = forward(*tensors)
         ctx.save_for_backward(*saved)
         ctx.gradients = backward
@@ -85,5 +86,5 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Context, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return (None, None, *ctx.gradients(upstream, *ctx.saved_tensors))
+    def backward(ctx: _Context, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return (None, None, *ctx.gradients(*upstream, *ctx.saved_tensors))
