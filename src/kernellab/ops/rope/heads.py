@@ -34,11 +34,14 @@ def rotate(
     tables = cos.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
 
     def turn(sign: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        inputs = [with_neighbouring_columns(x) for x in tensors]
-        outputs = tuple(torch.empty_like(x) for x in inputs)
-        if any(x.numel() for x in inputs):
+        results = tuple(torch.empty_like(x) for x in tensors)  # with the strides that PyTorch gives them
+        inputs, outputs = ([with_neighbouring_columns(x) for x in each] for each in (tensors, results))
+        if any(x.numel() for x in tensors):
             kernel(inputs, outputs, Rotation(*tables, interleaved, sign))
-        return outputs
+        for result, output in zip(results, outputs, strict=True):
+            if output is not result:
+                result.copy_(output)
+        return results
 
     def forward(*tensors: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], Sequence[torch.Tensor]]:
         return turn(1, *tensors), ()
