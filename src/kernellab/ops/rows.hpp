@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -151,18 +152,24 @@ void map(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t th
                    });                                                                                    \
     }
 
+// f(row) for every row of `cols` elements, each on one thread.
+template <class F>
+void for_each_row(int64_t rows, int64_t cols, int64_t threads, F f) {
+    const int64_t size = piece_size(rows * cols, threads);
+    const int64_t per_piece = std::max<int64_t>(1, size / std::max<int64_t>(1, cols));
+#pragma omp parallel for num_threads(threads) schedule(dynamic, per_piece) if (rows > per_piece)
+    for (int64_t row = 0; row < rows; ++row) f(row);
+}
+
 // f(pointers to a row of each tensor) for every row, each on one thread. The last tensor is the output.
 template <int COUNT, class F>
 void for_each_row(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t threads, F f) {
-    const int64_t size = piece_size(rows * cols, threads);
     prefer_huge_pages(tensors[COUNT - 1].start, rows * cols * sizeof(T));
-    const int64_t per_piece = std::max<int64_t>(1, size / std::max<int64_t>(1, cols));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, per_piece) if (rows > per_piece)
-    for (int64_t row = 0; row < rows; ++row) {
+    for_each_row(rows, cols, threads, [&](int64_t row) {
         T* at[COUNT];
         for (int k = 0; k < COUNT; ++k) at[k] = tensors[k].start + row * tensors[k].row;
         f(at);
-    }
+    });
 }
 
 // f(step), where step is the number or, if it is 1, a type that says so at compile time.
@@ -173,6 +180,19 @@ void with_step(int64_t step, F f) {
     } else {
         f(step);
     }
+}
+
+// The maximum of a row. A NaN never compares as greater; in a softmax it comes back through the sum, as does −∞ − −∞.
+template <class T, class Step>
+wide<T> maximum(const T* x, Step step, int64_t cols) {
+    using V = wide<T>;
+    V top = -std::numeric_limits<V>::infinity();
+#pragma omp simd reduction(max : top)
+    for (int64_t i = 0; i < cols; ++i) {
+        const V value = widen(x[i * step]);
+        top = value > top ? value : top;
+    }
+    return top;
 }
 
 // The sum of term(i) for i < n. Blocks are added up in double: the error does not grow with n.

@@ -131,10 +131,7 @@ def rows_in_chunks(
     likeliest to be in L2.
     """
     GROUPS: tl.constexpr = CHUNK // WIDTH
-    group = tl.arange(0, GROUPS)[:, None]
-    member = tl.arange(0, WIDTH)[None, :]
-    # A group is one 16-byte access, or the elements that a thread reads one at a time.
-    at = group * WIDTH + member if VEC > 1 else group + member * GROUPS
+    at = columns_of_groups(GROUPS, VEC, WIDTH)
     wide = at.to(tl.int64)
     row = tl.program_id(0).to(tl.int64)
     a_start, b_start = row * a_row * VEC, row * b_row * VEC
@@ -162,3 +159,30 @@ def rows_in_chunks(
         b_chunk = load(b_ptr, b_start + start * b_col, wide * b_col, None, filling, "evict_first")
         y_chunk = finish(a_chunk, b_chunk, first, second)
         tl.store(y_ptr + start + at, y_chunk.to(y_ptr.dtype.element_ty), eviction_policy="evict_first")
+
+
+@triton.jit
+def peel(start, n, VEC: tl.constexpr):
+    """The elements of a row that start on a multiple of VEC, as groups of VEC: where they start, how many elements are
+    before them, and how many groups there are. The row has n elements and begins at element `start` of the tensor.
+
+    The product tells the compiler what divides the start, and so that an access may be 16 bytes wide.
+    """
+    aligned = (start + VEC - 1) // VEC * VEC
+    head = tl.minimum(aligned - start, n)
+    return aligned, head, (n - head) // VEC
+
+
+@triton.jit
+def extra_columns(head, groups, n, VEC: tl.constexpr):
+    """The columns before and after the groups, [1, 2·VEC], and which of them exist."""
+    i = tl.arange(0, 2 * VEC)[None, :]
+    return tl.where(i < head, i, groups * VEC + i), i < n - groups * VEC
+
+
+@triton.jit
+def columns_of_groups(GROUPS: tl.constexpr, VEC: tl.constexpr, WIDTH: tl.constexpr):
+    """Columns [GROUPS, WIDTH]: a group is one 16-byte access, or the elements that a thread reads one at a time."""
+    group = tl.arange(0, GROUPS)[:, None]
+    member = tl.arange(0, WIDTH)[None, :]
+    return group * WIDTH + member if VEC > 1 else group + member * GROUPS

@@ -1,29 +1,14 @@
 // Softmax along rows: eˣ⁻ᵐ / Σ eˣ⁻ᵐ with m the row's maximum.
 // Three passes, of which only the first reads main memory: a row of 131072 floats still fits the L2 cache.
-#include <limits>
-
 #include "../exp.hpp"
 #include "../rows.hpp"
 
 namespace {
 
-// A NaN never compares as greater; it comes back through the sum, as does −∞ − −∞.
-template <class T, class Step>
-kl::wide<T> maximum(const T* x, Step step, int64_t cols) {
-    using V = kl::wide<T>;
-    V top = -std::numeric_limits<V>::infinity();
-#pragma omp simd reduction(max : top)
-    for (int64_t i = 0; i < cols; ++i) {
-        const V value = kl::widen(x[i * step]);
-        top = value > top ? value : top;
-    }
-    return top;
-}
-
 template <class T, class Step>
 void softmax_row(const T* x, Step step, T* y, int64_t cols) {
     using V = kl::wide<T>;
-    const V top = maximum(x, step, cols);
+    const V top = kl::maximum(x, step, cols);
     // y keeps eˣ⁻ᵐ for the last pass where it does so without rounding; else that pass computes it again.
     constexpr bool kKeep = std::is_same_v<T, V>;
     const double total = kl::sum(cols, [=](int64_t i) {

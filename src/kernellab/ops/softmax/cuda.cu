@@ -3,80 +3,13 @@
 //
 // In every kernel x is [rows, cols] with strides (x_row, x_col), y is [rows, cols] contiguous, all counted
 // in accesses of WIDTH elements; WIDTH > 1 only if rows are aligned to it and x_col is 1.
-#include <math_constants.h>
+#include "../rows.cuh"
 
-#include "../vectors.cuh"
-
-constexpr float LOG2E = 1.4426950408889634f;
-#define INF CUDART_INF_F
-
-// The maximum of some elements and the sum of exp(element - maximum). NaN reaches the sum, not the maximum.
-struct Stats {
-  float peak, total;
-
-  // The number to subtract. If all is -inf so far, -inf - -inf would be NaN; with a finite number exp gives 0.
-  __device__ float base() const { return peak == -INF ? 0.0f : peak; }
-};
-
-#define NOTHING (Stats{-INF, 0.0f})
-
-// The exact difference is taken before scaling: rows of +-1000, or of the lowest finite number, work.
-__device__ __forceinline__ float exp_above(float x, float base) { return exp2_fast((x - base) * LOG2E); }
-
-__device__ __forceinline__ Stats merge(Stats a, Stats b) {
-  Stats both;
-  both.peak = fmaxf(a.peak, b.peak);
-  const float base = both.base();
-  both.total = a.total * exp_above(a.peak, base) + b.total * exp_above(b.peak, base);
-  return both;
-}
-
-// Every lane gets the merged stats of its group of LANES neighbours.
-template <int LANES>
-__device__ __forceinline__ Stats merge_lanes(Stats s) {
-#pragma unroll
-  for (int apart = LANES / 2; apart > 0; apart /= 2) {
-    Stats other;
-    other.peak = __shfl_xor_sync(~0u, s.peak, apart);
-    other.total = __shfl_xor_sync(~0u, s.total, apart);
-    s = merge(s, other);
-  }
-  return s;
-}
-
-// A thread's share of a row: VECS accesses, `step` apart, kept as they lie in memory. Beyond the row: -inf, or `beyond`.
-// Index is int where a row is known to be short enough: 64-bit indices would take registers from the row.
+// A share of x, from which results are stored.
 template <typename T, int WIDTH, int VECS, typename Index>
-struct Share {
+struct SoftmaxShare : Share<T, WIDTH, VECS, Index> {
   typedef Vec<T, WIDTH> V;
-  V v[VECS];
-
-  __device__ __forceinline__ void load(const V* x, int64 x_col, Index first, Index step, Index cols,
-                                       float beyond = -INF) {
-#pragma unroll
-    for (int i = 0; i < VECS; i++) {
-      const Index at = first + i * step;
-#pragma unroll
-      for (int k = 0; k < WIDTH; k++) v[i].set(k, beyond);
-      if (at < cols) v[i] = WIDTH > 1 ? x[at] : x[at * x_col];
-    }
-  }
-
-  // One access after the other, so that 16-bit elements take fp32 registers only while they are used.
-  __device__ __forceinline__ Stats stats(Stats s = NOTHING) const {
-#pragma unroll
-    for (int i = 0; i < VECS; i++) {
-      float peak = s.peak;
-#pragma unroll
-      for (int k = 0; k < WIDTH; k++) peak = fmaxf(peak, v[i][k]);
-      const float base = Stats{peak, 0.0f}.base();
-      s.total *= exp_above(s.peak, base);
-#pragma unroll
-      for (int k = 0; k < WIDTH; k++) s.total += exp_above(v[i][k], base);
-      s.peak = peak;
-    }
-    return s;
-  }
+  using Share<T, WIDTH, VECS, Index>::v;
 
   // exp is computed again instead of kept: fp32 results would need twice a 16-bit row's registers. For the
   // same reason the compiler must not keep what it unpacked in stats(): the sign bit of a sum of exponentials
@@ -104,7 +37,7 @@ softmax_warp(const T* x, T* y, int64 rows, int64 cols, int64 x_row, int64 x_col)
   const int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
   const int lane = threadIdx.x % LANES;
   const int width = row < rows ? cols : 0;  // threads beyond the last row stay for the shuffles
-  Share<T, WIDTH, VECS, int> share;
+  SoftmaxShare<T, WIDTH, VECS, int> share;
   share.load(reinterpret_cast<const V*>(x) + row * x_row, x_col, lane, LANES, width);
   const Stats stats = merge_lanes<LANES>(share.stats());
   share.store(reinterpret_cast<V*>(y) + row * cols, lane, LANES, width, stats);
@@ -129,14 +62,10 @@ struct Team {
 
   // Every thread of the team gets the merged stats of all of them. Called once per kernel.
   __device__ __forceinline__ Stats merge_all(Stats s) const {
-    __shared__ Stats of_warp[32], of_block[8];
-    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    s = merge_lanes<32>(s);
-    if (lane == 0) of_warp[warp] = s;
-    __syncthreads();
-    s = lane < blockDim.x / 32 ? of_warp[lane] : NOTHING;
-    s = merge_lanes<32>(s);
+    s = merge_block(s);
     if constexpr (CLUSTER) {
+      __shared__ Stats of_block[8];
+      const unsigned lane = threadIdx.x % 32;
       asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
       if (threadIdx.x < blocks) {  // thread b hands this block's stats to block b
         unsigned remote;
@@ -163,7 +92,7 @@ __global__ void __launch_bounds__(CLUSTER ? 512 : 1024, CLUSTER ? 2 : 1)
 softmax_block(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   typedef Vec<T, WIDTH> V;
   const Team<CLUSTER> team;
-  Share<T, WIDTH, VECS, int> share;
+  SoftmaxShare<T, WIDTH, VECS, int> share;
   share.load(reinterpret_cast<const V*>(x) + team.row() * x_row, x_col, team.first(), team.step(), cols);
   const Stats stats = team.merge_all(share.stats());
   share.store(reinterpret_cast<V*>(y) + team.row() * cols, team.first(), team.step(), cols, stats);
@@ -179,7 +108,7 @@ softmax_loop(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   const V* in = reinterpret_cast<const V*>(x) + team.row() * x_row;
   V* out = reinterpret_cast<V*>(y) + team.row() * cols;
   const int64 stride = (int64)VECS * team.step();
-  Share<T, WIDTH, VECS, int64> share;
+  SoftmaxShare<T, WIDTH, VECS, int64> share;
   Stats stats = NOTHING;
   int64 at = team.first();
   for (; at < cols; at += stride) {

@@ -8,6 +8,7 @@ from kernellab.build.cuda import Kernel
 from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.layout import last_dim
+from kernellab.ops.rows_cuda import has_clusters, power_of_2
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less
 CLUSTER_BLOCK = 512  # two such blocks share an SM, so that one loads while the other stores
@@ -32,15 +33,15 @@ def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor
     vecs = (8 if width > 1 else 16) // len(inputs)
 
     if cols <= 32 * vecs:
-        lanes = min(32, _power_of_2(cols))
-        vecs = _power_of_2(-(-cols // lanes))
+        lanes = min(32, power_of_2(cols))
+        vecs = power_of_2(-(-cols // lanes))
         blocks = -(-rows * lanes // WARP_BLOCK)
         kernel(f"{function}_warp<{kind}, {vecs}, {lanes}>")(blocks, WARP_BLOCK, *tensors, rows, cols, *strides)
         return y
 
-    clusters = _has_clusters(y.device)
+    clusters = has_clusters(y.device)
     threads = CLUSTER_BLOCK if clusters else LONE_BLOCK
-    team = min(_power_of_2(-(-cols // (threads * vecs))), CLUSTER_BLOCKS) if clusters else 1
+    team = min(power_of_2(-(-cols // (threads * vecs))), CLUSTER_BLOCKS) if clusters else 1
     in_cluster, cluster = ("true", team) if team > 1 else ("false", None)
     if cols <= team * threads * vecs:
         threads = -(-cols // (team * vecs * 32)) * 32  # no warp without work
@@ -55,12 +56,3 @@ def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor
 @functools.cache
 def kernel(name: str) -> Kernel:
     return cuda_kernel("cuda.cu", name)
-
-
-@functools.cache
-def _has_clusters(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-def _power_of_2(n: int) -> int:
-    return 1 << (n - 1).bit_length()

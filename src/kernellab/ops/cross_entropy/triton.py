@@ -1,0 +1,282 @@
+"""Cross-entropy in Triton. Forward reads the logits once, backward once more.
+
+In every kernel x is [rows, cols] with strides (x_row, x_col). `saved` holds the log-sum-exp of every row, then the
+factor by which a mean scales its gradient.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernellab.build.cuda import same_device
+from kernellab.ops.floats import require_float, vector_width
+from kernellab.ops.rows_cuda import same_alignment
+from kernellab.ops.rows_triton import CHUNK_NARROW, WARPS_NARROW, columns_of_groups, extra_columns, load, peel
+from kernellab.ops.softmax.triton import absorb, finite, peak_and_total
+
+# Narrow rows: elements per one-warp program, which takes several rows.
+NARROW = 1024
+# Wider ones, a row per program: (bytes in a row up to, warps). A thread has four 16-byte accesses in flight.
+FORWARD_WARPS = ((8192, 4), (65536, 8), (None, 16))
+ACCESSES = 4
+# Backward has no reduction: a program takes a piece of a row.
+BACKWARD_WARPS, BACKWARD_ACCESSES = 8, 2
+REDUCE_BLOCK, REDUCE_WARPS = 8192, 16
+
+
+def forward(logits, target, settings):
+    require_float(logits, "cross_entropy")
+    rows, cols = logits.shape
+    reduced = settings.reduction != "none"
+    losses = logits.new_empty(rows, dtype=torch.float32 if reduced else logits.dtype)
+    saved = logits.new_empty(rows + 1, dtype=torch.float32)
+    smoothing = float(settings.label_smoothing)
+    labels = (target.stride(0), settings.ignore_index)
+    with same_device(logits):
+        if rows and cols <= NARROW:
+            vec, tile_rows, tile_cols = _tile(logits)
+            narrow_forward[(triton.cdiv(rows, tile_rows),)](
+                *(logits, target, losses, saved, rows, cols // vec, logits.stride(0) // vec, logits.stride(1)),
+                *(*labels, smoothing, smoothing > 0, vec, tile_rows, tile_cols),
+                num_warps=1,
+            )
+        elif rows:
+            vec = width = 16 // logits.element_size()
+            row_bytes = cols * logits.element_size()
+            warps = next(warps for limit, warps in FORWARD_WARPS if limit is None or row_bytes <= limit)
+            chunk = warps * 32 * ACCESSES * vec
+            if logits.stride(1) != 1:
+                vec, width, chunk, warps = 1, 4, CHUNK_NARROW, WARPS_NARROW
+            wide_forward[(rows,)](
+                *(logits, target, losses, saved, cols, *logits.stride()),
+                *(*labels, smoothing, smoothing > 0, vec, width, chunk),
+                num_warps=warps,
+            )
+        if not reduced:
+            return losses, saved
+        result = logits.new_empty(())
+        mean = settings.reduction == "mean"
+        reduce_losses[(1,)](losses, target, result, saved, rows, *labels, mean, REDUCE_BLOCK, num_warps=REDUCE_WARPS)
+    return result, saved
+
+
+def backward(upstream, logits, target, saved, settings):
+    dx = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    rows, cols = logits.shape
+    if not rows:
+        return dx
+    tensors = (logits, target, saved, upstream, dx)
+    smoothing, mean = float(settings.label_smoothing), settings.reduction == "mean"
+    labels = (target.stride(0), settings.upstream_step(upstream), settings.ignore_index, smoothing, mean)
+    with same_device(logits):
+        if cols <= NARROW:
+            vec, tile_rows, tile_cols = _tile(logits)
+            narrow_backward[(triton.cdiv(rows, tile_rows),)](
+                *(*tensors, rows, cols // vec, logits.stride(0) // vec, logits.stride(1)),
+                *(*labels, vec, tile_rows, tile_cols),
+                num_warps=1,
+            )
+            return dx
+        vec = width = 16 // logits.element_size()
+        if not same_alignment(logits, dx):
+            vec, width = 1, 4
+        chunk = BACKWARD_WARPS * 32 * BACKWARD_ACCESSES * width
+        parts = triton.cdiv(cols, chunk)
+        wide_backward[(rows * parts,)](
+            *(*tensors, rows, cols, *logits.stride(), *labels, parts, vec, width, chunk), num_warps=BACKWARD_WARPS
+        )
+    return dx
+
+
+def _tile(logits):
+    """Elements per access, rows and columns of a program for narrow rows."""
+    cols = logits.shape[1]
+    vec = vector_width([logits], cols, logits.stride(0)) if logits.stride(1) == 1 else 1
+    tile_cols = triton.next_power_of_2(cols)
+    # Accesses of one element need an address each: fewer rows, or the addresses spill.
+    return vec, max(1, NARROW // tile_cols // (1 if vec > 1 else 4)), tile_cols
+
+
+@triton.jit
+def read_target(x_ptr, target_ptr, row, exists, cols, x_row, x_col, target_step, ignore_index):
+    """The targets of rows, whether each counts, whether it is a column, and its logit, 0 where there is none.
+
+    For a target outside [0, cols) nothing is read: its loss and gradient become NaN.
+    """
+    target = tl.load(target_ptr + row * target_step, mask=exists, other=0)
+    counts = exists & (target != ignore_index)
+    valid = (target >= 0) & (target < cols)
+    own = tl.load(x_ptr + row * x_row + target * x_col, mask=counts & valid, other=0.0).to(tl.float32)
+    return target, counts, valid, own
+
+
+@triton.jit
+def anchor_of(own):
+    """What label smoothing measures logits from: the target's logit, so that logits far from 0 lose no digits."""
+    return tl.where(tl.abs(own) < float("inf"), own, 0.0)
+
+
+@triton.jit
+def loss_of(peak, total, below, own, counts, valid, cols, smoothing, SMOOTH: tl.constexpr):
+    """Loss and log-sum-exp. Differences are taken before the logarithm is added: it is small."""
+    log_total = tl.log(tl.where(counts, total, 1.0))
+    loss = log_total + (peak - own)
+    if SMOOTH:
+        loss = (1.0 - smoothing) * loss + smoothing * (log_total + (peak - anchor_of(own)) + below / cols)
+    return tl.where(counts, tl.where(valid, loss, float("nan")), 0.0), peak + log_total
+
+
+@triton.jit
+def narrow_forward(
+    x_ptr, target_ptr, loss_ptr, saved_ptr, rows, cols, x_row, x_col, target_step, ignore_index, smoothing,
+    SMOOTH: tl.constexpr, VEC: tl.constexpr, TILE_ROWS: tl.constexpr, TILE_COLS: tl.constexpr,
+):  # fmt: skip
+    """TILE_ROWS rows per program. `cols` and x_row are passed divided by VEC, as in rows_in_registers."""
+    row = tl.program_id(0).to(tl.int64) * TILE_ROWS + tl.arange(0, TILE_ROWS)
+    col = tl.arange(0, TILE_COLS)[None, :]
+    n = (tl.zeros([], tl.int64) + cols) * VEC
+    exists = row < rows
+    _, counts, valid, own = read_target(
+        x_ptr, target_ptr, row, exists, n, x_row * VEC, x_col, target_step, ignore_index
+    )
+    inside = counts[:, None] & (col < n)
+    x = load(x_ptr, row[:, None] * x_row * VEC, col.to(tl.int64) * x_col, inside, -float("inf"), "")
+    peak = tl.max(x, axis=1)
+    total = tl.sum(tl.exp(x - finite(peak)[:, None]), axis=1)
+    below = tl.zeros([TILE_ROWS], tl.float32)
+    if SMOOTH:
+        below = tl.sum(tl.where(inside, anchor_of(own)[:, None] - x, 0.0), axis=1)
+    loss, lse = loss_of(peak, total, below, own, counts, valid, n, smoothing, SMOOTH)
+    tl.store(loss_ptr + row, loss.to(loss_ptr.dtype.element_ty), mask=exists)
+    tl.store(saved_ptr + row, lse, mask=exists)
+
+
+@triton.jit
+def wide_forward(
+    x_ptr, target_ptr, loss_ptr, saved_ptr, cols, x_row, x_col, target_step, ignore_index, smoothing,
+    SMOOTH: tl.constexpr, VEC: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """One row per program. VEC > 1 only if x_col is 1; rows may then start anywhere.
+
+    Running numbers for each group of WIDTH elements that lie in one thread, so the loop has no barrier and no shuffle.
+    """
+    GROUPS: tl.constexpr = CHUNK // WIDTH
+    row = tl.program_id(0).to(tl.int64)
+    _, counts, valid, own = read_target(x_ptr, target_ptr, row, row >= 0, cols, x_row, x_col, target_step, ignore_index)
+    anchor = anchor_of(own)
+    n = tl.where(counts, tl.zeros([], tl.int64) + cols, 0)  # of an ignored row nothing is read
+    start, head, groups = peel(row * x_row, n, VEC)
+    limit = groups * VEC
+    at = columns_of_groups(GROUPS, VEC, WIDTH)
+    step = at.to(tl.int64) if VEC > 1 else at.to(tl.int64) * x_col
+
+    peaks = tl.full([GROUPS], -float("inf"), tl.float32)
+    totals = tl.zeros([GROUPS], tl.float32)
+    belows = tl.zeros([GROUPS], tl.float32)
+    for first in range(0, limit, CHUNK):
+        inside = at < limit - first
+        x = load(x_ptr, start + first * (1 if VEC > 1 else x_col), step, inside, -float("inf"), "")
+        peaks, totals = absorb(x, None, peaks, totals)
+        if SMOOTH:
+            belows += tl.sum(tl.where(inside, anchor - x, 0.0), axis=1)
+    peak, total = peak_and_total(peaks, totals)
+    below = tl.sum(belows, axis=0)
+
+    if VEC > 1:
+        col, is_extra = extra_columns(head, groups, n, VEC)
+        x_extra = load(x_ptr, row * x_row, col, is_extra, -float("inf"), "")
+        higher = tl.maximum(peak, tl.max(x_extra))
+        total = total * tl.exp(peak - finite(higher)) + tl.sum(tl.exp(x_extra - finite(higher)))
+        peak = higher
+        if SMOOTH:
+            below += tl.sum(tl.where(is_extra, anchor - x_extra, 0.0))
+    loss, lse = loss_of(peak, total, below, own, counts, valid, cols, smoothing, SMOOTH)
+    tl.store(loss_ptr + row, loss.to(loss_ptr.dtype.element_ty))
+    tl.store(saved_ptr + row, lse)
+
+
+@triton.jit
+def reduce_losses(
+    loss_ptr, target_ptr, result_ptr, saved_ptr, rows, target_step, ignore_index, MEAN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The sum or the mean of all losses that count, by one program in a fixed order."""
+    at = tl.arange(0, BLOCK).to(tl.int64)
+    totals = tl.zeros([BLOCK], tl.float32)
+    counts = tl.zeros([BLOCK], tl.int32)
+    for first in range(0, rows, BLOCK):
+        inside = first + at < rows
+        totals += tl.load(loss_ptr + first + at, mask=inside, other=0.0)
+        target = tl.load(target_ptr + (first + at) * target_step, mask=inside, other=ignore_index)
+        counts += (target != ignore_index).to(tl.int32)
+    total, count = tl.sum(totals), tl.sum(counts).to(tl.float32)
+    result = total / count if MEAN else total  # 0 / 0 is NaN, as in PyTorch
+    tl.store(result_ptr, result.to(result_ptr.dtype.element_ty))
+    tl.store(saved_ptr + rows, 1.0 / count)
+
+
+@triton.jit
+def read_scale(upstream_ptr, saved_ptr, row, rows, exists, valid, upstream_step, MEAN: tl.constexpr):
+    """The upstream gradients of rows as they scale those of the logits, and the log-sum-exps."""
+    scale = tl.load(upstream_ptr + row * upstream_step, mask=exists, other=0.0).to(tl.float32)
+    if MEAN:
+        scale *= tl.load(saved_ptr + rows)
+    return tl.where(valid, scale, float("nan")), tl.load(saved_ptr + row, mask=exists, other=0.0)
+
+
+@triton.jit
+def slope(x, at_target, counts, scale, lse, cols, smoothing):
+    difference = tl.exp(x - lse) - smoothing / cols - tl.where(at_target, 1.0 - smoothing, 0.0)
+    return tl.where(counts, scale * difference, 0.0)
+
+
+@triton.jit
+def narrow_backward(
+    x_ptr, target_ptr, saved_ptr, upstream_ptr, dx_ptr, rows, cols, x_row, x_col,
+    target_step, upstream_step, ignore_index, smoothing, MEAN: tl.constexpr,
+    VEC: tl.constexpr, TILE_ROWS: tl.constexpr, TILE_COLS: tl.constexpr,
+):  # fmt: skip
+    """dx, contiguous, TILE_ROWS rows per program. `cols` and x_row are passed divided by VEC."""
+    row = tl.program_id(0).to(tl.int64) * TILE_ROWS + tl.arange(0, TILE_ROWS)
+    col = tl.arange(0, TILE_COLS)[None, :]
+    n = (tl.zeros([], tl.int64) + cols) * VEC
+    exists = row < rows
+    target, counts, valid, _ = read_target(
+        x_ptr, target_ptr, row, exists, n, x_row * VEC, x_col, target_step, ignore_index
+    )
+    scale, lse = read_scale(upstream_ptr, saved_ptr, row, rows, exists, valid, upstream_step, MEAN)
+    inside = counts[:, None] & (col < n)
+    x = load(x_ptr, row[:, None] * x_row * VEC, col.to(tl.int64) * x_col, inside, 0.0, "")
+    dx = slope(x, col == target[:, None], counts[:, None], scale[:, None], lse[:, None], n, smoothing)
+    tl.store(dx_ptr + row[:, None] * n + col, dx.to(dx_ptr.dtype.element_ty), mask=exists[:, None] & (col < n))
+
+
+@triton.jit
+def wide_backward(
+    x_ptr, target_ptr, saved_ptr, upstream_ptr, dx_ptr, rows, cols, x_row, x_col,
+    target_step, upstream_step, ignore_index, smoothing, MEAN: tl.constexpr,
+    parts, VEC: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """dx, contiguous, CHUNK elements of a row per program. With VEC > 1 the rows of dx start at the same offset from a
+    multiple of 16 bytes as those of x."""
+    row = (tl.program_id(0) // parts).to(tl.int64)
+    part = tl.program_id(0) % parts
+    target, counts, valid, _ = read_target(
+        x_ptr, target_ptr, row, row >= 0, cols, x_row, x_col, target_step, ignore_index
+    )
+    scale, lse = read_scale(upstream_ptr, saved_ptr, row, rows, row >= 0, valid, upstream_step, MEAN)
+    n = tl.zeros([], tl.int64) + cols
+    start, head, groups = peel(row * x_row, n, VEC)
+    dx_start, _, _ = peel(row * n, n, VEC)
+    first = part.to(tl.int64) * CHUNK
+    at = columns_of_groups(CHUNK // WIDTH, VEC, WIDTH)
+    step = at.to(tl.int64) if VEC > 1 else at.to(tl.int64) * x_col
+    inside = at < groups * VEC - first
+    x = load(x_ptr, start + first * (1 if VEC > 1 else x_col), step, inside & counts, 0.0, "")
+    dx = slope(x, at == target - head - first, counts, scale, lse, cols, smoothing)
+    tl.store(dx_ptr + dx_start + first + at, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+    if part == 0:  # where VEC is 1, there are no such columns
+        col, is_extra = extra_columns(head, groups, n, VEC)
+        x_extra = load(x_ptr, row * x_row, col, is_extra & counts, 0.0, "")
+        dx_extra = slope(x_extra, col == target, counts, scale, lse, cols, smoothing)
+        tl.store(dx_ptr + row * n + col, dx_extra.to(dx_ptr.dtype.element_ty), mask=is_extra)

@@ -1,0 +1,36 @@
+"""Ops along the last dim in CUDA C++: what the launches of kernels that use rows.cuh are chosen by."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+
+@functools.cache
+def has_clusters(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@functools.cache
+def sm_count(device: torch.device) -> int:
+    """Multiprocessors of a GPU; on another device, 1."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def same_alignment(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether the columns of both are neighbours, and every row of x starts at the same offset from a multiple of 16
+    bytes as that of y: then `Peeled` of rows.cuh fits both.
+
+    >>> x = torch.empty(4, 9)
+    >>> same_alignment(x, torch.empty(4, 9)), same_alignment(x[:, 1:], torch.empty(4, 8)), same_alignment(x, x.t())
+    (True, False, False)
+    """
+    shift = (x.data_ptr() - y.data_ptr()) % 16
+    row_shift = (x.stride(0) - y.stride(0)) * x.element_size() % 16 if x.shape[0] > 1 else 0
+    return x.stride(1) == y.stride(1) == 1 and not shift and not row_shift
+
+
+def power_of_2(n: int) -> int:
+    """The lowest power of 2 that is not below n; 1 for 0."""
+    return 1 << max(n - 1, 0).bit_length()
