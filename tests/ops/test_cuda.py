@@ -14,6 +14,11 @@ TENSORS = [lambda: torch.zeros(8, 64), lambda: torch.zeros(8, 64)[:, ::2], lambd
 _TYPES_AND_NUMBERS = re.compile(r"\b(float|__half|__nv_bfloat16|\d+)\b")
 
 
+def _index(x):
+    """An index for every row."""
+    return torch.zeros(len(x), dtype=torch.int64)
+
+
 def kernels(name, monkeypatch):
     """One instantiation of every kernel that an op launches for some tensors and dtypes, backward included."""
     op = getattr(kl.ops, name)
@@ -24,10 +29,10 @@ def kernels(name, monkeypatch):
 
     monkeypatch.setattr(cuda, "interceptor", record)
     for make, dtype, options in itertools.product(TENSORS, DTYPES[:3], options_of(op)):
-        inputs = [make().to(dtype).requires_grad_() for _ in op.args]
+        inputs = [_index(make()) if arg.is_index else make().to(dtype).requires_grad_() for arg in op.args.values()]
         result = op["cuda"](*inputs, **options)
         if result.requires_grad:
-            torch.autograd.grad(result, inputs, torch.ones_like(result))
+            torch.autograd.grad(result, [x for x in inputs if x.requires_grad], torch.ones_like(result))
     # The dtype alternates from kernel to kernel, so that more than one dtype is built.
     return [same[i % len(same)] for i, same in enumerate(launched.values())]
 
