@@ -12,7 +12,7 @@ from kernellab.ops.maps_cpp import entry
 def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> tuple[torch.Tensor, torch.Tensor]:
     require_float(logits, "cross_entropy", CPP_NAMES)
     losses = logits.new_empty(len(target), dtype=_wide(logits))
-    lse = torch.empty_like(losses)
+    lse = losses.new_empty(len(target), 2)
     labels = (target, target.stride(0))
     _call("cross_entropy", logits, *labels, losses, lse, settings=settings)
     if settings.reduction == "none":

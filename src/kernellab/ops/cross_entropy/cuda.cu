@@ -2,8 +2,11 @@
 //
 // In every kernel x is [rows, cols] with strides (x_row, x_col), in elements. WIDTH > 1 only if x_col is 1: rows may then
 // start anywhere, and the elements before the first multiple of 16 bytes are taken one at a time. A row is handled by a
-// team of LANES threads: some lanes of a warp, or a block. `saved` holds the log-sum-exp of every row, then the factor
-// by which a mean scales its gradient.
+// team of LANES threads: some lanes of a warp, or a block.
+//
+// `saved` holds the log-sum-exp of every row in two parts, so that a probability near 1 keeps the digits of its distance
+// from 1: all maxima, then the logarithms of all sums of exp(x - maximum). Then the factor by which a mean scales its
+// gradient.
 #include "../rows.cuh"
 
 constexpr int NARROW_BLOCK = 128;  // threads per block if a team is a warp or less
@@ -63,10 +66,10 @@ __device__ __forceinline__ Sums merge_team(Sums sums) {
   return sums;
 }
 
-// Writes the loss and the log-sum-exp of a row. Differences are taken before the logarithm is added: it is small.
+// Writes the loss and the log-sum-exp of a row of `rows`. Differences are taken before the logarithm is added: it is small.
 template <bool SMOOTH, typename L>
 __device__ __forceinline__ void finish(const Sums& sums, const Target& target, float own, int64 cols, float smoothing,
-                                       L* loss, float* lse) {
+                                       L* loss, float* peaks, int64 rows) {
   const float log_total = logf(sums.stats.total), peak = sums.stats.peak;
   float value = log_total + (peak - own);
   if constexpr (SMOOTH)
@@ -74,7 +77,8 @@ __device__ __forceinline__ void finish(const Sums& sums, const Target& target, f
   if (!target.valid) value = CUDART_NAN_F;
   if (target.ignored) value = 0.0f;
   *loss = from_float<L>(value);
-  *lse = peak + log_total;
+  peaks[0] = peak;
+  peaks[rows] = log_total;
 }
 
 // Loss and log-sum-exp of every row. With SPLIT a row is shared by `parts` blocks, which write their sums to `partial`,
@@ -116,7 +120,7 @@ cross_entropy_forward(const T* x, const int64* targets, L* losses, float* saved,
     if constexpr (SPLIT) {
       partial[team] = sums;
     } else {
-      finish<SMOOTH>(sums, target, own, cols, smoothing, losses + row, saved + row);
+      finish<SMOOTH>(sums, target, own, cols, smoothing, losses + row, saved + row, rows);
     }
   }
 }
@@ -132,7 +136,7 @@ cross_entropy_join(const T* x, const int64* targets, L* losses, float* saved, co
   Sums sums;
   if (threadIdx.x < parts) sums = partial[row * parts + threadIdx.x];
   sums = merge_team<32, SMOOTH>(sums);
-  if (threadIdx.x == 0) finish<SMOOTH>(sums, target, own, cols, smoothing, losses + row, saved + row);
+  if (threadIdx.x == 0) finish<SMOOTH>(sums, target, own, cols, smoothing, losses + row, saved + row, gridDim.x);
 }
 
 // The sum or the mean of all losses that count, by one block in a fixed order.
@@ -151,24 +155,28 @@ cross_entropy_reduce(const float* losses, const int64* targets, T* result, float
   count = merge_block(Stats{0.0f, count}).total;
   if (threadIdx.x == 0) {
     *result = from_float<T>(mean ? total / count : total);  // 0 / 0 is NaN, as in PyTorch
-    saved[rows] = 1.0f / count;
+    saved[2 * rows] = 1.0f / count;
   }
 }
 
-// What the gradient of a row's logits is computed from: scale·(softmax - even), and scale·on less at the target.
+// The gradient of a row's logits: scale·(softmax - even), and scale·(1 - smoothing) less at the target.
 struct Slope {
-  float scale, lse, even, on;
+  float scale, peak, log_total, even, smoothing;
   bool ignored;
 
-  __device__ __forceinline__ float operator()(float x, bool at_target) const {
-    const float difference = exp_above(x, lse) - even - (at_target ? on : 0.0f);
-    return ignored ? 0.0f : scale * difference;
+  __device__ __forceinline__ float operator()(float x) const {
+    const float probability = exp2_fast((x - peak) * LOG2E - log_total * LOG2E);
+    return ignored ? 0.0f : scale * (probability - even);
+  }
+  __device__ __forceinline__ float at_target(float x) const {
+    const float above = expm1f((x - peak) - log_total);  // the probability - 1
+    return ignored ? 0.0f : scale * (above + (smoothing - even));
   }
 };
 
 // The gradient of x, contiguous. With WIDTH > 1 its rows start at the same offset from a multiple of 16 bytes as those
 // of x. A team takes VECS accesses per thread; `parts` teams share a row. The upstream gradient of row r is
-// upstream[r·upstream_step], in a mean times saved[rows].
+// upstream[r·upstream_step], in a mean times the factor of `saved`.
 template <typename T, int WIDTH, int LANES, int VECS>
 __global__ void __launch_bounds__(THREADS<LANES>)
 cross_entropy_backward(const T* x, const int64* targets, const float* saved, const T* upstream, T* dx, int64 rows,
@@ -182,28 +190,36 @@ cross_entropy_backward(const T* x, const int64* targets, const float* saved, con
   const T* in = x + row * x_row;
   T* out = dx + row * cols;
   const Target target(targets + row * target_step, ignore_index, cols);
-  const float scale = to_float(upstream[row * upstream_step]) * (mean ? saved[rows] : 1.0f);
-  const float even = (float)smoothing / cols;
-  const Slope slope = {target.valid ? scale : CUDART_NAN_F, saved[row], even, 1.0f - (float)smoothing, target.ignored};
+  const float scale = to_float(upstream[row * upstream_step]) * (mean ? saved[2 * rows] : 1.0f);
+  const Slope slope = {target.valid ? scale : CUDART_NAN_F, saved[row], saved[rows + row], (float)smoothing / cols,
+                       (float)smoothing, target.ignored};
 
   const Peeled<T, WIDTH> peeled(in, cols);
   const V* vectors = reinterpret_cast<const V*>(in + peeled.head);
   V* results = reinterpret_cast<V*>(out + peeled.head);
   const int64 first = part * (LANES * VECS) + lane;
+  bool has_target = false;
   Share<T, WIDTH, VECS, int64> share;
   share.load(vectors, x_col, first, LANES, target.ignored ? 0 : peeled.accesses, 0.0f);
 #pragma unroll
   for (int i = 0; i < VECS; i++) {
     const int64 at = first + i * LANES;
-    const int64 hit = target.col - (peeled.head + at * WIDTH);
     V result;
 #pragma unroll
-    for (int k = 0; k < WIDTH; k++) result.set(k, slope(share.v[i][k], hit == k));
-    if (at < peeled.accesses) __stcs(&results[at].raw, result.raw);  // streaming: nothing here reads it again
+    for (int k = 0; k < WIDTH; k++) result.set(k, slope(share.v[i][k]));
+    if (at < peeled.accesses) {
+      __stcs(&results[at].raw, result.raw);  // streaming: nothing here reads it again
+      const int64 column = peeled.head + at * WIDTH;
+      has_target |= target.col >= column && target.col < column + WIDTH;
+    }
   }
   if (part == 0)
+#pragma unroll 1
     for (int i = lane; i < peeled.extras; i += LANES) {
       const int64 col = peeled.extra(i);
-      out[col] = from_float<T>(slope(to_float(in[col]), col == target.col));
+      out[col] = from_float<T>(slope(to_float(in[col])));
+      has_target |= col == target.col;
     }
+  // The thread that wrote the target's element writes it once more.
+  if (has_target) out[target.col] = from_float<T>(slope.at_target(to_float(in[target.col * x_col])));
 }

@@ -30,7 +30,7 @@ def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> t
     name = CUDA_NAMES[logits.dtype]
     reduced = settings.reduction != "none"
     losses = logits.new_empty(rows, dtype=torch.float32 if reduced else logits.dtype)
-    saved = logits.new_empty(rows + 1, dtype=torch.float32)
+    saved = logits.new_empty(2 * rows + 1, dtype=torch.float32)
     smooth = "true" if settings.label_smoothing > 0 else "false"
     loss_name = CUDA_NAMES[losses.dtype]
     labels = (target.stride(0), settings.ignore_index)

@@ -1,7 +1,8 @@
 """Cross-entropy in Triton. Forward reads the logits once, backward once more.
 
-In every kernel x is [rows, cols] with strides (x_row, x_col). `saved` holds the log-sum-exp of every row, then the
-factor by which a mean scales its gradient.
+In every kernel x is [rows, cols] with strides (x_row, x_col). `saved` holds the log-sum-exp of every row in two parts,
+so that a probability near 1 keeps the digits of its distance from 1: all maxima, then the logarithms of all sums of
+exp(x − maximum). Then the factor by which a mean scales its gradient.
 """
 
 import torch
@@ -29,7 +30,7 @@ def forward(logits, target, settings):
     rows, cols = logits.shape
     reduced = settings.reduction != "none"
     losses = logits.new_empty(rows, dtype=torch.float32 if reduced else logits.dtype)
-    saved = logits.new_empty(rows + 1, dtype=torch.float32)
+    saved = logits.new_empty(2 * rows + 1, dtype=torch.float32)
     smoothing = float(settings.label_smoothing)
     labels = (target.stride(0), settings.ignore_index)
     with same_device(logits):
@@ -48,7 +49,7 @@ def forward(logits, target, settings):
             if logits.stride(1) != 1:
                 vec, width, chunk, warps = 1, 4, CHUNK_NARROW, WARPS_NARROW
             wide_forward[(rows,)](
-                *(logits, target, losses, saved, cols, *logits.stride()),
+                *(logits, target, losses, saved, rows, cols, *logits.stride()),
                 *(*labels, smoothing, smoothing > 0, vec, width, chunk),
                 num_warps=warps,
             )
@@ -98,15 +99,15 @@ def _tile(logits):
 
 
 @triton.jit
-def read_target(x_ptr, target_ptr, row, exists, cols, x_row, x_col, target_step, ignore_index):
-    """The targets of rows, whether each counts, whether it is a column, and its logit, 0 where there is none.
+def read_target(x_ptr, start, target_ptr, row, exists, cols, x_col, target_step, ignore_index):
+    """The targets of rows that begin at `start`: whether each counts, whether it is a column, and its logit, else 0.
 
     For a target outside [0, cols) nothing is read: its loss and gradient become NaN.
     """
     target = tl.load(target_ptr + row * target_step, mask=exists, other=0)
     counts = exists & (target != ignore_index)
     valid = (target >= 0) & (target < cols)
-    own = tl.load(x_ptr + row * x_row + target * x_col, mask=counts & valid, other=0.0).to(tl.float32)
+    own = tl.load(x_ptr + start + target * x_col, mask=counts & valid, other=0.0).to(tl.float32)
     return target, counts, valid, own
 
 
@@ -118,12 +119,12 @@ def anchor_of(own):
 
 @triton.jit
 def loss_of(peak, total, below, own, counts, valid, cols, smoothing, SMOOTH: tl.constexpr):
-    """Loss and log-sum-exp. Differences are taken before the logarithm is added: it is small."""
+    """The loss, and the logarithm of the total. Differences are taken before the logarithm is added: it is small."""
     log_total = tl.log(tl.where(counts, total, 1.0))
     loss = log_total + (peak - own)
     if SMOOTH:
         loss = (1.0 - smoothing) * loss + smoothing * (log_total + (peak - anchor_of(own)) + below / cols)
-    return tl.where(counts, tl.where(valid, loss, float("nan")), 0.0), peak + log_total
+    return tl.where(counts, tl.where(valid, loss, float("nan")), 0.0), log_total
 
 
 @triton.jit
@@ -137,7 +138,7 @@ def narrow_forward(
     n = (tl.zeros([], tl.int64) + cols) * VEC
     exists = row < rows
     _, counts, valid, own = read_target(
-        x_ptr, target_ptr, row, exists, n, x_row * VEC, x_col, target_step, ignore_index
+        x_ptr, row * x_row * VEC, target_ptr, row, exists, n, x_col, target_step, ignore_index
     )
     inside = counts[:, None] & (col < n)
     x = load(x_ptr, row[:, None] * x_row * VEC, col.to(tl.int64) * x_col, inside, -float("inf"), "")
@@ -146,14 +147,15 @@ def narrow_forward(
     below = tl.zeros([TILE_ROWS], tl.float32)
     if SMOOTH:
         below = tl.sum(tl.where(inside, anchor_of(own)[:, None] - x, 0.0), axis=1)
-    loss, lse = loss_of(peak, total, below, own, counts, valid, n, smoothing, SMOOTH)
+    loss, log_total = loss_of(peak, total, below, own, counts, valid, n, smoothing, SMOOTH)
     tl.store(loss_ptr + row, loss.to(loss_ptr.dtype.element_ty), mask=exists)
-    tl.store(saved_ptr + row, lse, mask=exists)
+    tl.store(saved_ptr + row, peak, mask=exists)
+    tl.store(saved_ptr + rows + row, log_total, mask=exists)
 
 
 @triton.jit
 def wide_forward(
-    x_ptr, target_ptr, loss_ptr, saved_ptr, cols, x_row, x_col, target_step, ignore_index, smoothing,
+    x_ptr, target_ptr, loss_ptr, saved_ptr, rows, cols, x_row, x_col, target_step, ignore_index, smoothing,
     SMOOTH: tl.constexpr, VEC: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """One row per program. VEC > 1 only if x_col is 1; rows may then start anywhere.
@@ -162,7 +164,9 @@ def wide_forward(
     """
     GROUPS: tl.constexpr = CHUNK // WIDTH
     row = tl.program_id(0).to(tl.int64)
-    _, counts, valid, own = read_target(x_ptr, target_ptr, row, row >= 0, cols, x_row, x_col, target_step, ignore_index)
+    _, counts, valid, own = read_target(
+        x_ptr, row * x_row, target_ptr, row, row >= 0, cols, x_col, target_step, ignore_index
+    )
     anchor = anchor_of(own)
     n = tl.where(counts, tl.zeros([], tl.int64) + cols, 0)  # of an ignored row nothing is read
     start, head, groups = peel(row * x_row, n, VEC)
@@ -190,9 +194,10 @@ def wide_forward(
         peak = higher
         if SMOOTH:
             below += tl.sum(tl.where(is_extra, anchor - x_extra, 0.0))
-    loss, lse = loss_of(peak, total, below, own, counts, valid, cols, smoothing, SMOOTH)
+    loss, log_total = loss_of(peak, total, below, own, counts, valid, cols, smoothing, SMOOTH)
     tl.store(loss_ptr + row, loss.to(loss_ptr.dtype.element_ty))
-    tl.store(saved_ptr + row, lse)
+    tl.store(saved_ptr + row, peak)
+    tl.store(saved_ptr + rows + row, log_total)
 
 
 @triton.jit
@@ -212,22 +217,37 @@ def reduce_losses(
     total, count = tl.sum(totals), tl.sum(counts).to(tl.float32)
     result = total / count if MEAN else total  # 0 / 0 is NaN, as in PyTorch
     tl.store(result_ptr, result.to(result_ptr.dtype.element_ty))
-    tl.store(saved_ptr + rows, 1.0 / count)
+    tl.store(saved_ptr + rows + rows, 1.0 / count)
 
 
 @triton.jit
-def read_scale(upstream_ptr, saved_ptr, row, rows, exists, valid, upstream_step, MEAN: tl.constexpr):
-    """The upstream gradients of rows as they scale those of the logits, and the log-sum-exps."""
+def read_saved(upstream_ptr, saved_ptr, row, rows, exists, valid, upstream_step, MEAN: tl.constexpr):
+    """The upstream gradients of rows as they scale those of the logits, and both parts of the log-sum-exps."""
     scale = tl.load(upstream_ptr + row * upstream_step, mask=exists, other=0.0).to(tl.float32)
     if MEAN:
-        scale *= tl.load(saved_ptr + rows)
-    return tl.where(valid, scale, float("nan")), tl.load(saved_ptr + row, mask=exists, other=0.0)
+        scale *= tl.load(saved_ptr + rows + rows)
+    peak = tl.load(saved_ptr + row, mask=exists, other=0.0)
+    log_total = tl.load(saved_ptr + rows + row, mask=exists, other=0.0)
+    return tl.where(valid, scale, float("nan")), peak, log_total
 
 
 @triton.jit
-def slope(x, at_target, counts, scale, lse, cols, smoothing):
-    difference = tl.exp(x - lse) - smoothing / cols - tl.where(at_target, 1.0 - smoothing, 0.0)
-    return tl.where(counts, scale * difference, 0.0)
+def exp_minus_1(z):
+    """exp(z) − 1 for z ≤ 0. Near 0 by its series, because the difference would lose digits."""
+    series = 1.0 / 720 + z * (1.0 / 5040)
+    series = 1.0 / 24 + z * (1.0 / 120 + z * series)
+    series = z * (1.0 + z * (0.5 + z * (1.0 / 6 + z * series)))
+    return tl.where(z > -0.3, series, tl.exp(z) - 1.0)
+
+
+@triton.jit
+def slope_at_target(own, scale, peak, log_total, cols, smoothing):
+    return scale * (exp_minus_1(own - peak - log_total) + (smoothing - smoothing / cols))
+
+
+@triton.jit
+def slope(x, counts, scale, peak, log_total, cols, smoothing):
+    return tl.where(counts, scale * (tl.exp(x - peak - log_total) - smoothing / cols), 0.0)
 
 
 @triton.jit
@@ -241,13 +261,15 @@ def narrow_backward(
     col = tl.arange(0, TILE_COLS)[None, :]
     n = (tl.zeros([], tl.int64) + cols) * VEC
     exists = row < rows
-    target, counts, valid, _ = read_target(
-        x_ptr, target_ptr, row, exists, n, x_row * VEC, x_col, target_step, ignore_index
+    target, counts, valid, own = read_target(
+        x_ptr, row * x_row * VEC, target_ptr, row, exists, n, x_col, target_step, ignore_index
     )
-    scale, lse = read_scale(upstream_ptr, saved_ptr, row, rows, exists, valid, upstream_step, MEAN)
+    scale, peak, log_total = read_saved(upstream_ptr, saved_ptr, row, rows, exists, valid, upstream_step, MEAN)
     inside = counts[:, None] & (col < n)
     x = load(x_ptr, row[:, None] * x_row * VEC, col.to(tl.int64) * x_col, inside, 0.0, "")
-    dx = slope(x, col == target[:, None], counts[:, None], scale[:, None], lse[:, None], n, smoothing)
+    dx = slope(x, counts[:, None], scale[:, None], peak[:, None], log_total[:, None], n, smoothing)
+    at_target = slope_at_target(own, scale, peak, log_total, n, smoothing)
+    dx = tl.where((col == target[:, None]) & counts[:, None], at_target[:, None], dx)
     tl.store(dx_ptr + row[:, None] * n + col, dx.to(dx_ptr.dtype.element_ty), mask=exists[:, None] & (col < n))
 
 
@@ -261,10 +283,10 @@ def wide_backward(
     multiple of 16 bytes as those of x."""
     row = (tl.program_id(0) // parts).to(tl.int64)
     part = tl.program_id(0) % parts
-    target, counts, valid, _ = read_target(
-        x_ptr, target_ptr, row, row >= 0, cols, x_row, x_col, target_step, ignore_index
+    target, counts, valid, own = read_target(
+        x_ptr, row * x_row, target_ptr, row, row >= 0, cols, x_col, target_step, ignore_index
     )
-    scale, lse = read_scale(upstream_ptr, saved_ptr, row, rows, row >= 0, valid, upstream_step, MEAN)
+    scale, peak, log_total = read_saved(upstream_ptr, saved_ptr, row, rows, row >= 0, valid, upstream_step, MEAN)
     n = tl.zeros([], tl.int64) + cols
     start, head, groups = peel(row * x_row, n, VEC)
     dx_start, _, _ = peel(row * n, n, VEC)
@@ -273,10 +295,13 @@ def wide_backward(
     step = at.to(tl.int64) if VEC > 1 else at.to(tl.int64) * x_col
     inside = at < groups * VEC - first
     x = load(x_ptr, start + first * (1 if VEC > 1 else x_col), step, inside & counts, 0.0, "")
-    dx = slope(x, at == target - head - first, counts, scale, lse, cols, smoothing)
+    at_target = slope_at_target(own, scale, peak, log_total, cols, smoothing)
+    dx = slope(x, counts, scale, peak, log_total, cols, smoothing)
+    dx = tl.where((at == target - head - first) & counts, at_target, dx)
     tl.store(dx_ptr + dx_start + first + at, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
     if part == 0:  # where VEC is 1, there are no such columns
         col, is_extra = extra_columns(head, groups, n, VEC)
         x_extra = load(x_ptr, row * x_row, col, is_extra & counts, 0.0, "")
-        dx_extra = slope(x_extra, col == target, counts, scale, lse, cols, smoothing)
+        dx_extra = slope(x_extra, counts, scale, peak, log_total, cols, smoothing)
+        dx_extra = tl.where((col == target) & counts, at_target, dx_extra)
         tl.store(dx_ptr + row * n + col, dx_extra.to(dx_ptr.dtype.element_ty), mask=is_extra)
