@@ -16,8 +16,9 @@ DTYPES = ["float32", "float16", "bfloat16"]
 
 def _result(name, dtype):
     op = getattr(kl.ops, name)
-    shape = (48, 64) if "..." in op.dims else (48, 32, 40)
-    (case,) = op.expand(CaseRequest(shapes=[shape], dtypes=[dtype]), "cpu")
+    shape = (48, 64) if "..." in op.dims or len(op.dims) == 2 else (48, 32, 40)
+    options = {"reduction": ["none"]} if "reduction" in op.all_options() else {}  # a scalar is its own mean
+    (case,) = op.expand(CaseRequest(shapes=[shape], dtypes=[dtype], options=options), "cpu")
     made = inputs.make_inputs(op, case, seed=3)
     oracle = inputs.call(op, op.reference, inputs.upcast(made), case)
     own = inputs.call(op, op["torch"], made, case)
