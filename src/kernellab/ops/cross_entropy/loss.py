@@ -54,8 +54,8 @@ def differentiable_loss(
         loss, saved = forward(given, inputs[1], settings)
         return loss, (given, inputs[1], saved)
 
-    def run_backward(upstream: torch.Tensor, *inputs: torch.Tensor) -> Sequence[torch.Tensor | None]:
-        given, labels, saved = inputs
+    def run_backward(*inputs: torch.Tensor) -> Sequence[torch.Tensor | None]:
+        upstream, given, labels, saved = inputs
         return backward(upstream.resolve_neg(), given, labels, saved, settings), None
 
     return differentiable(run_forward, run_backward, logits, target)
