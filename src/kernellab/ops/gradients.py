@@ -11,12 +11,13 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 F = TypeVar("F", contravariant=True)
 R = TypeVar("R", covariant=True)  # a tensor, or a tuple of them
 Tensors = Sequence[torch.Tensor]
+Saved = Sequence[torch.Tensor | None]
 
 
 class Forward(Protocol[R]):
     """Computes a result, or several; also returns what backward needs."""
 
-    def __call__(self, *tensors: torch.Tensor) -> tuple[R, Tensors]: ...
+    def __call__(self, *tensors: torch.Tensor) -> tuple[R, Saved]: ...
 
 
 class Backward(Protocol):
@@ -25,12 +26,12 @@ class Backward(Protocol):
     def __call__(self, *upstream_and_saved: torch.Tensor) -> Sequence[torch.Tensor | None]: ...
 
 
-def differentiable(forward: Forward[R], backward: Backward, *tensors: torch.Tensor) -> R:
+def differentiable(forward: Forward[R], backward: Backward, *tensors: torch.Tensor | None) -> R:
     """What forward computes, which autograd differentiates by backward. A gradient cannot be differentiated again:
     autograd says so."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _Function.apply(forward, backward, *tensors)
-    result, _ = forward(*tensors)
+    result, _ = forward(*tensors)  # type: ignore[arg-type]  # None where an input is not given
     return result
 
 
@@ -80,7 +81,7 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Context, forward: Forward[R], backward: Backward, *tensors: torch.Tensor) -> R:
         result, saved = forward(*tensors)
-        ctx.save_for_backward(*saved)
+        ctx.save_for_backward(*saved)  # type: ignore[arg-type]  # None may be among them
         ctx.gradients = backward
         return result
 

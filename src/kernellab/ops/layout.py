@@ -65,8 +65,8 @@ def _merge_dims(tensors: Sequence[torch.Tensor]) -> list[tuple[int, tuple[int, .
     return dims or [(1, (1,) * len(tensors))]
 
 
-def last_dim(*inputs: torch.Tensor) -> tuple[list[torch.Tensor], Grid]:
-    """The inputs and a new contiguous output of an op along the last dim, and how to walk through them: a row for each
+def last_dim(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor], Grid]:
+    """The inputs and new contiguous outputs of an op along the last dim, and how to walk through them: a row for each
     vector.
 
     An input whose leading dims no single row stride covers is first copied to contiguous memory.
@@ -84,5 +84,5 @@ def last_dim(*inputs: torch.Tensor) -> tuple[list[torch.Tensor], Grid]:
             view = x.view(rows, cols)
         given.append(x)
         strides.append((view.stride(0), view.stride(1)))
-    y = torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
-    return [*given, y], Grid(rows, cols, (*strides, (cols, 1)))
+    results = [torch.empty_like(inputs[0], memory_format=torch.contiguous_format) for _ in range(outputs)]
+    return [*given, *results], Grid(rows, cols, (*strides, *[(cols, 1)] * outputs))

@@ -1,0 +1,29 @@
+"""What launches depend on besides the tensors: properties of the GPU they are on."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+# Assumed for a tensor that is on no GPU, as while a kernel is only compiled.
+_SMS, _SHARED_BYTES = 132, 48 * 1024
+
+
+@functools.cache
+def has_clusters(device: torch.device) -> bool:
+    """Whether blocks can be launched as clusters, which share their shared memory."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@functools.cache
+def sm_count(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else _SMS
+
+
+@functools.cache
+def shared_bytes(device: torch.device) -> int:
+    """The most shared memory that a block may have."""
+    if device.type != "cuda":
+        return _SHARED_BYTES
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin

@@ -1,0 +1,55 @@
+"""Layer norm over the last dim, of any width: each row is centred and scaled to variance 1."""
+
+import torch
+
+import kernellab as kl
+from kernellab.ops.floats import has_gpu_kernel
+from kernellab.ops.norms import norm
+
+
+@kl.op(
+    args=dict(x=kl.tensor("... N"), weight=kl.optional(kl.tensor("N")), bias=kl.optional(kl.tensor("N"))),
+    options={"eps": [1e-5]},
+    reduces="N",
+    cost=lambda x, weight, bias, **_: kl.Cost(read=[x, weight, bias], write=[x]),
+    grad_cost=lambda x, weight, bias, **_: kl.Cost(read=[x, x, weight], write=[x, weight, bias]),
+    dtypes=["float32", "bfloat16", "float16", "float64"],
+    cases=kl.cases(
+        shape=[(16384, 1024), (16384, 4096), (8192, 16384), (4096, 65536), (4096, 131072)],
+        dtype=["bfloat16", "float32"],
+        cpu=dict(shape=[(4096, 4096)], dtype=["float32"]),
+    ),
+)
+def layer_norm(x, weight=None, bias=None, *, eps=1e-5):
+    """(x − mean) / √(variance + eps) · weight + bias along the last dim."""
+    centred = x - x.mean(dim=-1, keepdim=True)
+    y = centred * torch.rsqrt((centred * centred).mean(dim=-1, keepdim=True) + eps)
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias
+
+
+@layer_norm.impl("torch")
+def _(x, weight=None, bias=None, *, eps=1e-5):
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+
+@layer_norm.impl("triton", supports=has_gpu_kernel)
+def _(x, weight=None, bias=None, *, eps=1e-5):
+    from kernellab.ops.layer_norm.triton import LAYER_NORM
+
+    return norm(LAYER_NORM, x, weight, bias, eps)
+
+
+@layer_norm.impl("cuda", supports=has_gpu_kernel)
+def _(x, weight=None, bias=None, *, eps=1e-5):
+    from kernellab.ops.norms_cuda import CudaNorm
+
+    return norm(CudaNorm("layer_norm", "LayerNorm", centred=True), x, weight, bias, eps)
+
+
+@layer_norm.impl("cpp")
+def _(x, weight=None, bias=None, *, eps=1e-5):
+    from kernellab.ops.norms_cpp import CppNorm
+
+    return norm(CppNorm("layer_norm", centred=True), x, weight, bias, eps)
