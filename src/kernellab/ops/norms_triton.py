@@ -21,8 +21,8 @@ from kernellab.ops.norms import NormBackward, NormForward
 from kernellab.ops.rows_triton import IN_REGISTERS, load
 
 # Columns up to which forward holds a row in registers; with a residual, half of them. Wider rows: chunk and warps.
-FORWARD_IN_REGISTERS = 32768
-CHUNK, WARPS = 16384, 16
+FORWARD_IN_REGISTERS = 16384
+CHUNK_BYTES, WARPS = 32768, 16
 CHUNK_NARROW = 4096  # one-element accesses need an address each
 
 # Backward: (columns up to, elements per program, warps, programs per SM). A thread holds at most 16 elements, because
@@ -77,7 +77,7 @@ def _launch_forward(norm: TritonNorm, p: NormForward) -> None:
                 num_warps=warps,
             )  # fmt: skip
             return
-    width, chunk = (vec, CHUNK) if vec > 1 else (4, CHUNK_NARROW)
+    width, chunk = (vec, CHUNK_BYTES // p.y.element_size()) if vec > 1 else (4, CHUNK_NARROW)
     forward_in_chunks[(rows,)](
         *tensors, cols // vec, *strides, p.eps, norm.normalized, norm.centred, vec, width, chunk, num_warps=WARPS
     )
@@ -101,7 +101,7 @@ def _launch_backward(norm: TritonNorm, p: NormBackward) -> None:
             )  # fmt: skip
             _add_up(p, sums, programs)
             return
-    width, chunk = (vec, CHUNK // 2) if vec > 1 else (4, CHUNK_NARROW)
+    width, chunk = (vec, CHUNK_BYTES // 4) if vec > 1 else (4, CHUNK_NARROW)
     backward_in_chunks[(rows,)](
         *rows_of, cols // vec, *strides, norm.normalized, norm.derivative, vec, width, chunk, num_warps=WARPS
     )

@@ -1,26 +1,13 @@
-"""Ops along the last dim in CUDA C++: what the launches of kernels that use rows.cuh are chosen by."""
+"""Ops along the last dim in CUDA C++: what the launches of kernels that use teams.cuh are chosen by."""
 
 from __future__ import annotations
-
-import functools
 
 import torch
 
 
-@functools.cache
-def has_clusters(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-@functools.cache
-def sm_count(device: torch.device) -> int:
-    """Multiprocessors of a GPU; on another device, 1."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-
-
 def same_alignment(x: torch.Tensor, y: torch.Tensor) -> bool:
     """Whether the columns of both are neighbours, and every row of x starts at the same offset from a multiple of 16
-    bytes as that of y: then `Peeled` of rows.cuh fits both.
+    bytes as that of y: then `Peeled` of teams.cuh fits both.
 
     >>> x = torch.empty(4, 9)
     >>> same_alignment(x, torch.empty(4, 9)), same_alignment(x[:, 1:], torch.empty(4, 8)), same_alignment(x, x.t())

@@ -7,7 +7,7 @@
 // `saved` holds the log-sum-exp of every row in two parts, so that a probability near 1 keeps the digits of its distance
 // from 1: all maxima, then the logarithms of all sums of exp(x - maximum). Then the factor by which a mean scales its
 // gradient.
-#include "../rows.cuh"
+#include "../stats.cuh"
 
 constexpr int NARROW_BLOCK = 128;  // threads per block if a team is a warp or less
 
@@ -29,16 +29,20 @@ struct Target {
 
 // What a row's loss is computed from: with a the anchor, `below` is the sum of a - x, for label smoothing. The anchor is
 // the target's logit, so that logits far from 0 lose no digits.
-struct Sums {
-  Stats stats = NOTHING;
-  float below = 0.0f;
+struct RowSums {
+  Stats stats;
+  float below;
+
+  __device__ static RowSums nothing() { return {Stats::nothing(), 0.0f}; }
 };
+
+__device__ __forceinline__ RowSums merge(RowSums a, RowSums b) { return {merge(a.stats, b.stats), a.below + b.below}; }
 
 __device__ __forceinline__ float anchor_of(float own) { return isfinite(own) ? own : 0.0f; }
 
 template <bool SMOOTH, typename S>
-__device__ __forceinline__ void absorb(Sums& sums, const S& share, float anchor, int64 first, int64 step, int64 end) {
-  sums.stats = share.template stats<S::ACCESSES>(sums.stats);
+__device__ __forceinline__ void absorb(RowSums& sums, const S& share, float anchor, int64 first, int64 step, int64 end) {
+  sums.stats = stats_of<S::ACCESSES>(share, sums.stats);
   if constexpr (SMOOTH) {
     float part = 0.0f;
 #pragma unroll
@@ -50,25 +54,18 @@ __device__ __forceinline__ void absorb(Sums& sums, const S& share, float anchor,
   }
 }
 
-// Every thread of a team gets the sums of all of them. A plain sum is merged as Stats with the maximum 0.
-template <int LANES, bool SMOOTH>
-__device__ __forceinline__ Sums merge_team(Sums sums) {
-  if constexpr (LANES <= 32) {
-    sums.stats = merge_lanes<LANES>(sums.stats);
-    if constexpr (SMOOTH) sums.below = merge_lanes<LANES>(Stats{0.0f, sums.below}).total;
-  } else {
-    sums.stats = merge_block(sums.stats);
-    if constexpr (SMOOTH) {
-      __syncthreads();
-      sums.below = merge_block(Stats{0.0f, sums.below}).total;
-    }
-  }
-  return sums;
+// Every thread of a team gets what all of them have. Between two calls, a __syncthreads().
+template <int LANES, typename S>
+__device__ __forceinline__ S merge_team(S s) {
+  if constexpr (LANES <= 32)
+    return merge_lanes<LANES>(s);
+  else
+    return Team<false>().merge_all(s);
 }
 
 // Writes the loss and the log-sum-exp of a row of `rows`. Differences are taken before the logarithm is added: it is small.
 template <bool SMOOTH, typename L>
-__device__ __forceinline__ void finish(const Sums& sums, const Target& target, float own, int64 cols, float smoothing,
+__device__ __forceinline__ void finish(const RowSums& sums, const Target& target, float own, int64 cols, float smoothing,
                                        L* loss, float* peaks, int64 rows) {
   const float log_total = logf(sums.stats.total), peak = sums.stats.peak;
   float value = log_total + (peak - own);
@@ -85,7 +82,7 @@ __device__ __forceinline__ void finish(const Sums& sums, const Target& target, f
 // [rows, parts], and cross_entropy_join does the rest.
 template <typename T, int WIDTH, int LANES, bool SMOOTH, bool SPLIT, typename L>
 __global__ void __launch_bounds__(THREADS<LANES>, THREADS_PER_SM / THREADS<LANES>)
-cross_entropy_forward(const T* x, const int64* targets, L* losses, float* saved, Sums* partial, int64 rows, int64 cols,
+cross_entropy_forward(const T* x, const int64* targets, L* losses, float* saved, RowSums* partial, int64 rows, int64 cols,
                       int64 x_row, int64 x_col, int64 target_step, int64 ignore_index, double smoothing, int64 parts) {
   constexpr int VECS = WIDTH > 1 ? 4 : 8;
   const int64 team = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
@@ -96,7 +93,7 @@ cross_entropy_forward(const T* x, const int64* targets, L* losses, float* saved,
   const T* in = x + row_or_0 * x_row;
   const Target target(targets + row_or_0 * target_step, ignore_index, cols);
   const float own = target.valid ? to_float(in[target.col * x_col]) : 0.0f;
-  Sums sums;
+  RowSums sums = RowSums::nothing();
   if (exists && !target.ignored) {
     const Peeled<T, WIDTH> peeled(in, cols);
     const int64 per_part = SPLIT ? (peeled.accesses + parts - 1) / parts : peeled.accesses;
@@ -106,16 +103,16 @@ cross_entropy_forward(const T* x, const int64* targets, L* losses, float* saved,
     if (part == 0)
       for (int i = lane; i < peeled.extras; i += LANES) {
         Share<T, 1, 1, int64> share;
-        share.load(reinterpret_cast<const Vec<T, 1>*>(in), 1, peeled.extra(i), 0, cols);
+        share.load(reinterpret_cast<const Vec<T, 1>*>(in), 1, peeled.extra(i), 0, cols, -INF);
         absorb<SMOOTH>(sums, share, anchor, 0, 0, 1);
       }
     Share<T, WIDTH, VECS, int64> share;
     for (int64 at = begin + lane; at < end; at += VECS * LANES) {
-      share.load(reinterpret_cast<const Vec<T, WIDTH>*>(in + peeled.head), x_col, at, LANES, end);
+      share.load(reinterpret_cast<const Vec<T, WIDTH>*>(in + peeled.head), x_col, at, LANES, end, -INF);
       absorb<SMOOTH>(sums, share, anchor, at, LANES, end);
     }
   }
-  sums = merge_team<LANES, SMOOTH>(sums);
+  sums = merge_team<LANES>(sums);
   if (lane == 0 && exists) {
     if constexpr (SPLIT) {
       partial[team] = sums;
@@ -128,14 +125,14 @@ cross_entropy_forward(const T* x, const int64* targets, L* losses, float* saved,
 // The loss of rows that were split: a warp per row, a lane per part.
 template <typename T, bool SMOOTH, typename L>
 __global__ void __launch_bounds__(32)
-cross_entropy_join(const T* x, const int64* targets, L* losses, float* saved, const Sums* partial, int64 cols,
+cross_entropy_join(const T* x, const int64* targets, L* losses, float* saved, const RowSums* partial, int64 cols,
                    int64 x_row, int64 x_col, int64 target_step, int64 ignore_index, double smoothing, int64 parts) {
   const int64 row = blockIdx.x;
   const Target target(targets + row * target_step, ignore_index, cols);
   const float own = target.valid ? to_float(x[row * x_row + target.col * x_col]) : 0.0f;
-  Sums sums;
+  RowSums sums = RowSums::nothing();
   if (threadIdx.x < parts) sums = partial[row * parts + threadIdx.x];
-  sums = merge_team<32, SMOOTH>(sums);
+  sums = merge_lanes<32>(sums);
   if (threadIdx.x == 0) finish<SMOOTH>(sums, target, own, cols, smoothing, losses + row, saved + row, gridDim.x);
 }
 
@@ -144,16 +141,15 @@ template <typename T>
 __global__ void __launch_bounds__(1024)
 cross_entropy_reduce(const float* losses, const int64* targets, T* result, float* saved, int64 rows,
                      int64 target_step, int64 ignore_index, int64 mean) {
-  float total = 0.0f, count = 0.0f;
+  Sums<2> sums = Sums<2>::nothing();  // of the losses, and how many count
 #pragma unroll 4
   for (int64 row = threadIdx.x; row < rows; row += 1024) {
-    total += losses[row];
-    count += targets[row * target_step] != ignore_index;
+    sums.of[0] += losses[row];
+    sums.of[1] += targets[row * target_step] != ignore_index;
   }
-  total = merge_block(Stats{0.0f, total}).total;
-  __syncthreads();
-  count = merge_block(Stats{0.0f, count}).total;
+  sums = merge_team<1024>(sums);
   if (threadIdx.x == 0) {
+    const float total = sums.of[0], count = sums.of[1];
     *result = from_float<T>(mean ? total / count : total);  // 0 / 0 is NaN, as in PyTorch
     saved[2 * rows] = 1.0f / count;
   }

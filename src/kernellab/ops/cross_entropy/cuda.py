@@ -10,7 +10,8 @@ from kernellab.build.cuda import Kernel
 from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.cross_entropy.loss import Settings
 from kernellab.ops.floats import CUDA_NAMES, require_float
-from kernellab.ops.rows_cuda import power_of_2, same_alignment, sm_count
+from kernellab.ops.gpus import sm_count
+from kernellab.ops.rows_cuda import power_of_2, same_alignment
 
 NARROW_BLOCK = 128  # threads per block if a team is a warp or less; as in cuda.cu
 # (accesses in a row up to, threads that share it). An access is 16 bytes, or one element of a row with gaps.

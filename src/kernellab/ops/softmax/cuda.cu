@@ -3,7 +3,7 @@
 //
 // In every kernel x is [rows, cols] with strides (x_row, x_col), y is [rows, cols] contiguous, all counted
 // in accesses of WIDTH elements; WIDTH > 1 only if rows are aligned to it and x_col is 1.
-#include "../rows.cuh"
+#include "../stats.cuh"
 
 // A share of x, from which results are stored.
 template <typename T, int WIDTH, int VECS, typename Index>
@@ -38,53 +38,10 @@ softmax_warp(const T* x, T* y, int64 rows, int64 cols, int64 x_row, int64 x_col)
   const int lane = threadIdx.x % LANES;
   const int width = row < rows ? cols : 0;  // threads beyond the last row stay for the shuffles
   SoftmaxShare<T, WIDTH, VECS, int> share;
-  share.load(reinterpret_cast<const V*>(x) + row * x_row, x_col, lane, LANES, width);
-  const Stats stats = merge_lanes<LANES>(share.stats());
+  share.load(reinterpret_cast<const V*>(x) + row * x_row, x_col, lane, LANES, width, -INF);
+  const Stats stats = merge_lanes<LANES>(stats_of<1>(share, Stats::nothing()));
   share.store(reinterpret_cast<V*>(y) + row * cols, lane, LANES, width, stats);
 }
-
-// A row's place in the launch: one block per row, or one cluster of blocks (sm_90 on).
-template <bool CLUSTER>
-struct Team {
-  unsigned rank = 0, blocks = 1;
-
-  __device__ __forceinline__ Team() {
-    if constexpr (CLUSTER) {
-      asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-      asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
-      // Other blocks may write to this block's shared memory only after they know that it is running.
-      asm volatile("barrier.cluster.arrive.relaxed.aligned;");
-    }
-  }
-  __device__ int64 row() const { return blockIdx.x / blocks; }
-  __device__ int first() const { return rank * blockDim.x + threadIdx.x; }
-  __device__ int step() const { return blocks * blockDim.x; }
-
-  // Every thread of the team gets the merged stats of all of them. Called once per kernel.
-  __device__ __forceinline__ Stats merge_all(Stats s) const {
-    s = merge_block(s);
-    if constexpr (CLUSTER) {
-      __shared__ Stats of_block[8];
-      const unsigned lane = threadIdx.x % 32;
-      asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-      if (threadIdx.x < blocks) {  // thread b hands this block's stats to block b
-        unsigned remote;
-        asm("mapa.shared::cluster.u32 %0, %1, %2;"
-            : "=r"(remote) : "r"((unsigned)__cvta_generic_to_shared(&of_block[rank])), "r"(threadIdx.x));
-        asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};"
-                     :: "r"(remote), "f"(s.peak), "f"(s.total) : "memory");
-      }
-      __syncwarp();
-      asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-      asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-      s = lane < blocks ? of_block[lane] : NOTHING;
-      s = merge_lanes<8>(s);  // at most 8 blocks: lanes 0 to 7 hold them all,
-      s.peak = __shfl_sync(~0u, s.peak, 0);  // and lane 0 broadcasts the result
-      s.total = __shfl_sync(~0u, s.total, 0);
-    }
-    return s;
-  }
-};
 
 // Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS >= cols.
 template <typename T, int WIDTH, int VECS, bool CLUSTER>
@@ -93,8 +50,8 @@ softmax_block(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   typedef Vec<T, WIDTH> V;
   const Team<CLUSTER> team;
   SoftmaxShare<T, WIDTH, VECS, int> share;
-  share.load(reinterpret_cast<const V*>(x) + team.row() * x_row, x_col, team.first(), team.step(), cols);
-  const Stats stats = team.merge_all(share.stats());
+  share.load(reinterpret_cast<const V*>(x) + team.row() * x_row, x_col, team.first(), team.step(), cols, -INF);
+  const Stats stats = team.merge_all(stats_of<1>(share, Stats::nothing()));
   share.store(reinterpret_cast<V*>(y) + team.row() * cols, team.first(), team.step(), cols, stats);
 }
 
@@ -109,20 +66,20 @@ softmax_loop(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   V* out = reinterpret_cast<V*>(y) + team.row() * cols;
   const int64 stride = (int64)VECS * team.step();
   SoftmaxShare<T, WIDTH, VECS, int64> share;
-  Stats stats = NOTHING;
+  Stats stats = Stats::nothing();
   int64 at = team.first();
   for (; at < cols; at += stride) {
-    share.load(in, x_col, at, team.step(), cols);
-    stats = share.stats(stats);
+    share.load(in, x_col, at, team.step(), cols, -INF);
+    stats = stats_of<1>(share, stats);
   }
   stats = team.merge_all(stats);
   for (at -= stride; at >= 0; at -= stride) {
-    share.load(in, x_col, at, team.step(), cols);
+    share.load(in, x_col, at, team.step(), cols, -INF);
     share.store(out, at, team.step(), cols, stats);
   }
 }
 
-// The gradient of x is y·(dy - Σ dy·y). Sums are Stats with the maximum 0, so that they are merged as those are.
+// The gradient of x is y·(dy - Σ dy·y).
 template <typename T, int WIDTH, int VECS, typename Index>
 struct GradientShare {
   typedef Vec<T, WIDTH> V;
@@ -134,21 +91,21 @@ struct GradientShare {
     y.load(from_y, 1, first, step, cols, 0.0f);
   }
 
-  __device__ __forceinline__ Stats stats(Stats s = Stats{0.0f, 0.0f}) const {
+  __device__ __forceinline__ Sums<1> sum(Sums<1> s) const {
 #pragma unroll
     for (int i = 0; i < VECS; i++)
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) s.total += dy.v[i][k] * y.v[i][k];
+      for (int k = 0; k < WIDTH; k++) s.of[0] += dy.v[i][k] * y.v[i][k];
     return s;
   }
 
-  __device__ __forceinline__ void store(V* dx, Index first, Index step, Index cols, Stats row) const {
+  __device__ __forceinline__ void store(V* dx, Index first, Index step, Index cols, Sums<1> row) const {
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
       const Index at = first + i * step;
       V out;
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) out.set(k, y.v[i][k] * (dy.v[i][k] - row.total));
+      for (int k = 0; k < WIDTH; k++) out.set(k, y.v[i][k] * (dy.v[i][k] - row.of[0]));
       if (at < cols) __stcs(&dx[at].raw, out.raw);
     }
   }
@@ -165,8 +122,8 @@ softmax_backward_warp(const T* dy, const T* y, T* dx, int64 rows, int64 cols, in
   GradientShare<T, WIDTH, VECS, int> share;
   share.load(reinterpret_cast<const V*>(dy) + row * dy_row, dy_col, reinterpret_cast<const V*>(y) + row * cols, lane,
              LANES, width);
-  const Stats stats = merge_lanes<LANES>(share.stats());
-  share.store(reinterpret_cast<V*>(dx) + row * cols, lane, LANES, width, stats);
+  const Sums<1> sum = merge_lanes<LANES>(share.sum(Sums<1>::nothing()));
+  share.store(reinterpret_cast<V*>(dx) + row * cols, lane, LANES, width, sum);
 }
 
 template <typename T, int WIDTH, int VECS, bool CLUSTER>
@@ -177,8 +134,8 @@ softmax_backward_block(const T* dy, const T* y, T* dx, int64 cols, int64 dy_row,
   GradientShare<T, WIDTH, VECS, int> share;
   share.load(reinterpret_cast<const V*>(dy) + team.row() * dy_row, dy_col,
              reinterpret_cast<const V*>(y) + team.row() * cols, team.first(), team.step(), cols);
-  const Stats stats = team.merge_all(share.stats());
-  share.store(reinterpret_cast<V*>(dx) + team.row() * cols, team.first(), team.step(), cols, stats);
+  const Sums<1> sum = team.merge_all(share.sum(Sums<1>::nothing()));
+  share.store(reinterpret_cast<V*>(dx) + team.row() * cols, team.first(), team.step(), cols, sum);
 }
 
 template <typename T, int WIDTH, bool CLUSTER>
@@ -192,15 +149,15 @@ softmax_backward_loop(const T* dy, const T* y, T* dx, int64 cols, int64 dy_row, 
   V* out = reinterpret_cast<V*>(dx) + team.row() * cols;
   const int64 stride = (int64)VECS * team.step();
   GradientShare<T, WIDTH, VECS, int64> share;
-  Stats stats = {0.0f, 0.0f};
+  Sums<1> sum = Sums<1>::nothing();
   int64 at = team.first();
   for (; at < cols; at += stride) {
     share.load(from_dy, dy_col, from_y, at, team.step(), cols);
-    stats = share.stats(stats);
+    sum = share.sum(sum);
   }
-  stats = team.merge_all(stats);
+  sum = team.merge_all(sum);
   for (at -= stride; at >= 0; at -= stride) {
     share.load(from_dy, dy_col, from_y, at, team.step(), cols);
-    share.store(out, at, team.step(), cols, stats);
+    share.store(out, at, team.step(), cols, sum);
   }
 }

@@ -7,8 +7,9 @@ import torch
 from kernellab.build.cuda import Kernel
 from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
+from kernellab.ops.gpus import has_clusters
 from kernellab.ops.layout import last_dim
-from kernellab.ops.rows_cuda import has_clusters, power_of_2
+from kernellab.ops.rows_cuda import power_of_2
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less
 CLUSTER_BLOCK = 512  # two such blocks share an SM, so that one loads while the other stores

@@ -1,0 +1,2 @@
+// RMS norm of a sum: ../norms.cuh adds the residual.
+#include "../rms_norm/cuda.cu"

@@ -1,0 +1,146 @@
+// Rows of which teams of threads hold a share each: some lanes of a warp, a block, or a cluster of blocks. Independent of
+// any op: what a team adds up or merges is a struct S of floats, with merge(S, S), which must not depend on the order of
+// its arguments, and S::nothing(), which changes nothing when it is merged.
+#pragma once
+
+#include "vectors.cuh"
+
+constexpr int MOST_BLOCKS = 8;  // in a cluster
+
+// Every lane gets the merger of its group of LANES neighbours.
+template <int LANES, class S>
+__device__ __forceinline__ S merge_lanes(S s) {
+#pragma unroll
+  for (int apart = LANES / 2; apart > 0; apart /= 2) {
+    S other;
+#pragma unroll
+    for (int i = 0; i < sizeof(S) / sizeof(float); i++)
+      reinterpret_cast<float*>(&other)[i] = __shfl_xor_sync(~0u, reinterpret_cast<float*>(&s)[i], apart);
+    s = merge(s, other);
+  }
+  return s;
+}
+
+// A thread's share of a row: VECS accesses, `step` apart, kept as they lie in memory. Beyond the row: `beyond`.
+// Index is int where a row is known to be short enough: 64-bit indices would take registers from the row.
+template <typename T, int WIDTH, int VECS, typename Index>
+struct Share {
+  typedef Vec<T, WIDTH> V;
+  static constexpr int ACCESSES = VECS, ELEMENTS = WIDTH;
+  V v[VECS];
+
+  __device__ __forceinline__ void load(const V* x, int64 x_col, Index first, Index step, Index cols, float beyond) {
+#pragma unroll
+    for (int i = 0; i < VECS; i++) {
+      const Index at = first + i * step;
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) v[i].set(k, beyond);
+      if (at < cols) v[i] = WIDTH > 1 ? x[at] : x[at * x_col];
+    }
+  }
+};
+
+// The elements of a contiguous row that start on a multiple of 16 bytes, as accesses of WIDTH elements. Those before
+// and after, fewer than WIDTH each, are taken one at a time. With WIDTH 1 every element is an access.
+template <typename T, int WIDTH>
+struct Peeled {
+  int64 head, accesses;
+  int extras;
+
+  __device__ __forceinline__ Peeled(const T* row, int64 cols) {
+    const int64 ahead = WIDTH > 1 ? (0 - (unsigned long long)row) % 16 / sizeof(T) : 0;
+    head = ahead < cols ? ahead : cols;
+    accesses = (cols - head) / WIDTH;
+    extras = cols - accesses * WIDTH;
+  }
+  // The column of extra element i.
+  __device__ int64 extra(int64 i) const { return i < head ? i : accesses * WIDTH + i; }
+};
+
+// Numbers that a team adds up.
+template <int N>
+struct Sums {
+  float of[N];
+
+  __device__ static Sums nothing() {
+    Sums s;
+#pragma unroll
+    for (int i = 0; i < N; i++) s.of[i] = 0.0f;
+    return s;
+  }
+};
+
+template <int N>
+__device__ __forceinline__ Sums<N> merge(Sums<N> a, Sums<N> b) {
+#pragma unroll
+  for (int i = 0; i < N; i++) a.of[i] += b.of[i];
+  return a;
+}
+
+// LANES neighbouring threads of a warp. All threads of the warp have to take part in a merger.
+template <int LANES>
+struct Lanes {
+  __device__ int first() const { return threadIdx.x % LANES; }
+  __device__ int step() const { return LANES; }
+
+  template <class S>
+  __device__ __forceinline__ S merge_all(S s, unsigned) const {
+    return merge_lanes<LANES>(s);
+  }
+};
+
+// One block, or one cluster of blocks (sm_90 on).
+template <bool CLUSTER>
+struct Team {
+  unsigned rank = 0, blocks = 1;
+
+  __device__ __forceinline__ Team() {
+    if constexpr (CLUSTER) {
+      asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+      asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+      // Other blocks may write to this block's shared memory only after they know that it is running.
+      asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+    }
+  }
+  __device__ int64 row() const { return blockIdx.x / blocks; }    // of the first row
+  __device__ int64 teams() const { return gridDim.x / blocks; }
+  __device__ int first() const { return rank * blockDim.x + threadIdx.x; }
+  __device__ int step() const { return blocks * blockDim.x; }
+
+  // Every thread of the team gets the merger of all of them. `turn` counts the calls, from 0: two consecutive calls use
+  // different memory. So whoever writes for a call has passed the barrier of the one before, and nobody still reads
+  // what was written for the one before that.
+  template <class S>
+  __device__ __forceinline__ S merge_all(S s, unsigned turn = 0) const {
+    constexpr int FLOATS = sizeof(S) / sizeof(float);
+    __shared__ S of_warps[2][32], of_blocks[2][MOST_BLOCKS];
+    S *const of_warp = of_warps[turn % 2], *const of_block = of_blocks[turn % 2];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    s = merge_lanes<32>(s);
+    if (lane == 0) of_warp[warp] = s;
+    __syncthreads();
+    s = lane < blockDim.x / 32 ? of_warp[lane] : S::nothing();
+    s = merge_lanes<32>(s);
+    if constexpr (CLUSTER) {
+      if (turn == 0) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      if (threadIdx.x < blocks) {  // thread b hands this block's merger to block b
+        unsigned remote;
+        asm("mapa.shared::cluster.u32 %0, %1, %2;"
+            : "=r"(remote) : "r"((unsigned)__cvta_generic_to_shared(&of_block[rank])), "r"(threadIdx.x));
+#pragma unroll
+        for (int i = 0; i < FLOATS; i++)
+          asm volatile("st.shared::cluster.f32 [%0], %1;"
+                       :: "r"(remote + 4 * i), "f"(reinterpret_cast<float*>(&s)[i]) : "memory");
+      }
+      __syncwarp();
+      asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+      asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+      s = lane < blocks ? of_block[lane] : S::nothing();
+      s = merge_lanes<MOST_BLOCKS>(s);  // lanes 0 to 7 hold all blocks, and lane 0 broadcasts the result
+#pragma unroll
+      for (int i = 0; i < FLOATS; i++)
+        reinterpret_cast<float*>(&s)[i] = __shfl_sync(~0u, reinterpret_cast<float*>(&s)[i], 0);
+    }
+    return s;
+  }
+};
