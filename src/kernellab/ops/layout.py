@@ -86,3 +86,11 @@ def last_dim(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor
         strides.append((view.stride(0), view.stride(1)))
     results = [torch.empty_like(inputs[0], memory_format=torch.contiguous_format) for _ in range(outputs)]
     return [*given, *results], Grid(rows, cols, (*strides, *[(cols, 1)] * outputs))
+
+
+def keep_channels_last(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """y in the order of x where x is channels-last, as some of PyTorch's ops along the last dim return it."""
+    for dims, order in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if x.dim() == dims and not x.is_contiguous() and x.is_contiguous(memory_format=order):
+            return y.contiguous(memory_format=order)
+    return y

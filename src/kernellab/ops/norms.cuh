@@ -187,11 +187,11 @@ struct NormGradientShare {
     x.load(from_x, x_col, first, step, cols, 0.0f);
   }
 
-  // Adds the sums of g and of g·normal to `sums`, and hands each element's part of the gradients of weight and bias to
-  // collect(element, dy·normal, dy). weight_at(i) is the weight of access i. Elements beyond the row have dy = 0.
-  template <class WeightAt, class Collect>
+  // Adds the sums of g and of g·normal to `sums`, and each element's part of the gradients of weight and bias to
+  // `collected`. weight_at(i) is the weight of access i. Elements beyond the row have dy = 0.
+  template <class WeightAt, class Collected>
   __device__ __forceinline__ Sums<2> sums(Sums<2> sums, float mean, float rstd, WeightAt weight_at,
-                                          Collect collect) const {
+                                          Collected& collected) const {
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
       const V w = weight_at(i);
@@ -200,7 +200,7 @@ struct NormGradientShare {
         const float d = dy.v[i][k], normal = Norm::normalized(x.v[i][k], mean, rstd), g = d * w[k];
         if constexpr (Norm::CENTRED) sums.of[0] += g;
         sums.of[1] += g * normal;
-        collect(i * WIDTH + k, d * normal, d);
+        collected.add(i * WIDTH + k, d * normal, d);
       }
     }
     return sums;
@@ -245,21 +245,47 @@ __device__ __forceinline__ Sums<2> divide(Sums<2> sums, float count) {
   return Sums<2>{{sums.of[0] / count, sums.of[1] / count}};
 }
 
-// Narrow rows, LANES threads each: blocks stay until no row is left, and each thread adds up its columns' gradients of
-// weight and bias in registers. dw and db are [blocks, cols · WIDTH]: a block's sums.
+// The gradients of weight and bias that each thread adds up for its columns, over its rows. They are in shared memory,
+// because the rows need the registers; no thread reads another's before the rows are done. Neighbouring lanes are
+// neighbours, and elements a constant apart: another distance would need an address for each of them.
+template <class Norm, int ELEMENTS>
+struct Collected {
+  static constexpr int KINDS = Norm::CENTRED ? 2 : 1, PER_WARP = 32 * ELEMENTS * KINDS;
+  float *all, *mine;
+
+  __device__ __forceinline__ explicit Collected(float* shared) : all(shared), mine(&at(threadIdx.x, 0, 0)) {
+#pragma unroll
+    for (int e = 0; e < ELEMENTS * KINDS; e++) mine[32 * e] = 0.0f;
+  }
+  __device__ __forceinline__ void add(int element, float to_weight, float to_bias) {
+    mine[32 * element] += to_weight;
+    if constexpr (Norm::CENTRED) mine[32 * (ELEMENTS + element)] += to_bias;
+  }
+  // Kind 0 is of the weight, 1 of the bias.
+  __device__ __forceinline__ float& at(int thread, int kind, int element) const {
+    return all[thread / 32 * PER_WARP + 32 * (kind * ELEMENTS + element) + thread % 32];
+  }
+};
+
+struct NotCollected {
+  __device__ __forceinline__ void add(int, float, float) {}
+};
+
+// Narrow rows, LANES threads each: blocks stay until no row is left. dw and db are [blocks, cols · WIDTH]: a block's
+// sums. Dynamic shared memory: that of Collected.
 template <class Norm, typename T, int WIDTH, int VECS, int LANES>
-__global__ void __launch_bounds__(128, 3) norm_backward_warp(BACKWARD_PARAMETERS) {
+__global__ void __launch_bounds__(128, 4) norm_backward_warp(BACKWARD_PARAMETERS) {
   typedef Vec<T, WIDTH> V;
   constexpr int ELEMENTS = VECS * WIDTH, GROUPS = 128 / LANES;
   const Lanes<LANES> lanes;
   const int first = lanes.first(), group = threadIdx.x / LANES;
   const float count = (float)(cols * WIDTH);
-  float of_weight[ELEMENTS], of_bias[ELEMENTS];
-#pragma unroll
-  for (int e = 0; e < ELEMENTS; e++) of_weight[e] = of_bias[e] = 0.0f;
-  Share<T, WIDTH, VECS, int> w;
-  w.load(reinterpret_cast<const V*>(weight), 1, first, LANES, weight ? (int)cols : 0, 1.0f);
-  const auto weight_at = [&](int i) { return w.v[i]; };
+  extern __shared__ float shared[];
+  Collected<Norm, ELEMENTS> collected(shared);
+  const auto weight_at = [&](int i) {
+    const int at = first + i * LANES;
+    return weight && at < cols ? reinterpret_cast<const V*>(weight)[at] : ones<T, WIDTH>();
+  };
 
   for (int64 base = (int64)blockIdx.x * GROUPS; base < rows; base += (int64)gridDim.x * GROUPS) {
     const int64 row = base + group;
@@ -268,72 +294,48 @@ __global__ void __launch_bounds__(128, 3) norm_backward_warp(BACKWARD_PARAMETERS
     share.load(reinterpret_cast<const V*>(dy) + row * dy_row, dy_col, reinterpret_cast<const V*>(x) + row * x_row,
                x_col, first, LANES, width);
     const float rstd = width ? rstds[row] : 0.0f, mean = Norm::CENTRED && width ? means[row] : 0.0f;
-    Sums<2> sums = share.sums(Sums<2>::nothing(), mean, rstd, weight_at, [&](int e, float to_weight, float to_bias) {
-      of_weight[e] += to_weight;
-      if constexpr (Norm::CENTRED) of_bias[e] += to_bias;
-    });
+    Sums<2> sums = share.sums(Sums<2>::nothing(), mean, rstd, weight_at, collected);
     sums = divide(lanes.merge_all(sums, 0), count);
     share.store(reinterpret_cast<V*>(dx) + row * cols, up ? reinterpret_cast<const V*>(up) + row * up_row : nullptr,
                 up_col, first, LANES, width, mean, rstd, weight_at, sums);
   }
 
-  // The groups of the block in order, so that the sums are always the same.
-  __shared__ float of_block[2][LANES * ELEMENTS];
-  for (int turn = 0; turn < GROUPS; turn++) {
-    if (group == turn) {
-#pragma unroll
-      for (int e = 0; e < ELEMENTS; e++) {
-        const int slot = e * LANES + first;
-        of_block[0][slot] = turn ? of_block[0][slot] + of_weight[e] : of_weight[e];
-        if constexpr (Norm::CENTRED) of_block[1][slot] = turn ? of_block[1][slot] + of_bias[e] : of_bias[e];
-      }
-    }
-    __syncthreads();
-  }
+  __syncthreads();
   for (int slot = threadIdx.x; slot < LANES * ELEMENTS; slot += blockDim.x) {
-    const int e = slot / LANES, access = slot % LANES + e / WIDTH * LANES;
+    const int lane = slot % LANES, element = slot / LANES, access = lane + element / WIDTH * LANES;
     if (access >= cols) continue;
-    const int64 to = (int64)blockIdx.x * cols * WIDTH + access * WIDTH + e % WIDTH;
-    if (dw) dw[to] = of_block[0][slot];
-    if constexpr (Norm::CENTRED)
-      if (db) db[to] = of_block[1][slot];
+    const int64 to = ((int64)blockIdx.x * cols + access) * WIDTH + element % WIDTH;
+    for (int kind = 0; kind < collected.KINDS; kind++) {
+      float sum = 0.0f;  // over the groups in order, so that it is always the same
+      for (int other = 0; other < GROUPS; other++) sum += collected.at(other * LANES + lane, kind, element);
+      float* const sums = kind ? db : dw;
+      if (sums) sums[to] = sum;
+    }
   }
 }
 
-// Rows that fit a team's registers. Teams stay until no row is left; each thread adds up its columns' gradients of
-// weight and bias in shared memory that no other thread uses: blockDim.x · VECS · WIDTH floats for each of dw and db
-// that is there. dw and db are [teams, cols · WIDTH]: a team's sums.
+// Rows that fit a team's registers: the same with teams. dw and db are [teams, cols · WIDTH]: a team's sums.
 template <class Norm, typename T, int WIDTH, int VECS, bool CLUSTER>
 __global__ void __launch_bounds__(1024) norm_backward_block(BACKWARD_PARAMETERS) {
   typedef Vec<T, WIDTH> V;
   constexpr int ELEMENTS = VECS * WIDTH;
-  extern __shared__ float collected[];
+  extern __shared__ float shared[];
+  Collected<Norm, ELEMENTS> collected(shared);
   const Team<CLUSTER> team;
   const int first = team.first(), step = team.step(), width = cols;
   const float count = (float)(cols * WIDTH);
-  float* const of_weight = collected + threadIdx.x;
-  float* const of_bias = of_weight + (dw ? ELEMENTS * blockDim.x : 0);
-#pragma unroll
-  for (int e = 0; e < ELEMENTS; e++) {
-    if (dw) of_weight[e * blockDim.x] = 0.0f;
-    if (db) of_bias[e * blockDim.x] = 0.0f;
-  }
   const auto weight_at = [&](int i) {
     const int at = first + i * step;
     return weight && at < width ? reinterpret_cast<const V*>(weight)[at] : ones<T, WIDTH>();
   };
 
-  unsigned turn = 0;  // an overflow keeps its parity, but would pass for the first turn: 2³² rows per team
+  unsigned turn = 0;
   for (int64 row = team.row(); row < rows; row += team.teams(), turn++) {
     NormGradientShare<Norm, T, WIDTH, VECS, int> share;
     share.load(reinterpret_cast<const V*>(dy) + row * dy_row, dy_col, reinterpret_cast<const V*>(x) + row * x_row,
                x_col, first, step, width);
     const float rstd = rstds[row], mean = Norm::CENTRED ? means[row] : 0.0f;
-    Sums<2> sums = share.sums(Sums<2>::nothing(), mean, rstd, weight_at, [&](int e, float to_weight, float to_bias) {
-      if (dw) of_weight[e * blockDim.x] += to_weight;
-      if constexpr (Norm::CENTRED)
-        if (db) of_bias[e * blockDim.x] += to_bias;
-    });
+    Sums<2> sums = share.sums(Sums<2>::nothing(), mean, rstd, weight_at, collected);
     sums = divide(team.merge_all(sums, turn), count);
     share.store(reinterpret_cast<V*>(dx) + row * cols, up ? reinterpret_cast<const V*>(up) + row * up_row : nullptr,
                 up_col, first, step, width, mean, rstd, weight_at, sums);
@@ -346,8 +348,9 @@ __global__ void __launch_bounds__(1024) norm_backward_block(BACKWARD_PARAMETERS)
     const int64 to = (team.row() * cols + at) * WIDTH;
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) {
-      if (dw) dw[to + k] = of_weight[(i * WIDTH + k) * blockDim.x];
-      if (db) db[to + k] = of_bias[(i * WIDTH + k) * blockDim.x];
+      if (dw) dw[to + k] = collected.at(threadIdx.x, 0, i * WIDTH + k);
+      if constexpr (Norm::CENTRED)
+        if (db) db[to + k] = collected.at(threadIdx.x, 1, i * WIDTH + k);
     }
   }
 }
@@ -365,6 +368,7 @@ __global__ void __launch_bounds__(1024) norm_backward_loop(BACKWARD_PARAMETERS) 
   const float rstd = rstds[row], mean = Norm::CENTRED ? means[row] : 0.0f;
   NormGradientShare<Norm, T, WIDTH, VECS, int64> share;
   Sums<2> sums = Sums<2>::nothing();
+  NotCollected nothing;
   int64 at = team.first();
   const auto weight_at = [&](int i) {
     const int64 access = at + i * step;
@@ -372,7 +376,7 @@ __global__ void __launch_bounds__(1024) norm_backward_loop(BACKWARD_PARAMETERS) 
   };
   for (; at < cols; at += stride) {
     share.load(from_dy, dy_col, from_x, x_col, at, step, cols);
-    sums = share.sums(sums, mean, rstd, weight_at, [](int, float, float) {});
+    sums = share.sums(sums, mean, rstd, weight_at, nothing);
   }
   sums = divide(team.merge_all(sums, 0), (float)(cols * WIDTH));
   for (at -= stride; at >= 0; at -= stride) {

@@ -11,7 +11,7 @@ namespace kl {
 
 using Wide = wide<T>;
 
-// What the row functions get beside the rows themselves; a null pointer where there is no such parameter.
+// A null pointer where there is no such parameter.
 struct Parameters {
     const T *weight, *bias;
 };
@@ -23,17 +23,26 @@ struct Statistics {
     // Two passes: the squares are those of differences from the mean.
     template <class Value>
     Statistics(Value value, int64_t cols, double eps) {
-        mean = Norm::kCentred ? Wide(sum(cols, value) / cols) : Wide(0);
-        const Wide centre = mean;
-        const double squares = sum(cols, [=](int64_t i) {
-            const Wide distance = Norm::kCentred ? value(i) - centre : value(i);
+        double squares = walk(value, cols);
+        // Squares of finite numbers above 2⁶⁴ overflow float, but not double.
+        if (!std::isfinite(squares)) squares = walk([=](int64_t i) { return double(value(i)); }, cols);
+        rstd = Wide(1 / std::sqrt(squares / cols + eps));
+    }
+
+    // Sets the mean, and returns the sum of squared distances from it.
+    template <class Value>
+    double walk(Value value, int64_t cols) {
+        using V = decltype(value(0));
+        const V centre = Norm::kCentred ? V(sum(cols, value) / cols) : V(0);
+        mean = Wide(centre);
+        return sum(cols, [=](int64_t i) {
+            const V distance = Norm::kCentred ? value(i) - centre : value(i);
             return distance * distance;
         });
-        rstd = Wide(1 / std::sqrt(squares / cols + eps));
     }
 };
 
-// f(weight or nothing, bias or nothing): the loops have no branch on them. `one` and `zero` stand for nothing.
+// A parameter as a function of the column. One that is not there is a constant, so that loops do not branch on it.
 struct Nothing {
     Wide value;
     Wide operator()(int64_t) const { return value; }
@@ -52,7 +61,6 @@ void with_parameter(const T* start, Wide otherwise, F f) {
     }
 }
 
-// Every row's norm. With a residual, x + residual is rounded into `total` and then normalized.
 template <class Norm, class Step>
 void norm_row(const T* x, Step step, Parameters p, T* y, int64_t cols, double eps, Wide* mean, Wide* rstd) {
     const Statistics<Norm> row([=](int64_t i) { return widen(x[i * step]); }, cols, eps);
@@ -78,6 +86,7 @@ void norm(Strided x, Parameters p, T* y, Wide* mean, Wide* rstd, double eps, int
     });
 }
 
+// x + residual is rounded into `total` and then normalized.
 template <class Norm>
 void add_norm(Strided x, Strided residual, Parameters p, T* y, T* total, Wide* mean, Wide* rstd, double eps,
               int64_t rows, int64_t cols, int64_t threads) {
@@ -105,7 +114,6 @@ struct Backward {
 
 template <class Norm, class Step, class Weight>
 void norm_backward_row(const Backward& p, Step step, int64_t row, int64_t cols, Weight weight, Wide* dw, Wide* db) {
-    // dy and x share one step: 1, or a number for each.
     const T* const dy = p.dy.start + row * p.dy.row;
     const T* const x = p.x.start + row * p.x.row;
     const auto dy_at = [=](int64_t i) { return widen(dy[i * step.dy]); };
@@ -145,7 +153,7 @@ struct Steps {
     int64_t dy, x;
 };
 
-// The sums of `slices` rows into `to`.
+// The sums over `slices` rows of `from`, rounded.
 inline void add_slices(const Wide* from, T* to, int64_t slices, int64_t cols, int64_t threads) {
     constexpr int64_t kBlock = 1024;
 #pragma omp parallel for num_threads(threads) if (slices * cols > 1 << 17)

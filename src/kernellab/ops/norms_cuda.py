@@ -24,7 +24,7 @@ VECS, VECS_NARROW = 4, 16
 BACKWARD_ELEMENTS = 16
 
 # Persistent blocks per SM that certainly fit: further blocks would run after the others, and take twice the time.
-WARP_BLOCKS_PER_SM, TEAMS_PER_SM = 3, 8
+WARP_BLOCKS_PER_SM, TEAMS_PER_SM = 4, 8
 COLUMN_BLOCK, COLUMN_BLOCKS_PER_SM = 128, 8
 SUM_COLS, SUM_ROWS = 32, 16  # as in norms.cuh
 MOST_GRID_Y = 65535
@@ -73,25 +73,27 @@ class CudaNorm(NamedTuple):
         places = (p.dy, *strides[0], p.x, *strides[1], _pointer(p.dtotal), *strides[2])
         given = (*places, *(_pointer(t) for t in (p.weight, p.mean, p.rstd)), p.dx)
 
+        per_element = 8 if self.centred else 4  # bytes of shared memory: sums for the weight, and for the bias
+        limit = shared_bytes(p.dx.device) - 1024  # beside static shared memory
+
         vecs = VECS if width > 1 else VECS_NARROW
         if cols <= 32 * vecs:
             lanes, vecs = _lanes(cols)
-            blocks = min(-(-rows * lanes // WARP_BLOCK), WARP_BLOCKS_PER_SM * sms)
+            shared = WARP_BLOCK * vecs * width * per_element
+            blocks = min(-(-rows * lanes // WARP_BLOCK), min(WARP_BLOCKS_PER_SM, limit // shared) * sms)
             sums = _partial_sums(p, blocks)
             run = kernel(self.op, f"norm_backward_warp<{kind}, {vecs}, {lanes}>")
-            run(blocks, WARP_BLOCK, *given, *map(_pointer, sums), rows, cols)
+            run(blocks, WARP_BLOCK, *given, *map(_pointer, sums), rows, cols, shared=shared)
             self._add_up(p, sums, blocks)
             return
 
         vecs = BACKWARD_ELEMENTS // width
         team, threads = _team(cols, vecs, p.dx.device)
-        wanted = sum(t is not None for t in (p.dweight, p.dbias))
-        shared = threads * BACKWARD_ELEMENTS * 4 * wanted
-        limit = shared_bytes(p.dx.device) - 1024  # beside static shared memory
+        shared = threads * BACKWARD_ELEMENTS * per_element
         if threads <= MOST_THREADS and shared <= limit:
-            per_sm = max(1, min(TEAMS_PER_SM, MOST_THREADS // threads, limit // max(1, shared)))
+            per_sm = max(1, min(TEAMS_PER_SM, MOST_THREADS // threads, limit // shared))
             # Clusters of 4 and more do not fill a GPU whose groups of SMs they do not divide.
-            teams = min(rows, (sms if team == 1 else sms // (2 * team) * 2) * per_sm)
+            teams = min(rows, (sms if team == 1 else max(1, sms // (2 * team) * 2)) * per_sm)
             sums = _partial_sums(p, teams)
             run = kernel(self.op, f"norm_backward_block<{kind}, {vecs}, {_bool(team > 1)}>")
             args = (*given, *map(_pointer, sums), rows, cols)
@@ -100,7 +102,7 @@ class CudaNorm(NamedTuple):
             return
 
         kernel(self.op, f"norm_backward_loop<{kind}>")(rows, MOST_THREADS, *given, 0, 0, rows, cols)
-        if wanted:
+        if p.dweight is not None or p.dbias is not None:
             across = -(-cols // COLUMN_BLOCK)
             slices = min(max(1, COLUMN_BLOCKS_PER_SM * sms // across), rows, MOST_GRID_Y)
             sums = _partial_sums(p, slices)

@@ -245,9 +245,7 @@ def forward_in_chunks(
         mean, squares = absorb(x, here, seen, mean, squares, CENTRED)
         seen += WIDTH
     in_last = at < n - last
-    x = add_rows(
-        x_ptr, r_ptr, x_start + last * x_col, r_start + last * r_col, wide * x_col, wide * r_col, in_last, ""
-    )
+    x = add_rows(x_ptr, r_ptr, x_start + last * x_col, r_start + last * r_col, wide * x_col, wide * r_col, in_last, "")
     mean, squares = absorb(x, in_last, seen, mean, squares, CENTRED)
 
     per_element = 1.0 / n.to(tl.float32)
@@ -277,9 +275,8 @@ def forward_in_chunks(
 def load_statistics(mean_ptr, rstd_ptr, row, inside):
     """A mean of 0 for norms that subtract none; rows that do not exist get zeros, and so add nothing to sums."""
     rstd = tl.load(rstd_ptr + row, mask=inside, other=0.0)
-    if mean_ptr is None:
-        mean = tl.zeros_like(rstd)
-    else:
+    mean = tl.zeros_like(rstd)
+    if mean_ptr is not None:
         mean = tl.load(mean_ptr + row, mask=inside, other=0.0)
     return mean, rstd
 

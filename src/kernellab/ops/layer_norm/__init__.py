@@ -22,7 +22,7 @@ from kernellab.ops.norms import norm
 )
 def layer_norm(x, weight=None, bias=None, *, eps=1e-5):
     """(x − mean) / √(variance + eps) · weight + bias along the last dim."""
-    centred = x - x.mean(dim=-1, keepdim=True)
+    centred = x.contiguous() - x.mean(dim=-1, keepdim=True)  # the result is contiguous, as PyTorch's is
     y = centred * torch.rsqrt((centred * centred).mean(dim=-1, keepdim=True) + eps)
     if weight is not None:
         y = y * weight

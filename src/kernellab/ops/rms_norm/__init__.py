@@ -4,6 +4,7 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
+from kernellab.ops.layout import keep_channels_last
 from kernellab.ops.norms import norm
 
 
@@ -35,18 +36,18 @@ def _(x, weight=None, *, eps=1e-6):
 def _(x, weight=None, *, eps=1e-6):
     from kernellab.ops.rms_norm.triton import RMS_NORM
 
-    return norm(RMS_NORM, x, weight, None, eps)
+    return keep_channels_last(x, norm(RMS_NORM, x, weight, None, eps))
 
 
 @rms_norm.impl("cuda", supports=has_gpu_kernel)
 def _(x, weight=None, *, eps=1e-6):
     from kernellab.ops.norms_cuda import CudaNorm
 
-    return norm(CudaNorm("rms_norm", "RmsNorm", centred=False), x, weight, None, eps)
+    return keep_channels_last(x, norm(CudaNorm("rms_norm", "RmsNorm", centred=False), x, weight, None, eps))
 
 
 @rms_norm.impl("cpp")
 def _(x, weight=None, *, eps=1e-6):
     from kernellab.ops.norms_cpp import CppNorm
 
-    return norm(CppNorm("rms_norm", centred=False), x, weight, None, eps)
+    return keep_channels_last(x, norm(CppNorm("rms_norm", centred=False), x, weight, None, eps))
