@@ -7,32 +7,36 @@ import pytest
 import torch
 
 import kernellab as kl
+from kernellab.accuracy.oracle import compute
 from kernellab.build import cuda
+from kernellab.declaration.case import Case
+from kernellab.trials.domain import is_defined
+from kernellab.trials.trial import Trial
+from kernellab.trials.trial_inputs import make_inputs
 from support.ops import DTYPES, all_ops_with, options_of
 
-TENSORS = [lambda: torch.zeros(8, 64), lambda: torch.zeros(8, 64)[:, ::2], lambda: torch.zeros(2, 70_003)]
+# The last dim of the first input, the other dims, and how its elements lie in memory.
+TENSORS = [(64, 8, "contiguous"), (64, 8, "every second element"), (70_003, 2, "contiguous")]
 _TYPES_AND_NUMBERS = re.compile(r"\b(float|__half|__nv_bfloat16|\d+)\b")
-
-
-def _index(x):
-    """An index for every row."""
-    return torch.zeros(len(x), dtype=torch.int64)
 
 
 def kernels(name, monkeypatch):
     """One instantiation of every kernel that an op launches for some tensors and dtypes, backward included."""
     op = getattr(kl.ops, name)
+    last_dim = next(iter(op.args.values())).dims[-1]
     launched = {}
 
     def record(kernel, *launch):
         launched.setdefault(_TYPES_AND_NUMBERS.sub("", kernel.name), []).append(kernel)
 
     monkeypatch.setattr(cuda, "interceptor", record)
-    for make, dtype, options in itertools.product(TENSORS, DTYPES[:3], options_of(op)):
-        inputs = [_index(make()) if arg.is_index else make().to(dtype).requires_grad_() for arg in op.args.values()]
-        result = op["cuda"](*inputs, **options)
-        if result.requires_grad:
-            torch.autograd.grad(result, [x for x in inputs if x.requires_grad], torch.ones_like(result))
+    for (cols, rows, layout), dtype, options in itertools.product(TENSORS, DTYPES[:3], options_of(op)):
+        sizes = {dim: (rows,) if dim == "..." else rows for dim in op.dims} | {last_dim: cols}
+        case = Case(sizes, str(dtype).removeprefix("torch."), options)
+        if is_defined(op, case):
+            trial = Trial("sizes", case, layouts={next(iter(op.args)): layout}, pass_name="backward")
+            inputs = make_inputs(op, trial, seed=0, device=torch.device("cpu"), guarded=False).tensors
+            compute(op, op["cuda"], inputs, trial)
     # The dtype alternates from kernel to kernel, so that more than one dtype is built.
     return [same[i % len(same)] for i, same in enumerate(launched.values())]
 

@@ -6,9 +6,10 @@ Adding an op is adding a folder. All folders have the same files:
 - `triton.py` has the Triton kernels, `cuda.cu` those in CUDA C++, `cpp.cpp` the C++ for the CPU;
 - `cuda.py` and `cpp.py` launch them where the op does more than map elements.
 
-The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `rows_*`,
-`maps_cpp`, `layout`), how an implementation gets a backward (`gradients`), and the dtypes (`floats`, `dtypes`). An op
-file here is declared like a user's, through the public API, and is executed only in workers.
+The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `rows_*`, `norms*`,
+`maps_cpp`, `layout`, `teams`), how an implementation gets a backward (`gradients`), the dtypes (`floats`, `dtypes`) and
+the properties of GPUs (`gpus`). An op file here is declared like a user's, through the public API, and is executed only
+in workers.
 """
 
 import importlib

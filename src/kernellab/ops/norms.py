@@ -84,7 +84,8 @@ def add_norm(
     kernels: NormKernels, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The norm of every row of x + residual, and the sum itself, rounded to its dtype before it is normalized."""
-    _check(kernels, x, residual, weight)
+    _check(kernels, x, weight)
+    _check_dtype(x, residual)
     if x.shape != residual.shape:
         raise ValueError(f"x has the shape {tuple(x.shape)}, the residual {tuple(residual.shape)}: they must be equal")
 
@@ -102,13 +103,19 @@ def add_norm(
     return differentiable(forward, backward, x, residual, weight)
 
 
-def _check(kernels: NormKernels, x: torch.Tensor, *others: torch.Tensor | None) -> None:
+def _check(kernels: NormKernels, x: torch.Tensor, *parameters: torch.Tensor | None) -> None:
     kernels.check(x)
-    for other in others:
-        if other is not None and other.dtype != x.dtype:
-            raise TypeError(f"the norm of {x.dtype} takes no {other.dtype} beside it: convert one of the tensors")
-        if other is not None and other.shape not in (x.shape, x.shape[-1:]):
-            raise ValueError(f"a norm over {x.shape[-1]} columns takes no parameter of shape {tuple(other.shape)}")
+    for parameter in parameters:
+        if parameter is not None:
+            _check_dtype(x, parameter)
+            if parameter.shape != x.shape[-1:]:
+                shape = tuple(parameter.shape)
+                raise ValueError(f"a norm over {x.shape[-1]} columns takes no parameter of shape {shape}")
+
+
+def _check_dtype(x: torch.Tensor, other: torch.Tensor) -> None:
+    if other.dtype != x.dtype:
+        raise TypeError(f"the norm of {x.dtype} takes no {other.dtype} beside it: convert one of the tensors")
 
 
 def _forward(
