@@ -26,4 +26,5 @@ def shared_bytes(device: torch.device) -> int:
     """The most shared memory that a block may have."""
     if device.type != "cuda":
         return _SHARED_BYTES
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    # torch's type stubs do not have it.
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)  # type: ignore[attr-defined]
