@@ -119,30 +119,41 @@ void norm_backward_row(const Backward& p, Step step, int64_t row, int64_t cols, 
     const auto dy_at = [=](int64_t i) { return widen(dy[i * step.dy]); };
     const Wide rstd = p.rstd[row], mean = p.mean ? p.mean[row] : Wide(0);
     const auto normal_at = [=](int64_t i) { return Norm::normalized(widen(x[i * step.x]), mean, rstd); };
-    Wide mean_g = 0;
-    if (Norm::kCentred) mean_g = Wide(sum(cols, [=](int64_t i) { return dy_at(i) * weight(i); }) / cols);
-    const Wide mean_product =
-        Wide(sum(cols, [=](int64_t i) { return dy_at(i) * weight(i) * normal_at(i); }) / cols);
+    const auto g_at = [=](int64_t i) { return dy_at(i) * weight(i); };
+    const auto [total_g, total_product] = sum_both(cols, g_at, [=](int64_t i) { return g_at(i) * normal_at(i); });
+    const Wide mean_g = Wide(total_g / cols), mean_product = Wide(total_product / cols);
     T* const dx = p.dx + row * cols;
     const auto gradient = [=](int64_t i) {
-        return Norm::gradient(dy_at(i) * weight(i), normal_at(i), mean_g, mean_product, rstd);
+        return Norm::gradient(g_at(i), normal_at(i), mean_g, mean_product, rstd);
+    };
+    // One loop for all that is written: each row's elements are loaded and normalized once.
+    const auto write = [=](auto upstream_at) {
+        if (dw && db) {
+#pragma omp simd
+            for (int64_t i = 0; i < cols; ++i) {
+                narrow(gradient(i) + upstream_at(i), dx[i]);
+                dw[i] += dy_at(i) * normal_at(i);
+                db[i] += dy_at(i);
+            }
+        } else if (dw) {
+#pragma omp simd
+            for (int64_t i = 0; i < cols; ++i) {
+                narrow(gradient(i) + upstream_at(i), dx[i]);
+                dw[i] += dy_at(i) * normal_at(i);
+            }
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < cols; ++i) narrow(gradient(i) + upstream_at(i), dx[i]);
+            if (db)
+                for (int64_t i = 0; i < cols; ++i) db[i] += dy_at(i);
+        }
     };
     if (p.upstream.start) {
         const T* const up = p.upstream.start + row * p.upstream.row;
         const int64_t up_step = p.upstream.col;
-#pragma omp simd
-        for (int64_t i = 0; i < cols; ++i) narrow(gradient(i) + widen(up[i * up_step]), dx[i]);
+        write([=](int64_t i) { return widen(up[i * up_step]); });
     } else {
-#pragma omp simd
-        for (int64_t i = 0; i < cols; ++i) narrow(gradient(i), dx[i]);
-    }
-    if (dw) {
-#pragma omp simd
-        for (int64_t i = 0; i < cols; ++i) dw[i] += dy_at(i) * normal_at(i);
-    }
-    if (db) {
-#pragma omp simd
-        for (int64_t i = 0; i < cols; ++i) db[i] += dy_at(i);
+        write(Nothing{0});
     }
 }
 

@@ -210,4 +210,24 @@ double sum(int64_t n, F term) {
     return total;
 }
 
+// The sums of two terms, in one walk.
+template <class F, class G>
+std::pair<double, double> sum_both(int64_t n, F first, G second) {
+    constexpr int64_t kBlock = 512;
+    double totals[2] = {};
+    for (int64_t start = 0; start < n; start += kBlock) {
+        const int64_t end = std::min(start + kBlock, n);
+        decltype(first(0)) a = 0;
+        decltype(second(0)) b = 0;
+#pragma omp simd reduction(+ : a, b)
+        for (int64_t i = start; i < end; ++i) {
+            a += first(i);
+            b += second(i);
+        }
+        totals[0] += a;
+        totals[1] += b;
+    }
+    return {totals[0], totals[1]};
+}
+
 }  // namespace kl
