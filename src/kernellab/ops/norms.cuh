@@ -179,6 +179,7 @@ __global__ void __launch_bounds__(1024) norm_loop(FORWARD_PARAMETERS) {
 template <class Norm, typename T, int WIDTH, int VECS, typename Index>
 struct NormGradientShare {
   typedef Vec<T, WIDTH> V;
+  typedef Sums<Norm::CENTRED ? 2 : 1> Totals;
   Share<T, WIDTH, VECS, Index> dy, x;
 
   __device__ __forceinline__ void load(const V* from_dy, int64 dy_col, const V* from_x, int64 x_col, Index first,
@@ -187,10 +188,12 @@ struct NormGradientShare {
     x.load(from_x, x_col, first, step, cols, 0.0f);
   }
 
-  // Adds the sums of g and of g·normal to `sums`, and each element's part of the gradients of weight and bias to
-  // `collected`. weight_at(i) is the weight of access i. Elements beyond the row have dy = 0.
+  __device__ static Totals nothing() { return Totals::nothing(); }
+
+  // Adds g·normal and, for a norm that is centred, g to `sums`, and each element's part of the gradients of weight and
+  // bias to `collected`. weight_at(i) is the weight of access i. Elements beyond the row have dy = 0.
   template <class WeightAt, class Collected>
-  __device__ __forceinline__ Sums<2> sums(Sums<2> sums, float mean, float rstd, WeightAt weight_at,
+  __device__ __forceinline__ Totals sums(Totals sums, float mean, float rstd, WeightAt weight_at,
                                           Collected& collected) const {
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
@@ -198,8 +201,8 @@ struct NormGradientShare {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) {
         const float d = dy.v[i][k], normal = Norm::normalized(x.v[i][k], mean, rstd), g = d * w[k];
-        if constexpr (Norm::CENTRED) sums.of[0] += g;
-        sums.of[1] += g * normal;
+        sums.of[0] += g * normal;
+        if constexpr (Norm::CENTRED) sums.of[1] += g;
         collected.add(i * WIDTH + k, d * normal, d);
       }
     }
@@ -208,7 +211,8 @@ struct NormGradientShare {
 
   template <class WeightAt>
   __device__ __forceinline__ void store(V* dx, const V* up, int64 up_col, Index first, Index step, Index cols,
-                                        float mean, float rstd, WeightAt weight_at, Sums<2> means) const {
+                                        float mean, float rstd, WeightAt weight_at, Totals means) const {
+    const float mean_g = Norm::CENTRED ? means.of[Norm::CENTRED] : 0.0f;
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
       const Index at = first + i * step;
@@ -219,7 +223,7 @@ struct NormGradientShare {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) {
         const float normal = Norm::normalized(x.v[i][k], mean, rstd);
-        float value = Norm::gradient(dy.v[i][k] * w[k], normal, means.of[0], means.of[1], rstd);
+        float value = Norm::gradient(dy.v[i][k] * w[k], normal, mean_g, means.of[0], rstd);
         if (up) value += u[k];
         out.set(k, value);
       }
@@ -241,8 +245,11 @@ __device__ __forceinline__ Vec<T, WIDTH> ones() {
   return v;
 }
 
-__device__ __forceinline__ Sums<2> divide(Sums<2> sums, float count) {
-  return Sums<2>{{sums.of[0] / count, sums.of[1] / count}};
+template <int N>
+__device__ __forceinline__ Sums<N> scale(Sums<N> sums, float factor) {
+#pragma unroll
+  for (int i = 0; i < N; i++) sums.of[i] *= factor;
+  return sums;
 }
 
 // The gradients of weight and bias that each thread adds up for its columns, over its rows. They are in shared memory,
@@ -279,7 +286,7 @@ __global__ void __launch_bounds__(128, 4) norm_backward_warp(BACKWARD_PARAMETERS
   constexpr int ELEMENTS = VECS * WIDTH, GROUPS = 128 / LANES;
   const Lanes<LANES> lanes;
   const int first = lanes.first(), group = threadIdx.x / LANES;
-  const float count = (float)(cols * WIDTH);
+  const float per_element = 1.0f / (float)(cols * WIDTH);
   extern __shared__ float shared[];
   Collected<Norm, ELEMENTS> collected(shared);
   const auto weight_at = [&](int i) {
@@ -294,8 +301,8 @@ __global__ void __launch_bounds__(128, 4) norm_backward_warp(BACKWARD_PARAMETERS
     share.load(reinterpret_cast<const V*>(dy) + row * dy_row, dy_col, reinterpret_cast<const V*>(x) + row * x_row,
                x_col, first, LANES, width);
     const float rstd = width ? rstds[row] : 0.0f, mean = Norm::CENTRED && width ? means[row] : 0.0f;
-    Sums<2> sums = share.sums(Sums<2>::nothing(), mean, rstd, weight_at, collected);
-    sums = divide(lanes.merge_all(sums, 0), count);
+    auto sums = share.sums(share.nothing(), mean, rstd, weight_at, collected);
+    sums = scale(lanes.merge_all(sums, 0), per_element);
     share.store(reinterpret_cast<V*>(dx) + row * cols, up ? reinterpret_cast<const V*>(up) + row * up_row : nullptr,
                 up_col, first, LANES, width, mean, rstd, weight_at, sums);
   }
@@ -323,20 +330,21 @@ __global__ void __launch_bounds__(1024) norm_backward_block(BACKWARD_PARAMETERS)
   Collected<Norm, ELEMENTS> collected(shared);
   const Team<CLUSTER> team;
   const int first = team.first(), step = team.step(), width = cols;
-  const float count = (float)(cols * WIDTH);
+  const float per_element = 1.0f / (float)(cols * WIDTH);
   const auto weight_at = [&](int i) {
     const int at = first + i * step;
     return weight && at < width ? reinterpret_cast<const V*>(weight)[at] : ones<T, WIDTH>();
   };
 
   unsigned turn = 0;
-  for (int64 row = team.row(); row < rows; row += team.teams(), turn++) {
+  // Rows are fewer than 2³¹, as a grid is: forward has one block or more for each.
+  for (unsigned row = team.row(); row < (unsigned)rows; row += team.teams(), turn++) {
     NormGradientShare<Norm, T, WIDTH, VECS, int> share;
     share.load(reinterpret_cast<const V*>(dy) + row * dy_row, dy_col, reinterpret_cast<const V*>(x) + row * x_row,
                x_col, first, step, width);
     const float rstd = rstds[row], mean = Norm::CENTRED ? means[row] : 0.0f;
-    Sums<2> sums = share.sums(Sums<2>::nothing(), mean, rstd, weight_at, collected);
-    sums = divide(team.merge_all(sums, turn), count);
+    auto sums = share.sums(share.nothing(), mean, rstd, weight_at, collected);
+    sums = scale(team.merge_all(sums, turn), per_element);
     share.store(reinterpret_cast<V*>(dx) + row * cols, up ? reinterpret_cast<const V*>(up) + row * up_row : nullptr,
                 up_col, first, step, width, mean, rstd, weight_at, sums);
   }
@@ -367,7 +375,7 @@ __global__ void __launch_bounds__(1024) norm_backward_loop(BACKWARD_PARAMETERS) 
   const V *const from_up = up ? reinterpret_cast<const V*>(up) + row * up_row : nullptr;
   const float rstd = rstds[row], mean = Norm::CENTRED ? means[row] : 0.0f;
   NormGradientShare<Norm, T, WIDTH, VECS, int64> share;
-  Sums<2> sums = Sums<2>::nothing();
+  auto sums = share.nothing();
   NotCollected nothing;
   int64 at = team.first();
   const auto weight_at = [&](int i) {
@@ -378,7 +386,7 @@ __global__ void __launch_bounds__(1024) norm_backward_loop(BACKWARD_PARAMETERS) 
     share.load(from_dy, dy_col, from_x, x_col, at, step, cols);
     sums = share.sums(sums, mean, rstd, weight_at, nothing);
   }
-  sums = divide(team.merge_all(sums, 0), (float)(cols * WIDTH));
+  sums = scale(team.merge_all(sums, 0), 1.0f / (float)(cols * WIDTH));
   for (at -= stride; at >= 0; at -= stride) {
     share.load(from_dy, dy_col, from_x, x_col, at, step, cols);
     share.store(reinterpret_cast<V*>(dx) + row * cols, from_up, up_col, at, step, cols, mean, rstd, weight_at, sums);

@@ -20,8 +20,8 @@ CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
 # 16-byte accesses that a thread holds: of all inputs together forward, and of each backward, where a warp or less takes
 # a row. Accesses of one element need an address each.
 VECS, VECS_NARROW = 4, 16
-# Elements of each input that a thread holds backward, where a block or a cluster takes a row.
-BACKWARD_ELEMENTS = 16
+# Backward, where a block or a cluster takes a row: with three accesses or more of each input, fp32 rows spill.
+BACKWARD_VECS = 2
 
 # Persistent blocks per SM that certainly fit: further blocks would run after the others, and take twice the time.
 WARP_BLOCKS_PER_SM, TEAMS_PER_SM = 4, 8
@@ -87,9 +87,9 @@ class CudaNorm(NamedTuple):
             self._add_up(p, sums, blocks)
             return
 
-        vecs = BACKWARD_ELEMENTS // width
+        vecs = BACKWARD_VECS if width > 1 else VECS_NARROW
         team, threads = _team(cols, vecs, p.dx.device)
-        shared = threads * BACKWARD_ELEMENTS * per_element
+        shared = threads * vecs * width * per_element
         if threads <= MOST_THREADS and shared <= limit:
             per_sm = max(1, min(TEAMS_PER_SM, MOST_THREADS // threads, limit // shared))
             # Clusters of 4 and more do not fill a GPU whose groups of SMs they do not divide.

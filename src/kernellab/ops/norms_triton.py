@@ -28,8 +28,7 @@ CHUNK_NARROW = 4096  # one-element accesses need an address each
 # Backward: (columns up to, elements per program, warps, programs per SM). A thread holds at most 16 elements, because
 # it also holds their sums for the weight and the bias.
 BACKWARD_IN_REGISTERS = (
-    (512, 1024, 2, 8),
-    (1024, 1024, 2, 8),
+    (1024, 2048, 4, 4),
     (2048, 2048, 4, 4),
     (4096, 4096, 8, 2),
     (8192, 8192, 16, 1),
