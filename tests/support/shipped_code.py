@@ -48,13 +48,13 @@ def compiled(
     options: int = 0,
     strided: bool = False,
 ) -> tuple[Compiled, ...]:
-    """The kernels of one call, forward and then backward. `options`: the number of a combination of the op's options."""
+    """The kernels of one call, forward and then backward. `options`: the number of a combination of options."""
     declared: Op = getattr(kl.ops, op)
     sizes = {dim: (ROWS,) if dim == "..." else ROWS for dim in declared.dims} | {declared.dims[-1]: cols}
     case = Case(sizes, dtype, options_of(declared)[options])
     inputs = meta_inputs(declared, case)
     if strided:  # every second column
-        inputs = {name: t if t is None or t.dim() < 2 else torch.cat((t, t), -1)[..., ::2] for name, t in inputs.items()}
+        inputs = {n: t if t is None or t.dim() < 2 else torch.cat((t, t), -1)[..., ::2] for n, t in inputs.items()}
     implementation = declared[impl]
     with record_launches(f"sm_{arch}") as launches:
         results, leaves, _ = pass_of("both").graph(declared, implementation, inputs, case, mutates=frozenset())

@@ -72,8 +72,8 @@ def norm(
         done = _forward(kernels, x, None, weight, bias, eps)
         return done.y, (x, weight, done.mean, done.rstd)
 
-    def backward(upstream: torch.Tensor, *saved: torch.Tensor) -> Saved:
-        x, weight, mean, rstd = saved
+    def backward(*upstream_and_saved: torch.Tensor) -> Saved:
+        upstream, x, weight, mean, rstd = upstream_and_saved
         done = _backward(kernels, upstream, None, x, weight, mean, rstd, with_bias=with_bias)
         return done.dx, done.dweight, done.dbias
 
@@ -95,8 +95,8 @@ def add_norm(
         assert done.total is not None
         return (done.y, done.total), (done.total, weight, done.mean, done.rstd)
 
-    def backward(upstream: torch.Tensor, *rest: torch.Tensor) -> Saved:
-        dtotal, total, weight, mean, rstd = rest
+    def backward(*upstream_and_saved: torch.Tensor) -> Saved:
+        upstream, dtotal, total, weight, mean, rstd = upstream_and_saved
         done = _backward(kernels, upstream, dtotal, total, weight, mean, rstd, with_bias=False)
         return done.dx, done.dx, done.dweight
 

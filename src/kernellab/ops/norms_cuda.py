@@ -11,6 +11,7 @@ from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.gpus import has_clusters, shared_bytes, sm_count
 from kernellab.ops.layout import Grid
 from kernellab.ops.norms import NormBackward, NormForward
+from kernellab.ops.rows_cuda import power_of_2
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less, as in norms.cuh
 TEAM_BLOCK = 512  # of a block in a cluster, two of which share an SM; wider rows take up to MOST_THREADS
@@ -139,20 +140,16 @@ def _strides(grid: Grid, given: tuple[bool, ...], width: int) -> list[tuple[int,
 
 def _lanes(cols: int) -> tuple[int, int]:
     """Threads for a narrow row, and accesses of each."""
-    lanes = min(32, _power_of_2(cols))
-    return lanes, _power_of_2(-(-cols // lanes))
+    lanes = min(32, power_of_2(cols))
+    return lanes, power_of_2(-(-cols // lanes))
 
 
 def _team(cols: int, vecs: int, device: torch.device) -> tuple[int, int]:
     """Blocks for a row of which a thread holds `vecs` accesses, and threads per block, which may be too many."""
     team = 1
     if has_clusters(device):
-        team = min(_power_of_2(-(-cols // (TEAM_BLOCK * vecs))), CLUSTER_BLOCKS)
+        team = min(power_of_2(-(-cols // (TEAM_BLOCK * vecs))), CLUSTER_BLOCKS)
     return team, -(-cols // (team * vecs * 32)) * 32  # no warp without work
-
-
-def _power_of_2(n: int) -> int:
-    return 1 << (n - 1).bit_length()
 
 
 def _pointer(tensor: torch.Tensor | None) -> torch.Tensor | int:
