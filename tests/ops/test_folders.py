@@ -38,7 +38,7 @@ def _(x):
 def test_an_op_folder_has_a_file_for_each_implementation(name):
     op = getattr(kl.ops, name)
     assert op.name == name
-    assert len(op.impls) > 2
+    assert len(op.impls) >= 2
     assert op.doc
     folder = op.file.parent
     for impl, file in FILES.items():

@@ -43,6 +43,7 @@ def compiled(
     impl: str,
     *,
     cols: int = COLS,
+    rows: int = ROWS,
     dtype: str = "float32",
     arch: int = 90,
     options: int = 0,
@@ -50,7 +51,8 @@ def compiled(
 ) -> tuple[Compiled, ...]:
     """The kernels of one call, forward and then backward. `options`: the number of a combination of options."""
     declared: Op = getattr(kl.ops, op)
-    sizes = {dim: (ROWS,) if dim == "..." else ROWS for dim in declared.dims} | {declared.dims[-1]: cols}
+    last_dim = next(iter(declared.args.values())).dims[-1]
+    sizes = {dim: (rows,) if dim == "..." else rows for dim in declared.dims} | {last_dim: cols}
     case = Case(sizes, dtype, options_of(declared)[options])
     inputs = meta_inputs(declared, case)
     if strided:  # every second column

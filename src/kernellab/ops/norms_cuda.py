@@ -8,15 +8,12 @@ import torch
 
 from kernellab.ops.elementwise_cuda import kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
-from kernellab.ops.gpus import has_clusters, shared_bytes, sm_count
+from kernellab.ops.gpus import shared_bytes, sm_count
 from kernellab.ops.layout import Grid
 from kernellab.ops.norms import NormBackward, NormForward
-from kernellab.ops.rows_cuda import power_of_2
+from kernellab.ops.rows_cuda import MOST_THREADS, power_of_2, team_of
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less, as in norms.cuh
-TEAM_BLOCK = 512  # of a block in a cluster, two of which share an SM; wider rows take up to MOST_THREADS
-MOST_THREADS = 1024
-CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
 
 # 16-byte accesses that a thread holds: of all inputs together forward, and of each backward, where a warp or less takes
 # a row. Accesses of one element need an address each.
@@ -56,7 +53,7 @@ class CudaNorm(NamedTuple):
             blocks = -(-rows * lanes // WARP_BLOCK)
             kernel(self.op, f"norm_warp<{kind}, {vecs}, {lanes}>")(blocks, WARP_BLOCK, *args)
             return
-        team, threads = _team(cols, vecs, p.y.device)
+        team, threads = team_of(cols, vecs, p.y.device)
         cluster, in_cluster = (team if team > 1 else None), _bool(team > 1)
         if threads <= MOST_THREADS:
             run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}>")
@@ -89,7 +86,7 @@ class CudaNorm(NamedTuple):
             return
 
         vecs = BACKWARD_VECS if width > 1 else VECS_NARROW
-        team, threads = _team(cols, vecs, p.dx.device)
+        team, threads = team_of(cols, vecs, p.dx.device)
         shared = threads * vecs * width * per_element
         if threads <= MOST_THREADS and shared <= limit:
             per_sm = max(1, min(TEAMS_PER_SM, MOST_THREADS // threads, limit // shared))
@@ -142,14 +139,6 @@ def _lanes(cols: int) -> tuple[int, int]:
     """Threads for a narrow row, and accesses of each."""
     lanes = min(32, power_of_2(cols))
     return lanes, power_of_2(-(-cols // lanes))
-
-
-def _team(cols: int, vecs: int, device: torch.device) -> tuple[int, int]:
-    """Blocks for a row of which a thread holds `vecs` accesses, and threads per block, which may be too many."""
-    team = 1
-    if has_clusters(device):
-        team = min(power_of_2(-(-cols // (TEAM_BLOCK * vecs))), CLUSTER_BLOCKS)
-    return team, -(-cols // (team * vecs * 32)) * 32  # no warp without work
 
 
 def _pointer(tensor: torch.Tensor | None) -> torch.Tensor | int:

@@ -45,7 +45,7 @@ softmax_warp(const T* x, T* y, int64 rows, int64 cols, int64 x_row, int64 x_col)
 
 // Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS >= cols.
 template <typename T, int WIDTH, int VECS, bool CLUSTER>
-__global__ void __launch_bounds__(CLUSTER ? 512 : 1024, CLUSTER ? 2 : 1)
+__global__ void __launch_bounds__(1024)
 softmax_block(const T* x, T* y, int64 cols, int64 x_row, int64 x_col) {
   typedef Vec<T, WIDTH> V;
   const Team<CLUSTER> team;
@@ -127,7 +127,7 @@ softmax_backward_warp(const T* dy, const T* y, T* dx, int64 rows, int64 cols, in
 }
 
 template <typename T, int WIDTH, int VECS, bool CLUSTER>
-__global__ void __launch_bounds__(CLUSTER ? 512 : 1024, CLUSTER ? 2 : 1)
+__global__ void __launch_bounds__(1024)
 softmax_backward_block(const T* dy, const T* y, T* dx, int64 cols, int64 dy_row, int64 dy_col) {
   typedef Vec<T, WIDTH> V;
   const Team<CLUSTER> team;

@@ -7,14 +7,10 @@ import torch
 from kernellab.build.cuda import Kernel
 from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
-from kernellab.ops.gpus import has_clusters
 from kernellab.ops.layout import last_dim
-from kernellab.ops.rows_cuda import power_of_2
+from kernellab.ops.rows_cuda import MOST_THREADS, power_of_2, team_of
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less
-CLUSTER_BLOCK = 512  # two such blocks share an SM, so that one loads while the other stores
-CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
-LONE_BLOCK = 1024  # without clusters, one block takes as much as it can hold
 
 
 def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor:
@@ -30,8 +26,7 @@ def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor
     kind = f"{CUDA_NAMES[y.dtype]}, {width}"
     # From here on, everything is counted in accesses of `width` elements.
     cols, strides = cols // width, (row // width, col)
-    # Accesses a thread holds of all inputs together: with more, two blocks' registers exceed an SM's.
-    vecs = (8 if width > 1 else 16) // len(inputs)
+    vecs = _accesses(width, len(inputs), y.element_size())
 
     if cols <= 32 * vecs:
         lanes = min(32, power_of_2(cols))
@@ -40,18 +35,22 @@ def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor
         kernel(f"{function}_warp<{kind}, {vecs}, {lanes}>")(blocks, WARP_BLOCK, *tensors, rows, cols, *strides)
         return y
 
-    clusters = has_clusters(y.device)
-    threads = CLUSTER_BLOCK if clusters else LONE_BLOCK
-    team = min(power_of_2(-(-cols // (threads * vecs))), CLUSTER_BLOCKS) if clusters else 1
+    team, threads = team_of(cols, vecs, y.device)
     in_cluster, cluster = ("true", team) if team > 1 else ("false", None)
-    if cols <= team * threads * vecs:
-        threads = -(-cols // (team * vecs * 32)) * 32  # no warp without work
+    if threads <= MOST_THREADS:
         run = kernel(f"{function}_block<{kind}, {vecs}, {in_cluster}>")
     else:
-        threads = LONE_BLOCK
+        threads = MOST_THREADS
         run = kernel(f"{function}_loop<{kind}, {in_cluster}>")
     run(rows, threads, *tensors, cols, *strides, cluster=cluster)  # with a cluster, the grid counts clusters
     return y
+
+
+def _accesses(width: int, inputs: int, element_size: int) -> int:
+    """How many a thread holds of each input: with more, 1024 threads need more registers than an SM has."""
+    if width == 1:
+        return 16 // inputs
+    return 8 if inputs == 1 and element_size == 2 else 4 // inputs
 
 
 @functools.cache
