@@ -11,9 +11,14 @@ _SMS, _SHARED_BYTES = 132, 48 * 1024
 
 
 @functools.cache
+def capability(device: torch.device) -> tuple[int, int]:
+    """The GPU's architecture, such as (9, 0)."""
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+
+
 def has_clusters(device: torch.device) -> bool:
     """Whether blocks can be launched as clusters, which share their shared memory."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return capability(device) >= (9, 0)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import torch
 from kernellab.build.cuda import Kernel
 from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
+from kernellab.ops.gpus import capability
 from kernellab.ops.layout import last_dim
 from kernellab.ops.rows_cuda import MOST_THREADS, power_of_2, team_of
 
@@ -26,7 +27,7 @@ def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor
     kind = f"{CUDA_NAMES[y.dtype]}, {width}"
     # From here on, everything is counted in accesses of `width` elements.
     cols, strides = cols // width, (row // width, col)
-    vecs = _accesses(width, len(inputs), y.element_size())
+    vecs = _accesses(width, len(inputs), y)
 
     if cols <= 32 * vecs:
         lanes = min(32, power_of_2(cols))
@@ -46,11 +47,12 @@ def map_rows_cuda(op: str, function: str, *inputs: torch.Tensor) -> torch.Tensor
     return y
 
 
-def _accesses(width: int, inputs: int, element_size: int) -> int:
+def _accesses(width: int, inputs: int, y: torch.Tensor) -> int:
     """How many a thread holds of each input: with more, 1024 threads need more registers than an SM has."""
     if width == 1:
         return 16 // inputs
-    return 8 if inputs == 1 and element_size == 2 else 4 // inputs
+    # Code for Blackwell needs more registers beside the row.
+    return 8 if inputs == 1 and y.element_size() == 2 and capability(y.device) < (10, 0) else 4 // inputs
 
 
 @functools.cache
