@@ -8,7 +8,7 @@ after they were checked. One run per op and size; runs that are in OUT already a
 interrupted is finished. `--page` makes the table of docs/results/kernels-h200.md, and lists the cells that miss:
 
 - slower: the best of triton and cuda has less than 0.99 of the speed of the best other implementation
-- below the limit: less than 0.95 of copy bandwidth (cross_entropy 0.91, backward of a norm 0.85) although the cell moves
+- below the limit: less than 0.95 of copy bandwidth (cross_entropy 0.91, backward of a norm 0.85) in a cell that moves
   more than 512 MB
 """
 
