@@ -86,7 +86,7 @@ def test_stepping_through_the_shipped_gelu_into_its_helper(session):
     assert "tanh_value returns fp32[512]" in answer["r"]
     assert "if z_ptr is None" in answer["n"]
     frames = re.findall(r"^[> ] \S+:\d+ (\S+)$", answer["w"], re.MULTILINE)  # and none of Triton's
-    assert frames == ["_", "differentiable_map", "differentiable", "forward", "map_triton", "map_flat", "map_block"]
+    assert frames == ["__call__", "forward", "map_triton", "map_flat", "map_block"]
     assert "map_block returns None" in at_helper_return
     assert "map_flat returns None" in at_return
     assert re.match(rf"> {move}:\d+ map_triton", outside)  # in the launcher, which has no program

@@ -11,12 +11,17 @@ from pathlib import Path
 from kernellab.base.errors import UserError
 
 
-def cache_dir(*parts: str) -> Path:
-    """A folder under the user's cache, created if absent; `KERNELLAB_CACHE` names another root."""
+def cache_path(*parts: str) -> Path:
+    """A path under the user's cache, which may not exist; `KERNELLAB_CACHE` names another root."""
     root = os.environ.get("KERNELLAB_CACHE")
     if root is None:
         root = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernellab")
-    folder = Path(root).joinpath(*parts)
+    return Path(root).joinpath(*parts)
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder under the user's cache, created if absent."""
+    folder = cache_path(*parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

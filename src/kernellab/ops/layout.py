@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,8 +36,7 @@ def elementwise(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Ten
     """
     # In memory, which kernels read, a lazily negated tensor has the other sign.
     given = [x.resolve_neg() for x in inputs]
-    like = next((x for x in given if 0 not in x.stride()), given[0])
-    results = [torch.empty_like(like) for _ in range(outputs)]
+    results = [empty_elementwise(*given) for _ in range(outputs)]
     dims = _merge_dims([*given, *results])
     if len(dims) > 2:
         given = [x if x.stride() == results[0].stride() else torch.empty_like(results[0]).copy_(x) for x in given]
@@ -44,6 +44,11 @@ def elementwise(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Ten
     ones = [(1, ((0,) * (len(given) + outputs)))] * (2 - len(dims))
     (rows, row_strides), (cols, col_strides) = ones + dims
     return [*given, *results], Grid(rows, cols, tuple(zip(row_strides, col_strides, strict=True)))
+
+
+def empty_elementwise(*inputs: torch.Tensor) -> torch.Tensor:
+    """A new tensor for the result of an elementwise op, with the strides that PyTorch gives it."""
+    return torch.empty_like(next((x for x in inputs if 0 not in x.stride()), inputs[0]))
 
 
 def _merge_dims(tensors: Sequence[torch.Tensor]) -> list[tuple[int, tuple[int, ...]]]:
@@ -73,7 +78,7 @@ def last_dim(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor
     """
     shape = inputs[0].shape
     cols = shape[-1] if shape else 1
-    rows = inputs[0].numel() // cols if cols else 0
+    rows = row_count(inputs[0])
     given, strides = [], []
     for x in inputs:
         x = x.resolve_neg()
@@ -84,8 +89,17 @@ def last_dim(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor
             view = x.view(rows, cols)
         given.append(x)
         strides.append((view.stride(0), view.stride(1)))
-    results = [torch.empty_like(inputs[0], memory_format=torch.contiguous_format) for _ in range(outputs)]
+    results = [empty_rows(inputs[0]) for _ in range(outputs)]
     return [*given, *results], Grid(rows, cols, (*strides, *[(cols, 1)] * outputs))
+
+
+def row_count(x: torch.Tensor) -> int:
+    return math.prod(x.shape[:-1])
+
+
+def empty_rows(x: torch.Tensor) -> torch.Tensor:
+    """A new tensor for the result of an op along the last dim."""
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def keep_channels_last(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

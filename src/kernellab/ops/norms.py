@@ -1,4 +1,4 @@
-"""Norms along the last dim: their autograd, and the tensors that a kernel of any language gets.
+"""Norms along the last dim: their passes, and the tensors that a kernel of any language gets.
 
 The kernels, in norms_triton.py, norms_cuda.py and norms_cpp.py, compute `normalized·weight + bias`. For each row they
 save the mean, where the norm subtracts it, and the reciprocal of the deviation: backward does not compute them again.
@@ -6,12 +6,13 @@ save the mean, where the norm subtracts it, and the reciprocal of the deviation:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 
-from kernellab.ops.gradients import Saved, differentiable
-from kernellab.ops.layout import Grid, last_dim
+from kernellab.ops.gradients import Contract, Given, Passes, Tensors
+from kernellab.ops.layout import Grid, empty_rows, keep_channels_last, last_dim, row_count
 
 
 class NormForward(NamedTuple):
@@ -32,8 +33,8 @@ class NormForward(NamedTuple):
 
 class NormBackward(NamedTuple):
     """The tensors of a backward pass, `grid.strides` in this order: dy, x, dtotal if there is one, dx. `dtotal`, the
-    gradient of the sum of x and the residual, is added to dx. `dweight` and `dbias` are None where there is no such
-    parameter."""
+    gradient of the sum of x and the residual, is added to dx. `dweight` and `dbias` are None where they are not
+    wanted."""
 
     dy: torch.Tensor
     x: torch.Tensor
@@ -60,47 +61,50 @@ class NormKernels(Protocol):
     def backward(self, pass_: NormBackward) -> None: ...
 
 
-def norm(
-    kernels: NormKernels, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
-) -> torch.Tensor:
-    """The norm of every row."""
-    _check(kernels, x, weight, bias)
-    with_bias = bias is not None
+def norm_passes(kernels: NormKernels, eps: float, *, keep_order: bool = False) -> Passes:
+    """The norm of every row. With `keep_order`, the result of a channels-last tensor is channels-last."""
 
-    def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, Saved]:
-        x, weight, bias = tensors
+    def forward(*inputs: torch.Tensor) -> Tensors:
+        x, *parameters = inputs
+        _check(kernels, x, *parameters)
+        weight, bias = [*parameters, None][:2]
         done = _forward(kernels, x, None, weight, bias, eps)
-        return done.y, (x, weight, done.mean, done.rstd)
+        y = keep_channels_last(x, done.y) if keep_order else done.y
+        return [y, *(t for t in (done.mean, done.rstd) if t is not None)]
 
-    def backward(*upstream_and_saved: torch.Tensor) -> Saved:
-        upstream, x, weight, mean, rstd = upstream_and_saved
-        done = _backward(kernels, upstream, None, x, weight, mean, rstd, with_bias=with_bias)
-        return done.dx, done.dweight, done.dbias
+    def backward(*upstream_and_saved: torch.Tensor, wanted: Sequence[bool]) -> Given:
+        dy, x, weight, *statistics = upstream_and_saved
+        mean = statistics[0] if kernels.centred else None
+        done = _backward(kernels, dy, None, x, weight, mean, statistics[-1], wanted[1:])
+        return [done.dx, done.dweight, done.dbias][: len(wanted)]
 
-    return differentiable(forward, backward, x, weight, bias)
+    return Passes(forward, backward)
 
 
-def add_norm(
-    kernels: NormKernels, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+def add_norm_passes(kernels: NormKernels, eps: float) -> Passes:
     """The norm of every row of x + residual, and the sum itself, rounded to its dtype before it is normalized."""
-    _check(kernels, x, weight)
-    _check_dtype(x, residual)
-    if x.shape != residual.shape:
-        raise ValueError(f"x has the shape {tuple(x.shape)}, the residual {tuple(residual.shape)}: they must be equal")
 
-    def forward(*tensors: torch.Tensor) -> tuple[tuple[torch.Tensor, torch.Tensor], Saved]:
-        x, residual, weight = tensors
+    def forward(*inputs: torch.Tensor) -> Tensors:
+        x, residual, weight = inputs
+        _check(kernels, x, weight)
+        _check_dtype(x, residual)
+        if x.shape != residual.shape:
+            shapes = f"{tuple(x.shape)}, the residual {tuple(residual.shape)}"
+            raise ValueError(f"x has the shape {shapes}: they must be equal")
         done = _forward(kernels, x, residual, weight, None, eps)
         assert done.total is not None
-        return (done.y, done.total), (done.total, weight, done.mean, done.rstd)
+        return [done.y, done.total, done.rstd]
 
-    def backward(*upstream_and_saved: torch.Tensor) -> Saved:
-        upstream, dtotal, total, weight, mean, rstd = upstream_and_saved
-        done = _backward(kernels, upstream, dtotal, total, weight, mean, rstd, with_bias=False)
-        return done.dx, done.dx, done.dweight
+    def backward(*upstream_and_saved: torch.Tensor | None, wanted: Sequence[bool]) -> Given:
+        dy, dtotal, total, weight, rstd = upstream_and_saved
+        assert total is not None
+        assert rstd is not None
+        if dy is None:
+            dy = torch.zeros_like(total)
+        done = _backward(kernels, dy, dtotal, total, weight, None, rstd, wanted[1:])
+        return [done.dx, done.dweight]
 
-    return differentiable(forward, backward, x, residual, weight)
+    return Passes(forward, backward)
 
 
 def _check(kernels: NormKernels, x: torch.Tensor, *parameters: torch.Tensor | None) -> None:
@@ -129,7 +133,6 @@ def _forward(
     inputs = [x] if residual is None else [x, residual]
     tensors, grid = last_dim(*inputs, outputs=len(inputs))
     results = tensors[len(inputs) :]
-    mean, rstd = (torch.empty(grid.rows, dtype=_statistics_dtype(x), device=x.device) for _ in range(2))
     pass_ = NormForward(
         tensors[0],
         None if residual is None else tensors[1],
@@ -137,8 +140,8 @@ def _forward(
         _unit_stride(bias),
         results[0],
         None if residual is None else results[1],
-        mean if kernels.centred else None,
-        rstd,
+        _new_statistics(x) if kernels.centred else None,
+        _new_statistics(x),
         eps,
         grid,
     )
@@ -155,11 +158,12 @@ def _backward(
     weight: torch.Tensor | None,
     mean: torch.Tensor | None,
     rstd: torch.Tensor,
-    *,
-    with_bias: bool,
+    wanted: Sequence[bool],
 ) -> NormBackward:
+    """`wanted`: whether the gradients of the parameters are, of the weight and, where the norm has one, of the bias."""
     inputs = [dy, x] if dtotal is None else [dy, x, dtotal]
     tensors, grid = last_dim(*inputs)
+    wants_weight, wants_bias = [*wanted, False][:2]
     pass_ = NormBackward(
         tensors[0],
         tensors[1],
@@ -168,8 +172,8 @@ def _backward(
         mean,
         rstd,
         tensors[-1],
-        None if weight is None else x.new_empty(grid.cols),
-        x.new_empty(grid.cols) if with_bias else None,
+        x.new_empty(grid.cols) if wants_weight and weight is not None else None,
+        x.new_empty(grid.cols) if wants_bias else None,
         grid,
     )
     if grid.rows * grid.cols:
@@ -181,9 +185,65 @@ def _backward(
     return pass_
 
 
-def _statistics_dtype(x: torch.Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
+def _new_statistics(x: torch.Tensor) -> torch.Tensor:
+    """A number for each row."""
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return torch.empty(row_count(x), dtype=dtype, device=x.device)
 
 
 def _unit_stride(parameter: torch.Tensor | None) -> torch.Tensor | None:
     return None if parameter is None else parameter.resolve_neg().contiguous()
+
+
+# What the passes of each norm take and return ----------------------------------------------------------
+
+
+def _new_layer_norm(*inputs: torch.Tensor, **options: object) -> Tensors:
+    return [empty_rows(inputs[0]), _new_statistics(inputs[0]), _new_statistics(inputs[0])]
+
+
+def _new_rms_norm(*inputs: torch.Tensor, **options: object) -> Tensors:
+    return [keep_channels_last(inputs[0], empty_rows(inputs[0])), _new_statistics(inputs[0])]
+
+
+def _new_add_rms_norm(*inputs: torch.Tensor, **options: object) -> Tensors:
+    return [empty_rows(inputs[0]), empty_rows(inputs[0]), _new_statistics(inputs[0])]
+
+
+def _new_norm_gradients(*upstream_and_saved: torch.Tensor, **options: object) -> Tensors:
+    x = upstream_and_saved[1]
+    return [empty_rows(x), x.new_empty(x.shape[-1]), x.new_empty(x.shape[-1])]
+
+
+def _new_add_norm_gradients(*upstream_and_saved: torch.Tensor, **options: object) -> Tensors:
+    total = upstream_and_saved[2]
+    return [empty_rows(total), total.new_empty(total.shape[-1])]
+
+
+LAYER_NORM_CONTRACT = Contract(
+    inputs=("x", "weight", "bias"),
+    outputs=("y", "mean", "rstd"),
+    saved=("x", "weight", "mean", "rstd"),
+    differentiated=(("x",), ("weight",), ("bias",)),
+    new_outputs=_new_layer_norm,
+    new_gradients=_new_norm_gradients,
+)
+RMS_NORM_CONTRACT = Contract(
+    inputs=("x", "weight"),
+    outputs=("y", "rstd"),
+    saved=("x", "weight", "rstd"),
+    differentiated=(("x",), ("weight",)),
+    new_outputs=_new_rms_norm,
+    new_gradients=lambda *tensors, **_: _new_norm_gradients(*tensors)[:2],
+)
+ADD_RMS_NORM_CONTRACT = Contract(
+    inputs=("x", "residual", "weight"),
+    outputs=("y", "total", "rstd"),
+    saved=("total", "weight", "rstd"),
+    differentiated=(("x", "residual"), ("weight",)),
+    new_outputs=_new_add_rms_norm,
+    new_gradients=_new_add_norm_gradients,
+    results=2,
+    takes_missing_gradients=True,
+    sizing_place=2,
+)

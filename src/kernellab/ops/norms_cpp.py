@@ -16,8 +16,11 @@ MOST_SLICES, FEWEST_SLICES, MOST_PARTIAL_ELEMENTS = 64, 4, 1 << 22
 
 
 class CppNorm(NamedTuple):
+    """`adds`: whether its input is a sum, whose gradient backward takes too."""
+
     op: str
     centred: bool
+    adds: bool = False
 
     def check(self, x: torch.Tensor) -> None:
         require_float(x, self.op, CPP_NAMES)
@@ -33,6 +36,8 @@ class CppNorm(NamedTuple):
         rows, cols = p.grid.rows, p.grid.cols
         tensors = [t for t in (p.dy, p.x, p.dtotal) if t is not None]
         places = [arg for t, strides in zip(tensors, p.grid.strides, strict=False) for arg in (t, *strides)]
+        if self.adds and p.dtotal is None:
+            places += [0, 0, 0]
         slices = min(rows, max(FEWEST_SLICES, min(MOST_SLICES, MOST_PARTIAL_ELEMENTS // cols)))
         wanted = (p.dweight, p.dbias)
         sums = [None if t is None else p.rstd.new_empty(slices, cols) for t in wanted]

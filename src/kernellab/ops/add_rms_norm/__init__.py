@@ -4,7 +4,8 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.norms import add_norm
+from kernellab.ops.gradients import differentiable
+from kernellab.ops.norms import ADD_RMS_NORM_CONTRACT, add_norm_passes
 
 
 @kl.op(
@@ -35,21 +36,24 @@ def _(x, residual, weight=None, *, eps=1e-6):
 
 
 @add_rms_norm.impl("triton", supports=has_gpu_kernel)
-def _(x, residual, weight=None, *, eps=1e-6):
+@differentiable(ADD_RMS_NORM_CONTRACT)
+def _(eps=1e-6):
     from kernellab.ops.add_rms_norm.triton import ADD_RMS_NORM
 
-    return add_norm(ADD_RMS_NORM, x, residual, weight, eps)
+    return add_norm_passes(ADD_RMS_NORM, eps)
 
 
 @add_rms_norm.impl("cuda", supports=has_gpu_kernel)
-def _(x, residual, weight=None, *, eps=1e-6):
+@differentiable(ADD_RMS_NORM_CONTRACT)
+def _(eps=1e-6):
     from kernellab.ops.norms_cuda import CudaNorm
 
-    return add_norm(CudaNorm("add_rms_norm", "RmsNorm", centred=False), x, residual, weight, eps)
+    return add_norm_passes(CudaNorm("add_rms_norm", "RmsNorm", centred=False), eps)
 
 
 @add_rms_norm.impl("cpp")
-def _(x, residual, weight=None, *, eps=1e-6):
+@differentiable(ADD_RMS_NORM_CONTRACT)
+def _(eps=1e-6):
     from kernellab.ops.norms_cpp import CppNorm
 
-    return add_norm(CppNorm("add_rms_norm", centred=False), x, residual, weight, eps)
+    return add_norm_passes(CppNorm("add_rms_norm", centred=False, adds=True), eps)

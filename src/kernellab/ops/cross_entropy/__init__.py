@@ -3,8 +3,9 @@
 import torch
 
 import kernellab as kl
-from kernellab.ops.cross_entropy.loss import Settings, differentiable_loss
+from kernellab.ops.cross_entropy.loss import CONTRACT, Settings, loss_passes
 from kernellab.ops.floats import has_gpu_kernel
+from kernellab.ops.gradients import differentiable
 
 
 def _kept_bytes(logits, target, ignore_index):
@@ -64,21 +65,24 @@ def _(logits, target, *, reduction="mean", label_smoothing=0.0, ignore_index=-10
 
 
 @cross_entropy.impl("triton", supports=has_gpu_kernel)
-def _(logits, target, *, reduction="mean", label_smoothing=0.0, ignore_index=-100):
+@differentiable(CONTRACT)
+def _(reduction="mean", label_smoothing=0.0, ignore_index=-100):
     from kernellab.ops.cross_entropy.triton import backward, forward
 
-    return differentiable_loss(forward, backward, logits, target, Settings(reduction, label_smoothing, ignore_index))
+    return loss_passes(forward, backward, Settings(reduction, label_smoothing, ignore_index))
 
 
 @cross_entropy.impl("cuda", supports=has_gpu_kernel)
-def _(logits, target, *, reduction="mean", label_smoothing=0.0, ignore_index=-100):
+@differentiable(CONTRACT)
+def _(reduction="mean", label_smoothing=0.0, ignore_index=-100):
     from kernellab.ops.cross_entropy.cuda import backward, forward
 
-    return differentiable_loss(forward, backward, logits, target, Settings(reduction, label_smoothing, ignore_index))
+    return loss_passes(forward, backward, Settings(reduction, label_smoothing, ignore_index))
 
 
 @cross_entropy.impl("cpp")
-def _(logits, target, *, reduction="mean", label_smoothing=0.0, ignore_index=-100):
+@differentiable(CONTRACT)
+def _(reduction="mean", label_smoothing=0.0, ignore_index=-100):
     from kernellab.ops.cross_entropy.cpp import backward, forward
 
-    return differentiable_loss(forward, backward, logits, target, Settings(reduction, label_smoothing, ignore_index))
+    return loss_passes(forward, backward, Settings(reduction, label_smoothing, ignore_index))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import torch
 
-from kernellab.ops.cross_entropy.loss import Settings
+from kernellab.ops.cross_entropy.loss import Settings, new_saved
 from kernellab.ops.floats import CPP_NAMES, require_float
 from kernellab.ops.maps_cpp import entry
 
 
 def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> tuple[torch.Tensor, torch.Tensor]:
     require_float(logits, "cross_entropy", CPP_NAMES)
-    losses = logits.new_empty(len(target), dtype=_wide(logits))
-    lse = losses.new_empty(len(target), 2)
+    saved = new_saved(logits, settings.reduction)
+    losses = saved.new_empty(len(target))
     labels = (target, target.stride(0))
-    _call("cross_entropy", logits, *labels, losses, lse, settings=settings)
+    _call("cross_entropy", logits, *labels, losses, saved, settings=settings)
     if settings.reduction == "none":
-        return losses.to(logits.dtype), lse
+        return losses.to(logits.dtype), saved
+    count = (target != settings.ignore_index).sum(dtype=saved.dtype)
+    saved[-1] = 1 / count
     total = losses.sum()
     if settings.reduction == "mean":
-        total = total / _count(target, settings)
-    return total.to(logits.dtype), lse
+        total = total / count
+    return total.to(logits.dtype), saved
 
 
 def backward(
@@ -29,20 +31,11 @@ def backward(
     dx = torch.empty_like(logits, memory_format=torch.contiguous_format)
     scales = upstream.to(saved.dtype)
     if settings.reduction == "mean":
-        scales = scales / _count(target, settings)
+        scales = scales * saved[-1]
     labels = (target, target.stride(0))
     steps = settings.upstream_step(scales)
     _call("cross_entropy_backward", logits, *labels, saved, scales, steps, dx, settings=settings)
     return dx
-
-
-def _wide(logits: torch.Tensor) -> torch.dtype:
-    """The type of the arithmetic."""
-    return torch.float64 if logits.dtype == torch.float64 else torch.float32
-
-
-def _count(target: torch.Tensor, settings: Settings) -> torch.Tensor:
-    return (target != settings.ignore_index).sum()
 
 
 def _call(function: str, logits: torch.Tensor, *args: torch.Tensor | int, settings: Settings) -> None:

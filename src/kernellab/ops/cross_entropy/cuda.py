@@ -8,7 +8,7 @@ import torch
 
 from kernellab.build.cuda import Kernel
 from kernellab.build.cuda import kernel as cuda_kernel
-from kernellab.ops.cross_entropy.loss import Settings
+from kernellab.ops.cross_entropy.loss import Settings, new_saved
 from kernellab.ops.floats import CUDA_NAMES, require_float
 from kernellab.ops.gpus import sm_count
 from kernellab.ops.rows_cuda import power_of_2, same_alignment
@@ -31,7 +31,7 @@ def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> t
     name = CUDA_NAMES[logits.dtype]
     reduced = settings.reduction != "none"
     losses = logits.new_empty(rows, dtype=torch.float32 if reduced else logits.dtype)
-    saved = logits.new_empty(2 * rows + 1, dtype=torch.float32)
+    saved = new_saved(logits, settings.reduction)
     smooth = "true" if settings.label_smoothing > 0 else "false"
     loss_name = CUDA_NAMES[losses.dtype]
     labels = (target.stride(0), settings.ignore_index)

@@ -1,4 +1,4 @@
-"""What the implementations of cross-entropy share on the host: its options, and the backward they get."""
+"""What the implementations of cross-entropy share on the host: its options, and the passes they are called in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from kernellab.ops.gradients import differentiable
+from kernellab.ops.gradients import Contract, Given, Passes, Tensors
 
 
 class Settings(NamedTuple):
@@ -43,22 +43,45 @@ class LossBackward(Protocol):
     ) -> torch.Tensor: ...
 
 
-def differentiable_loss(
-    forward: LossForward, backward: LossBackward, logits: torch.Tensor, target: torch.Tensor, settings: Settings
-) -> torch.Tensor:
-    """The result of forward, which autograd differentiates by backward."""
-    _require(logits, target, settings)
+def loss_passes(forward: LossForward, backward: LossBackward, settings: Settings) -> Passes:
+    def run_forward(*inputs: torch.Tensor) -> Tensors:
+        logits, target = inputs
+        _require(logits, target, settings)
+        # In memory, which kernels read, a lazily negated tensor has the other sign.
+        return forward(logits.resolve_neg(), target, settings)
 
-    def run_forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
-        given = inputs[0].resolve_neg()  # in memory, which kernels read, a lazily negated tensor has the other sign
-        loss, saved = forward(given, inputs[1], settings)
-        return loss, (given, inputs[1], saved)
+    def run_backward(*upstream_and_saved: torch.Tensor, wanted: Sequence[bool]) -> Given:
+        upstream, logits, target, saved = upstream_and_saved
+        return [backward(upstream.resolve_neg(), logits.resolve_neg(), target, saved, settings)]
 
-    def run_backward(*inputs: torch.Tensor) -> Sequence[torch.Tensor | None]:
-        upstream, given, labels, saved = inputs
-        return backward(upstream.resolve_neg(), given, labels, saved, settings), None
+    return Passes(run_forward, run_backward)
 
-    return differentiable(run_forward, run_backward, logits, target)
+
+def new_saved(logits: torch.Tensor, reduction: object) -> torch.Tensor:
+    """For what backward needs besides logits and target: two numbers for each row, and if the losses are added up, the
+    factor by which a mean scales its gradient."""
+    wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    return logits.new_empty(2 * logits.shape[0] + (reduction != "none"), dtype=wide)
+
+
+def _new_outputs(*inputs: torch.Tensor, **options: object) -> Tensors:
+    logits, target = inputs
+    reduction = options["reduction"]
+    return [logits.new_empty(target.shape if reduction == "none" else ()), new_saved(logits, reduction)]
+
+
+def _new_gradients(*upstream_and_saved: torch.Tensor, **options: object) -> Tensors:
+    return [torch.empty_like(upstream_and_saved[1], memory_format=torch.contiguous_format)]
+
+
+CONTRACT = Contract(
+    inputs=("logits", "target"),
+    outputs=("loss", "saved"),
+    saved=("logits", "target", "saved"),
+    differentiated=(("logits",),),
+    new_outputs=_new_outputs,
+    new_gradients=_new_gradients,
+)
 
 
 def _require(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> None:

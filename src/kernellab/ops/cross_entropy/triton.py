@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from kernellab.build.cuda import same_device
+from kernellab.ops.cross_entropy.loss import new_saved
 from kernellab.ops.floats import require_float, vector_width
 from kernellab.ops.rows_cuda import same_alignment
 from kernellab.ops.rows_triton import CHUNK_NARROW, WARPS_NARROW, columns_of_groups, extra_columns, load, peel
@@ -30,7 +31,7 @@ def forward(logits, target, settings):
     rows, cols = logits.shape
     reduced = settings.reduction != "none"
     losses = logits.new_empty(rows, dtype=torch.float32 if reduced else logits.dtype)
-    saved = logits.new_empty(2 * rows + 1, dtype=torch.float32)
+    saved = new_saved(logits, settings.reduction)
     smoothing = float(settings.label_smoothing)
     labels = (target.stride(0), settings.ignore_index)
     with same_device(logits):

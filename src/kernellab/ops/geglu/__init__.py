@@ -6,7 +6,9 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.gradients import differentiable_map
+from kernellab.ops.gradients import differentiable, elementwise_contract, map_passes
+
+CONTRACT = elementwise_contract("gate", "up")
 
 
 @kl.op(
@@ -34,24 +36,27 @@ def _(gate, up, *, approximate="tanh"):
 
 
 @geglu.impl("triton", supports=has_gpu_kernel)
-def _(gate, up, *, approximate="tanh"):
+@differentiable(CONTRACT)
+def _(approximate="tanh"):
     from kernellab.ops.elementwise_triton import map_triton
     from kernellab.ops.geglu.triton import FORMS
 
-    return differentiable_map(map_triton, "geglu", *FORMS[approximate], gate, up)
+    return map_passes(map_triton, "geglu", *FORMS[approximate])
 
 
 @geglu.impl("cuda", supports=has_gpu_kernel)
-def _(gate, up, *, approximate="tanh"):
+@differentiable(CONTRACT)
+def _(approximate="tanh"):
     from kernellab.ops.elementwise_cuda import map_cuda
 
     form = {"tanh": "GeluTanh", "none": "GeluErf"}[approximate]
-    return differentiable_map(map_cuda, "geglu", f"Gated<{form}>", f"GatedBackward<{form}>", gate, up)
+    return map_passes(map_cuda, "geglu", f"Gated<{form}>", f"GatedBackward<{form}>")
 
 
 @geglu.impl("cpp")
-def _(gate, up, *, approximate="tanh"):
+@differentiable(CONTRACT)
+def _(approximate="tanh"):
     from kernellab.ops.maps_cpp import map_cpp
 
     function = {"tanh": "geglu_tanh", "none": "geglu_erf"}[approximate]
-    return differentiable_map(map_cpp, "geglu", function, f"{function}_backward", gate, up)
+    return map_passes(map_cpp, "geglu", function, f"{function}_backward")

@@ -6,7 +6,9 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.gradients import differentiable_map
+from kernellab.ops.gradients import differentiable, elementwise_contract, map_passes
+
+CONTRACT = elementwise_contract("x")
 
 
 @kl.op(
@@ -35,24 +37,27 @@ def _(x, *, approximate="tanh"):
 
 
 @gelu.impl("triton", supports=has_gpu_kernel)
-def _(x, *, approximate="tanh"):
+@differentiable(CONTRACT)
+def _(approximate="tanh"):
     from kernellab.ops.elementwise_triton import map_triton
     from kernellab.ops.gelu.triton import FORMS
 
-    return differentiable_map(map_triton, "gelu", *FORMS[approximate], x)
+    return map_passes(map_triton, "gelu", *FORMS[approximate])
 
 
 @gelu.impl("cuda", supports=has_gpu_kernel)
-def _(x, *, approximate="tanh"):
+@differentiable(CONTRACT)
+def _(approximate="tanh"):
     from kernellab.ops.elementwise_cuda import map_cuda
 
     form = {"tanh": "GeluTanh", "none": "GeluErf"}[approximate]
-    return differentiable_map(map_cuda, "gelu", f"Activation<{form}>", f"ActivationBackward<{form}>", x)
+    return map_passes(map_cuda, "gelu", f"Activation<{form}>", f"ActivationBackward<{form}>")
 
 
 @gelu.impl("cpp")
-def _(x, *, approximate="tanh"):
+@differentiable(CONTRACT)
+def _(approximate="tanh"):
     from kernellab.ops.maps_cpp import map_cpp
 
     function = {"tanh": "gelu_tanh", "none": "gelu_erf"}[approximate]
-    return differentiable_map(map_cpp, "gelu", function, f"{function}_backward", x)
+    return map_passes(map_cpp, "gelu", function, f"{function}_backward")

@@ -4,7 +4,8 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.norms import norm
+from kernellab.ops.gradients import differentiable
+from kernellab.ops.norms import LAYER_NORM_CONTRACT, norm_passes
 
 
 @kl.op(
@@ -35,21 +36,24 @@ def _(x, weight=None, bias=None, *, eps=1e-5):
 
 
 @layer_norm.impl("triton", supports=has_gpu_kernel)
-def _(x, weight=None, bias=None, *, eps=1e-5):
+@differentiable(LAYER_NORM_CONTRACT)
+def _(eps=1e-5):
     from kernellab.ops.layer_norm.triton import LAYER_NORM
 
-    return norm(LAYER_NORM, x, weight, bias, eps)
+    return norm_passes(LAYER_NORM, eps)
 
 
 @layer_norm.impl("cuda", supports=has_gpu_kernel)
-def _(x, weight=None, bias=None, *, eps=1e-5):
+@differentiable(LAYER_NORM_CONTRACT)
+def _(eps=1e-5):
     from kernellab.ops.norms_cuda import CudaNorm
 
-    return norm(CudaNorm("layer_norm", "LayerNorm", centred=True), x, weight, bias, eps)
+    return norm_passes(CudaNorm("layer_norm", "LayerNorm", centred=True), eps)
 
 
 @layer_norm.impl("cpp")
-def _(x, weight=None, bias=None, *, eps=1e-5):
+@differentiable(LAYER_NORM_CONTRACT)
+def _(eps=1e-5):
     from kernellab.ops.norms_cpp import CppNorm
 
-    return norm(CppNorm("layer_norm", centred=True), x, weight, bias, eps)
+    return norm_passes(CppNorm("layer_norm", centred=True), eps)

@@ -4,8 +4,8 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.layout import keep_channels_last
-from kernellab.ops.norms import norm
+from kernellab.ops.gradients import differentiable
+from kernellab.ops.norms import RMS_NORM_CONTRACT, norm_passes
 
 
 @kl.op(
@@ -33,21 +33,24 @@ def _(x, weight=None, *, eps=1e-6):
 
 
 @rms_norm.impl("triton", supports=has_gpu_kernel)
-def _(x, weight=None, *, eps=1e-6):
+@differentiable(RMS_NORM_CONTRACT)
+def _(eps=1e-6):
     from kernellab.ops.rms_norm.triton import RMS_NORM
 
-    return keep_channels_last(x, norm(RMS_NORM, x, weight, None, eps))
+    return norm_passes(RMS_NORM, eps, keep_order=True)
 
 
 @rms_norm.impl("cuda", supports=has_gpu_kernel)
-def _(x, weight=None, *, eps=1e-6):
+@differentiable(RMS_NORM_CONTRACT)
+def _(eps=1e-6):
     from kernellab.ops.norms_cuda import CudaNorm
 
-    return keep_channels_last(x, norm(CudaNorm("rms_norm", "RmsNorm", centred=False), x, weight, None, eps))
+    return norm_passes(CudaNorm("rms_norm", "RmsNorm", centred=False), eps, keep_order=True)
 
 
 @rms_norm.impl("cpp")
-def _(x, weight=None, *, eps=1e-6):
+@differentiable(RMS_NORM_CONTRACT)
+def _(eps=1e-6):
     from kernellab.ops.norms_cpp import CppNorm
 
-    return keep_channels_last(x, norm(CppNorm("rms_norm", centred=False), x, weight, None, eps))
+    return norm_passes(CppNorm("rms_norm", centred=False), eps, keep_order=True)

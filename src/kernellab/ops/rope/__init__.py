@@ -8,6 +8,8 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
+from kernellab.ops.gradients import differentiable
+from kernellab.ops.rope.heads import CONTRACT, rotation_passes
 
 
 @kl.op(
@@ -45,24 +47,24 @@ def rope(q, k, cos, sin, *, interleaved=False):
 
 
 @rope.impl("triton", supports=has_gpu_kernel)
-def _(q, k, cos, sin, *, interleaved=False):
-    from kernellab.ops.rope.heads import rotate
+@differentiable(CONTRACT)
+def _(interleaved=False):
     from kernellab.ops.rope.triton import rotate_triton
 
-    return rotate(rotate_triton, q, k, cos, sin, interleaved=interleaved)
+    return rotation_passes(rotate_triton, interleaved=interleaved)
 
 
 @rope.impl("cuda", supports=has_gpu_kernel)
-def _(q, k, cos, sin, *, interleaved=False):
+@differentiable(CONTRACT)
+def _(interleaved=False):
     from kernellab.ops.rope.cuda import rotate_cuda
-    from kernellab.ops.rope.heads import rotate
 
-    return rotate(rotate_cuda, q, k, cos, sin, interleaved=interleaved)
+    return rotation_passes(rotate_cuda, interleaved=interleaved)
 
 
 @rope.impl("cpp")
-def _(q, k, cos, sin, *, interleaved=False):
+@differentiable(CONTRACT)
+def _(interleaved=False):
     from kernellab.ops.rope.cpp import rotate_cpp
-    from kernellab.ops.rope.heads import rotate
 
-    return rotate(rotate_cpp, q, k, cos, sin, interleaved=interleaved)
+    return rotation_passes(rotate_cpp, interleaved=interleaved)

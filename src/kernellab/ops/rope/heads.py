@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
-from kernellab.ops.gradients import differentiable
+from kernellab.ops.gradients import Contract, Given, Passes, Tensors
 
 
 @dataclass(frozen=True)
@@ -27,30 +28,42 @@ class Rotate(Protocol):
     def __call__(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], rotation: Rotation) -> None: ...
 
 
-def rotate(
-    kernel: Rotate, q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, interleaved: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both turned, in one launch. Autograd turns their gradients back."""
-    tables = cos.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
+def rotation_passes(kernel: Rotate, *, interleaved: bool) -> Passes:
+    """Queries and keys turned, in one launch. Backward turns their gradients back."""
 
-    def turn(sign: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        results = tuple(torch.empty_like(x) for x in tensors)  # with the strides that PyTorch gives them
+    def turn(sign: int, first: torch.Tensor, second: torch.Tensor, *tables: torch.Tensor) -> Tensors:
+        cos, sin = (table.resolve_neg().contiguous() for table in tables)
+        tensors = (first, second)
+        results = _new_pair(*tensors)
         inputs, outputs = ([with_neighbouring_columns(x) for x in each] for each in (tensors, results))
         if any(x.numel() for x in tensors):
-            kernel(inputs, outputs, Rotation(*tables, interleaved, sign))
+            kernel(inputs, outputs, Rotation(cos, sin, interleaved, sign))
         for result, output in zip(results, outputs, strict=True):
             if output is not result:
                 result.copy_(output)
         return results
 
-    def forward(*tensors: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], Sequence[torch.Tensor]]:
-        return turn(1, *tensors), ()
+    def backward(*upstream_and_tables: torch.Tensor, wanted: Sequence[bool]) -> Given:
+        return turn(-1, *upstream_and_tables)
 
-    def backward(*upstream: torch.Tensor) -> Sequence[torch.Tensor]:
-        return turn(-1, *upstream)
+    return Passes(functools.partial(turn, 1), backward)
 
-    turned_q, turned_k = differentiable(forward, backward, q, k)
-    return turned_q, turned_k
+
+def _new_pair(*tensors: torch.Tensor, **options: object) -> Tensors:
+    """Like the first two tensors, with the strides that PyTorch gives the results."""
+    return [torch.empty_like(x) for x in tensors[:2]]
+
+
+CONTRACT = Contract(
+    inputs=("q", "k", "cos", "sin"),
+    outputs=("turned_q", "turned_k"),
+    saved=("cos", "sin"),
+    differentiated=(("q",), ("k",)),
+    new_outputs=_new_pair,
+    new_gradients=_new_pair,
+    results=2,
+    sizing_place=0,
+)
 
 
 def with_neighbouring_columns(x: torch.Tensor) -> torch.Tensor:

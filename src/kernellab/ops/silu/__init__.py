@@ -4,7 +4,9 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.gradients import differentiable_map
+from kernellab.ops.gradients import differentiable, elementwise_contract, map_passes
+
+CONTRACT = elementwise_contract("x")
 
 
 @kl.op(
@@ -29,22 +31,25 @@ def _(x):
 
 
 @silu.impl("triton", supports=has_gpu_kernel)
-def _(x):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.elementwise_triton import map_triton
     from kernellab.ops.silu.triton import silu_backward, silu_value
 
-    return differentiable_map(map_triton, "silu", silu_value, silu_backward, x)
+    return map_passes(map_triton, "silu", silu_value, silu_backward)
 
 
 @silu.impl("cuda", supports=has_gpu_kernel)
-def _(x):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.elementwise_cuda import map_cuda
 
-    return differentiable_map(map_cuda, "silu", "Activation<Silu>", "ActivationBackward<Silu>", x)
+    return map_passes(map_cuda, "silu", "Activation<Silu>", "ActivationBackward<Silu>")
 
 
 @silu.impl("cpp")
-def _(x):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.maps_cpp import map_cpp
 
-    return differentiable_map(map_cpp, "silu", "silu", "silu_backward", x)
+    return map_passes(map_cpp, "silu", "silu", "silu_backward")

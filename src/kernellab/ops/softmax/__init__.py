@@ -4,7 +4,7 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.gradients import differentiable_rows
+from kernellab.ops.gradients import ROWS, differentiable, row_passes
 
 
 @kl.op(
@@ -33,22 +33,25 @@ def _(x):
 
 
 @softmax.impl("triton", supports=has_gpu_kernel)
-def _(x):
+@differentiable(ROWS)
+def _():
     from kernellab.ops.rows_triton import map_rows_triton
     from kernellab.ops.softmax.triton import BACKWARD, SOFTMAX
 
-    return differentiable_rows(map_rows_triton, "softmax", SOFTMAX, BACKWARD, x)
+    return row_passes(map_rows_triton, "softmax", SOFTMAX, BACKWARD)
 
 
 @softmax.impl("cuda", supports=has_gpu_kernel)
-def _(x):
+@differentiable(ROWS)
+def _():
     from kernellab.ops.softmax.cuda import map_rows_cuda
 
-    return differentiable_rows(map_rows_cuda, "softmax", "softmax", "softmax_backward", x)
+    return row_passes(map_rows_cuda, "softmax", "softmax", "softmax_backward")
 
 
 @softmax.impl("cpp")
-def _(x):
+@differentiable(ROWS)
+def _():
     from kernellab.ops.maps_cpp import map_rows_cpp
 
-    return differentiable_rows(map_rows_cpp, "softmax", "softmax", "softmax_backward", x)
+    return row_passes(map_rows_cpp, "softmax", "softmax", "softmax_backward")

@@ -4,7 +4,9 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.gradients import differentiable_map
+from kernellab.ops.gradients import differentiable, elementwise_contract, map_passes
+
+CONTRACT = elementwise_contract("x")
 
 
 @kl.op(
@@ -29,18 +31,20 @@ def _(x):
 
 
 @square.impl("triton", supports=has_gpu_kernel)
-def _(x):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.elementwise_triton import map_triton
     from kernellab.ops.square.triton import square_backward, square_of
 
-    return differentiable_map(map_triton, "square", square_of, square_backward, x)
+    return map_passes(map_triton, "square", square_of, square_backward)
 
 
 @square.impl("cuda", supports=has_gpu_kernel)
-def _(x):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.elementwise_cuda import map_cuda
 
-    return differentiable_map(map_cuda, "square", "Activation<Square>", "ActivationBackward<Square>", x)
+    return map_passes(map_cuda, "square", "Activation<Square>", "ActivationBackward<Square>")
 
 
 @square.impl("cuda-inline", supports=lambda case: kl.cuda.nvcc_missing() or has_gpu_kernel(case))
@@ -51,10 +55,11 @@ def _(x):
 
 
 @square.impl("cpp")
-def _(x):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.maps_cpp import map_cpp
 
-    return differentiable_map(map_cpp, "square", "square", "square_backward", x)
+    return map_passes(map_cpp, "square", "square", "square_backward")
 
 
 # Studies of launch parameters (studies.py): `klab bench square --impl 'triton*'` runs them.

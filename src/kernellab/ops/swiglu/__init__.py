@@ -4,7 +4,9 @@ import torch
 
 import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
-from kernellab.ops.gradients import differentiable_map
+from kernellab.ops.gradients import differentiable, elementwise_contract, map_passes
+
+CONTRACT = elementwise_contract("gate", "up")
 
 
 @kl.op(
@@ -29,22 +31,25 @@ def _(gate, up):
 
 
 @swiglu.impl("triton", supports=has_gpu_kernel)
-def _(gate, up):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.elementwise_triton import map_triton
     from kernellab.ops.swiglu.triton import swiglu_backward, swiglu_value
 
-    return differentiable_map(map_triton, "swiglu", swiglu_value, swiglu_backward, gate, up)
+    return map_passes(map_triton, "swiglu", swiglu_value, swiglu_backward)
 
 
 @swiglu.impl("cuda", supports=has_gpu_kernel)
-def _(gate, up):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.elementwise_cuda import map_cuda
 
-    return differentiable_map(map_cuda, "swiglu", "Gated<Silu>", "GatedBackward<Silu>", gate, up)
+    return map_passes(map_cuda, "swiglu", "Gated<Silu>", "GatedBackward<Silu>")
 
 
 @swiglu.impl("cpp")
-def _(gate, up):
+@differentiable(CONTRACT)
+def _():
     from kernellab.ops.maps_cpp import map_cpp
 
-    return differentiable_map(map_cpp, "swiglu", "swiglu", "swiglu_backward", gate, up)
+    return map_passes(map_cpp, "swiglu", "swiglu", "swiglu_backward")
