@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from kernellab.base.version import VERSION
 
 if TYPE_CHECKING:
+    from kernellab import functional as functional
+    from kernellab import nn as nn
     from kernellab import ops as ops
     from kernellab.api.benchmark import benchmark as benchmark
     from kernellab.api.check import check as check
@@ -81,6 +83,8 @@ _FUNCTIONS = {
 }
 _MODULES = {
     "ops": "kernellab.ops",  # the shipped ops
+    "functional": "kernellab.functional",  # the same for use in models
+    "nn": "kernellab.nn",
     "cuda": "kernellab.build.cuda",  # building hand-written code
     "cpp": "kernellab.build.cpp",
 }

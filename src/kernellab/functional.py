@@ -1,0 +1,225 @@
+"""Functions for models: those of torch.nn.functional, served by the fastest implementation, and fused ones that PyTorch
+lacks.
+
+A function has the signature and the semantics of its namesake in torch.nn.functional. Where no kernel of ours covers a
+call, PyTorch's own function is called: with wrong input too, so that errors are PyTorch's. A fused function then
+computes the same by PyTorch's operators. docs/models.md says what is covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812  its usual name
+from torch import Tensor
+
+from kernellab import ops
+from kernellab.library import operators
+from kernellab.library.choice import is_plain
+
+__all__ = [
+    "add_rms_norm",
+    "cross_entropy",
+    "geglu",
+    "gelu",
+    "layer_norm",
+    "rms_norm",
+    "rope",
+    "silu",
+    "softmax",
+    "swiglu",
+]
+
+_FORMS_OF_GELU = ("none", "tanh")
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """As torch.nn.functional.gelu."""
+    if approximate in _FORMS_OF_GELU and operators.GELU.serves(input, (approximate,)):
+        return operators.GELU.call(input, approximate)
+    return F.gelu(input, approximate=approximate)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """As torch.nn.functional.silu."""
+    if not inplace and operators.SILU.serves(input):
+        return operators.SILU.call(input)
+    return F.silu(input, inplace)
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate)·up."""
+    if operators.SWIGLU.serves(gate) and _alike(gate, up):
+        return operators.SWIGLU.call(gate, up)
+    return F.silu(gate) * up
+
+
+def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
+    """gelu(gate, approximate)·up."""
+    if approximate in _FORMS_OF_GELU and operators.GEGLU.serves(gate, (approximate,)) and _alike(gate, up):
+        return operators.GEGLU.call(gate, up, approximate)
+    return F.gelu(gate, approximate=approximate) * up
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """As torch.nn.functional.softmax. Kernels of ours cover the last dim, without another dtype."""
+    if dim is not None and dtype is None and operators.SOFTMAX.serves(input):
+        last = input.dim() - 1
+        if dim in (-1, last) and last >= 0:
+            return operators.SOFTMAX.call(input)
+        if -last - 1 <= dim < last and all(size == 1 for size in input.shape[dim + 1 :]):
+            return operators.SOFTMAX.call(input.flatten(dim)).view(input.shape)
+    return F.softmax(input, dim, _stacklevel + 1, dtype)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """As torch.nn.functional.layer_norm. Kernels of ours cover norms over one dim."""
+    if operators.LAYER_NORM.serves(input) and _normalizes_rows(input, normalized_shape, weight, bias):
+        return operators.LAYER_NORM.call(input, weight, bias, eps)[0]
+    return F.layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """As torch.nn.functional.rms_norm. Kernels of ours cover norms over one dim."""
+    if operators.RMS_NORM.serves(input) and _normalizes_rows(input, normalized_shape, weight):
+        return operators.RMS_NORM.call(input, weight, _eps(input, eps))[0]
+    return F.rms_norm(input, normalized_shape, weight, eps)
+
+
+def add_rms_norm(
+    input: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """rms_norm(input + residual), and the sum: a residual connection with the norm behind it."""
+    if (
+        operators.ADD_RMS_NORM.serves(input)
+        and _alike(input, residual)
+        and _normalizes_rows(input, normalized_shape, weight)
+        # Autocast normalizes in float32 and returns it, but adds in the dtype of the input.
+        and not torch.is_autocast_enabled(input.device.type)
+    ):
+        y, total, _ = operators.ADD_RMS_NORM.call(input, residual, weight, _eps(input, eps))
+        return y, total
+    total = input + residual
+    return rms_norm(total, normalized_shape, weight, eps), total
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """As torch.nn.functional.cross_entropy. Kernels of ours cover logits [rows, classes] with a class for each row.
+
+    On a GPU, and in compiled code, a class that does not exist gives a loss and a gradient of NaN.
+    """
+    if (
+        weight is None
+        and size_average is None
+        and reduce is None
+        and reduction in ("mean", "sum", "none")
+        and 0.0 <= label_smoothing <= 1.0
+        and operators.CROSS_ENTROPY.serves(input)
+        and is_plain(target)
+        and target.dtype is torch.int64
+        and input.dim() == 2
+        and target.dim() == 1
+        and target.shape[0] == input.shape[0]
+        and input.shape[1] > 0
+        and target.device == input.device
+    ):
+        if input.device.type == "cpu" and not torch.compiler.is_compiling():
+            _require_classes(target, input.shape[1], ignore_index)
+        return operators.CROSS_ENTROPY.call(input, target, reduction, float(label_smoothing), ignore_index)[0]
+    return F.cross_entropy(
+        input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing=label_smoothing
+    )
+
+
+def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False) -> tuple[Tensor, Tensor]:
+    """Rotary position embedding of queries and keys, [batch, heads, positions, columns], in one launch.
+
+    The tables are [positions, columns / 2]: an angle for each pair of columns, in the dtype of the queries. Column i of
+    the first half is paired with column i of the second, or with `interleaved` each even column with the next.
+    PyTorch's operators broadcast and promote tables of another shape or dtype.
+    """
+    if operators.ROPE.serves(q) and _rotates(q, k, cos, sin):
+        return operators.ROPE.call(q, k, cos, sin, interleaved)
+    turned: tuple[Tensor, Tensor] = ops.rope(q, k, cos, sin, interleaved=interleaved)
+    return turned
+
+
+def _alike(x: Tensor, other: Tensor) -> bool:
+    return is_plain(other) and other.shape == x.shape and other.dtype is x.dtype and other.device == x.device
+
+
+def _normalizes_rows(x: Tensor, normalized_shape: Sequence[int], *parameters: Tensor | None) -> bool:
+    """Whether the last dim alone is normalized, and the parameters are as kernels take them."""
+    return (
+        isinstance(normalized_shape, (tuple, list))
+        and len(normalized_shape) == 1
+        and x.dim() > 0
+        and x.shape[-1] == normalized_shape[0]
+        and all(parameter is None or _is_parameter(x, parameter) for parameter in parameters)
+    )
+
+
+def _is_parameter(x: Tensor, parameter: Tensor) -> bool:
+    return (
+        is_plain(parameter)
+        and parameter.shape == x.shape[-1:]
+        and parameter.device == x.device
+        and (parameter.dtype is x.dtype or _is_cast(x, parameter))
+    )
+
+
+def _is_cast(*tensors: Tensor) -> bool:
+    """Whether autocast gives the inputs of a norm one dtype."""
+    return torch.is_autocast_enabled("cuda") and all(
+        x.device.type == "cuda" and x.is_floating_point() and x.dtype is not torch.float64 for x in tensors
+    )
+
+
+def _eps(x: Tensor, eps: float | None) -> float:
+    """PyTorch's default is that of the arithmetic, which is float32 for 16-bit tensors."""
+    return torch.finfo(torch.float64 if x.dtype is torch.float64 else torch.float32).eps if eps is None else eps
+
+
+def _require_classes(target: Tensor, classes: int, ignore_index: int) -> None:
+    """Raise the error that PyTorch raises on a CPU."""
+    if target.numel():
+        low, high = torch.aminmax(target)
+        if low < 0 or high >= classes:  # the ignored index may be the reason
+            outside = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
+            if outside.numel():
+                raise IndexError(f"Target {int(outside[0])} is out of bounds.")
+
+
+def _rotates(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
+    """Whether a kernel takes these: gradients are those of queries and keys alone."""
+    return (
+        all(is_plain(x) and x.dtype is q.dtype and x.device == q.device for x in (k, cos, sin))
+        and q.dim() == k.dim() == 4
+        and k.shape[0] == q.shape[0]
+        and k.shape[2:] == q.shape[2:]
+        and q.shape[3] % 2 == 0
+        and cos.shape == sin.shape == (q.shape[2], q.shape[3] // 2)
+        and not (cos.requires_grad or sin.requires_grad)
+    )

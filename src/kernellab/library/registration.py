@@ -1,0 +1,160 @@
+"""Registers a shipped op and its backward with torch.library.
+
+An operator's schema, fake functions and autograd come from the op's declaration and its contract
+(`kernellab/ops/gradients.py`); its kernel is the implementation that the tables choose. Nothing here depends on what an
+op computes. An extension that registers the same schemas in C++ takes the place of `register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, TypeAlias
+
+import torch
+from torch._ops import OpOverload
+from torch.autograd.function import FunctionCtx
+
+from kernellab.base.errors import UserError
+from kernellab.declaration.op import Op
+from kernellab.library.choice import Choice, Options
+from kernellab.ops.gradients import Given, Tensors
+
+NAMESPACE = "kernellab"
+Overload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
+
+_LIBRARY = torch.library.Library(NAMESPACE, "DEF")
+_DEVICES = ("CPU", "CUDA")
+_TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> Overload:
+    """Define `kernellab::NAME` and `kernellab::NAME_backward`, and return the first.
+
+    Arguments are positional: the tensors, and then the options of the op in their declared order. `autocast` has the
+    dtype to which inputs are cast under autocast, by device type; on others they are not cast.
+    """
+    functions = _Functions(op, choice)
+    names = (op.name, f"{op.name}_backward")
+    for name, schema in zip(names, _schemas(op, choice), strict=True):
+        _LIBRARY.define(f"{name}{schema}")
+        torch.library.register_vmap(f"{NAMESPACE}::{name}", functions.refuse_vmap, lib=_LIBRARY)
+    forward, backward = (f"{NAMESPACE}::{name}" for name in names)
+    for device in _DEVICES:
+        _LIBRARY.impl(names[0], functions.forward, device)
+        _LIBRARY.impl(names[1], functions.backward, device)
+    torch.library.register_fake(forward, functions.fake_forward, lib=_LIBRARY)
+    torch.library.register_fake(backward, functions.fake_backward, lib=_LIBRARY)
+    torch.library.register_autograd(forward, functions.differentiate, setup_context=functions.save, lib=_LIBRARY)
+    torch.library.register_autograd(backward, functions.refuse_second_derivative, lib=_LIBRARY)
+    for device_type, dtype in autocast.items():
+        torch.library.register_autocast(forward, device_type, dtype, lib=_LIBRARY)
+    overload, functions.backward_overload = (getattr(torch.ops.kernellab, name).default for name in names)
+    return overload  # type: ignore[no-any-return]
+
+
+def _schemas(op: Op, choice: Choice) -> tuple[str, str]:
+    """The arguments and results of an op and of its backward."""
+    contract = choice.contract
+    options = [f"{_type_of(op, option)} {option}" for option in op.options]
+    inputs = [_tensor(name, optional=op.args[name].optional) for name in contract.inputs]
+    outputs = ", ".join("Tensor" for _ in contract.outputs)
+    upstream = [
+        _tensor(f"{name}_gradient", optional=contract.takes_missing_gradients)
+        for name in contract.outputs[: contract.results]
+    ]
+    saved = [_tensor(name, optional=name in op.args and op.args[name].optional) for name in contract.saved]
+    return (
+        f"({', '.join(inputs + options)}) -> ({outputs})",
+        f"({', '.join([*upstream, *saved, *options, 'bool[] wanted'])}) -> Tensor[]",
+    )
+
+
+def _tensor(name: str, *, optional: bool) -> str:
+    return f"Tensor{'?' if optional else ''} {name}"
+
+
+def _type_of(op: Op, option: str) -> str:
+    kind = type(op.options[option][0])
+    if kind not in _TYPES:
+        raise UserError(f"op {op.name} cannot be registered: its option {option} is a {kind.__name__}")
+    return _TYPES[kind]
+
+
+class _Context(FunctionCtx):
+    options: Options
+    saved_tensors: tuple[torch.Tensor | None, ...]
+    needs_input_grad: tuple[bool, ...]
+
+
+class _Functions:
+    """What torch.library calls for an op and for its backward."""
+
+    backward_overload: Overload
+
+    def __init__(self, op: Op, choice: Choice) -> None:
+        self.name, self.option_names = op.name, tuple(op.options)
+        self.choice, self.contract = choice, choice.contract
+        self.input_count = len(self.contract.inputs)
+        self.taken_count = self.contract.results + len(self.contract.saved)  # tensors that backward takes
+
+    def forward(self, *args: object) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        inputs = args[: self.input_count]
+        outputs = self.choice.forward(inputs[0], args[self.input_count :])(*inputs)  # type: ignore[arg-type]
+        return _one_or_all(outputs)
+
+    def backward(self, *args: object) -> Tensors:
+        taken, options, wanted = self._split(args)
+        run = self.choice.backward(taken[self.contract.sizing_place], options)  # type: ignore[arg-type]
+        return _only(wanted, run(*taken, wanted=wanted))  # type: ignore[arg-type]
+
+    def fake_forward(self, *args: object) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        options = dict(zip(self.option_names, args[self.input_count :], strict=True))
+        return _one_or_all(self.contract.new_outputs(*args[: self.input_count], **options))  # type: ignore[arg-type]
+
+    def fake_backward(self, *args: object) -> Tensors:
+        taken, options, wanted = self._split(args)
+        named = dict(zip(self.option_names, options, strict=True))
+        return _only(wanted, self.contract.new_gradients(*taken, **named))  # type: ignore[arg-type]
+
+    def _split(self, args: tuple[object, ...]) -> tuple[Given, Options, Sequence[bool]]:
+        *rest, wanted = args[self.taken_count :]
+        return args[: self.taken_count], tuple(rest), wanted  # type: ignore[return-value]
+
+    def save(self, ctx: _Context, inputs: tuple[object, ...], output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
+        outputs = output if isinstance(output, tuple) else (output,)
+        tensors: Given = inputs[: self.input_count]  # type: ignore[assignment]
+        ctx.save_for_backward(*self.contract.pick_saved(tensors, outputs))  # type: ignore[arg-type]
+        ctx.options = inputs[self.input_count :]
+        internal = outputs[self.contract.results :]
+        if internal:
+            ctx.mark_non_differentiable(*internal)
+            ctx.set_materialize_grads(False)  # they would be given gradients of zeros
+
+    def differentiate(self, ctx: _Context, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        wanted = self.contract.wanted(ctx.needs_input_grad)
+        given = upstream[: self.contract.results]
+        gradients: list[torch.Tensor | None] = [None] * len(wanted)
+        if any(gradient is not None for gradient in given):
+            computed = iter(self.backward_overload(*given, *ctx.saved_tensors, *ctx.options, wanted))  # type: ignore
+            gradients = [next(computed) if is_wanted else None for is_wanted in wanted]
+        return (*self.contract.spread(gradients), *[None] * len(ctx.options))
+
+    def refuse_second_derivative(self, ctx: _Context, *upstream: torch.Tensor) -> NoReturn:
+        raise RuntimeError(
+            f"the gradient of kernellab.functional.{self.name} cannot be differentiated again: "
+            "use PyTorch's own function where second derivatives are needed"
+        )
+
+    def refuse_vmap(self, *args: object) -> NoReturn:
+        raise RuntimeError(
+            f"kernellab.functional.{self.name} cannot be used inside torch.vmap: "
+            "call it on the whole batch, or use PyTorch's own function"
+        )
+
+
+def _one_or_all(tensors: Tensors) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+
+def _only(wanted: Sequence[bool], gradients: Given) -> Tensors:
+    return [gradient for gradient, is_wanted in zip(gradients, wanted, strict=True) if is_wanted]  # type: ignore[misc]

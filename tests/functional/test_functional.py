@@ -1,0 +1,233 @@
+"""kernellab.functional has the semantics of torch.nn.functional, whichever of the two serves."""
+
+import inspect
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import kernellab as kl
+from support.serving import OPERATORS, kernels_serve, own_table
+
+K = kl.functional
+NAMESAKES = ["gelu", "silu", "softmax", "layer_norm", "rms_norm", "cross_entropy"]
+
+
+def reference_rope(q, k, cos, sin, interleaved=False):
+    """Each pair of columns as a complex number, times another."""
+
+    def turn(x):
+        pairs = x.unflatten(-1, (-1, 2)) if interleaved else torch.stack(x.chunk(2, -1), -1)
+        turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
+        return turned.flatten(-2) if interleaved else torch.cat(turned.unbind(-1), -1)
+
+    return turn(q), turn(k)
+
+
+def reference_add_rms_norm(x, residual, shape, weight=None, eps=None):
+    total = x + residual
+    return F.rms_norm(total, shape, weight, eps), total
+
+
+REFERENCES = {
+    **{name: getattr(F, name) for name in NAMESAKES},
+    "swiglu": lambda gate, up: F.silu(gate) * up,
+    "geglu": lambda gate, up, approximate="none": F.gelu(gate, approximate=approximate) * up,
+    "add_rms_norm": reference_add_rms_norm,
+    "rope": reference_rope,
+}
+
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "columns cut off": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+    "rows apart": lambda x: torch.stack([x, x], -2)[..., 0, :],
+    "transposed": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "negated lazily": lambda x: torch._neg_view(x),
+    "no rows": lambda x: x[:0],
+}
+
+
+def values(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def calls(layout):
+    """A call of every function with inputs in a layout: the inputs that take a gradient, and the other arguments."""
+    x, y = layout(values(6, 16)), layout(values(6, 16, seed=1))
+    weight, bias = values(16, seed=2), values(16, seed=3)
+    target = torch.tensor([1, 3, -100, 0, 15, 7])[: len(x)]
+    q, k = layout(values(2, 3, 5, 8)), layout(values(2, 1, 5, 8, seed=1))
+    tables = (values(5, 4, seed=2), values(5, 4, seed=3))
+    return {
+        "gelu": lambda f: ([x], lambda x: f(x)),
+        "gelu tanh": lambda f: ([x], lambda x: f(x, approximate="tanh")),
+        "silu": lambda f: ([x], lambda x: f(x)),
+        "swiglu": lambda f: ([x, y], lambda x, y: f(x, y)),
+        "geglu": lambda f: ([x, y], lambda x, y: f(x, y, approximate="tanh")),
+        "softmax": lambda f: ([x], lambda x: f(x, dim=-1)),
+        "softmax 1": lambda f: ([x], lambda x: f(x, 1)),
+        "softmax before ones": lambda f: ([x[..., None, None]], lambda x: f(x, dim=1)),
+        "layer_norm": lambda f: ([x, weight, bias], lambda x, w, b: f(x, (16,), w, b)),
+        "layer_norm plain": lambda f: ([x], lambda x: f(x, [16], eps=0.1)),
+        "rms_norm": lambda f: ([x, weight], lambda x, w: f(x, (16,), w)),
+        "rms_norm tiny": lambda f: ([x * 1e-4], lambda x: f(x, torch.Size([16]))),
+        "add_rms_norm": lambda f: ([x, y, weight], lambda x, y, w: f(x, y, (16,), w, 1e-6)),
+        "cross_entropy": lambda f: ([x], lambda x: f(x, target)),
+        "cross_entropy none": lambda f: ([x], lambda x: f(x, target, reduction="none", label_smoothing=0.1)),
+        "cross_entropy sum": lambda f: ([x], lambda x: f(x, target.clamp(min=0), ignore_index=3, reduction="sum")),
+        "rope": lambda f: ([q, k], lambda q, k: f(q, k, *tables)),
+        "rope interleaved": lambda f: ([q, k], lambda q, k: f(q, k, *tables, interleaved=True)),
+    }
+
+
+def outcome(inputs, call):
+    """The results of a call and the gradients of its inputs."""
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    results = call(*inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    upstream = [values(*y.shape, seed=5) for y in results]
+    return results, torch.autograd.grad(results, inputs, upstream)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", calls(LAYOUTS["contiguous"]))
+def test_results_strides_and_gradients_are_pytorchs(name, layout):
+    function = name.split()[0]
+    ours = outcome(*calls(LAYOUTS[layout])[name](getattr(K, function)))
+    theirs = outcome(*calls(LAYOUTS[layout])[name](REFERENCES[function]))
+    torch.testing.assert_close(ours, theirs, equal_nan=True)  # the mean of no losses is NaN
+    if function != "rope":  # PyTorch has none
+        contiguous = layout == "contiguous" or len(theirs[0]) == 1
+        assert [y.stride() for y in ours[0] if contiguous] == [y.stride() for y in theirs[0] if contiguous]
+    assert [y.requires_grad for y in ours[0]] == [y.requires_grad for y in theirs[0]]
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """The names of the operators that were called."""
+    called = []
+    for name, operator in OPERATORS.items():
+        monkeypatch.setattr(operator, "call", lambda *args, n=name, c=operator.call: (called.append(n), c(*args))[1])
+    return called
+
+
+@pytest.mark.parametrize("name", calls(LAYOUTS["contiguous"]))
+def test_these_calls_are_served_by_the_kernels(name, served):
+    inputs, call = calls(LAYOUTS["contiguous"])[name](getattr(K, name.split()[0]))
+    call(*inputs)
+    assert served == [name.split()[0]]
+
+
+X, W = values(4, 8), torch.rand(8)
+CLASSES = torch.tensor([0, 1, 2, 7])
+Q, COS, SIN = values(2, 3, 5, 8), values(5, 4), values(5, 4, seed=1)
+NOT_COVERED = {
+    "softmax over another dim": lambda f: f("softmax")(values(4, 8, 3), 1),
+    "softmax in another dtype": lambda f: f("softmax")(X, -1, dtype=torch.float64),
+    "softmax of a number": lambda f: f("softmax")(torch.tensor(3.0), 0),
+    "silu in place": lambda f: f("silu")(X.clone(), inplace=True),
+    "a norm over two dims": lambda f: f("layer_norm")(values(2, 3, 4), (3, 4)),
+    "a weight of another dtype": lambda f: f("rms_norm")(X, (8,), W.double(), 1e-6),
+    "class weights": lambda f: f("cross_entropy")(X, CLASSES, weight=W),
+    "probabilities": lambda f: f("cross_entropy")(X, torch.softmax(X, -1)),
+    "classes in dim 1 of several": lambda f: f("cross_entropy")(values(4, 8, 2), torch.stack([CLASSES] * 2, -1)),
+    "one row": lambda f: f("cross_entropy")(X[0], CLASSES[0]),
+    "the old reduction": lambda f: f("cross_entropy")(X, CLASSES, size_average=False),
+    "a gate that is broadcast": lambda f: f("swiglu")(X, X[:1]),
+    "another dtype beside the gate": lambda f: f("geglu")(X, X.double()),
+    "a residual that is broadcast": lambda f: f("add_rms_norm")(values(1, 4, 8), X, (8,), W, 1e-6)[1],
+    "tables for each sequence": lambda f: f("rope")(Q, Q, COS.expand(2, 1, 5, 4), SIN.expand(2, 1, 5, 4))[0],
+    "tables that are learned": lambda f: f("rope")(Q, Q, COS.clone().requires_grad_(), SIN)[0],
+}
+
+
+@pytest.mark.parametrize("case", NOT_COVERED)
+def test_what_the_kernels_do_not_cover_pytorch_computes(case, served):
+    ours = NOT_COVERED[case](lambda name: getattr(K, name))
+    torch.testing.assert_close(ours, NOT_COVERED[case](REFERENCES.__getitem__))
+    assert set(served) <= {"rms_norm"}  # which serves the norm of a sum
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f("gelu")(X, approximate="sigmoid"),
+        lambda f: f("gelu")([1.0]),
+        lambda f: f("softmax")(X, 2),
+        lambda f: f("softmax")(X, None, dtype="float32"),
+        lambda f: f("layer_norm")(X, 8),
+        lambda f: f("layer_norm")(X, (7,)),
+        lambda f: f("layer_norm")(X, (8,), W[:7]),
+        lambda f: f("rms_norm")(X, ()),
+        lambda f: f("cross_entropy")(X, CLASSES[:3]),
+        lambda f: f("cross_entropy")(X, CLASSES + 1),
+        lambda f: f("cross_entropy")(X, CLASSES.float()),
+        lambda f: f("cross_entropy")(X, CLASSES, reduction="median"),
+        lambda f: f("cross_entropy")(X, CLASSES, label_smoothing=2.0),
+        lambda f: f("swiglu")(X, X[:, :3]),
+        lambda f: f("add_rms_norm")(X, X[:, :3], (8,)),
+        lambda f: f("rope")(Q, Q, COS[:3], SIN[:3]),
+    ],
+)
+def test_wrong_input_raises_the_type_of_error_that_pytorch_raises(call):
+    with pytest.raises(Exception) as theirs:
+        call(REFERENCES.__getitem__)
+    with pytest.raises(theirs.type):
+        call(lambda name: getattr(K, name))
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_a_namesake_has_the_signature_of_pytorchs_function(name):
+    try:
+        theirs = inspect.signature(getattr(F, name))
+    except ValueError:  # built in: documented as gelu(input, approximate = 'none')
+        assert str(inspect.signature(K.gelu)).startswith("(input: 'Tensor', approximate: 'str' = 'none')")
+        return
+    ours = inspect.signature(getattr(K, name))
+    expected = [(p.name, p.kind, p.default) for p in theirs.parameters.values()]
+    assert [(p.name, p.kind, p.default) for p in ours.parameters.values()] == expected
+
+
+def test_every_operator_has_a_function():
+    assert set(K.__all__) == set(OPERATORS)
+
+
+def test_rows_that_are_apart_are_read_where_they_are():
+    """No copy, if the columns are neighbours in memory: the kernel gets the tensor, and allocates only its outputs."""
+    x = values(6, 40)[:, 8:24]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recording:
+        K.softmax(x, -1)
+        K.layer_norm(x, (16,))
+        K.cross_entropy(x, torch.tensor([0, 1, 2, 3, 4, 5]), reduction="none")
+        K.swiglu(x, x)
+    seen = {event.key for event in recording.key_averages()}
+    assert {"kernellab::softmax", "kernellab::layer_norm", "kernellab::cross_entropy", "kernellab::swiglu"} <= seen
+    assert not seen & {"aten::copy_", "aten::clone", "aten::contiguous"}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(name, torch.float32) for name in REFERENCES] + [("softmax", torch.bfloat16), ("cross_entropy", torch.bfloat16)],
+)
+def test_autocast_on_the_cpu_gives_the_dtypes_that_it_gives_pytorchs_functions(name, dtype):
+    inputs, call = calls(lambda x: x.to(dtype))[name](getattr(K, name))
+    _, reference = calls(lambda x: x.to(dtype))[name](REFERENCES[name])
+    with torch.autocast("cpu", torch.bfloat16):
+        (ours, ours_gradients), (theirs, theirs_gradients) = outcome(inputs, call), outcome(inputs, reference)
+    assert [y.dtype for y in (*ours, *ours_gradients)] == [y.dtype for y in (*theirs, *theirs_gradients)]
+
+
+def test_without_a_compiler_pytorch_serves_quietly(monkeypatch, served):
+    monkeypatch.setattr("kernellab.machine.tools.cxx", lambda: None)
+    with kernels_serve():
+        torch.testing.assert_close(K.softmax(X, -1), torch.softmax(X, -1))
+    assert served == []
+
+
+def test_small_tensors_on_the_cpu_are_pytorchs_by_the_shipped_table(served):
+    with own_table(""):
+        K.softmax(X, -1)
+        K.rms_norm(X, (8,))
+    assert served == []
