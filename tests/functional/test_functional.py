@@ -7,36 +7,10 @@ import torch
 import torch.nn.functional as F
 
 import kernellab as kl
+from support.functional_calls import NAMESAKES, REFERENCES, calls, outcome, values
 from support.serving import OPERATORS, kernels_serve, own_table
 
 K = kl.functional
-NAMESAKES = ["gelu", "silu", "softmax", "layer_norm", "rms_norm", "cross_entropy"]
-
-
-def reference_rope(q, k, cos, sin, interleaved=False):
-    """Each pair of columns as a complex number, times another."""
-
-    def turn(x):
-        pairs = x.unflatten(-1, (-1, 2)) if interleaved else torch.stack(x.chunk(2, -1), -1)
-        turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
-        return turned.flatten(-2) if interleaved else torch.cat(turned.unbind(-1), -1)
-
-    return turn(q), turn(k)
-
-
-def reference_add_rms_norm(x, residual, shape, weight=None, eps=None):
-    total = x + residual
-    return F.rms_norm(total, shape, weight, eps), total
-
-
-REFERENCES = {
-    **{name: getattr(F, name) for name in NAMESAKES},
-    "swiglu": lambda gate, up: F.silu(gate) * up,
-    "geglu": lambda gate, up, approximate="none": F.gelu(gate, approximate=approximate) * up,
-    "add_rms_norm": reference_add_rms_norm,
-    "rope": reference_rope,
-}
-
 LAYOUTS = {
     "contiguous": lambda x: x,
     "columns cut off": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
@@ -48,50 +22,8 @@ LAYOUTS = {
 }
 
 
-def values(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def calls(layout):
-    """A call of every function with inputs in a layout: the inputs that take a gradient, and the other arguments."""
-    x, y = layout(values(6, 16)), layout(values(6, 16, seed=1))
-    weight, bias = values(16, seed=2), values(16, seed=3)
-    target = torch.tensor([1, 3, -100, 0, 15, 7])[: len(x)]
-    q, k = layout(values(2, 3, 5, 8)), layout(values(2, 1, 5, 8, seed=1))
-    tables = (values(5, 4, seed=2), values(5, 4, seed=3))
-    return {
-        "gelu": lambda f: ([x], lambda x: f(x)),
-        "gelu tanh": lambda f: ([x], lambda x: f(x, approximate="tanh")),
-        "silu": lambda f: ([x], lambda x: f(x)),
-        "swiglu": lambda f: ([x, y], lambda x, y: f(x, y)),
-        "geglu": lambda f: ([x, y], lambda x, y: f(x, y, approximate="tanh")),
-        "softmax": lambda f: ([x], lambda x: f(x, dim=-1)),
-        "softmax 1": lambda f: ([x], lambda x: f(x, 1)),
-        "softmax before ones": lambda f: ([x[..., None, None]], lambda x: f(x, dim=1)),
-        "layer_norm": lambda f: ([x, weight, bias], lambda x, w, b: f(x, (16,), w, b)),
-        "layer_norm plain": lambda f: ([x], lambda x: f(x, [16], eps=0.1)),
-        "rms_norm": lambda f: ([x, weight], lambda x, w: f(x, (16,), w)),
-        "rms_norm tiny": lambda f: ([x * 1e-4], lambda x: f(x, torch.Size([16]))),
-        "add_rms_norm": lambda f: ([x, y, weight], lambda x, y, w: f(x, y, (16,), w, 1e-6)),
-        "cross_entropy": lambda f: ([x], lambda x: f(x, target)),
-        "cross_entropy none": lambda f: ([x], lambda x: f(x, target, reduction="none", label_smoothing=0.1)),
-        "cross_entropy sum": lambda f: ([x], lambda x: f(x, target.clamp(min=0), ignore_index=3, reduction="sum")),
-        "rope": lambda f: ([q, k], lambda q, k: f(q, k, *tables)),
-        "rope interleaved": lambda f: ([q, k], lambda q, k: f(q, k, *tables, interleaved=True)),
-    }
-
-
-def outcome(inputs, call):
-    """The results of a call and the gradients of its inputs."""
-    inputs = [x.detach().requires_grad_() for x in inputs]
-    results = call(*inputs)
-    results = results if isinstance(results, tuple) else (results,)
-    upstream = [values(*y.shape, seed=5) for y in results]
-    return results, torch.autograd.grad(results, inputs, upstream)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", calls(LAYOUTS["contiguous"]))
+@pytest.mark.parametrize("name", calls())
 def test_results_strides_and_gradients_are_pytorchs(name, layout):
     function = name.split()[0]
     ours = outcome(*calls(LAYOUTS[layout])[name](getattr(K, function)))
@@ -112,9 +44,9 @@ def served(monkeypatch):
     return called
 
 
-@pytest.mark.parametrize("name", calls(LAYOUTS["contiguous"]))
+@pytest.mark.parametrize("name", calls())
 def test_these_calls_are_served_by_the_kernels(name, served):
-    inputs, call = calls(LAYOUTS["contiguous"])[name](getattr(K, name.split()[0]))
+    inputs, call = calls()[name](getattr(K, name.split()[0]))
     call(*inputs)
     assert served == [name.split()[0]]
 
@@ -212,8 +144,8 @@ def test_rows_that_are_apart_are_read_where_they_are():
     [(name, torch.float32) for name in REFERENCES] + [("softmax", torch.bfloat16), ("cross_entropy", torch.bfloat16)],
 )
 def test_autocast_on_the_cpu_gives_the_dtypes_that_it_gives_pytorchs_functions(name, dtype):
-    inputs, call = calls(lambda x: x.to(dtype))[name](getattr(K, name))
-    _, reference = calls(lambda x: x.to(dtype))[name](REFERENCES[name])
+    inputs, call = calls(dtype=dtype)[name](getattr(K, name))
+    _, reference = calls(dtype=dtype)[name](REFERENCES[name])
     with torch.autocast("cpu", torch.bfloat16):
         (ours, ours_gradients), (theirs, theirs_gradients) = outcome(inputs, call), outcome(inputs, reference)
     assert [y.dtype for y in (*ours, *ours_gradients)] == [y.dtype for y in (*theirs, *theirs_gradients)]

@@ -1,0 +1,105 @@
+"""kernellab.functional on a GPU: PyTorch's results, autocast, CUDA graphs, compiled code."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import kernellab as kl
+from support.functional_calls import REFERENCES, calls, outcome
+from support.models import gradients, make_batch, make_model
+from support.serving import OPERATORS
+
+pytestmark = pytest.mark.gpu
+K = kl.functional
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", calls())
+def test_results_and_gradients_are_pytorchs(name, dtype):
+    function = name.split()[0]
+    reference = kl.ops.rope if function == "rope" else REFERENCES[function]  # complex numbers have no bfloat16
+    ours = outcome(*calls(device="cuda", dtype=dtype)[name](getattr(K, function)))
+    theirs = outcome(*calls(device="cuda", dtype=dtype)[name](reference))
+    torch.testing.assert_close(ours, theirs)
+    assert [y.stride() for y in ours[0]] == [y.stride() for y in theirs[0]]
+
+
+@pytest.mark.parametrize("name", ["gelu", "softmax", "layer_norm", "rms_norm", "add_rms_norm", "cross_entropy"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_autocast_gives_the_dtypes_that_it_gives_pytorchs_functions(name, dtype):
+    inputs, call = calls(device="cuda", dtype=dtype)[name](getattr(K, name))
+    _, reference = calls(device="cuda", dtype=dtype)[name](REFERENCES[name])
+    with torch.autocast("cuda", torch.bfloat16):
+        (ours, ours_gradients), (theirs, theirs_gradients) = outcome(inputs, call), outcome(inputs, reference)
+    assert [y.dtype for y in (*ours, *ours_gradients)] == [y.dtype for y in (*theirs, *theirs_gradients)]
+
+
+def test_under_autocast_a_norm_with_parameters_of_float32_is_served_by_the_kernels():
+    x = torch.randn(4, 16, device="cuda", dtype=torch.bfloat16)
+    weight = torch.randn(16, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16), torch.profiler.profile() as recording:
+        y = K.rms_norm(x, (16,), weight, 1e-6)
+    assert y.dtype == torch.float32
+    assert "kernellab::rms_norm" in {event.key for event in recording.key_averages()}
+
+
+def test_float64_is_pytorchs():
+    x = torch.randn(4, 16, device="cuda", dtype=torch.float64)
+    assert not any(operator.serves(x) for operator in OPERATORS.values())
+    torch.testing.assert_close(K.softmax(x, -1), torch.softmax(x, -1))
+
+
+@pytest.mark.parametrize("width", [1, 1000, 4096, 50257, 262144])
+def test_rows_of_any_width_are_served(width):
+    x = torch.randn(3, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    assert OPERATORS["softmax"].serves(x)
+    torch.testing.assert_close(K.softmax(x, -1), torch.softmax(x, -1))
+    weight = torch.ones(width, device="cuda", dtype=torch.bfloat16)
+    ours, theirs = K.rms_norm(x, (width,), weight, 1e-6), REFERENCES["rms_norm"](x, (width,), weight, 1e-6)
+    torch.testing.assert_close(ours, theirs)
+
+
+def model_on_gpu():
+    return make_model().cuda(), [t.cuda() for t in make_batch()]
+
+
+def test_a_step_of_a_model_is_captured_in_a_cuda_graph_and_replayed_on_other_values():
+    model, batch = model_on_gpu()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # kernels are compiled before the capture
+        for _ in range(2):
+            gradients(model, *batch)
+    torch.cuda.current_stream().wait_stream(side)
+    model.zero_grad()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        model(*batch).backward()
+    for static, fresh in zip(batch, make_batch(seed=2), strict=True):
+        static.copy_(fresh)
+    graph.replay()
+    replayed = {name: p.grad.clone() for name, p in model.named_parameters()}
+    torch.testing.assert_close(replayed, gradients(make_model().cuda(), *batch))
+
+
+def test_a_model_is_compiled_by_inductor_as_one_graph():
+    model, batch = model_on_gpu()
+    expected = gradients(model, *batch)
+    model.compile(fullgraph=True)
+    torch.testing.assert_close(gradients(model, *batch), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_process_shards_a_model_on_its_gpu(tmp_path):
+    from torch.distributed.fsdp import fully_shard
+
+    model, batch = model_on_gpu()
+    expected = gradients(model, *batch)
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        sharded = fully_shard(make_model().cuda())
+        sharded(*batch).backward()
+        actual = {name: p.grad.full_tensor() for name, p in sharded.named_parameters()}
+    finally:
+        dist.destroy_process_group()
+    torch.testing.assert_close(actual, expected)
