@@ -120,6 +120,17 @@ def test_the_readmes_op_file_works(klab, tmp_path):
     assert {r["impl"] for r in done.record["results"]} == {"manual", "torch"}
 
 
+def test_the_model_shown_trains_and_the_table_shown_is_a_table(tmp_path):
+    from kernellab.library.tables import read_table
+
+    page = ROOT / "docs" / "models.md"
+    shown = {}
+    exec(blocks(page, "python")[0], shown)
+    assert all(parameter.grad is not None for parameter in shown["block"].parameters())
+    (tmp_path / "cpu.toml").write_text(blocks(page, "toml")[0])
+    assert read_table(tmp_path / "cpu.toml")["softmax", "bfloat16"][0].columns_up_to == 16384
+
+
 def test_the_timer_shown_is_complete():
     shown = {}
     exec(blocks(ROOT / "docs" / "timing.md", "python")[0], shown)

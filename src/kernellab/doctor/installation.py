@@ -65,9 +65,11 @@ def _torch() -> Component:
 def _compiler() -> Component:
     path = tools.cxx()
     release = _output_line([path, "--version"]) if path else ""
-    return Component(
-        "C++ compiler", release, "no C++ implementations; torch.compile cannot build for the CPU", "apt-get install g++"
+    cost = (
+        "no C++ implementations: on the CPU, PyTorch serves all of kernellab.functional; "
+        "torch.compile cannot build for the CPU"
     )
+    return Component("C++ compiler", release, cost, "apt-get install g++")
 
 
 def _headers() -> Component:

@@ -7,9 +7,9 @@ Adding an op is adding a folder. All folders have the same files:
 - `cuda.py` and `cpp.py` launch them where the op does more than map elements.
 
 The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `rows_*`, `norms*`,
-`maps_cpp`, `layout`, `teams`), how an implementation gets a backward (`gradients`), the dtypes (`floats`, `dtypes`) and
-the properties of GPUs (`gpus`). An op file here is declared like a user's, through the public API, and is executed only
-in workers.
+`maps_cpp`, `layout`, `teams`), how an implementation is made of its two passes (`gradients`), the dtypes (`floats`,
+`dtypes`) and the properties of GPUs (`gpus`). An op file here is declared like a user's, through the public API. It is
+executed in workers, and by `kernellab.library`, which registers the same passes for use in models.
 """
 
 import importlib
