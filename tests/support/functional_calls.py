@@ -71,10 +71,20 @@ def calls(layout=lambda x: x, device="cpu", dtype=torch.float32):
     }
 
 
-def outcome(inputs, call):
-    """The results of a call and the gradients of its inputs."""
+def outcome(inputs, call, dtype=None):
+    """The results of a call and the gradients of its inputs. Upstream gradients are rounded to the dtype, if one is
+    given, else to that of the results."""
     inputs = [x.detach().requires_grad_() for x in inputs]
     results = call(*inputs)
     results = results if isinstance(results, tuple) else (results,)
-    upstream = [values(*y.shape, seed=5).to(y) for y in results]
+    upstream = [values(*y.shape, seed=5).to(dtype or y.dtype).to(y) for y in results]
     return results, torch.autograd.grad(results, inputs, upstream)
+
+
+def assert_as_exact(ours, theirs, exact):
+    """Errors of ours are at most twice those of theirs, and four roundings."""
+    for pair in zip((*ours[0], *ours[1]), (*theirs[0], *theirs[1]), (*exact[0], *exact[1]), strict=True):
+        our, their, true = pair
+        rounding = torch.finfo(our.dtype).eps * true.abs().max()
+        limit = 2 * (their.double() - true).abs().max() + 4 * rounding
+        assert (our.double() - true).abs().max() <= limit
