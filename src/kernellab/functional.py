@@ -64,7 +64,7 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """As torch.nn.functional.softmax. Kernels of ours cover the last dim, without another dtype."""
-    if dim is not None and dtype is None and operators.SOFTMAX.serves(input):
+    if dim is not None and operators.SOFTMAX.serves(input) and (dtype is None or _computes_in(dtype, input)):
         last = input.dim() - 1
         if dim in (-1, last) and last >= 0:
             return operators.SOFTMAX.call(input)
@@ -195,6 +195,11 @@ def _is_cast(*tensors: Tensor) -> bool:
     return torch.is_autocast_enabled("cuda") and all(
         x.device.type == "cuda" and x.is_floating_point() and x.dtype is not torch.float64 for x in tensors
     )
+
+
+def _computes_in(dtype: torch.dtype, x: Tensor) -> bool:
+    """Whether softmax computes in a dtype, though autocast may be enabled."""
+    return dtype is x.dtype and not torch.is_autocast_enabled(x.device.type)
 
 
 def _eps(x: Tensor, eps: float | None) -> float:

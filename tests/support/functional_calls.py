@@ -56,7 +56,7 @@ def calls(layout=lambda x: x, device="cpu", dtype=torch.float32):
         "swiglu": lambda f: ([x, y], lambda x, y: f(x, y)),
         "geglu": lambda f: ([x, y], lambda x, y: f(x, y, approximate="tanh")),
         "softmax": lambda f: ([x], lambda x: f(x, dim=-1)),
-        "softmax 1": lambda f: ([x], lambda x: f(x, 1)),
+        "softmax 1": lambda f: ([x], lambda x: f(x, 1, dtype=x.dtype)),
         "softmax before ones": lambda f: ([x[..., None, None]], lambda x: f(x, dim=1)),
         "layer_norm": lambda f: ([x, weight, bias], lambda x, w, b: f(x, (16,), w, b)),
         "layer_norm plain": lambda f: ([x], lambda x: f(x, [16], eps=0.1)),
