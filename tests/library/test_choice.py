@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from kernellab.base.errors import UserError
 from kernellab.library.operators import LAYER_NORM, SOFTMAX
 from support.serving import own_table, rule
 
@@ -43,6 +44,22 @@ def test_where_backward_is_pytorchs_it_serves_both_passes_if_a_gradient_is_neede
         assert not SOFTMAX.serves(x)
         with torch.no_grad():
             assert SOFTMAX.serves(x)
+
+
+def test_a_rule_can_leave_sizes_to_pytorch_before_another_rule_applies():
+    with own_table(rule("softmax", "torch", "torch", columns_up_to=8) + rule("softmax")):
+        assert not SOFTMAX.serves(torch.ones(2, 8))
+        assert SOFTMAX.serves(torch.ones(2, 9))
+        x = torch.randn(2, 8)
+        torch.testing.assert_close(torch.ops.kernellab.softmax(x), torch.softmax(x, -1))
+
+
+def test_a_rule_that_names_no_implementation_is_an_error_that_says_which_there_are():
+    with (
+        own_table(rule("softmax", forward="tritn")),
+        pytest.raises(UserError, match="names tritn for op softmax: did you mean triton"),
+    ):
+        SOFTMAX.serves(torch.ones(2, 3))
 
 
 def test_each_pass_has_the_implementation_that_its_rule_names():

@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 import torch
 from torch.autograd import forward_ad
 
+from kernellab.base.errors import UserError, nearest
 from kernellab.declaration.op import Op
 from kernellab.library import tables
 from kernellab.library.tables import PYTORCH, Rule, Rules
@@ -75,13 +76,15 @@ class Choice:
         if x.is_nested or _is_transformed():
             return False
         rule = self._rule(x, options)
-        if rule is None:
+        if rule is None or rule.forward == PYTORCH:
             return False
         return rule.backward != PYTORCH or not (x.requires_grad and torch.is_grad_enabled())
 
     def forward(self, x: torch.Tensor, options: Options) -> Forward:
         """The forward pass for a first input x."""
-        rule = self._rule(x, options) or _DEFAULTS[x.device.type]
+        rule = self._rule(x, options)
+        if rule is None or rule.forward == PYTORCH:
+            rule = _DEFAULTS[x.device.type]
         return self._load(rule.forward, options).forward
 
     def backward(self, x: torch.Tensor, options: Options) -> Backward:
@@ -98,6 +101,7 @@ class Choice:
             given = set(zip(self._option_names, options, strict=False))
             found = tables.rules(self._name, x.dtype, x.device)
             rules = tuple(rule for rule in found if given.issuperset(rule.options))
+            self._check(rules)
             _remember(self._rules, key, rules)
         if rules:
             columns, elements = x.size(-1) if x.dim() else 1, x.numel()
@@ -105,6 +109,13 @@ class Choice:
                 if rule.applies(columns, elements):
                     return rule
         return None
+
+    def _check(self, rules: Rules) -> None:
+        """Raise an error for a rule that names no implementation."""
+        for name in {name for rule in rules for name in (rule.forward, rule.backward)} - {PYTORCH}:
+            if name not in self.implementations:
+                known = nearest(name, self.implementations)
+                raise UserError(f"a table of implementations names {name} for op {self._name}: {known}")
 
     def _load(self, name: str, options: Options) -> Passes:
         passes = self._passes.get((name, options))
