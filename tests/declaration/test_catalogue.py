@@ -2,16 +2,17 @@
 
 import pytest
 
-from kernellab.declaration.catalogue import parse
+from kernellab.declaration.catalogue import catalogue, parse
 from kernellab.declaration.targets import load, resolve, shipped_names
 
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_reading_the_source_sees_what_loading_sees(name):
     op = load(resolve(name))[name]
-    entry = parse(op.file)[name]
+    entry = next(entry for entry in catalogue() if entry.name == name)
     assert {impl: kind.name for impl, kind in entry.impls.items()} == {n: i.kind.name for n, i in op.impls.items()}
     assert entry.studies == {impl.name for impl in op.impls.values() if impl.study}
+    assert entry.flaws == {impl.name: impl.flaw for impl in op.impls.values() if impl.flaw}
     assert not entry.problem
 
 

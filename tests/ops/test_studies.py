@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
 import torch
 
 import kernellab as kl
+from kernellab.base.errors import UserError
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.running.worker.describe import describe
 
@@ -49,13 +51,34 @@ def test_a_pattern_that_matches_nothing_is_refused(klab):
     assert (seen.code, "no implementation" in seen.err) == (2, True)
 
 
-def test_the_list_marks_studies(klab):
-    lines = [line.strip() for line in klab("list").out.splitlines()]
+def test_the_list_marks_studies_and_says_what_is_wrong_on_purpose(klab):
+    text = klab("list").out.partition("\nsquare ")[2].partition("\n\n")[0]
+    lines = [line.strip() for line in text.splitlines()]
     assert [line.split()[0] for line in lines if "a study" in line] == [
         *("triton-pow2", "triton-w4", "triton-w8", "triton-w16", "triton-1024", "triton-1024-once"),
     ]
+    assert [line.split()[0] for line in lines if "wrong on purpose: a block of 1024" in line] == ["triton-1024-once"]
     square = next(e for e in json.loads(klab("list", "--json").out) if e["op"] == "square")
     assert set(square["studies"]) == STUDIES
+    assert list(square["flaws"]) == ["triton-1024-once"]
+
+
+def test_what_is_wrong_on_purpose_is_a_study():
+    @kl.op
+    def twice(x):
+        return 2 * x
+
+    with pytest.raises(UserError, match="wrong on purpose.*add study=True"):
+        twice.impl("thrice", flaw="multiplies by 3")
+
+
+def test_the_check_says_that_a_mistake_is_on_purpose_and_where_it_does_not_show(klab):
+    command = ("check", "square", "--impl", "triton-1024-once", "--device", "cpu", "--declared", "--shape")
+    flaw = kl.ops.square["triton-1024-once"].flaw
+    found, hidden = klab(*command, "4x1536"), klab(*command, "4x512")
+    assert f"note: wrong on purpose: {flaw}\n" in found.out
+    assert f"note: wrong on purpose: {flaw}; nothing that was tried here shows it\n" in hidden.out
+    assert (found.code, hidden.code) == (1, 0)
 
 
 def test_a_row_too_long_for_one_block_is_refused_with_a_reason():

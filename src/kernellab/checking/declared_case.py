@@ -64,7 +64,7 @@ class CaseChecker:
         case = self._declared
         if self._limit and domain.accepts(case):
             case = shrink_inside(domain, case, self._limit)
-        checked = CaseOutcome("ok", None, case, self.interpreted)
+        checked = CaseOutcome("ok", None, case, self.interpreted, flaw=impl.flaw)
         for number, variant in enumerate(self.op.option_variants(case)):
             if number and domain.accepts(variant):
                 variant = shrink_inside(domain, variant, _VARIANT_LIMIT)

@@ -97,6 +97,7 @@ class CaseOutcome:
     trials: int = 0
     outside: tuple[OutsideVariant, ...] = ()
     outcomes: tuple[Outcome, ...] = ()  # of the case itself, then of the option values that failed
+    flaw: str = ""  # what is wrong with the implementation on purpose
 
     def to_json(self) -> CheckOutcome:
         """As the record stores it. Fields that do not apply are left out."""
@@ -108,6 +109,8 @@ class CaseOutcome:
             "outside": [variant.to_json() for variant in self.outside],
             "notes": [],
         }
+        if self.flaw:
+            stored["flaw"] = self.flaw
         for outcome in self.outcomes:
             if outcome.errors is not None:
                 stored["errors"] = outcome.errors.to_json()

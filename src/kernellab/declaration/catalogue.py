@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,20 +16,22 @@ from kernellab.declaration.targets import offered_ops, shipped_names
 
 @dataclass
 class CatalogueEntry:
-    """An op as its source shows it. `computed_names`: some implementations are named only when the file runs."""
+    """An op as its source shows it. `flaws`: what is wrong on purpose, by implementation. `computed_names`: some
+    implementations are named only when the file runs."""
 
     name: str
     origin: str
     summary: str = ""
     impls: dict[str, Kind] = field(default_factory=dict)
     studies: set[str] = field(default_factory=set)
+    flaws: dict[str, str] = field(default_factory=dict)
     computed_names: bool = False
     problem: str = ""
 
 
 def catalogue() -> list[CatalogueEntry]:
     """The shipped ops, then those that other packages offer."""
-    entries = [_read(name, "kernellab", _shipped_source(name), name) for name in shipped_names()]
+    entries = [_read_shipped(name) for name in shipped_names()]
     for name, value in sorted(offered_ops().items()):
         module, _, op = value.partition(":")
         source = _source_of(module)
@@ -45,6 +48,18 @@ def _read(name: str, origin: str, source: Path, op: str) -> CatalogueEntry:
         return CatalogueEntry(name, origin, problem=f"no @kl.op {op} in {source.name}")
     entries[op].name = name
     return entries[op]
+
+
+def _read_shipped(name: str) -> CatalogueEntry:
+    """A shipped op, with the implementations that its folder's studies.py adds."""
+    source = _shipped_source(name)
+    entry = _read(name, "kernellab", source, name)
+    studies = source.with_name("studies.py")
+    if studies.is_file():
+        tree = ast.parse(studies.read_text())
+        for _, call in _impl_calls(tree):
+            _add_impl(entry, call, _constants(tree))
+    return entry
 
 
 def _source_of(module: str) -> Path | None:
@@ -78,16 +93,33 @@ def parse(source: Path, origin: str = "") -> dict[str, CatalogueEntry]:
                 if _is_op(call.func if call else decorator):
                     entries[node.name] = _parse_op(node, call, origin)
     shipped = _names_of_shipped_ops(tree)
+    for name, call in _impl_calls(tree):
+        if name in shipped and name not in entries:
+            entries[name] = _read_shipped(shipped[name])
+        if name in entries:
+            _add_impl(entries[name], call, _constants(tree))
+    return entries
+
+
+def _impl_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """The name of an op, and a call that adds an implementation to it: both `@op.impl("name")` above a function and
+    `op.impl("name")(function)`."""
     for node in ast.walk(tree):
-        # Both `@op.impl("name")` above a function and `op.impl("name")(function)`.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "impl":
             owner = node.func.value
-            name = owner.id if isinstance(owner, ast.Name) else _shipped_op(owner)
-            if name in shipped and name not in entries:
-                entries[name] = _read(shipped[name], "kernellab", _shipped_source(shipped[name]), shipped[name])
-            if name in entries and node.args:
-                _add_impl(entries[name], node)
-    return entries
+            if node.args:
+                yield owner.id if isinstance(owner, ast.Name) else _shipped_op(owner), node
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """The strings that a file gives names to."""
+    return {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 def _names_of_shipped_ops(tree: ast.Module) -> dict[str, str]:
@@ -131,14 +163,22 @@ def _parse_op(node: ast.FunctionDef, call: ast.Call | None, origin: str) -> Cata
     return entry
 
 
-def _add_impl(entry: CatalogueEntry, call: ast.Call) -> None:
+def _add_impl(entry: CatalogueEntry, call: ast.Call, constants: Mapping[str, str]) -> None:
     name = call.args[0]
     if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
         entry.computed_names = True
         return
-    kind = next((k.value.value for k in call.keywords if k.arg == "kind" and isinstance(k.value, ast.Constant)), None)
-    if any(k.arg == "study" and isinstance(k.value, ast.Constant) and k.value.value for k in call.keywords):
+    keywords: dict[str | None, object] = {}
+    for keyword in call.keywords:
+        if isinstance(keyword.value, ast.Constant):
+            keywords[keyword.arg] = keyword.value.value
+        elif isinstance(keyword.value, ast.Name):
+            keywords[keyword.arg] = constants.get(keyword.value.id)
+    kind = keywords.get("kind")
+    if keywords.get("study"):
         entry.studies.add(name.value)
+    if keywords.get("flaw"):
+        entry.flaws[name.value] = str(keywords["flaw"])
     try:
         entry.impls[name.value] = kind_of(name.value, kind if isinstance(kind, str) else None)
     except UserError:

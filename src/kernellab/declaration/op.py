@@ -50,6 +50,7 @@ class Impl:
     mutates: frozenset[str] = frozenset()
     grad_in_forward: bool = False
     study: bool = False  # for comparison, not for use: it runs only when a request names it
+    flaw: str = ""  # what is wrong with it on purpose
     repeatable: bool = True  # every call returns the same bits; False for kernels that use atomics
     clone: bool = False  # it overwrites its inputs, and is called with copies
     contiguous: frozenset[str] = frozenset()  # inputs that it takes only contiguous
@@ -206,6 +207,7 @@ class Op:
         mutates: Sequence[str] = (),
         grad_in_forward: bool = False,
         study: bool = False,
+        flaw: str = "",
         repeatable: bool = True,
         clone: bool = False,
         contiguous: Sequence[str] = (),
@@ -224,6 +226,8 @@ class Op:
                     raise UserError(f"{label}: {keyword}= names {arg}: {nearest(arg, self.args)}")
         if clone and mutates:
             raise UserError(f"{label}: with clone=True it is called with copies, and mutates= is not needed: remove it")
+        if flaw and not study:
+            raise UserError(f"{label} is wrong on purpose (flaw=), so nobody should get it unasked: add study=True")
 
         def register(fn: AnyFunction) -> AnyFunction:
             if not callable(fn):
@@ -238,6 +242,7 @@ class Op:
                     mutates=frozenset(mutates),
                     grad_in_forward=grad_in_forward,
                     study=study,
+                    flaw=flaw,
                     repeatable=repeatable,
                     clone=clone,
                     contiguous=frozenset(contiguous),

@@ -4,12 +4,15 @@ Adding an op is adding a folder. All folders have the same files:
 
 - `__init__.py` declares an op of the folder's name, then its implementations in the order torch, triton, cuda, cpp;
 - `triton.py` has the Triton kernels, `cuda.cu` those in CUDA C++, `cpp.cpp` the C++ for the CPU;
-- `cuda.py` and `cpp.py` launch them where the op does more than map elements.
+- `cuda.py` and `cpp.py` launch them where the op does more than map elements;
+- `studies.py`, where there is one, declares further implementations for comparison; `studies.cu` and
+  `studies_triton.py` have their kernels.
 
 The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `rows_*`, `norms*`,
 `maps_cpp`, `layout`, `teams`), how an implementation is made of its two passes (`gradients`), the dtypes (`floats`,
-`dtypes`) and the properties of GPUs (`gpus`). An op file here is declared like a user's, through the public API. It is
-executed in workers, and by `kernellab.library`, which registers the same passes for use in models.
+`dtypes`), the properties of GPUs (`gpus`) and what studies support (`studies`). An op file here is declared like a
+user's, through the public API. It is executed in workers, and by `kernellab.library`, which registers the same passes
+for use in models.
 """
 
 import importlib
@@ -27,6 +30,8 @@ with collect_ops():  # a collection of their own: a file that uses these ops doe
                     f"kernellab/ops/{_info.name}/__init__.py declares no op {_info.name}: name the op as its folder"
                 )
             globals()[_info.name] = _op  # in the place of the folder's module, which the import bound here
+            if (_op.file.parent / "studies.py").is_file():
+                importlib.import_module(f"{__name__}.{_info.name}.studies")
 
 
 def __getattr__(name: str) -> Op:

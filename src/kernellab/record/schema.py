@@ -66,6 +66,7 @@ class CheckOutcome(TypedDict):
     peer: NotRequired[Annotated[PeerJson | None, "the errors that set the limit"]]
     first_call_s: NotRequired[Annotated[float | None, "seconds of the first call: building, compiling, loading"]]
     notes: NotRequired[Annotated[list[str], "what else was noticed"]]
+    flaw: NotRequired[Annotated[str, "what is wrong with the implementation on purpose, as its `flaw=` declares"]]
     traceback: NotRequired[Annotated[str | None, "the author's own frames"]]
     needed_bytes: NotRequired[Annotated[int | None, "memory that was missing, for `oom`"]]
 

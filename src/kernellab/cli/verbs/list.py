@@ -44,7 +44,8 @@ def _print_entry(entry: CatalogueEntry) -> None:
     width = max((12, *map(len, entry.impls)))
     for impl, kind in entry.impls.items():
         study = "; a study: runs only if --impl names it" if impl in entry.studies else ""
-        print(f"  {impl:<{width}} {availability(kind)}{study}")
+        flaw = f"; wrong on purpose: {entry.flaws[impl]}" if impl in entry.flaws else ""
+        print(f"  {impl:<{width}} {availability(kind)}{study}{flaw}")
     if entry.computed_names:
         print("  … and implementations that are named only when the file runs")
     print()
@@ -78,5 +79,6 @@ def _to_json(entry: CatalogueEntry) -> dict[str, object]:
         "summary": entry.summary,
         "ways": {impl: availability(kind) for impl, kind in entry.impls.items()},
         "studies": sorted(entry.studies),
+        "flaws": entry.flaws,
         "problem": entry.problem or None,
     }

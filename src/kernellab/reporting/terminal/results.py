@@ -182,6 +182,9 @@ def _notes(result: DerivedResult) -> list[str]:
     gradients, check = result.get("gradients"), result["check"]
     if gradients and gradients["status"] == "skipped":
         notes.append(f"no backward: {gradients['reason']}")
+    if check and "flaw" in check:
+        found = result["derived"]["status"] not in RIGHT
+        notes.append(f"wrong on purpose: {check['flaw']}{'' if found else '; nothing that was tried here shows it'}")
     notes += [guard["detail"] for guard in result["guards"]]
     return [*notes, *((check.get("notes") if check else None) or [])]
 

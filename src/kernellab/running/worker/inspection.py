@@ -142,7 +142,8 @@ class Inspector:
         return {"cost": cost, **counts}
 
     def _kernels(self, impl: Impl, case: Case, pass_name: str) -> list[KernelJson]:
-        refusal = impl.refusal(case)
+        with record_launches(self.gpu):  # supports= may ask for the properties of the GPU, as wrappers do
+            refusal = impl.refusal(case)
         if refusal is not None:
             raise _OutsideDomain(refusal)
         if impl.kind.name == "cpp":
