@@ -16,6 +16,7 @@ def test_a_loop_in_ptx_has_a_label_instructions_and_source_lines():
     assert (loop.label, loop.depth, loop.waits) == ("$L_loop", 1, False)
     assert (loop.instructions["special"], loop.instructions["fp32"]) == (1, 2)
     assert loop.sources == ("tiny.cu:13",)
+    assert loop.statement == "tiny.cu:13"
 
 
 def test_loops_of_a_compiled_kernel_are_the_same_in_ptx_and_sass():

@@ -34,13 +34,15 @@ def test_the_slow_path_of_sin_is_no_loop_of_the_kernel():
     ("loops", "number"),
     [
         ([], 0),
-        ([loop(LOAD, sources=["k.py:3", "k.py:4"]), loop(LOAD, sources=["k.py:4"])], 1),  # split by the compiler
         ([loop(LOAD, sources=["k.py:3"]), loop(LOAD, sources=["k.py:9"])], 2),
         ([loop(LOAD, sources=["k.py:3"]), loop({"fp32": 2}, sources=["k.py:12"])], 1),
         ([loop(LOAD, sources=["k.py:3"]), loop(LOAD, sources=["k.py:9"], depth=2)], 1),
+        # Split by the compiler, or two that call one function.
+        ([loop(LOAD, sources=[line], statement="k.cu:2") for line in ("k.cu:3", "k.cu:4")], 1),
+        ([loop(LOAD, sources=["f.cuh:1"], statement=line) for line in ("k.cu:2", "k.cu:7")], 2),
     ],
 )
-def test_loops_that_load_are_counted_by_their_source_lines(loops, number):
+def test_loops_that_load_are_counted_by_their_statements_in_the_source(loops, number):
     assert read_one(code_kernel(loops=loops)).loading_loops == number
 
 

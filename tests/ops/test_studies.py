@@ -68,7 +68,7 @@ def test_what_is_wrong_on_purpose_is_a_study():
     def twice(x):
         return 2 * x
 
-    with pytest.raises(UserError, match="wrong on purpose.*add study=True"):
+    with pytest.raises(UserError, match=r"wrong on purpose.*add study=True"):
         twice.impl("thrice", flaw="multiplies by 3")
 
 

@@ -63,6 +63,7 @@ class LoopFacts:
     size: int
     instructions: dict[str, int]
     sources: tuple[str, ...]
+    statement: str
     waits: bool
     hottest: bool
     turns: int | None  # trip count; None if the code does not contain it
@@ -77,6 +78,7 @@ class LoopFacts:
             "size": self.size,
             "instructions": self.instructions,
             "sources": list(self.sources),
+            "statement": self.statement,
             "waits": self.waits,
             "hottest": self.hottest,
             "turns": self.turns,
@@ -282,6 +284,7 @@ def _loop_facts(loops: list[Loop]) -> list[LoopFacts]:
             loop.size,
             loop.instructions,
             loop.sources,
+            loop.statement,
             loop.waits,
             loop is hottest,
             loop.turns,

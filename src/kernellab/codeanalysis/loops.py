@@ -16,7 +16,7 @@ from kernellab.codeanalysis.control_flow import (
 )
 from kernellab.codeanalysis.trip_counts import trip_count
 from kernellab.machinecode.instruction_classes import classify
-from kernellab.machinecode.instructions import Line
+from kernellab.machinecode.instructions import Instruction, Line
 
 # A loop of these classes only waits for another thread or for a copy.
 _WAITING = {"synchronisation", "control", "movement", "integer"}
@@ -34,6 +34,7 @@ class Loop:
     blocks: tuple[int, ...]
     instructions: dict[str, int]
     sources: tuple[str, ...]  # the author's lines, most frequent first
+    statement: str  # the author's line of the loop statement, that of the branch at its end; empty if not known
     waits: bool  # it only waits for a barrier, a copy or a lock
     turns: int | None  # trip count; None if the code does not contain it
 
@@ -61,7 +62,8 @@ def find_loops(body: list[Line]) -> list[Loop]:
     for header, inside in members.items():
         depth = sum(header in other for other in members.values())
         turns = _count_turns(body, blocks, header, inside, ends[header])
-        loops.append(_build_loop(blocks, header, inside, depth, turns))
+        closing = blocks[max(ends[header])].instructions[-1]
+        loops.append(_build_loop(blocks, header, inside, depth, turns, closing))
     return sorted(loops, key=lambda loop: (loop.first_line, loop.depth))
 
 
@@ -113,7 +115,9 @@ def _natural_loop(header: int, ends: list[int], predecessors: list[list[int]]) -
     return inside
 
 
-def _build_loop(blocks: list[Block], header: int, inside: set[int], depth: int, turns: int | None) -> Loop:
+def _build_loop(
+    blocks: list[Block], header: int, inside: set[int], depth: int, turns: int | None, closing: Instruction
+) -> Loop:
     code = [line for i in sorted(inside) for line in blocks[i].instructions]
     counts = Counter(classify(line).name for line in code)
     sources = Counter(line.source.name for line in code if line.source is not None)
@@ -126,6 +130,7 @@ def _build_loop(blocks: list[Block], header: int, inside: set[int], depth: int, 
         blocks=tuple(sorted(inside)),
         instructions=dict(counts.most_common()),
         sources=tuple(name for name, _ in sources.most_common(3)),
+        statement=closing.source.name if closing.source else "",
         waits=set(counts) <= _WAITING and "synchronisation" in counts,
         turns=turns,
     )

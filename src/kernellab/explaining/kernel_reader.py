@@ -141,10 +141,6 @@ def _count_once_loops(loops: Sequence[LoopJson]) -> int:
 
 
 def _count_loading_loops(loops: Sequence[LoopJson]) -> int:
-    """Outermost loops with loads. Loops of the same source lines count once: a compiler splits a loop."""
-    distinct: list[set[str]] = []
-    for loop in loops:
-        sources = set(loop["sources"])
-        if _loads(loop) and loop["depth"] == 1 and sources and all(map(sources.isdisjoint, distinct)):
-            distinct.append(sources)
-    return len(distinct)
+    """Outermost loops with loads, by their statements in the source: a compiler splits a loop."""
+    outermost = [loop for loop in loops if _loads(loop) and loop["depth"] == 1]
+    return len({loop.get("statement") or loop["sources"][0] for loop in outermost if loop["sources"]})

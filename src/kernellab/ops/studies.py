@@ -34,11 +34,9 @@ def has_few_rows(case: Case, blocks_per_row: int = 1) -> bool | str:
     return is_contiguous(case)
 
 
-def has_short_rows(case: Case, most: int, reason: str, blocks_per_row: int = 1) -> bool | str:
-    """`supports=` of studies that hold a row of at most so many columns."""
-    if case.shape[-1] > most:
-        return f"takes at most {most} columns: {reason}"
-    return has_few_rows(case, blocks_per_row)
+def wider_than(case: Case, most: int, reason: str) -> str | None:
+    """The refusal of studies that hold a row of at most so many columns; None for a row that fits."""
+    return f"takes at most {most} columns: {reason}" if case.shape[-1] > most else None
 
 
 def current_gpu() -> torch.device:

@@ -1,31 +1,17 @@
-// Layer norm from the textbook to ../norms.cuh: every step changes one thing. x and y are [rows, cols] and contiguous,
-// weight and bias [cols], or null where they are not given. `cols` is counted in accesses of WIDTH elements. Blocks take
-// a row each.
+// Layer norm without weight and bias, from the textbook to ../norms.cuh: every step changes one thing. x and y are
+// [rows, cols] and contiguous. `cols` is counted in accesses of WIDTH elements. Blocks take a row each.
 #include "../norms.cuh"
 
-#define PARAMETERS                                                                                       \
-  const Vec<T, WIDTH> *x, const Vec<T, WIDTH> *weight, const Vec<T, WIDTH> *bias, Vec<T, WIDTH> *y,      \
-      int64 cols, float eps
-
 template <typename T, int WIDTH>
-__device__ __forceinline__ Vec<T, WIDTH> normalized(Vec<T, WIDTH> v, const Vec<T, WIDTH>* weight,
-                                                    const Vec<T, WIDTH>* bias, int64 c, float mean, float rstd) {
-  Vec<T, WIDTH> w, b;
-  if (weight) w = weight[c];
-  if (bias) b = bias[c];
+__device__ __forceinline__ Vec<T, WIDTH> normalized(Vec<T, WIDTH> v, float mean, float rstd) {
 #pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
-    float value = (v[k] - mean) * rstd;
-    if (weight) value *= w[k];
-    if (bias) value += b[k];
-    v.set(k, value);
-  }
+  for (int k = 0; k < WIDTH; k++) v.set(k, (v[k] - mean) * rstd);
   return v;
 }
 
 // The textbook: the mean, then the squared distances from it, then the results. A row is read three times.
 template <typename T, int WIDTH>
-__global__ void layer_norm_three_reads(PARAMETERS) {
+__global__ void layer_norm_three_reads(const Vec<T, WIDTH>* x, Vec<T, WIDTH>* y, int64 cols, float eps) {
   const Team<false> block;
   const Vec<T, WIDTH>* in = x + block.row() * cols;
   const float count = cols * WIDTH;
@@ -41,13 +27,13 @@ __global__ void layer_norm_three_reads(PARAMETERS) {
   }
   const float rstd = rsqrtf(add_all(block, squares, 1) / count + eps);
   for (int64 c = threadIdx.x; c < cols; c += blockDim.x)
-    y[block.row() * cols + c] = normalized(in[c], weight, bias, c, mean, rstd);
+    y[block.row() * cols + c] = normalized(in[c], mean, rstd);
 }
 
 // The variance as E[x²] - E[x]²: both sums in one loop, two reads are left. Wrong on purpose: where the mean is large
 // beside the deviation, the two are almost equal, and their difference is what rounding left over.
 template <typename T, int WIDTH>
-__global__ void layer_norm_squares(PARAMETERS) {
+__global__ void layer_norm_squares(const Vec<T, WIDTH>* x, Vec<T, WIDTH>* y, int64 cols, float eps) {
   const Team<false> block;
   const Vec<T, WIDTH>* in = x + block.row() * cols;
   const float count = cols * WIDTH;
@@ -59,13 +45,13 @@ __global__ void layer_norm_squares(PARAMETERS) {
   sums = block.merge_all(sums);
   const float mean = sums.of[0] / count, rstd = rsqrtf(sums.of[1] / count - mean * mean + eps);
   for (int64 c = threadIdx.x; c < cols; c += blockDim.x)
-    y[block.row() * cols + c] = normalized(in[c], weight, bias, c, mean, rstd);
+    y[block.row() * cols + c] = normalized(in[c], mean, rstd);
 }
 
 // Welford: a thread corrects its mean, and the squared distances from it, with every access. No large numbers are
 // subtracted, and two reads are enough. The division per access costs less the wider the access is.
 template <typename T, int WIDTH>
-__global__ void layer_norm_welford(PARAMETERS) {
+__global__ void layer_norm_welford(const Vec<T, WIDTH>* x, Vec<T, WIDTH>* y, int64 cols, float eps) {
   const Team<false> block;
   const Vec<T, WIDTH>* in = x + block.row() * cols;
   const float count = cols * WIDTH;
@@ -86,13 +72,13 @@ __global__ void layer_norm_welford(PARAMETERS) {
   squares += seen * (mean - row_mean) * (mean - row_mean);
   const float rstd = rsqrtf(add_all(block, squares, 1) / count + eps);
   for (int64 c = threadIdx.x; c < cols; c += blockDim.x)
-    y[block.row() * cols + c] = normalized(in[c], weight, bias, c, row_mean, rstd);
+    y[block.row() * cols + c] = normalized(in[c], row_mean, rstd);
 }
 
 // The row stays in shared memory, and the textbook's loops walk over that: memory is read once. The longer the row, the
 // fewer blocks fit on an SM.
 template <typename T, int WIDTH>
-__global__ void layer_norm_shared(PARAMETERS) {
+__global__ void layer_norm_shared(const Vec<T, WIDTH>* x, Vec<T, WIDTH>* y, int64 cols, float eps) {
   const Team<false> block;
   extern __shared__ uint4 shared[];  // aligned to 16 bytes
   Vec<T, WIDTH>* const row = reinterpret_cast<Vec<T, WIDTH>*>(shared);
@@ -110,13 +96,14 @@ __global__ void layer_norm_shared(PARAMETERS) {
   }
   const float rstd = rsqrtf(add_all(block, squares, 1) / count + eps);
   for (int64 c = threadIdx.x; c < cols; c += blockDim.x)
-    y[block.row() * cols + c] = normalized(row[c], weight, bias, c, mean, rstd);
+    y[block.row() * cols + c] = normalized(row[c], mean, rstd);
 }
 
 // The row stays in registers, 16 elements in each thread: no shared memory for it, and all loads of a thread are under
 // way at once.
 template <typename T, int WIDTH>
-__global__ void __launch_bounds__(1024) layer_norm_registers(PARAMETERS) {
+__global__ void __launch_bounds__(1024)
+layer_norm_registers(const Vec<T, WIDTH>* x, Vec<T, WIDTH>* y, int64 cols, float eps) {
   constexpr int VECS = 16 / WIDTH;
   const Team<false> block;
   const float count = cols * WIDTH;
@@ -138,6 +125,6 @@ __global__ void __launch_bounds__(1024) layer_norm_registers(PARAMETERS) {
 #pragma unroll
   for (int i = 0; i < VECS; i++) {
     const int64 c = threadIdx.x + i * blockDim.x;
-    if (c < cols) y[block.row() * cols + c] = normalized(share.v[i], weight, bias, c, mean, rstd);
+    if (c < cols) y[block.row() * cols + c] = normalized(share.v[i], mean, rstd);
   }
 }

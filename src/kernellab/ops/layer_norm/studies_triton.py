@@ -12,9 +12,7 @@ from kernellab.ops.floats import require_float
 PER_WARP = 1024  # columns
 
 
-def layer_norm_rows(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float, *, by_squares: bool = False
-) -> torch.Tensor:
+def layer_norm_rows(x: torch.Tensor, eps: float, *, by_squares: bool = False) -> torch.Tensor:
     require_float(x, "layer_norm")
     y = torch.empty_like(x)
     if x.numel():
@@ -22,13 +20,13 @@ def layer_norm_rows(
         block = triton.next_power_of_2(cols)
         warps = min(32, max(1, block // PER_WARP))
         with same_device(x):
-            layer_norm_row[(x.numel() // cols,)](x, weight, bias, y, cols, eps, by_squares, block, num_warps=warps)
+            layer_norm_row[(x.numel() // cols,)](x, y, cols, eps, by_squares, block, num_warps=warps)
     return y
 
 
 @triton.jit
-def layer_norm_row(x_ptr, weight_ptr, bias_ptr, y_ptr, cols, eps, BY_SQUARES: tl.constexpr, BLOCK: tl.constexpr):
-    """One row of x and y, which are [rows, cols] and contiguous; weight and bias are [cols], or None."""
+def layer_norm_row(x_ptr, y_ptr, cols, eps, BY_SQUARES: tl.constexpr, BLOCK: tl.constexpr):
+    """One row of x and y, which are [rows, cols] and contiguous."""
     start = tl.program_id(0).to(tl.int64) * cols
     col = tl.arange(0, BLOCK)
     inside = col < cols
@@ -40,8 +38,4 @@ def layer_norm_row(x_ptr, weight_ptr, bias_ptr, y_ptr, cols, eps, BY_SQUARES: tl
         distance = tl.where(inside, x - mean, 0.0)
         variance = tl.sum(distance * distance, axis=0) / cols
     y = (x - mean) * (1.0 / tl.sqrt(variance + eps))
-    if weight_ptr is not None:
-        y *= tl.load(weight_ptr + col, mask=inside, other=0.0).to(tl.float32)
-    if bias_ptr is not None:
-        y += tl.load(bias_ptr + col, mask=inside, other=0.0).to(tl.float32)
     tl.store(y_ptr + start + col, y.to(y_ptr.dtype.element_ty), mask=inside)

@@ -4,26 +4,26 @@ import torch
 
 from kernellab.ops.gpus import has_clusters
 from kernellab.ops.softmax import softmax
-from kernellab.ops.studies import BLOCK, access_width, current_gpu, has_few_rows, has_short_rows, is_contiguous, kernel
+from kernellab.ops.studies import BLOCK, access_width, current_gpu, has_few_rows, is_contiguous, kernel, wider_than
 
 PER_THREAD = 16  # elements of a row that a thread holds, as in studies.cu
-MOST_THREADS = 1024
+IN_REGISTERS = PER_THREAD * 1024  # threads
 CLUSTER = 8  # blocks
-IN_REGISTERS = PER_THREAD * MOST_THREADS
 
 
 def fits_registers(case):
-    return has_short_rows(case, IN_REGISTERS, "more do not fit in the registers of a block")
+    return wider_than(case, IN_REGISTERS, "more do not fit in the registers of a block") or has_few_rows(case)
 
 
 def fits_cluster(case):
     if not has_clusters(current_gpu()):
         return "needs a GPU with thread-block clusters: compute capability 9.0"
-    return has_short_rows(case, CLUSTER * IN_REGISTERS, "more do not fit in the registers of a cluster", CLUSTER)
+    refusal = wider_than(case, CLUSTER * IN_REGISTERS, "more do not fit in the registers of a cluster")
+    return refusal or has_few_rows(case, CLUSTER)
 
 
 def fits_a_program(case):
-    return has_short_rows(case, 65536, "one program holds the row")
+    return wider_than(case, 65536, "one program holds the row") or has_few_rows(case)
 
 
 @softmax.impl("cuda-thread", supports=is_contiguous, study=True)
