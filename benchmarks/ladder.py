@@ -1,12 +1,12 @@
 """What does each step from a textbook kernel to a shipped one gain, and was that to be expected?
 
-    python benchmarks/ladder.py OUT             on a GPU: check, time and explain every step; about three minutes
+    python benchmarks/ladder.py OUT             on a GPU: time and explain every step, and check it; several minutes
     python benchmarks/ladder.py OUT --static    without a GPU: what the steps compile to for an H200
     python benchmarks/ladder.py OUT --page      write the tables of docs/ladder.md from the records in OUT
 
 The steps are the studies of gelu, softmax and layer_norm. All steps of an op at one size and dtype are timed
 interleaved, with a cold cache, after they were checked at that case; a small battery then shows which mistakes they
-have elsewhere. Runs that are in OUT already are not made again.
+have elsewhere. Runs that are in OUT already are not made again, so that after `--minutes` the same command goes on.
 
 Predicted times follow from the machine code and the launch, before anything is timed:
 
@@ -22,8 +22,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,30 +58,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", default="0.2", help="of timing for each step and case")
+    parser.add_argument("--minutes", type=float, default=600, help="after which no other run is begun")
     parser.add_argument("--static", action="store_true", help="time nothing: compile for an H200 and predict")
     parser.add_argument("--page", action="store_true", help="write the tables of docs/ladder.md")
     args = parser.parse_args()
     if args.page:
         PAGE.write_text(draw(PAGE.read_text(), args.out))
         return
+    end = time.monotonic() + 60 * args.minutes
+    for name, command in _commands(args.static, args.seconds):
+        if time.monotonic() < end and not (args.out / name).exists():
+            _klab(args.out, name, *command)
+
+
+def _commands(static: bool, seconds: str) -> Iterator[tuple[str, list[str]]]:
+    """The name of each run and its command: times first, then the batteries."""
+    impls = {op: ",".join(step.impl for step in steps_of(op)) for op in SIZES}
     for op, sizes in SIZES.items():
-        impls = ",".join(step.impl for step in steps_of(op))
         for size in sizes:
-            case = [op, "--impl", impls, "--shape", size, "--dtype", ",".join(DTYPES)]
-            how = ["--static", "--gpu", GPU] if args.static else ["--seconds", args.seconds]
-            _klab(args.out / f"{op}-{size}{'-static' if args.static else ''}", "explain", *case, *how)
-        if not args.static:
-            _klab(args.out / f"{op}-check", "check", op, "--impl", impls, "--quick")
+            case = [op, "--impl", impls[op], "--shape", size, "--dtype", ",".join(DTYPES)]
+            how = ["--static", "--gpu", GPU] if static else ["--seconds", seconds]
+            yield f"{op}-{size}{'-static' if static else ''}", ["explain", *case, *how]
+    for op in () if static else SIZES:
+        yield f"{op}-check", ["check", op, "--impl", impls[op], "--quick"]
 
 
-def _klab(folder: Path, *command: str) -> None:
-    if folder.exists():
-        return
+def _klab(out: Path, name: str, *command: str) -> None:
+    """A run that is interrupted does not get its name."""
+    part = out / f"{name}.part"
+    shutil.rmtree(part, ignore_errors=True)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    words = [sys.executable, "-m", "kernellab", *command, "--out", str(folder)]
+    began = time.monotonic()
+    words = [sys.executable, "-m", "kernellab", *command, "--out", str(part)]
     done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True)
-    folder.with_suffix(".txt").write_text(done.stdout)
-    print(f"{folder.name}: exit code {done.returncode}", flush=True)
+    if done.returncode in (0, 1):  # 1: something is wrong, as it should be
+        (part / "printed.txt").write_text(done.stdout)
+        part.rename(out / name)
+    print(f"{name}: exit code {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
 
 
 # Steps -------------------------------------------------------------------------------------------------
