@@ -8,6 +8,9 @@ import sys
 import pytest
 
 import kernellab as kl
+from kernellab.capture.meta_inputs import meta_inputs
+from kernellab.declaration.case_request import CaseRequest
+from kernellab.declaration.cost import cost_of_pass
 from kernellab.declaration.targets import shipped_names
 from support.klab import SRC, klab_env
 
@@ -43,6 +46,16 @@ def test_an_op_folder_has_a_file_for_each_implementation(name):
     folder = op.file.parent
     for impl, file in FILES.items():
         assert (folder / file).is_file() == (impl in op.impls), f"{file} and the implementation {impl}"
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_the_cost_of_both_passes_is_known_for_every_option(name):
+    op = getattr(kl.ops, name)
+    case = op.expand(CaseRequest(quick=True), "cuda")[0]
+    for variant in op.option_variants(case):
+        for pass_name in ("forward", "backward"):
+            cost = cost_of_pass(op, pass_name, meta_inputs(op, variant), variant)
+            assert cost["bytes_read"] > 0
 
 
 @pytest.mark.parametrize("name", shipped_names())

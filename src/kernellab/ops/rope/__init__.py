@@ -20,8 +20,8 @@ from kernellab.ops.rope.heads import CONTRACT, rotation_passes
         sin=kl.tensor("S D/2", values=kl.angle_table("sin", repeat=None), gradient=False),
     ),
     options=dict(interleaved=[False, True]),
-    cost=lambda q, k, cos, sin: kl.Cost(read=[q, k, cos, sin], write=[q, k]),
-    grad_cost=lambda q, k, cos, sin: kl.Cost(read=[q, k, cos, sin], write=[q, k]),
+    cost=lambda q, k, cos, sin, **_: kl.Cost(read=[q, k, cos, sin], write=[q, k]),
+    grad_cost=lambda q, k, cos, sin, **_: kl.Cost(read=[q, k, cos, sin], write=[q, k]),
     dtypes=["float32", "bfloat16", "float16", "float64"],
     cases=kl.cases(
         B=[4],
