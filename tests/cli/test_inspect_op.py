@@ -222,7 +222,7 @@ def test_levels_and_code_for_the_cpu(klab, tmp_path):
         (("softmax", "--arch", "sm_42"), "no architecture 'sm_42'"),
         (("softmax", "--arch", "sm_70"), "sm_75 and later"),
         (("softmax", "--show", "sas"), "--show sas: did you mean sass"),
-        (("softmax", "--impl", "tritn"), "no implementation 'tritn' of softmax: did you mean triton?"),
+        (("softmax", "--impl", "tritn"), "no implementation 'tritn' of softmax: did you mean triton"),
         (("softmax", "--diff", "triton"), "--diff compares two"),
         (("softmax", "--timings", "run"), "name them, --diff triton cuda"),
         (("softmax", "gelu"), "one op at a time"),

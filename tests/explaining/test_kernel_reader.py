@@ -24,6 +24,14 @@ def test_wide_stores_do_not_hide_narrow_loads():
     assert read_one(code_kernel(accesses=accesses)).widest_bytes == 2
 
 
+def test_loads_beside_the_hot_loop_do_not_make_its_iterations_smaller():
+    """As where the ends of a row are read one element at a time, and its middle 16 bytes at a time."""
+    accesses = [{"kind": "global_load", "bytes": 2, "count": 6}, {"kind": "global_load", "bytes": 16, "count": 4}]
+    head, middle = loop(LOAD, load_bytes=2.0, size=9), loop({"global_load": 4}, load_bytes=16.0, size=90)
+    assert read_one(code_kernel(accesses=accesses, loops=[head, middle])).load_bytes == 16.0
+    assert read_one(code_kernel(accesses=accesses)).load_bytes == pytest.approx(7.6)
+
+
 def test_the_slow_path_of_sin_is_no_loop_of_the_kernel():
     table = [loop({"global_load": 1, "local_store": 1})]
     assert read_one(code_kernel(loops=table, stack_bytes=32)).loop is None

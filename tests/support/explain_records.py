@@ -62,10 +62,10 @@ def code_kernel(*, grid=(8, 1, 1), **facts):
     }
 
 
-def loop(instructions, *, sources=(), statement="", turns=None, waits=False, depth=1, size=9):
+def loop(instructions, *, sources=(), statement="", load_bytes=0.0, turns=None, waits=False, depth=1, size=9):
     return {
         **{"depth": depth, "size": size, "instructions": instructions},
-        **{"sources": list(sources), "statement": statement, "turns": turns, "waits": waits},
+        **{"sources": list(sources), "statement": statement, "load_bytes": load_bytes, "turns": turns, "waits": waits},
     }
 
 

@@ -64,6 +64,7 @@ class LoopFacts:
     instructions: dict[str, int]
     sources: tuple[str, ...]
     statement: str
+    load_bytes: float
     waits: bool
     hottest: bool
     turns: int | None  # trip count; None if the code does not contain it
@@ -79,6 +80,7 @@ class LoopFacts:
             "instructions": self.instructions,
             "sources": list(self.sources),
             "statement": self.statement,
+            "load_bytes": self.load_bytes,
             "waits": self.waits,
             "hottest": self.hottest,
             "turns": self.turns,
@@ -285,6 +287,7 @@ def _loop_facts(loops: list[Loop]) -> list[LoopFacts]:
             loop.instructions,
             loop.sources,
             loop.statement,
+            loop.load_bytes,
             loop.waits,
             loop is hottest,
             loop.turns,

@@ -30,6 +30,7 @@ class LoopJson(TypedDict):
     instructions: Annotated[dict[str, int], "by class"]
     sources: Annotated[list[str], "the author's lines, most frequent first"]
     statement: NotRequired[Annotated[str, "the author's line of the loop statement; empty where it is not known"]]
+    load_bytes: NotRequired[Annotated[float, "width of its global loads, on average"]]
     waits: Annotated[bool, "whether it only waits for a barrier, a copy or a lock"]
     hottest: Annotated[bool, "whether most time is probably spent in it"]
     turns: NotRequired[Annotated[int | None, "trip count; null where the code does not contain it"]]

@@ -20,6 +20,7 @@ from kernellab.machinecode.instructions import Instruction, Line
 
 # A loop of these classes only waits for another thread or for a copy.
 _WAITING = {"synchronisation", "control", "movement", "integer"}
+_LOADS = ("global_load", "async_copy")
 _MAX_LOOPS = 500
 
 
@@ -35,6 +36,7 @@ class Loop:
     instructions: dict[str, int]
     sources: tuple[str, ...]  # the author's lines, most frequent first
     statement: str  # the author's line of the loop statement, that of the branch at its end; empty if not known
+    load_bytes: float  # width of its global loads, on average; 0 if it has none
     waits: bool  # it only waits for a barrier, a copy or a lock
     turns: int | None  # trip count; None if the code does not contain it
 
@@ -119,7 +121,9 @@ def _build_loop(
     blocks: list[Block], header: int, inside: set[int], depth: int, turns: int | None, closing: Instruction
 ) -> Loop:
     code = [line for i in sorted(inside) for line in blocks[i].instructions]
-    counts = Counter(classify(line).name for line in code)
+    kinds = [classify(line) for line in code]
+    counts = Counter(kind.name for kind in kinds)
+    widths = [kind.bytes for kind in kinds if kind.name in _LOADS and kind.bytes]
     sources = Counter(line.source.name for line in code if line.source is not None)
     lines = [line.line for line in code] or [0]
     return Loop(
@@ -131,6 +135,7 @@ def _build_loop(
         instructions=dict(counts.most_common()),
         sources=tuple(name for name, _ in sources.most_common(3)),
         statement=closing.source.name if closing.source else "",
+        load_bytes=sum(widths) / len(widths) if widths else 0.0,
         waits=set(counts) <= _WAITING and "synchronisation" in counts,
         turns=turns,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kernellab.activity.documents import TunedJson
 from kernellab.codeanalysis.kernel_json import AccessJson, FactsJson, KernelJson, LoopJson, OccupancyJson
@@ -56,6 +56,8 @@ def _read_kernel(k: KernelJson, facts: FactsJson, fits: OccupancyJson) -> Kernel
     shape_refusal, shape_remedy = grid_refusal(k["grid"], k["block"])
     local = [a for a in facts["accesses"] if a["kind"] in LOCAL_ACCESSES]
     loops = [loop for loop in facts["loops"] if not _is_trigonometric(loop, facts["stack_bytes"] or 0)]
+    hot_loop = _innermost_loading_loop(loops)
+    average = sum(a["bytes"] * a["count"] for a in loads) / load_count if load_count else 0.0
     return Kernel(
         name=k["name"],
         times=k["times"],
@@ -75,11 +77,11 @@ def _read_kernel(k: KernelJson, facts: FactsJson, fits: OccupancyJson) -> Kernel
         local_bytes=sum(a["bytes"] * a["count"] for a in local),
         instructions=facts["instructions"],
         executed=facts.get("executed") or facts["instructions"],
-        loop=_innermost_loading_loop(loops),
+        loop=(hot_loop.get("executed") or hot_loop["instructions"]) if hot_loop else None,
         unknown_turns=_loops_of_unknown_length(loops),
         once_loops=_count_once_loops(loops),
         loading_loops=_count_loading_loops(loops),
-        load_bytes=sum(a["bytes"] * a["count"] for a in loads) / load_count if load_count else 0.0,
+        load_bytes=(hot_loop.get("load_bytes") if hot_loop else None) or average,
         widest_bytes=max((a["bytes"] for a in loads), default=facts["widest_global_bytes"]),
         blocks_per_sm=fits["blocks_per_sm"],
         occupancy=fits["fraction"],
@@ -120,10 +122,9 @@ def _loads(loop: LoopJson) -> bool:
     return count(loop["instructions"], GLOBAL_LOADS) > 0
 
 
-def _innermost_loading_loop(loops: Sequence[LoopJson]) -> Mapping[str, int] | None:
-    """The instructions of one iteration of the deepest loop with a load of its own."""
-    deepest = max(filter(_loads, loops), key=lambda loop: (loop["depth"], loop["size"]), default=None)
-    return (deepest.get("executed") or deepest["instructions"]) if deepest else None
+def _innermost_loading_loop(loops: Sequence[LoopJson]) -> LoopJson | None:
+    """The deepest loop with a load of its own."""
+    return max(filter(_loads, loops), key=lambda loop: (loop["depth"], loop["size"]), default=None)
 
 
 def _loops_of_unknown_length(loops: Sequence[LoopJson]) -> dict[str, int]:

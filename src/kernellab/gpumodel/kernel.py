@@ -45,7 +45,7 @@ class Kernel:
     unknown_turns: Mapping[str, int] = field(default_factory=dict)  # one iteration of loops of unknown length
     once_loops: int = 0  # loops of unknown length that load nothing: the model counts one iteration
     loading_loops: int = 0  # loops with loads, each from other source lines
-    load_bytes: float = 0.0  # width of a global load, on average
+    load_bytes: float = 0.0  # width of a global load in the hot code, on average
     widest_bytes: int = 0  # widest global load, or store if nothing is loaded
     blocks_per_sm: int | None = None
     occupancy: float | None = None
