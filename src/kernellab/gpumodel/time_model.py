@@ -118,6 +118,12 @@ def total_time_us(subject: Subject) -> float:
     return sum(time.time_us for kernel in subject.kernels if (time := estimate_time(subject, kernel)) is not None)
 
 
+def speedup_of_all(subject: Subject, estimate: TimeEstimate, speedup: float) -> float:
+    """The speed-up of all kernels together if the one with this estimate becomes so many times as fast."""
+    total_us = total_time_us(subject)
+    return total_us / (total_us - estimate.time_us + estimate.time_us / speedup)
+
+
 def fp64_share(kernel: Kernel) -> float:
     """The share of the code's floating-point instructions that are fp64."""
     fp64 = kernel.instructions.get("fp64", 0)

@@ -48,3 +48,14 @@ def test_one_small_block_on_every_sm_is_too_few_where_each_thread_goes_over_seve
 def test_the_title_of_a_single_block_is_singular():
     title = first_finding(subject(kernel(blocks=1, loop={"global_load": 1}))).title
     assert title == "1 block on 132 SMs: 131 of the SMs are idle"
+
+
+def test_a_small_kernel_of_several_gains_no_more_than_its_part_of_the_time():
+    """One block adds up what a good kernel left. Spread over the GPU it would take next to nothing."""
+    last = kernel(name="last", blocks=1, threads=512, blocks_per_sm=4, flight_bytes=32, loop={"global_load": 1})
+    both = subject(kernel(), dataclasses.replace(last, pointer_bytes=40_000_000))
+    finding = examine(both)
+    good_us, last_us = (estimate_time(both, k).time_us for k in both.kernels)
+    assert last_us > good_us
+    assert finding.gain == pytest.approx((good_us + last_us) / good_us, rel=0.05)
+    assert finding.title.startswith("last: 1 block on 132 SMs")

@@ -6,6 +6,8 @@ blocks, as many as fit, instead of one or of G / S:
 
     gain = predicted time / predicted time with S SMs in use and b blocks on each
 
+The kernels beside it take what they took.
+
 A grid that reaches every SM is reported only where each thread goes over several portions, one after the other:
 otherwise there is no work for more blocks.
 """
@@ -16,7 +18,7 @@ from kernellab.base.text import plural
 from kernellab.findings.finding import Evidence, Finding
 from kernellab.findings.gain import correct_by_headroom
 from kernellab.gpumodel.subject import Subject
-from kernellab.gpumodel.time_model import is_compute_bound, loop_iterations, slowest_kernel
+from kernellab.gpumodel.time_model import is_compute_bound, loop_iterations, slowest_kernel, speedup_of_all
 
 NEEDS = (
     "a grid smaller than the number of SMs; or smaller than what fits on them, where each thread goes over several "
@@ -47,10 +49,11 @@ def examine(subject: Subject) -> Finding | None:
     speedup = estimate.time_us / estimate.time_us_with(flight=estimate.flight * per_sm / fitting, **spread_us)
     if some_idle and is_compute_bound(subject, kernel, estimate):
         speedup = max(speedup, 1 / per_sm)
-    gain = correct_by_headroom(speedup, subject.headroom)
+    gain = correct_by_headroom(speedup_of_all(subject, estimate, speedup), subject.headroom)
     if gain < _THRESHOLD:
         return None
-    blocks = plural(kernel.blocks, "block")
+    of_several = f"{kernel.name}: " if len(subject.kernels) > 1 else ""
+    blocks = of_several + plural(kernel.blocks, "block")
     if some_idle:
         title = f"{blocks} on {device.sms} SMs: {device.sms - kernel.blocks} of the SMs are idle"
     else:
