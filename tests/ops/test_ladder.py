@@ -3,6 +3,10 @@
 On a GPU tests/gpu/test_gpu_ladder.py checks all of them.
 """
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import kernellab as kl
@@ -10,6 +14,7 @@ from kernellab.capture.meta_inputs import meta_inputs
 from kernellab.capture.recorder import record_launches
 from kernellab.codeanalysis.facts import facts_from_cubin
 from kernellab.declaration.case import Case
+from support.klab import HERE, SRC
 from support.ops import options_of
 
 # The bytes of a load in float32, and the number of loops that load, each of which reads the row.
@@ -113,15 +118,39 @@ def test_inspecting_shows_supports_the_gpu_that_is_asked_about(klab):
     assert ([kernel["arch"] for kernel in seen["kernels"]], seen["others"]) == (["sm_90"], [])
 
 
-@pytest.mark.parametrize(
-    ("name", "impl", "values"), [("gelu", "triton-exp-tanh", "large"), ("layer_norm", "triton-squares", "far from 0")]
-)
-def test_the_battery_finds_what_is_wrong_on_purpose(klab, name, impl, values):
-    seen = klab("check", name, "--impl", impl, "--device", "cpu", "--quick", "--dtype", "float32", "--json")
+def test_the_battery_finds_what_is_wrong_on_purpose(klab):
+    which = ("--impl", "triton-exp-tanh", "--dtype", "float32", "--device", "cpu", "--quick")
+    seen = klab("check", "gelu", *which, "--json")
     (result,), (battery,) = seen.record["results"], seen.record["batteries"]
     assert seen.code == 1
     assert result["derived"]["at_case"]["status"] == "ok"  # at the declared case it cannot be seen
-    assert result["check"]["flaw"] == getattr(kl.ops, name)[impl].flaw
-    assert battery["failures"]
-    assert all(f["kind"] in ("values", "sizes", "combinations") for f in battery["failures"])
-    assert any(values in f["label"] for f in battery["failures"])
+    assert result["check"]["flaw"] == kl.ops.gelu["triton-exp-tanh"].flaw
+    assert {failure["kind"] for failure in battery["failures"]} <= {"values", "sizes", "combinations"}
+    assert any("x moderately large" in failure["label"] for failure in battery["failures"])
+
+
+CANCELLATION = """
+import torch
+from kernellab.interpreter.emulation import enable_interpreter
+enable_interpreter()
+import kernellab as kl
+from kernellab.accuracy.errors import measure
+
+op = kl.ops.layer_norm
+x = torch.randn(4, 1000, generator=torch.Generator().manual_seed(1))
+for shift in (0.0, 1000.0):
+    oracle = op.reference((x + shift).double())
+    results = [op[impl](x + shift) for impl in ("torch", "triton-row", "triton-squares")]
+    print(*(measure(y, oracle, rowwise=True).max for y in results))
+"""
+
+
+def test_a_variance_by_squares_cancels_where_the_mean_is_large():
+    env = {**os.environ, "PYTHONPATH": f"{SRC}{os.pathsep}{HERE}"}
+    command = [sys.executable, "-W", "ignore", "-c", CANCELLATION]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    around_0, around_1000 = ([float(error) for error in line.split()] for line in done.stdout.splitlines())
+    assert max(around_0) < 2 * around_0[0] + 4
+    own, row, squares = around_1000
+    assert row < 2 * own + 4
+    assert squares > 100 * own
