@@ -10,7 +10,8 @@ import house
 from support.klab import klab_env
 
 PARENT = ("cli", "running/parent", "reporting", "record", "explaining", "findings", "gpumodel", "traces", "analysis")
-PLUGINS = ("cli/verbs", "explaining/rules", "ops", "timing/timers")  # a module each for a verb, a rule, an op, a timer
+# a module each for a verb, a rule, an op, a peer library, a timer
+PLUGINS = ("cli/verbs", "explaining/rules", "ops", "peers", "timing/timers")
 MOST_MODULES = 16
 
 

@@ -77,8 +77,8 @@ def overlaps_itself(t: torch.Tensor | None) -> bool:
 
 
 def _is_shipped(impl: Impl) -> bool:
-    """Whether it is one of kernellab's own: a user's file may add others to a shipped op."""
-    return all(PACKAGE in file.resolve().parents for file in (impl.op.file, impl.file))
+    """Whether it is one of kernellab's own: a user's file or a peer may add others to a shipped op."""
+    return all(PACKAGE / "ops" in file.resolve().parents for file in (impl.op.file, impl.file))
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -23,6 +23,7 @@ from kernellab.cli.options import (
 )
 from kernellab.cli.project import project_defaults
 from kernellab.cli.run_folder import create_journal, display_path
+from kernellab.peers import peer_names
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
@@ -43,6 +44,9 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds per implementation and case (default 60)")
     parser.add_argument(
         "--cells", metavar="I/N", help="only every N-th case, starting with the I-th (klab merge joins the runs)"
+    )
+    parser.add_argument(
+        "--peers", action="store_true", help=f"also the kernels of other libraries: {', '.join(peer_names())}"
     )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-NAME)")
     parser.add_argument("--resume", metavar="DIR", help="finish a run that was interrupted")
@@ -72,6 +76,7 @@ def read_settings(args: argparse.Namespace, stages: list[str]) -> Settings:
         device=parse_device(args.device),
         seed=_parse_seed(args.seed),
         cells=_parse_cells(args.cells),
+        peers=peer_names() if args.peers else [],
         timeout_s=require_positive("--timeout", _TIMEOUT_S if args.timeout is None else args.timeout),
     )
 

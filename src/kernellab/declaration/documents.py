@@ -26,6 +26,14 @@ class CostJson(TypedDict):
     assumed: NotRequired[Annotated[bool, "true where the op declares no cost: every tensor is moved once"]]
 
 
+class PeerLibraryJson(TypedDict):
+    """Another library whose kernels were asked for, with `--peers` or by name."""
+
+    package: Annotated[str, "what pip installs"]
+    version: Annotated[str | None, "null where it is not installed"]
+    problem: Annotated[str | None, "which module is missing, and how to install it"]
+
+
 class RequestJson(TypedDict):
     """The cases that a command asks for. Empty fields mean the op's own."""
 

@@ -24,7 +24,7 @@ from kernellab.declaration.case import ELLIPSIS, Case, Size, jsonable, parse_dty
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.case_table import CaseLists, CaseTable
 from kernellab.declaration.compiled import Compiled
-from kernellab.declaration.documents import CaseJson
+from kernellab.declaration.documents import CaseJson, PeerLibraryJson
 from kernellab.declaration.expansion import Dims, choose_options
 from kernellab.declaration.kinds import Kind, kind_of, match_names
 from kernellab.vocabulary.dims import is_derived, names_in, obstacle, size_of
@@ -149,6 +149,7 @@ class Op:
         self._read_dims({} if dims is None else dims, reduces)
         validation.check_indices(self.name, self.args, self.dims, self.options)
         self.extension: Path | None = None  # the file that added implementations to another file's op
+        self.peers: dict[str, PeerLibraryJson] = {}  # the libraries whose kernels were asked for
         self.impls: dict[str, Impl] = {}
         if manual:
             self.impls["manual"] = Impl(self, "manual", reference, kind_of("manual"), file=self.file)

@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,12 +27,16 @@ _SOURCES = {".py", ".cu", ".cuh", ".cpp", ".hpp", ".h"}
 
 @dataclass(frozen=True)
 class Target:
-    """`text` is what the user typed, `file` or `module` is where the code is, `op` selects one of its ops."""
+    """`text` is what the user typed, `file` or `module` is where the code is, `op` selects one of its ops.
+
+    `peers` names the libraries whose kernels are added to shipped ops.
+    """
 
     text: str
     module: str = ""
     file: str = ""
     op: str = ""
+    peers: Sequence[str] = ()
 
 
 def shipped_names() -> list[str]:
@@ -67,7 +72,7 @@ def resolve(text: str) -> Target:
 
 
 def load(target: Target) -> dict[str, Op]:
-    """Execute the target's code and return the ops it names, by name."""
+    """Execute the target's code and return the ops it names, by name. Without peers: `kernellab.peers.load` adds them."""
     module = None
     failed_imports: list[BaseException] = []
     try:
@@ -135,8 +140,8 @@ def _prefixes(module: str) -> set[str]:
 
 
 def source_hash(op: Op) -> str:
-    """A hash of the op's own sources: its file, the file that extends it, and the sources beside them that they may
-    build."""
+    """A hash of the op's own sources: its file, the file that extends it, the sources beside them that they may build,
+    and the versions of its peers."""
     files = _sources_beside(op.file)
     if op.file.name == "__init__.py":  # an op that is a package owns all of its folder
         files = sorted(f for f in op.file.parent.rglob("*") if f.suffix in _SOURCES)
@@ -144,7 +149,10 @@ def source_hash(op: Op) -> str:
         files += sorted(f for f in (PACKAGE / "ops").iterdir() if f.suffix in _SOURCES)
     if op.extension is not None:
         files += _sources_beside(op.extension)
+    files += sorted({impl.file for impl in op.impls.values() if impl.name in op.peers})
     digest = hashlib.sha256()
+    for name, peer in op.peers.items():
+        digest.update(f"{name} {peer['version']}\0".encode())
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -123,6 +123,7 @@ def empty_record() -> Record:
         "machine": {},  # type: ignore[typeddict-item]
         "stages": [],
         "sources": {},
+        "peers": {},
         "complete": False,
         "spent": [],
         "results": [],

@@ -106,7 +106,7 @@ def _without_op(line: Line, op: str) -> Line:
     if not isinstance(line.event, WorkPlanned):
         return line
     groups = [group for group in line.event.groups if group["op"] != op]
-    plan = WorkPlanned(groups=groups, sources=line.event.sources)
+    plan = WorkPlanned(groups=groups, sources=line.event.sources, peers=line.event.peers)
     return Line(plan.to_json(), plan)
 
 
@@ -215,7 +215,9 @@ def _write_head(journal: Journal, runs: Sequence[_Run], owners: dict[str, _Run],
     )
     journal.write(MachineDescribed(machine=runs[0].record["machine"]))
     sources = {op: source for run in runs for op, source in run.record["sources"].items()}
-    journal.write(WorkPlanned(groups=[_planned_group(owners[g].groups[g]) for g in owners], sources=sources))
+    peers = {name: peer for run in runs for name, peer in run.record["peers"].items()}
+    groups = [_planned_group(owners[group].groups[group]) for group in owners]
+    journal.write(WorkPlanned(groups=groups, sources=sources, peers=peers))
 
 
 def _copy_file(line: Line, folder: Path, out: Path) -> None:

@@ -124,6 +124,7 @@ def _upgrade(document: JsonObject) -> JsonObject:
         document |= {"trials": [], "schema": SCHEMA}
     for key in ("sanitized", "searches", "code"):
         document.setdefault(key, [])
+    document.setdefault("peers", {})
     for result in results:
         result.setdefault("traffic", None)
     return document

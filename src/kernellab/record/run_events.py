@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from kernellab.base.json import JsonObject
-from kernellab.declaration.documents import CaseJson
+from kernellab.declaration.documents import CaseJson, PeerLibraryJson
 from kernellab.machine.description import EnvironmentJson
 from kernellab.profiler.protocol import MlpSetupJson, SessionReport, SizeCurve, SkippedImpl
 from kernellab.record.event import Event, result_of
@@ -55,13 +55,15 @@ class MachineDescribed(Event, name="machine"):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkPlanned(Event, name="plan"):
-    """Every op and case of the run with its implementations, and a hash of each op's sources."""
+    """Every op and case of the run with its implementations, a hash of each op's sources, and the peers."""
 
     groups: list[PlannedGroup]
     sources: dict[str, str]
+    peers: dict[str, PeerLibraryJson] = field(default_factory=dict)
 
     def fold(self, record: Record) -> None:
         record["sources"].update(self.sources)
+        record["peers"].update(self.peers)
         for group in self.groups:
             for impl, kind in group["impls"].items():
                 result_of(record, group["op"], impl, group["case"])["kind"] = kind

@@ -11,7 +11,7 @@ from typing import Annotated, NotRequired, TypeAlias, TypedDict
 from kernellab.activity.documents import CallActivity, CompileJson, KernelLaunch, OperatorTraffic, TunedJson
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.codeanalysis.kernel_json import KernelJson
-from kernellab.declaration.documents import CaseJson, CostJson
+from kernellab.declaration.documents import CaseJson, CostJson, PeerLibraryJson
 from kernellab.machine.description import Ceilings, EnvironmentJson, Peaks
 
 SCHEMA = 3  # the version of this format
@@ -329,6 +329,7 @@ class Record(TypedDict):
     machine: Annotated[MachineJson, "the device that was used; empty until the run is planned"]
     stages: Annotated[list[str], "`check`, `battery`, `sanitize`, `time`, `inspect`, `explain`"]
     sources: Annotated[dict[str, str], "a hash of each op's sources"]
+    peers: Annotated[dict[str, PeerLibraryJson], "other libraries whose kernels were asked for, by name"]
     complete: Annotated[bool, "whether the run finished"]
     spent: Annotated[list[SpentJson], "where the time went, per case"]
     results: Annotated[list[Result], "one for each op, implementation and case"]

@@ -9,6 +9,7 @@ from kernellab.activity.documents import TunedJson
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.json import JsonObject
 from kernellab.declaration.documents import RequestJson
+from kernellab.peers import peer_names
 from kernellab.record.schema import SeriesJson
 from kernellab.stats.intervals import PRECISION
 from kernellab.timing.timers import AUTO, TIMERS, timers_on
@@ -57,6 +58,7 @@ class Settings:
     sanitizers: list[str] = field(default_factory=list)  # tools of compute-sanitizer
     archs: list[str] = field(default_factory=list)  # to read machine code for
     gpu: str = ""  # the GPU to assume among those with these architectures; empty: any
+    peers: list[str] = field(default_factory=list)  # libraries whose kernels run beside the chosen implementations
     only_times: bool = False  # measure neither the machine's ceilings nor anything that needs a profiler
 
     def to_json(self) -> JsonObject:
@@ -72,6 +74,14 @@ class Settings:
     def quick_check(self) -> bool:
         """Whether the run only checks, and quickly: smaller cases, and nothing that takes long."""
         return bool(self.request.get("quick")) and "battery" in self.stages
+
+    def loaded_peers(self) -> list[str]:
+        """The peers to load: also those that `--impl` names."""
+        return [name for name in peer_names() if name in (*self.peers, *self.impls)]
+
+    def impl_patterns(self) -> list[str]:
+        """The implementations to run; none named: all."""
+        return [*self.impls, *self.peers] if self.impls else []
 
     def checked_passes(self) -> list[str]:
         """The passes to check. Gradients are checked if a pass that computes them is timed."""

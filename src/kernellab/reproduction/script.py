@@ -113,16 +113,18 @@ def _load(op: Op, impl: Impl, reason: str) -> CopiedFunctions:
     """The functions of the op, loaded with kernellab."""
     file = op.extension or op.file
     shipped = PACKAGE in file.resolve().parents
+    peers = f", peers=({impl.name!r},)" if impl.name in op.peers else ""
     target = (
-        f"Target({op.name!r}, module='kernellab.ops.{op.name}', op={op.name!r})"
+        f"Target({op.name!r}, module='kernellab.ops.{op.name}', op={op.name!r}{peers})"
         if shipped
-        else f"Target({file.name!r}, file={str(file.resolve())!r})"
+        else f"Target({file.name!r}, file={str(file.resolve())!r}{peers})"
     )
     lines = [
         f"# kernellab is needed: {reason}",
         "import torch",
         "",
-        "from kernellab.declaration.targets import Target, load",
+        "from kernellab.declaration.targets import Target",
+        "from kernellab.peers import load",
         "",
         f"op = load({target})[{op.name!r}]",
     ]

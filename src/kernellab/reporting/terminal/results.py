@@ -382,7 +382,12 @@ def closing(record: DerivedRecord) -> list[str]:
         summary += f", {len(bad)} not right: {_list_impls(bad)}"
     if not record["complete"]:
         summary += "; the run did not finish"
-    return [*lines, summary + "."]
+    return [*lines, summary + ".", *_missing_peers(record)]
+
+
+def _missing_peers(record: DerivedRecord) -> list[str]:
+    problems = {name: peer["problem"] for name, peer in record["peers"].items()}
+    return [f"{name} is left out: {problem}" for name, problem in problems.items() if problem]
 
 
 def _key(result: DerivedResult) -> tuple[str, str]:

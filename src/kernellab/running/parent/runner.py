@@ -13,6 +13,7 @@ from typing import cast
 from kernellab.base import shape
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.paths import cache_dir, file_name, replace_file
+from kernellab.declaration.documents import PeerLibraryJson
 from kernellab.declaration.kinds import match_names
 from kernellab.machine import tools
 from kernellab.machine.description import Ceilings
@@ -109,7 +110,7 @@ class Runner:
         plan: list[PlannedGroup] = [
             {"op": g.op, "case": g.case, "impls": {i["name"]: i["kind"] for i in g.impls}} for g in groups
         ]
-        self.journal.write(WorkPlanned(groups=plan, sources=sources))
+        self.journal.write(WorkPlanned(groups=plan, sources=sources, peers=_peers(slots)))
         return groups
 
     def _without_compile(self, impls: list[ImplDescription]) -> list[ImplDescription]:
@@ -132,6 +133,9 @@ class Runner:
         known = {name for slot in slots for op in slot.ops for name in op.known_impls}
         for name in self.settings.impls:
             if not match_names(name, known):
+                peer = _peers(slots).get(name)
+                if peer is not None and peer["problem"]:
+                    raise UserError(f"{name} cannot be used: {peer['problem']}")
                 raise UserError(f"no implementation {name!r}: {nearest(name, known)}")
 
     def _void_if_changed(self, op: OpLoaded) -> None:
@@ -276,6 +280,11 @@ class Runner:
                 self.progress.say(f"{job.op} {job.impl} under {job.tool}")
 
         Sanitizer(path, self.settings, self.journal, self.device).run(jobs, listen)
+
+
+def _peers(slots: list[WorkerSlot]) -> dict[str, PeerLibraryJson]:
+    """The peers of all ops, by name."""
+    return {name: peer for slot in slots for op in slot.ops for name, peer in op.peers.items()}
 
 
 def _one_per_op(groups: list[Group]) -> list[Group]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -70,7 +70,9 @@ class WorkerSlot:
         template: WorkerTemplate,
         standin: str = "",
     ) -> None:
-        self.target: Target | None = resolve(target) if target is not None else None
+        self.target: Target | None = None
+        if target is not None:
+            self.target = replace(resolve(target), peers=settings.loaded_peers())
         self.kind, self.settings, self.log, self._standin = kind, settings, log, standin
         self._template = template
         self.ops: list[OpLoaded] = []
@@ -96,7 +98,7 @@ class WorkerSlot:
                     LoadTarget(
                         target=cast(TargetJson, asdict(self.target)),
                         request=self.settings.request,
-                        impls=self.settings.impls,
+                        impls=self.settings.impl_patterns(),
                         pins=self.settings.pins,
                         standin=self._standin,
                     )

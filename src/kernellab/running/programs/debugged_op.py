@@ -19,9 +19,10 @@ from kernellab.declaration.case import Case
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.kinds import match_names
 from kernellab.declaration.op import Impl, Op
-from kernellab.declaration.targets import load, resolve
+from kernellab.declaration.targets import resolve
 from kernellab.interpreter.stop import Stop
 from kernellab.machine.tools import has_module
+from kernellab.peers import load
 from kernellab.record.settings import Settings
 
 if TYPE_CHECKING:  # it imports torch, which must not be imported before the interpreter is switched on
@@ -45,16 +46,17 @@ def debug(settings: Settings, *, file: str, line: int | None, program: tuple[int
     # The working directory goes last, as in a worker: no file there hides an installed module.
     sys.path[:] = [*(entry for entry in sys.path if entry not in ("", here)), here]
     enable_interpreter()
-    op = _find_op(settings.targets)
+    op = _find_op(settings)
     impl = _find_impl(op, settings.impls)
     case = _choose_case(op, impl, CaseRequest(**settings.request))
     return _debug_call(op, impl, case, settings.seed, Stop(file, line, program))
 
 
-def _find_op(targets: list[str]) -> Op:
+def _find_op(settings: Settings) -> Op:
+    targets = settings.targets
     if len(targets) > 1:
         raise UserError(f"--break takes one op at a time, not {len(targets)}: {', '.join(targets)}")
-    ops = load(resolve(targets[0]))
+    ops = load(dataclasses.replace(resolve(targets[0]), peers=settings.loaded_peers()))
     if len(ops) > 1:
         path = Path(targets[0]).name
         raise UserError(f"--break takes one op, {path} declares {', '.join(ops)}: name it, {path}:{next(iter(ops))}")

@@ -24,8 +24,9 @@ from kernellab.checking.refusals import refuses_gradients
 from kernellab.declaration.inputs import Inputs
 from kernellab.declaration.op import Impl, Op
 from kernellab.declaration.passes import NotDifferentiable, pass_of
-from kernellab.declaration.targets import Target, load
+from kernellab.declaration.targets import Target
 from kernellab.machine.gpu_state import gpu_is_dead, synchronise
+from kernellab.peers import load
 from kernellab.running.worker.describe import choose_device
 from kernellab.sanitizer.report import MARK
 from kernellab.sanitizer.selection import MAX_TRIALS, select

@@ -5,6 +5,7 @@ Answers to a worker's questions are commands too. They come in the middle of a c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -22,6 +23,7 @@ class TargetJson(TypedDict):
     module: str
     file: str
     op: str
+    peers: Sequence[str]
 
 
 class SeriesRequest(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
-from kernellab.declaration.documents import CaseJson
+from kernellab.declaration.documents import CaseJson, PeerLibraryJson
 from kernellab.machine.description import Peaks
 from kernellab.record.event import Event
 from kernellab.record.result_events import SeriesEvent
@@ -52,6 +52,7 @@ class OpLoaded(TransientEvent, name="op"):
     known_impls: list[str]
     impls: list[ImplDescription]
     cases: list[CaseJson]
+    peers: dict[str, PeerLibraryJson]
 
 
 @dataclass(frozen=True, kw_only=True)

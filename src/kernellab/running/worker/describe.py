@@ -45,4 +45,5 @@ def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str
             for impl in op.select_impls(impls)
         ],
         cases=[case.to_json() for case in op.expand(request, device.type)],
+        peers=op.peers,
     )

@@ -197,7 +197,7 @@ class Worker:
         # What checks and times is imported before foreign code runs: a module imported later would find functions that
         # the file has replaced.
         from kernellab.activity.autotuning import pin
-        from kernellab.declaration.targets import load
+        from kernellab.peers import load
         from kernellab.running.worker import battery as battery
         from kernellab.running.worker import profile as profile
         from kernellab.running.worker.describe import describe
