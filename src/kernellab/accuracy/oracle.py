@@ -1,23 +1,21 @@
-"""The oracle: an op's reference evaluated in float64. Large ones are computed in slices of the leading dim."""
+"""The oracle: an op's reference evaluated in float64. Large ones are computed in slices of rows."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Sequence
 
 import torch
 
 from kernellab.accuracy.errors import chunk_elements
 from kernellab.accuracy.outputs import Outputs, as_tensors
+from kernellab.accuracy.row_slices import RowSlices, find_row_slices
 from kernellab.base.functions import AnyFunction
-from kernellab.declaration.case import ELLIPSIS
 from kernellab.declaration.inputs import Inputs, upcast
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import BOTH, Pass, pass_of
-from kernellab.trials.choosing.small_cases import shrink_to
 from kernellab.trials.trial import Trial
-
-_SLICE_TRIAL_ELEMENTS = 4096
 
 
 class Oracle:
@@ -25,41 +23,40 @@ class Oracle:
 
     def __init__(self, op: Op, *, seed: int, device: torch.device) -> None:
         self._op, self._seed, self._device = op, seed, device
+        self._found: dict[str, RowSlices | None] = {}  # by trial
 
     def compute(self, trial: Trial, inputs: Inputs) -> Outputs:
-        """In slices where the inputs are large and the op repeats over its leading dims."""
-        first = next(iter(inputs.values()))
-        chunk = chunk_elements(self._device)
-        if first is None or first.numel() <= chunk or not self._slices_agree(trial):
+        """In slices of rows where there are many, and the op allows it."""
+        slices = self.slices(trial)
+        if slices is None:
             return self.reference64(trial, inputs)
-        return self._compute_slices(trial, inputs, max(1, chunk // max(1, first[0].numel())))
+        return slices.compute(functools.partial(self.reference64, trial), inputs, self._rows_per_slice(trial))
 
     def reference64(self, trial: Trial, inputs: Inputs) -> Outputs:
         return compute(self._op, self._op.reference, upcast(inputs), trial)
 
-    def _compute_slices(self, trial: Trial, inputs: Inputs, rows_per_slice: int) -> Outputs:
-        rows = next(t for t in inputs.values() if t is not None).shape[0]
-        slices = []
-        for start in range(0, rows, rows_per_slice):
-            stop = start + rows_per_slice
-            part: Inputs = {name: t[start:stop] for name, t in inputs.items() if t is not None}
-            slices.append(self.reference64(trial, part))
-        return tuple(torch.cat(pieces) for pieces in zip(*slices, strict=True))
+    def slices(self, trial: Trial) -> RowSlices | None:
+        """How the oracle of a trial is computed; None: at once."""
+        if self._rows_per_slice(trial) == 0:
+            return None
+        if trial.key not in self._found:
+            evaluate = functools.partial(self.reference64, trial)
+            self._found[trial.key] = find_row_slices(self._op, trial, evaluate, seed=self._seed, device=self._device)
+        return self._found[trial.key]
 
-    def _slices_agree(self, trial: Trial) -> bool:
-        """Whether slices of a small case give the result of the whole. `...` promises it; an op may not keep it."""
-        small = shrink_to(self._op, trial.case, _SLICE_TRIAL_ELEMENTS)
-        if not all(arg.dims[:1] == (ELLIPSIS,) for arg in self._op.args.values()) or not small.dims[ELLIPSIS]:
-            return False
-        inputs = pass_of(trial.pass_name).inputs(self._op, small, self._seed, self._device)
-        if any(t is None for t in inputs.values()):
-            return False
-        try:
-            whole, sliced = self.reference64(trial, inputs), self._compute_slices(trial, inputs, 2)
-        except Exception:  # a reference that cannot be sliced
-            return False
-        close = functools.partial(torch.allclose, rtol=1e-9, atol=1e-12, equal_nan=True)
-        return [t.shape for t in whole] == [t.shape for t in sliced] and all(map(close, whole, sliced))
+    def share_of_a_slice(self, trial: Trial) -> float:
+        """How much of the oracle is computed at a time."""
+        if self.slices(trial) is None:
+            return 1.0
+        return self._rows_per_slice(trial) / self._first_sizes(trial)[0]
+
+    def _rows_per_slice(self, trial: Trial) -> int:
+        """0 where the first input is small enough for the whole oracle to be computed at once."""
+        sizes, chunk = self._first_sizes(trial), chunk_elements(self._device)
+        return max(1, chunk // math.prod(sizes[1:])) if sizes and math.prod(sizes) > chunk else 0
+
+    def _first_sizes(self, trial: Trial) -> tuple[int, ...]:
+        return self._op.sizes(next(iter(self._op.args.values())), trial.case)
 
 
 def compute(op: Op, fn: AnyFunction, inputs: Inputs, trial: Trial, *, mutates: Collection[str] = ()) -> Outputs:

@@ -126,6 +126,10 @@ class TrialPreparer:
         self._running, self._distrusted, self._guarded = running, distrusted, guarded
         self._oracle = Oracle(op, seed=seed, device=device)
 
+    def share_of_a_slice(self, trial: Trial) -> float:
+        """How much of a trial's oracle is computed at a time."""
+        return self._oracle.share_of_a_slice(trial)
+
     def prepare(self, trial: Trial) -> PreparedTrial:
         """Raises CannotCheck, NotDifferentiable, NotApplicable or PeerDied."""
         op, case = self.op, trial.case

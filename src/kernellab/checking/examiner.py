@@ -6,6 +6,7 @@ The caller provides the process: it announces which implementation is running, a
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Iterator
@@ -153,15 +154,16 @@ class Examiner:
 
     def _too_large(self, trial: Trial) -> str | None:
         """A trial that does not fit in memory is not begun: running out of memory may take the machine down."""
-        needed = memory_needed(self.op, trial)
-        shortage = self._shortage(trial, needed)
+        share = self._preparer.share_of_a_slice(trial)
+        needed_for = functools.partial(memory_needed, self.op, trial, share_of_a_slice=share)
+        shortage = self._shortage(trial, needed_for())
         if shortage is not None:
             return shortage
         if trial.preparation_key in self._prepared or not may_need_much(self.op, trial, _NO_MEMORY_QUESTION):
             return None
         most = max(_NO_MEMORY_QUESTION, free_bytes(self.device))
-        reference = self._estimator.estimate(trial, lambda memory: memory_needed(self.op, trial, memory) <= most)
-        needed = memory_needed(self.op, trial, reference)
+        reference = self._estimator.estimate(trial, lambda memory: needed_for(memory) <= most)
+        needed = needed_for(reference)
         if trial.kind == "long" and needed > _LONG_TRIAL_BYTES:
             return f"the reference needs about {needed / 2**30:.0f} GiB of memory, and long dims are tried up to 2"
         shortage = self._shortage(trial, needed)

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 
 import torch
 
-from kernellab.accuracy.errors import chunk_elements
 from kernellab.accuracy.outputs import Outputs
 from kernellab.accuracy.prepared_trial import PreparedTrial
 from kernellab.checking.reference_memory import ReferenceMemory
-from kernellab.declaration.case import ELLIPSIS
 from kernellab.declaration.op import Op
 from kernellab.trials.choosing.small_cases import largest_input
 from kernellab.trials.layouts import far_span
@@ -21,11 +19,13 @@ from kernellab.trials.trial import CONTIGUOUS, Trial
 _POISONED_BLOCKS, _POISONED_BYTES = 64, 1 << 26  # per output at most
 
 
-def memory_needed(op: Op, trial: Trial, reference: ReferenceMemory | None = None) -> int:
+def memory_needed(
+    op: Op, trial: Trial, reference: ReferenceMemory | None = None, *, share_of_a_slice: float = 1.0
+) -> int:
     """Bytes that a trial needs at its peak, roughly: several copies of inputs and results, and float64 ones.
 
     `reference`: what the reference takes, where that is known. It may be far more, as in attention that computes a
-    matrix of all pairs.
+    matrix of all pairs. `share_of_a_slice`: how much of the oracle is computed at a time.
     """
     item = {"float64": 8, "float32": 4}.get(trial.case.dtype, 2)
     elements = far = 0
@@ -33,21 +33,15 @@ def memory_needed(op: Op, trial: Trial, reference: ReferenceMemory | None = None
         sizes = op.sizes(arg, trial.case)
         elements += math.prod(sizes)
         far += far_span(trial.layouts.get(name, CONTIGUOUS), sizes) * item
-    total = elements * (4 * item + 24) + far
+    in_float64 = 24 if share_of_a_slice == 1.0 else 0  # bytes per element: of slices only a few exist at a time
+    total = elements * (4 * item + in_float64) + far
     if reference is None:
         return total
-    share = _share_of_a_slice(op, trial)
-    oracle = reference.peak if share == 1.0 else 2 * reference.results + int(reference.peak * share)
+    oracle = reference.peak
+    if share_of_a_slice < 1.0:
+        oracle = 2 * reference.results + int(reference.peak * share_of_a_slice)  # slices are joined by copying
     manual = reference.results + reference.peak * item // 8
     return max(total, elements * 3 * item + far + max(oracle, manual))
-
-
-def _share_of_a_slice(op: Op, trial: Trial) -> float:
-    """How much of the oracle is computed at a time: large ones are computed in slices of the leading dim."""
-    arg = next(iter(op.args.values()))
-    elements, chunk = math.prod(op.sizes(arg, trial.case)), chunk_elements(torch.device(trial.case.device))
-    sliced = all(arg.dims[:1] == (ELLIPSIS,) for arg in op.args.values())
-    return chunk / elements if sliced and elements > chunk else 1.0
 
 
 def may_need_much(op: Op, trial: Trial, limit: int) -> bool:

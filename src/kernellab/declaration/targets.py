@@ -72,7 +72,7 @@ def resolve(text: str) -> Target:
 
 
 def load(target: Target) -> dict[str, Op]:
-    """Execute the target's code and return the ops it names, by name. Without peers: `kernellab.peers.load` adds them."""
+    """Execute the target's code and return the ops it names, by name, without peers: see `kernellab.peers.load`."""
     module = None
     failed_imports: list[BaseException] = []
     try:
