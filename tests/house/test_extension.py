@@ -1,4 +1,4 @@
-"""An op is a folder, a rule a file, a timer a class, a verb a module, and nothing else has to be edited.
+"""An op is a folder, a peer library, a rule a file, a timer a class, a verb a module: nothing else has to be edited.
 
 Each is added to a copy of the package and found in help, in the list and by the check of the docs.
 """
@@ -33,6 +33,26 @@ def triple(x):
 @triple.impl("torch")
 def _(x):
     return torch.mul(x, 3)
+'''
+
+LIBRARY = """
+def threefold(x, times):
+    return x * times
+"""
+
+PEER = '''
+"""Adds up."""
+
+import adder
+
+from kernellab.peers import PeerLibrary
+
+adding = PeerLibrary(module="adder", package="adder", install="pip install adder", kind="python")
+
+
+@adding.impl("triple")
+def _(x):
+    return adder.threefold(x, 3)
 '''
 
 VERB = '''
@@ -83,12 +103,14 @@ class SundialTimer(CpuWindowTimer):
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Path:
-    """The source folder of a copy of the package with an op, a rule, a timer and a verb more."""
+    """The source folder of a copy of the package with an op, a peer library, a rule, a timer and a verb more."""
     src = tmp_path_factory.mktemp("copy") / "src"
     shutil.copytree(SRC / "kernellab", src / "kernellab", ignore=shutil.ignore_patterns("__pycache__"))
     package = src / "kernellab"
     (package / "ops" / "triple").mkdir()
     (package / "ops" / "triple" / "__init__.py").write_text(OP)
+    (package / "peers" / "adding.py").write_text(PEER)
+    (src / "adder.py").write_text(LIBRARY)
     (package / "cli" / "verbs" / "greet.py").write_text(VERB)
     (package / "timing" / "timers" / "sundial.py").write_text(TIMER)
     (package / "explaining" / "rules" / "launched_on_friday.py").write_text(RULE)
@@ -119,6 +141,18 @@ def test_an_op_is_a_folder(klab):
     assert done.returncode == 0, done.stderr
     statuses = {r["impl"]: r["derived"]["status"] for r in json.loads(done.stdout)["results"]}
     assert statuses == {"manual": "ok", "torch": "ok"}
+
+
+def test_a_peer_library_is_a_file_and_is_timed_in_the_same_rounds(klab):
+    assert "adding" in " ".join(klab("bench", "--help").stdout.split())
+    options = ("--impl", "torch", "--device", "cpu", "--seconds", "0.05", "--only-times", "--json")
+    done = klab("bench", "triple", *options, "--peers")
+    assert done.returncode == 0, done.stderr
+    results = {r["impl"]: r for r in json.loads(done.stdout)["results"]}
+    assert results.keys() == {"torch", "adding"}
+    rounds = [set(result["times"][0]["rounds"]) for result in results.values()]
+    assert rounds[0] == rounds[1] != set()
+    assert results["adding"]["derived"]["speedup"]["fastest_other"]["over"] == "torch"
 
 
 def test_a_rule_is_a_file(klab):

@@ -86,7 +86,7 @@ class PeerLibrary:
         except importlib.metadata.PackageNotFoundError:  # not installed, or a checkout on the path
             version = None
         problem = None
-        if self.module not in sys.modules and isinstance(self.failed_imports[0], ModuleNotFoundError):
+        if sys.modules.get(self.module) is None and isinstance(self.failed_imports[0], ModuleNotFoundError):
             problem = f"{first_line(self.failed_imports[0])}. To install it: {self.install}"
         return {"package": self.package, "version": version, "problem": problem}
 

@@ -59,7 +59,7 @@ class Settings:
     archs: list[str] = field(default_factory=list)  # to read machine code for
     gpu: str = ""  # the GPU to assume among those with these architectures; empty: any
     peers: list[str] = field(default_factory=list)  # libraries whose kernels run beside the chosen implementations
-    only_times: bool = False  # measure neither the machine's ceilings nor anything that needs a profiler
+    only_times: bool = False  # do not measure the machine's ceilings, nor anything that needs a profiler
 
     def to_json(self) -> JsonObject:
         return asdict(self)

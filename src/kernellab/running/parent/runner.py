@@ -153,7 +153,7 @@ class Runner:
             raise UserError(
                 f"{self.journal.folder} was begun with other versions or on another device: start a new run"
             )
-        timed = "time" in self.settings.stages and not self.settings.only_times and groups
+        timed = "time" in self.settings.stages and groups
         self.journal.write(
             MachineDescribed(
                 machine={
@@ -171,7 +171,10 @@ class Runner:
         )
 
     def _ceilings(self, identity: str) -> Ceilings | None:
-        """The machine's ceilings: measured once per machine and cached; `--refresh-ceilings` measures again."""
+        """The machine's ceilings: measured once per machine and cached; `--refresh-ceilings` measures again.
+
+        With `--only-times` they are known only if they were measured before.
+        """
         file = cache_dir("ceilings") / f"{file_name(identity)}.json"
         if file.exists() and not self.settings.refresh_ceilings:
             try:
@@ -180,6 +183,8 @@ class Runner:
                     return cast(Ceilings, cached)
             except ValueError:
                 pass
+        if self.settings.only_times:
+            return None
         self.progress.say("measuring this machine's copy bandwidth and matmul rate (once)")
         measured: list[CeilingsMeasured] = []
         # In a worker of its own: in the others an op file may have changed the precision or the number of threads.

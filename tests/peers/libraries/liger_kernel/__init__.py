@@ -1,0 +1,1 @@
+"""Stands in for Liger-Kernel 0.8.5: the same names, parameters and side effects, computed by PyTorch."""
