@@ -20,7 +20,8 @@ from support.trying import CPU
 
 KERNELS = {
     "liger": "softmax swiglu geglu layer_norm rms_norm add_rms_norm rope cross_entropy",
-    "flaggems": "gelu silu swiglu geglu softmax log_softmax layer_norm rms_norm add_rms_norm rope cross_entropy",
+    "flaggems": "gelu silu swiglu geglu softmax log_softmax layer_norm rms_norm add_rms_norm rope cross_entropy "
+    "dropout_add",
     "quack": "softmax layer_norm rms_norm add_rms_norm rope cross_entropy",
 }
 FORWARD_ONLY = {("flaggems", "add_rms_norm"), ("flaggems", "rope")}
@@ -102,7 +103,7 @@ FUNCTIONS = {
     "flaggems": {
         "flag_gems": [
             *("gelu", "gelu_backward", "silu", "silu_backward", "silu_and_mul", "gelu_and_mul"),
-            *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward"),
+            *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "dropout", "dropout_backward"),
             *("layer_norm", "layer_norm_backward", "rms_norm", "fused_add_rms_norm"),
             *("apply_rotary_pos_emb", "cross_entropy_loss"),
         ]

@@ -117,3 +117,16 @@ def _(logits, target, *, reduction="mean", label_smoothing=0.0, ignore_index=-10
     return flag_gems.cross_entropy_loss(
         logits, target, reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing
     )
+
+
+# It draws a mask of its own. The residual is added by PyTorch.
+@flaggems.impl("dropout_add", random=True)
+def _(x, residual, *, p=0.1, seed=0, offset=0):
+    def forward(x, residual):
+        y, mask = flag_gems.dropout(x, p, True)
+        return y + residual, [mask]
+
+    def backward(upstream, mask):
+        return flag_gems.dropout_backward(upstream, mask, 0.0 if p == 1 else 1 / (1 - p)), upstream
+
+    return differentiable(forward, backward, x, residual)

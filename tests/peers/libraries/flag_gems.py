@@ -91,3 +91,11 @@ def cross_entropy_loss(inp, target, weight=None, reduction="mean", ignore_index=
     return functional.cross_entropy(
         inp, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
     )
+
+
+def dropout(input, p, train=True):
+    return aten.native_dropout(input.detach(), p, train)
+
+
+def dropout_backward(grad_output, mask, scale):
+    return aten.native_dropout_backward(grad_output, mask, scale)
