@@ -2,7 +2,7 @@
 
 `klab bench softmax --peers` executes these files in its workers and adds what they declare: functions with the op's
 signature that call the library. To add a library, add a file that makes one `PeerLibrary`. The ops do not know these
-files. The parent process reads their names only.
+files. The parent process reads their names only. `_passes` has what the files share.
 
 A function calls the library as its users do, and adds only what the op demands: a shape, a dtype, a backward where the
 library has its kernel but no autograd. What a library states as a limit is declared in `supports=`, with the sentence;
@@ -98,8 +98,8 @@ class PeerLibrary:
 
 
 def peer_names() -> list[str]:
-    """The names of the peer libraries: the files of their folder."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    """The names of the peer libraries: the files of their folder, but for those that begin with an underscore."""
+    return sorted(path.stem for path in FOLDER.glob("[!_]*.py"))
 
 
 def load_library(name: str) -> PeerLibrary:

@@ -1,13 +1,13 @@
 """FlagGems 5.0.2: Triton kernels in the place of PyTorch's own operators.
 
 Some of its forward and backward kernels are two functions that PyTorch's autograd calls in the place of its own. Here
-`differentiable` connects them.
+`join_passes` connects them.
 """
 
 import flag_gems
 
-from kernellab.ops.gradients import differentiable
 from kernellab.peers import PeerLibrary
+from kernellab.peers._passes import join_passes
 
 flaggems = PeerLibrary(
     module="flag_gems",
@@ -31,7 +31,7 @@ def _(x, *, approximate="tanh"):
     def backward(upstream, x):
         return [flag_gems.gelu_backward(upstream, x, approximate=approximate)]
 
-    return differentiable(forward, backward, x)
+    return join_passes(forward, backward, x)
 
 
 @flaggems.impl("silu")
@@ -42,7 +42,7 @@ def _(x):
     def backward(upstream, x):
         return [flag_gems.silu_backward(upstream, x)]
 
-    return differentiable(forward, backward, x)
+    return join_passes(forward, backward, x)
 
 
 @flaggems.impl("swiglu")
@@ -64,7 +64,7 @@ def _(x):
     def backward(upstream, y):
         return [flag_gems.softmax_backward(upstream, y, -1, y.dtype)]
 
-    return differentiable(forward, backward, x)
+    return join_passes(forward, backward, x)
 
 
 @flaggems.impl("log_softmax")
@@ -76,7 +76,7 @@ def _(x):
     def backward(upstream, y):
         return [flag_gems.log_softmax_backward(upstream, y, -1, y.dtype)]
 
-    return differentiable(forward, backward, x)
+    return join_passes(forward, backward, x)
 
 
 @flaggems.impl("layer_norm")
@@ -90,7 +90,7 @@ def _(x, weight=None, bias=None, *, eps=1e-5):
     def backward(upstream, x, mean, rstd, weight, bias):
         return flag_gems.layer_norm_backward(upstream, x, shape, mean, rstd, weight, bias, wanted)
 
-    return differentiable(forward, backward, x, weight, bias)
+    return join_passes(forward, backward, x, weight, bias)
 
 
 @flaggems.impl("rms_norm", supports=has_weight)
@@ -129,4 +129,4 @@ def _(x, residual, *, p=0.1, seed=0, offset=0):
     def backward(upstream, mask):
         return flag_gems.dropout_backward(upstream, mask, 0.0 if p == 1 else 1 / (1 - p)), upstream
 
-    return differentiable(forward, backward, x, residual)
+    return join_passes(forward, backward, x, residual)

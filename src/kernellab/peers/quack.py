@@ -4,8 +4,8 @@ import quack
 from quack.rmsnorm import layernorm_bwd, layernorm_fwd
 from quack.rotary import apply_rotary_emb
 
-from kernellab.ops.gradients import differentiable
 from kernellab.peers import PeerLibrary
+from kernellab.peers._passes import join_passes
 
 _WIDEST_HEAD = 512
 
@@ -47,7 +47,7 @@ def _(x, weight=None, bias=None, *, eps=1e-5):
         dx, dweight, dbias = layernorm_bwd(x.reshape(rows), weight, upstream, rstd, mean, has_bias=bias is not None)
         return dx.reshape(x.shape), dweight, dbias
 
-    return differentiable(forward, backward, x, weight, bias)
+    return join_passes(forward, backward, x, weight, bias)
 
 
 @quack_kernels.impl("rms_norm")
