@@ -17,6 +17,10 @@ def test_kernels_run_in_the_interpreter_as_they_are_written(tmp_path):
         "bits of loop variables": "[32, 64]",
         "libdevice and builtins by other names": "True",
         "constant of the module": "True",
+        "masks joined by and": "[[1, 1, 0, 0], [1, 1, 0, 0]]",
+        "masks joined by or": "[[1, 1, 1, 1], [1, 1, 0, 0]]",
+        "not a mask": "[[0, 0, 1, 1], [0, 0, 1, 1]]",
+        "and, or, not of scalars": "[1, 2, 0]",
         "maximum and clamp of nan": "[0.0, 0.0, nan]",
         "scan and reduction along the last axis": "True",
         "atomics in bfloat16": "[42.0, 49.0]",
@@ -54,6 +58,44 @@ from kernellab.base.user_code import explain
 from kernellab.interpreter.fault import missing_gpu
 from kernellab.activity.untuned import take_untuned
 from kernellab.interpreter.pretended_gpu import pretended_gpu
+
+
+@triton.jit
+def combine_masks(both, either, neither, cols, first: tl.constexpr, N: tl.constexpr):
+    row, col = tl.arange(0, 2)[:, None], tl.arange(0, N)[None, :]
+    columns = col < cols
+    at = row * N + col
+    tl.store(both + at, (row >= 0 and columns).to(tl.int32))
+    if first:
+        tl.store(either + at, (row == 0 or columns).to(tl.int32))
+    mask = not columns
+    tl.store(neither + at, mask.to(tl.int32))
+
+
+def zeros():
+    return torch.zeros(2, 4, dtype=torch.int32)
+
+
+both, either, neither = zeros(), zeros(), zeros()
+combine_masks[(1,)](both, either, neither, 2, True, 4)
+print("masks joined by and:", both.tolist())
+print("masks joined by or:", either.tolist())
+print("not a mask:", neither.tolist())
+
+
+@triton.jit
+def combine_scalars(out, n, flag: tl.constexpr):
+    if flag and n > 2:
+        tl.store(out, 1)
+    if not flag or n == 3:
+        tl.store(out + 1, 2)
+    if not (n > 2 and flag):
+        tl.store(out + 2, 3)
+
+
+out = torch.zeros(3, dtype=torch.int32)
+combine_scalars[(1,)](out, 3, True)
+print("and, or, not of scalars:", out.tolist())
 
 
 @triton.jit
@@ -102,6 +144,7 @@ def functions(x, out, N: tl.constexpr):
     tl.store(out + i, libdevice.erf(v) + tanh(v) + exp2(v) + libdevice.pow(tl.abs(v), 2.0))
 
 
+torch.manual_seed(0)
 x = torch.randn(16)
 functions[(1,)](x, out, 16)
 print("libdevice and builtins by other names:", torch.allclose(out, x.erf() + x.tanh() + x.exp2() + x * x))

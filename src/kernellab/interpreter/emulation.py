@@ -19,6 +19,7 @@ from kernellab.interpreter.bfloat16 import from_bits, to_bits
 from kernellab.interpreter.fault import CannotInterpret, is_static_assert
 from kernellab.interpreter.jit_functions import provide_jit_functions
 from kernellab.interpreter.language import complete_language, replace_function
+from kernellab.interpreter.logic import provide_logic
 
 # The methods of the interpreter's builder that compute, with the number of the argument whose dtype the result has.
 _ARITHMETIC = {"binary_op": 0, "unary_op": 0, "ternary_op": 2, "create_fma": 2, "create_dot": 2}
@@ -50,6 +51,7 @@ def enable_interpreter() -> None:
     from kernellab.interpreter.libdevice import provide_libdevice
 
     complete_language(interpreter, tl, ir.PROPAGATE_NAN.NONE)
+    provide_logic(interpreter, tl)
     provide_libdevice(interpreter)
     provide_jit_functions(interpreter, JITFunction)
     run_without_tuning(Autotuner, is_static_assert)

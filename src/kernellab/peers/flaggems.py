@@ -105,7 +105,7 @@ def _(x, residual, weight=None, *, eps=1e-6):
 
 
 # It wants heads beside each other in memory, [batch, position, head, column]. It has no backward.
-@flaggems.impl("rope")
+@flaggems.impl("rope", contiguous=["cos", "sin"])
 def _(q, k, cos, sin, *, interleaved=False):
     q, k = q.transpose(1, 2).contiguous(), k.transpose(1, 2).contiguous()
     turned_q, turned_k = flag_gems.apply_rotary_pos_emb(q, k, cos, sin, rotary_interleaved=interleaved)
