@@ -86,8 +86,9 @@ class PeerLibrary:
         except importlib.metadata.PackageNotFoundError:  # not installed, or a checkout on the path
             version = None
         problem = None
-        if sys.modules.get(self.module) is None and isinstance(self.failed_imports[0], ModuleNotFoundError):
-            problem = f"{first_line(self.failed_imports[0])}. To install it: {self.install}"
+        missing = [error for error in self.failed_imports if isinstance(error, ModuleNotFoundError)]
+        if missing and sys.modules.get(self.module) is None:
+            problem = f"{first_line(missing[0])}. To install it: {self.install}"
         return {"package": self.package, "version": version, "problem": problem}
 
     def add_to(self, op: Op) -> None:
