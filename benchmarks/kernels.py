@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("--plan", action="store_true", help="what is left to measure, and how long that takes")
     parser.add_argument("--page", action="store_true", help="the tables, from the records in OUT")
     args = parser.parse_args()
+    args.out = args.out.resolve()
     impls = kernels_of_ops()
     chosen = args.ops.split(",") if args.ops else list(impls)
     parts = core_cells(impls), sample_cells(impls)[: args.sample]
@@ -169,18 +170,35 @@ def sample_cells(ops: Iterable[str]) -> list[Cell]:
 def finished_cells(out: Path) -> dict[Cell, tuple[dict[str, Any], list[Result]]]:
     """Every cell that some run in OUT has finished: the last such record with its verdicts, and the cell's results."""
     found = {}
-    for folder in _runs(out):
-        record = derive(load(folder))
+    ceilings = _measured_ceilings(out)
+    for folder in _numbered(out, "run"):
+        record = load(folder)
+        # Ceilings that were doubtful are in the record of their own run only.
+        record["machine"]["ceilings"] = record["machine"].get("ceilings") or ceilings.get(record["machine"].get("name"))
+        record = derive(record)
         for spent in record["spent"]:  # written when a case is finished
             results = [r for r in record["results"] if (r["op"], r["case"]) == (spent["op"], spent["case"])]
             found[_cell_of(spent["op"], spent["case"])] = record, results
     return found
 
 
-def _runs(out: Path) -> list[Path]:
-    """In the order in which they began."""
-    folders = [path.parent for path in out.glob("run-*/journal.jsonl")]
-    return sorted(folders, key=lambda folder: int(folder.name.partition("-")[2]))
+def _measured_ceilings(out: Path) -> dict[str, Any]:
+    """By machine."""
+    machines = [load(folder)["machine"] for folder in _numbered(out, "ceilings")]
+    return {machine["name"]: machine["ceilings"] for machine in machines if machine.get("ceilings")}
+
+
+def _numbered(out: Path, kind: str) -> list[Path]:
+    """The runs of a kind, in the order in which they began."""
+    return sorted((path.parent for path in out.glob(f"{kind}-*/journal.jsonl")), key=_number)
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name.rpartition("-")[2])
+
+
+def _next(out: Path, kind: str) -> Path:
+    return out / f"{kind}-{1 + max(map(_number, _numbered(out, kind)), default=0)}"
 
 
 def _cell_of(op: str, case: dict[str, Any]) -> Cell:
@@ -234,14 +252,13 @@ def run(commands: list[list[Cell]], out: Path, impls: dict[str, list[str]], seco
         if time.monotonic() > end - _LEAST_LEFT_S:
             return
         began = time.monotonic()
-        number = 1 + max((int(folder.name.partition("-")[2]) for folder in _runs(out)), default=0)
-        folder = out / f"run-{number}"
-        first = cells[0]
+        folder, first = _next(out, "run"), cells[0]
         command = [first.op, "--shape", ",".join(cell.shape for cell in cells), "--dtype", first.dtype]
         command += ["--impl", ",".join(impls[first.op]), "--peers", "--pass", ",".join(first.passes)]
         command += [word for option in first.options for word in ("--opt", option)]
         code = _klab(["bench", *command, "--seconds", seconds, "--only-times"], folder, end)
-        done = [cell for cell in cells if cell in finished_cells(out)] if (folder / "journal.jsonl").exists() else []
+        finished = finished_cells(out)
+        done = [cell for cell in cells if cell in finished]
         taken = {"passes": _passes(done), "seconds": round(time.monotonic() - began, 1)}
         with _log(out).open("a") as file:
             file.write(json.dumps({"run": folder.name, **taken}) + "\n")
@@ -250,8 +267,9 @@ def run(commands: list[list[Cell]], out: Path, impls: dict[str, list[str]], seco
 
 
 def _measure_ceilings(out: Path) -> None:
-    """Once per machine; the commands that follow find them."""
-    _klab(["bench", "square", "--shape", "64x64", "--impl", "torch", "--seconds", "0.05"], out / "ceilings", math.inf)
+    """The commands that follow leave this out. What is known of this machine already is not measured again."""
+    command = ["bench", "square", "--shape", "64x64", "--impl", "torch", "--seconds", "0.05"]
+    _klab(command, _next(out, "ceilings"), math.inf)
 
 
 def _klab(command: list[str], folder: Path, end: float) -> int:
@@ -259,7 +277,8 @@ def _klab(command: list[str], folder: Path, end: float) -> int:
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "kernellab", *command, "--out", str(folder)]
     with folder.with_suffix(".txt").open("w") as output:
-        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=output)
+        # In this repository: the record states its commit.
+        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=output, cwd=ROOT)
         try:
             return process.wait(None if end == math.inf else max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -44,6 +44,15 @@ def test_a_command_measures_all_cells_of_an_op_that_are_left():
     assert kernels.plan(cells, cells) == []
 
 
+def test_runs_are_numbered_in_the_order_in_which_they_began(tmp_path):
+    for name in ("run-9", "run-10", "ceilings-3"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "journal.jsonl").touch()
+    assert [folder.name for folder in kernels._numbered(tmp_path, "run")] == ["run-9", "run-10"]
+    assert kernels._next(tmp_path, "run").name == "run-11"
+    assert kernels._next(tmp_path / "empty", "run").name == "run-1"
+
+
 def test_logits_whose_oracle_needs_slices_of_rows_are_summed():
     assert Cell("cross_entropy", 4096, 131072).options == []
     assert Cell("cross_entropy", 32768, 152064).options == ["reduction=sum"]
