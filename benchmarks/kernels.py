@@ -69,9 +69,9 @@ NO_SHARE = {(name, "backward") for name in ROWWISE} | {("cross_entropy", "both")
 LEAST_RATIOS = {("layer_norm", "backward"): 1.3, ("rms_norm", "backward"): 1.3}
 LEAST_GBPS = {("cross_entropy", "forward", 4096, 131072): 3900}
 
-# Seconds, for --plan until commands have been timed: to start a worker and to compile for the first time
-# (docs/results/overhead-h200.md); per pass of a cell, to compile, check and time eight implementations.
-START_S, PASS_S = 14.0, 11.0
+# Seconds that --plan assumes until commands have been timed: to start a worker, import the libraries and compile for
+# the first time (docs/results/overhead-h200.md); per pass of a cell, to compile, check and time eight implementations.
+START_S, PASS_S = 20.0, 11.0
 _LEAST_LEFT_S = 40.0  # with less time left no command is begun
 _INTERRUPT_S = 30.0  # for a command to end after it was interrupted
 

@@ -60,7 +60,7 @@ def test_logits_whose_oracle_needs_slices_of_rows_are_summed():
 
 def test_the_remaining_time_follows_from_what_commands_have_taken(tmp_path):
     commands = [[Cell("gelu", 8, 16), Cell("gelu", 8, 32)], [Cell("cross_entropy", 8, 16)]]
-    assert "about 2 minutes, at 14 s per command and 11 s per pass" in kernels.describe_plan(commands, tmp_path)
+    assert "about 2 minutes, at 20 s per command and 11 s per pass" in kernels.describe_plan(commands, tmp_path)
     (tmp_path / "commands.jsonl").write_text(json.dumps({"run": "run-1", "passes": 4, "seconds": 120.0}) + "\n")
     assert "about 4 minutes, at 30.0 s per pass" in kernels.describe_plan(commands, tmp_path)
 

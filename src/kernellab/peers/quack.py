@@ -1,4 +1,7 @@
-"""QuACK 0.6.5: kernels in CUTLASS's Python DSL, for Hopper and Blackwell."""
+"""QuACK 0.6.5: kernels in CUTLASS's Python DSL, for Hopper and Blackwell.
+
+They are compiled for tensors whose last dim has unit stride. Where QuACK does not make them so, `contiguous=` says it.
+"""
 
 import quack
 from quack.rmsnorm import layernorm_bwd, layernorm_fwd
@@ -18,6 +21,11 @@ quack_kernels = PeerLibrary(
 )
 
 
+def rows_of(x):
+    """Rows and columns, which its functions take as two dims."""
+    return x.shape[:-1].numel(), x.shape[-1]
+
+
 def takes_params(case):
     """Its layer norm takes float32 parameters, and the op's have the dtype of x."""
     if not case.weight:
@@ -31,12 +39,12 @@ def takes_heads(case):
 
 @quack_kernels.impl("softmax", contiguous=["x"])
 def _(x):
-    return quack.softmax(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+    return quack.softmax(x.reshape(rows_of(x))).reshape(x.shape)
 
 
 @quack_kernels.impl("layer_norm", supports=takes_params, contiguous=["x", "weight", "bias"])
 def _(x, weight=None, bias=None, *, eps=1e-5):
-    rows = x.shape[:-1].numel(), x.shape[-1]
+    rows = rows_of(x)
 
     def forward(x, weight, bias):
         y, rstd, mean = layernorm_fwd(x.reshape(rows), weight, bias, eps, return_rstd=True, return_mean=True)
@@ -50,12 +58,12 @@ def _(x, weight=None, bias=None, *, eps=1e-5):
     return join_passes(forward, backward, x, weight, bias)
 
 
-@quack_kernels.impl("rms_norm")
+@quack_kernels.impl("rms_norm", contiguous=["weight"])
 def _(x, weight=None, *, eps=1e-6):
     return quack.rmsnorm(x, weight, eps=eps)
 
 
-@quack_kernels.impl("add_rms_norm")
+@quack_kernels.impl("add_rms_norm", contiguous=["weight"])
 def _(x, residual, weight=None, *, eps=1e-6):
     return quack.rmsnorm(x, weight, residual=residual, eps=eps, prenorm=True)
 
@@ -73,7 +81,7 @@ def _(q, k, cos, sin, *, interleaved=False):
 @quack_kernels.impl(
     "cross_entropy",
     supports=lambda case: case.label_smoothing == 0 or "has no label smoothing",
-    contiguous=["logits"],
+    contiguous=["logits", "target"],
 )
 def _(logits, target, *, reduction="mean", label_smoothing=0.0, ignore_index=-100):
     return quack.cross_entropy(logits, target, ignore_index=ignore_index, reduction=reduction).to(logits.dtype)
