@@ -12,10 +12,12 @@ import inspect
 import pytest
 
 from kernellab.checking.declared_case import CaseChecker
+from kernellab.checking.examiner import Examiner
 from kernellab.declaration.case import Case
 from kernellab.declaration.passes import pass_of
 from kernellab.declaration.targets import Target, shipped_names
 from kernellab.peers import load, load_library, peer_names
+from kernellab.trials.trial import Trial
 from support.trying import CPU
 
 KERNELS = {
@@ -61,6 +63,14 @@ def test_each_kernel_computes_the_op(stand_ins, library, name, pass_name):
         assert (outcome.status, outcome.reason) == ("skipped", "not differentiable: its result has no grad_fn")
     else:
         assert outcome.status == "ok", outcome.reason
+
+
+def test_a_kernel_without_backward_is_not_differentiable_where_it_copies_its_inputs_either(stand_ins):
+    op = op_with("flaggems", "add_rms_norm")
+    layouts = dict(x="transposed", residual="transposed")
+    trial = Trial("layouts", case_of(op), pass_name="backward", layouts=layouts)
+    outcome = Examiner(op, seed=0, device=CPU).examine(op["flaggems"], trial)
+    assert (outcome.status, outcome.reason) == ("outside", "not differentiable: its result has no grad_fn")
 
 
 @pytest.mark.parametrize(

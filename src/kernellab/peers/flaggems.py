@@ -5,6 +5,7 @@ Some of its forward and backward kernels are two functions that PyTorch's autogr
 """
 
 import flag_gems
+import torch
 
 from kernellab.peers import PeerLibrary
 from kernellab.peers._passes import join_passes
@@ -98,8 +99,10 @@ def _(x, weight=None, *, eps=1e-6):
     return flag_gems.rms_norm(x, x.shape[-1:], weight, eps)
 
 
-# The results are written over x and the residual. It has no backward.
+# The results are written over x and the residual. It has no backward, which autograd is told: of inputs that it copies
+# first, autograd would differentiate the copying.
 @flaggems.impl("add_rms_norm", supports=has_weight, mutates=["x", "residual"])
+@torch.no_grad()
 def _(x, residual, weight=None, *, eps=1e-6):
     return flag_gems.fused_add_rms_norm(x, residual, x.shape[-1:], weight, eps)
 
