@@ -170,7 +170,7 @@ def _record(out: Path, name: str) -> DerivedRecord | None:
 def _table(op: str, size: str, dtype: str, out: Path) -> str:
     lines = [f"**{size.replace('x', '×')}, {dtype}**", "", HEAD, "|" + "---|" * HEAD.count(" |")]
     record = _record(out, f"{op}-{size}")
-    explanations = explain_run(record, GPU).explanations if record else []
+    explanations = explain_run(record, None if record["results"] else GPU).explanations if record else []
     by_impl = {e.subject.impl: e for e in explanations if e.subject.case["dtype"] == dtype}
     before: tuple[str, float] | None = None  # kind and time of the step before
     for step in steps_of(op):
