@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(1024) norm_loop(FORWARD_PARAMETERS) {
       const int64 left = (cols - at + step - 1) / step;
       const float here = WIDTH * (float)(left < VECS ? left : VECS), both = seen + here;
       const float mean_here = share.sum() / here, apart = mean_here - mean;
-      squares += share.squares(mean_here, at, step, cols) + apart * apart * (seen * here / both);
+      // In this order the first set, with seen = 0, adds 0 also where apart² would overflow.
+      squares += share.squares(mean_here, at, step, cols) + apart * (seen * here / both) * apart;
       mean += apart * (here / both);
       seen = both;
     } else {
