@@ -210,7 +210,8 @@ def absorb(x, inside, before, mean, squares, CENTRED: tl.constexpr):
         distance = tl.where(inside, x - here[:, None], 0.0)
         share = count / tl.maximum(before + count, 1.0)
         apart = here - mean
-        squares += tl.sum(distance * distance, axis=1) + tl.where(count > 0, apart * apart * before * share, 0.0)
+        # In this order the first chunk, with before = 0, adds 0 also where apart² would overflow.
+        squares += tl.sum(distance * distance, axis=1) + tl.where(count > 0, apart * (before * share) * apart, 0.0)
         mean += tl.where(count > 0, apart * share, 0.0)
     else:
         squares += tl.sum(x * x, axis=1)
