@@ -109,3 +109,36 @@ def test_the_gradient_of_a_result_that_is_not_used_is_not_made_up():
         inputs = (x, residual)
         gradients = torch.autograd.grad(ours, inputs, upstream, retain_graph=True)
         torch.testing.assert_close(gradients, torch.autograd.grad(theirs, inputs, upstream, retain_graph=True))
+
+
+@pytest.fixture
+def autocast_of_gpus():
+    """Autocast to bfloat16 on GPUs, of which there may be none: tensors are fake."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", torch.bfloat16)
+    try:
+        with FakeTensorMode(), torch.no_grad():
+            yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_on_gpus_gives_the_dtypes_that_it_gives_pytorchs_functions(autocast_of_gpus, dtype):
+    functional = torch.nn.functional
+    x = torch.empty(4, 16, dtype=dtype, device="cuda")
+    weight, target = torch.empty(16, device="cuda"), torch.empty(4, dtype=torch.int64, device="cuda")
+    pairs = {
+        "gelu": ((x, "none"), functional.gelu(x)),
+        "silu": ((x,), functional.silu(x)),
+        "softmax": ((x,), functional.softmax(x, -1)),
+        "layer_norm": ((x, weight, weight, 1e-5), functional.layer_norm(x, (16,), weight, weight)),
+        "rms_norm": ((x, weight, 1e-6), functional.rms_norm(x, (16,), weight, 1e-6)),
+        "cross_entropy": ((x, target, "mean", 0.0, -100), functional.cross_entropy(x, target)),
+    }
+    for op, (args, theirs) in pairs.items():
+        outputs = OPERATORS[op].call(*args)
+        ours = outputs[0] if isinstance(outputs, tuple) else outputs
+        assert (op, ours.dtype) == (op, theirs.dtype)

@@ -23,7 +23,7 @@ Three: TypeAlias = tuple[Tensor, Tensor, Tensor]
 # Device types on which autocast casts the inputs of PyTorch's op to float32.
 _NOWHERE: dict[str, torch.dtype] = {}
 _ON_GPUS = {"cuda": torch.float32}
-_EVERYWHERE = {"cuda": torch.float32, "cpu": torch.float32}
+_EVERYWHERE = {"cpu": torch.float32, "cuda": torch.float32}
 
 
 class Operator(Generic[Outputs]):

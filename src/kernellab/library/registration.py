@@ -8,26 +8,25 @@ op computes. An extension that registers the same schemas in C++ takes the place
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
 import torch
-from torch._ops import OpOverload
 from torch.autograd.function import FunctionCtx
 
 from kernellab.base.errors import UserError
+from kernellab.base.operator_mode import AnyOverload
 from kernellab.declaration.op import Op
 from kernellab.library.choice import Choice, Options
 from kernellab.ops.gradients import Given, Tensors
 
 NAMESPACE = "kernellab"
-Overload: TypeAlias = OpOverload[..., object]  # type: ignore[explicit-any]
 
 _LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 _DEVICES = ("CPU", "CUDA")
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
-def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> Overload:
+def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> AnyOverload:
     """Define `kernellab::NAME` and `kernellab::NAME_backward`, and return the first.
 
     Arguments are positional: the tensors, and then the options of the op in their declared order. `autocast` has the
@@ -89,7 +88,7 @@ class _Context(FunctionCtx):
 class _Functions:
     """What torch.library calls for an op and for its backward."""
 
-    backward_overload: Overload
+    backward_overload: AnyOverload
 
     def __init__(self, op: Op, choice: Choice) -> None:
         self.name, self.option_names = op.name, tuple(op.options)
