@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kernellab.declaration.arguments import tensor as tensor
     from kernellab.declaration.case_table import cases as cases
     from kernellab.declaration.declare import op as op
+    from kernellab.patching.patch import patch as patch
     from kernellab.profiler.module_ranges import auto_ranges as auto_ranges
     from kernellab.profiler.ranges import range as range
     from kernellab.profiler.ranges import range_pop as range_pop
@@ -74,6 +75,8 @@ _FUNCTIONS = {
     "run_mlp": "kernellab.workloads.mlp",
     "run_operation1": "kernellab.api.helpers",
     "run_operation2": "kernellab.api.helpers",
+    # kernels for an existing model
+    "patch": "kernellab.patching.patch",
     # names for the profiler
     "auto_ranges": "kernellab.profiler.module_ranges",
     "range": "kernellab.profiler.ranges",

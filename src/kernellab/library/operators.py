@@ -1,6 +1,6 @@
 """The operators, and what autocast does to each: what it does to PyTorch's own op.
 
-Adding an op is adding a line here and a function to `kernellab/functional.py`.
+Adding an op is adding a line here and a function to `kernellab/functional`.
 """
 
 from __future__ import annotations
