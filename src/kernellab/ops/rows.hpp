@@ -182,6 +182,22 @@ void with_step(int64_t step, F f) {
     }
 }
 
+// The C functions of an op F along rows, whose gradient is computed from its result: F::row(x, step of x, y, cols) and
+// F::backward_row(dy, step of dy, y, dx, cols). Results are contiguous, and so is y in backward.
+#define KL_ROWS(name, F)                                                                                  \
+    extern "C" void name(KL_TENSOR(x), KL_TENSOR(y), KL_SIZE) {                                           \
+        kl::with_step(x_col, [=](auto step) {                                                             \
+            kl::for_each_row({KL_STRIDED(x), KL_STRIDED(y)}, rows, cols, threads,                         \
+                             [=](kl::T** at) { F::row(at[0], step, at[1], cols); });                      \
+        });                                                                                               \
+    }                                                                                                     \
+    extern "C" void name##_backward(KL_TENSOR(dy), KL_TENSOR(y), KL_TENSOR(dx), KL_SIZE) {                \
+        kl::with_step(dy_col, [=](auto step) {                                                            \
+            kl::for_each_row({KL_STRIDED(dy), KL_STRIDED(y), KL_STRIDED(dx)}, rows, cols, threads,        \
+                             [=](kl::T** at) { F::backward_row(at[0], step, at[1], at[2], cols); });      \
+        });                                                                                               \
+    }
+
 // The maximum of a row. A NaN never compares as greater; in a softmax it comes back through the sum, as does −∞ − −∞.
 template <class T, class Step>
 wide<T> maximum(const T* x, Step step, int64_t cols) {

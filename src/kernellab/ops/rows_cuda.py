@@ -1,16 +1,93 @@
-"""Ops along the last dim in CUDA C++: what the launches of kernels that use teams.cuh are chosen by."""
+"""Ops along the last dim in CUDA C++: chooses the kernels of rows.cuh and their launches by the width of a row.
+
+How a row is divided among threads is chosen here for norms and cross-entropy too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 
-from kernellab.ops.gpus import has_clusters
+from kernellab.ops.elementwise_cuda import kernel
+from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
+from kernellab.ops.gpus import capability, has_clusters
+from kernellab.ops.layout import Grid, last_dim
 
+WARP_BLOCK = 128  # threads per block if a row takes a warp or less; as in rows.cuh
 TEAM_BLOCK = (
     512  # threads of a block in a cluster: two such blocks share an SM, so that one loads while the other stores
 )
 MOST_THREADS = 1024  # of a block, which very wide rows take
 CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
+
+
+def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
+    """A functor of the op's cuda.cu, of every row. The first input may have any strides; a second one is contiguous."""
+    require_float(inputs[0], op)
+    tensors, grid = last_dim(*inputs)
+    y = tensors[-1]
+    if grid.rows * grid.cols == 0:
+        return y
+    access = access_of(tensors, grid)
+    kind = f"{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {cpp_bool(access.aligned)}"
+    args = (tensors[0], *grid.strides[0], tensors[-2], y, grid.rows, grid.cols)
+    accesses = grid.cols // access.width
+    vecs = _accesses_per_thread(access.width, len(inputs), y)
+
+    if accesses <= 32 * vecs:
+        lanes, vecs = lanes_of(accesses)
+        blocks = -(-grid.rows * lanes // WARP_BLOCK)
+        kernel(op, f"rows_warp<{kind}, {vecs}, {lanes}>")(blocks, WARP_BLOCK, *args)
+        return y
+
+    team, threads = team_of(accesses, vecs, y.device)
+    if threads <= MOST_THREADS:
+        run = kernel(op, f"rows_block<{kind}, {vecs}, {cpp_bool(team > 1)}>")
+    else:
+        threads = MOST_THREADS
+        run = kernel(op, f"rows_loop<{kind}, {cpp_bool(team > 1)}>")
+    run(grid.rows, threads, *args, cluster=team if team > 1 else None)  # with a cluster, the grid counts clusters
+    return y
+
+
+def _accesses_per_thread(width: int, inputs: int, y: torch.Tensor) -> int:
+    """How many a thread holds of each input: with more, 1024 threads need more registers than an SM has."""
+    if width == 1:
+        return 16 // inputs
+    # Code for Blackwell needs more registers beside the row.
+    return 8 if inputs == 1 and y.element_size() == 2 and capability(y.device) < (10, 0) else 4 // inputs
+
+
+class Access(NamedTuple):
+    """How rows are read and written: elements per access, and whether the first of every row begins with the row. Else
+    the accesses begin with the first element that is aligned to them, and others are taken one at a time."""
+
+    width: int
+    aligned: bool
+
+
+def access_of(tensors: Sequence[torch.Tensor], grid: Grid) -> Access:
+    """How to access the rows of tensors that lie in memory as `grid` says.
+
+    >>> x = torch.empty(8, 4097)
+    >>> access_of([x, x], Grid(8, 4096, ((4096, 1), (4096, 1))))
+    Access(width=4, aligned=True)
+    >>> access_of([x, x], Grid(8, 4097, ((4097, 1), (4097, 1))))
+    Access(width=4, aligned=False)
+    >>> access_of([x, x], Grid(8, 4096, ((4097, 1), (4096, 1))))
+    Access(width=1, aligned=True)
+    """
+    row_strides = [row for row, _ in grid.strides]
+    width = 16 // tensors[0].element_size()
+    if grid.unit_columns:
+        if vector_width(tensors, grid.cols, *row_strides) > 1:
+            return Access(width, aligned=True)
+        # Narrower rows would leave lanes of a warp without an access, or with several extra elements.
+        if grid.cols >= 32 * width and _same_offsets(tensors, row_strides, grid.rows):
+            return Access(width, aligned=False)
+    return Access(1, aligned=True)
 
 
 def same_alignment(x: torch.Tensor, y: torch.Tensor) -> bool:
@@ -21,20 +98,35 @@ def same_alignment(x: torch.Tensor, y: torch.Tensor) -> bool:
     >>> same_alignment(x, torch.empty(4, 9)), same_alignment(x[:, 1:], torch.empty(4, 8)), same_alignment(x, x.t())
     (True, False, False)
     """
-    shift = (x.data_ptr() - y.data_ptr()) % 16
-    row_shift = (x.stride(0) - y.stride(0)) * x.element_size() % 16 if x.shape[0] > 1 else 0
-    return x.stride(1) == y.stride(1) == 1 and not shift and not row_shift
+    return x.stride(1) == y.stride(1) == 1 and _same_offsets([x, y], [x.stride(0), y.stride(0)], x.shape[0])
 
 
-def team_of(cols: int, vecs: int, device: torch.device) -> tuple[int, int]:
-    """Blocks for a row of `cols` accesses, of which a thread holds `vecs`, and threads per block: where these are more
-    than MOST_THREADS, the row does not fit."""
+def _same_offsets(tensors: Sequence[torch.Tensor], row_strides: Sequence[int], rows: int) -> bool:
+    """Whether every row starts at the same offset from a multiple of 16 bytes in all tensors."""
+    starts = {t.data_ptr() % 16 for t in tensors}
+    steps = {stride * tensors[0].element_size() % 16 for stride in row_strides}
+    return len(starts) == 1 and (len(steps) == 1 or rows == 1)
+
+
+def lanes_of(accesses: int) -> tuple[int, int]:
+    """Threads for a narrow row, and accesses of each."""
+    lanes = min(32, power_of_2(accesses))
+    return lanes, power_of_2(-(-accesses // lanes))
+
+
+def team_of(accesses: int, vecs: int, device: torch.device) -> tuple[int, int]:
+    """Blocks for a row of `accesses`, of which a thread holds `vecs`, and threads per block: where these are more than
+    MOST_THREADS, the row does not fit."""
     team = 1
     if has_clusters(device):
-        team = min(power_of_2(-(-cols // (TEAM_BLOCK * vecs))), CLUSTER_BLOCKS)
-    return team, -(-cols // (team * vecs * 32)) * 32  # no warp without work
+        team = min(power_of_2(-(-accesses // (TEAM_BLOCK * vecs))), CLUSTER_BLOCKS)
+    return team, -(-accesses // (team * vecs * 32)) * 32  # no warp without work
 
 
 def power_of_2(n: int) -> int:
     """The lowest power of 2 that is not below n; 1 for 0."""
     return 1 << max(n - 1, 0).bit_length()
+
+
+def cpp_bool(value: bool) -> str:
+    return "true" if value else "false"

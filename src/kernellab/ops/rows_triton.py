@@ -32,6 +32,8 @@ CHUNKS = {
     2: ((32768, 8192, 8), (65536, 16384, 16), (None, 32768, 32)),
 }
 REGISTERS_UP_TO = {4: 32768, 2: 16384}
+# Elements of all inputs that a program holds at most: as fp32 they fill half of an SM's registers; more would spill.
+MOST_ELEMENTS = 32768
 CHUNK_NARROW, WARPS_NARROW = 8192, 32  # one-element accesses need an address each: a thread takes 8
 
 
@@ -69,8 +71,9 @@ def _launch(f: RowFunctions, a: torch.Tensor, b: torch.Tensor | None, y: torch.T
     size, cols = y.element_size(), grid.cols
     (a_row, a_col), (b_row, b_col) = grid.strides[0], grid.strides[1] if b is not None else (0, 0)
     shape = (cols // vec, a_row // vec, a_col, b_row // vec, b_col)
+    most_elements = MOST_ELEMENTS if b is None else MOST_ELEMENTS // 2
     for limit, elements, warps in IN_REGISTERS:
-        if cols <= limit <= REGISTERS_UP_TO[size]:
+        if cols <= limit <= min(REGISTERS_UP_TO[size], most_elements):
             tile_cols = triton.next_power_of_2(cols)
             # Accesses of one element need an address each: fewer rows, or the addresses spill.
             tile_rows = max(1, elements // tile_cols // (1 if vec > 1 else 4))
@@ -82,6 +85,7 @@ def _launch(f: RowFunctions, a: torch.Tensor, b: torch.Tensor | None, y: torch.T
     width, chunk, warps = 4, CHUNK_NARROW, WARPS_NARROW
     if vec > 1:
         width, (chunk, warps) = vec, next((c, w) for limit, c, w in CHUNKS[size] if limit is None or cols <= limit)
+        chunk = min(chunk, most_elements)
     rows_in_chunks[(grid.rows,)](
         a, b, y, *shape, f.absorb, f.combine, f.finish, f.filling, vec, width, chunk, num_warps=warps
     )

@@ -1,5 +1,5 @@
-// The maximum of the elements of a row and the sum of their exponentials, which threads find together: what softmax and
-// cross-entropy are computed from.
+// The maximum of the elements of a row and the sum of their exponentials, which threads find together: what softmax, its
+// logarithm and cross-entropy are computed from.
 #pragma once
 
 #include <math_constants.h>
@@ -17,6 +17,9 @@ struct Stats {
 
   // The number to subtract. If all is -inf so far, -inf - -inf would be NaN; with a finite number exp gives 0.
   __device__ float base() const { return peak == -INF ? 0.0f : peak; }
+
+  // 0, which the compiler cannot know: the sign bit of a sum of exponentials.
+  __device__ unsigned hidden_zero() const { return __float_as_uint(total) >> 31; }
 };
 
 // The exact difference is taken before scaling: rows of +-1000, or of the lowest finite number, work.

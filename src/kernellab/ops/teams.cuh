@@ -41,20 +41,23 @@ struct Share {
 };
 
 // The elements of a contiguous row that start on a multiple of 16 bytes, as accesses of WIDTH elements. Those before
-// and after, fewer than WIDTH each, are taken one at a time. With WIDTH 1 every element is an access.
-template <typename T, int WIDTH>
+// and after, fewer than WIDTH each, are extra: they are taken one at a time. Where rows are ALIGNED, and with WIDTH 1,
+// there are none.
+template <typename T, int WIDTH, bool ALIGNED = WIDTH == 1>
 struct Peeled {
-  int64 head, accesses;
+  int64 cols, head, accesses;
   int extras;
 
-  __device__ __forceinline__ Peeled(const T* row, int64 cols) {
-    const int64 ahead = WIDTH > 1 ? (0 - (unsigned long long)row) % 16 / sizeof(T) : 0;
+  __device__ __forceinline__ Peeled(const T* row, int64 cols) : cols(cols) {
+    const int64 ahead = ALIGNED ? 0 : (0 - (unsigned long long)row) % 16 / sizeof(T);
     head = ahead < cols ? ahead : cols;
     accesses = (cols - head) / WIDTH;
-    extras = cols - accesses * WIDTH;
+    extras = ALIGNED ? 0 : cols - accesses * WIDTH;
   }
   // The column of extra element i.
   __device__ int64 extra(int64 i) const { return i < head ? i : accesses * WIDTH + i; }
+  // Where each thread of a team takes one: the end of the row for thread i, or 0 if there is none for it.
+  __device__ int64 extra_end(int64 i) const { return i < extras ? cols : 0; }
 };
 
 // Numbers that a team adds up.

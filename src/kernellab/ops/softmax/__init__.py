@@ -44,9 +44,9 @@ def _():
 @softmax.impl("cuda", supports=has_gpu_kernel)
 @differentiable(ROWS)
 def _():
-    from kernellab.ops.softmax.cuda import map_rows_cuda
+    from kernellab.ops.rows_cuda import map_rows_cuda
 
-    return row_passes(map_rows_cuda, "softmax", "softmax", "softmax_backward")
+    return row_passes(map_rows_cuda, "softmax", "Softmax", "SoftmaxGradient")
 
 
 @softmax.impl("cpp")

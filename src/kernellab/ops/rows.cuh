@@ -1,0 +1,120 @@
+// Ops along the last dim: how rows are moved. The op's F says what is computed from one row a, or from two, a and b:
+// - F::INPUTS, how many rows there are;
+// - F::State, what the threads of a team merge (see teams.cuh), and F::absorb(a, b, state), the state with the elements
+//   of a share of each row;
+// - F::filling(), the value beyond the end of a row: absorbing it changes nothing;
+// - F::combine(state), which makes the numbers of the row from that of all threads, and F::finish(a, b, numbers), an
+//   element of the result;
+// - F::zero(state), see RowShare.
+//
+// A row is held in registers by some lanes of a warp, a block, or a cluster of blocks, and so read once; only rows too
+// wide for eight blocks' registers are read a second time.
+//
+// In every kernel a is [rows, cols] with strides (a_row, a_col), b and y are [rows, cols] contiguous, all counted in
+// elements. WIDTH > 1 only if a_col is 1; then all rows are ALIGNED to WIDTH elements, or the rows of a, b and y start at
+// the same offset from it.
+#pragma once
+
+#include "teams.cuh"
+
+// A thread's share of all inputs.
+template <class F, typename T, int WIDTH, int VECS, typename Index>
+struct RowShare {
+  typedef Vec<T, WIDTH> V;
+  typedef typename F::State State;
+  Share<T, WIDTH, VECS, Index> a, b;
+
+  __device__ __forceinline__ void load(const T* from_a, int64 a_col, const T* from_b, Index first, Index step,
+                                       Index end) {
+    a.load(reinterpret_cast<const V*>(from_a), a_col, first, step, end, F::filling());
+    if constexpr (F::INPUTS > 1) b.load(reinterpret_cast<const V*>(from_b), 1, first, step, end, F::filling());
+  }
+
+  __device__ __forceinline__ State absorb(State state) const { return F::absorb(a, b, state); }
+
+  // Values in fp32 are computed again from `a` instead of kept: those of a 16-bit row would need twice its registers. The
+  // compiler would keep what it unpacked for absorb(). So a number that is always 0, which the compiler cannot know, is
+  // XORed in: F::zero(state). A constant 0 leaves it to the compiler.
+  __device__ __forceinline__ void store(T* y, Index first, Index step, Index end, State state) {
+    const auto numbers = F::combine(state);
+    const unsigned zero = F::zero(state);
+#pragma unroll
+    for (int i = 0; i < VECS; i++) {
+      const Index at = first + i * step;
+      if constexpr (sizeof(T) < 4) a.v[i].flip(zero);
+      V out;
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) out.set(k, F::finish(a.v[i][k], F::INPUTS > 1 ? b.v[i][k] : 0.0f, numbers));
+      if (at < end) __stcs(&reinterpret_cast<V*>(y)[at].raw, out.raw);  // streaming: nothing here reads it again
+    }
+  }
+};
+
+// One row, held in registers.
+template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, class Team>
+__device__ __forceinline__ void map_row(const Team& team, const T* a, int64 a_col, const T* b, T* y, int64 cols) {
+  const Peeled<T, WIDTH, ALIGNED> peeled(a, cols);
+  const int first = team.first(), step = team.step(), end = peeled.accesses;
+  const int extra_at = peeled.extra(first), extra_end = peeled.extra_end(first);
+  RowShare<F, T, WIDTH, VECS, int> share;
+  RowShare<F, T, 1, 1, int> extra;
+  share.load(a + peeled.head, a_col, b + peeled.head, first, step, end);
+  if constexpr (!ALIGNED) extra.load(a, 1, b, extra_at, 0, extra_end);
+  auto state = share.absorb(F::State::nothing());
+  if constexpr (!ALIGNED) state = extra.absorb(state);
+  state = team.merge_all(state, 0);
+  share.store(y + peeled.head, first, step, end, state);
+  if constexpr (!ALIGNED) extra.store(y, extra_at, 0, extra_end, state);
+}
+
+#define ROW_PARAMETERS const T *a, int64 a_row, int64 a_col, const T *b, T *y, int64 rows, int64 cols
+
+// Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier.
+template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, int LANES>
+__global__ void __launch_bounds__(128) rows_warp(ROW_PARAMETERS) {
+  static_assert(ALIGNED || LANES == 32, "a thread has at most one element before or after the accesses");
+  const int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
+  const int64 width = row < rows ? cols : 0;  // threads beyond the last row stay for the shuffles
+  map_row<F, T, WIDTH, ALIGNED, VECS>(Lanes<LANES>(), a + row * a_row, a_col, b + row * cols, y + row * cols, width);
+}
+
+// Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols.
+template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER>
+__global__ void __launch_bounds__(1024) rows_block(ROW_PARAMETERS) {
+  const Team<CLUSTER> team;
+  const int64 row = team.row();
+  map_row<F, T, WIDTH, ALIGNED, VECS>(team, a + row * a_row, a_col, b + row * cols, y + row * cols, cols);
+}
+
+// Wider rows: the state in one pass, then results backward from the end, which L2 still holds.
+template <class F, typename T, int WIDTH, bool ALIGNED, bool CLUSTER>
+__global__ void __launch_bounds__(1024) rows_loop(ROW_PARAMETERS) {
+  constexpr int VECS = (WIDTH > 1 ? 4 : 8) / F::INPUTS;
+  const Team<CLUSTER> team;
+  const int64 row = team.row();
+  a += row * a_row, b += row * cols, y += row * cols;
+  const Peeled<T, WIDTH, ALIGNED> peeled(a, cols);
+  const int64 extra_at = peeled.extra(team.first()), extra_end = peeled.extra_end(team.first());
+  const int64 end = peeled.accesses, stride = (int64)VECS * team.step();
+  RowShare<F, T, WIDTH, VECS, int64> share;
+  RowShare<F, T, 1, 1, int64> extra;
+  auto state = F::State::nothing();
+  if constexpr (!ALIGNED) {
+    extra.load(a, 1, b, extra_at, 0, extra_end);
+    state = extra.absorb(state);
+  }
+  int64 at = team.first();
+  for (; at < end; at += stride) {
+    share.load(a + peeled.head, a_col, b + peeled.head, at, team.step(), end);
+    state = share.absorb(state);
+  }
+  state = team.merge_all(state);
+  for (at -= stride; at >= 0; at -= stride) {
+    share.load(a + peeled.head, a_col, b + peeled.head, at, team.step(), end);
+    share.store(y + peeled.head, at, team.step(), end, state);
+  }
+  if constexpr (!ALIGNED) {
+    extra.load(a, 1, b, extra_at, 0, extra_end);
+    extra.store(y, extra_at, 0, extra_end, state);
+  }
+}
