@@ -24,10 +24,9 @@ struct RowShare {
   typedef typename F::State State;
   Share<T, WIDTH, VECS, Index> a, b;
 
-  __device__ __forceinline__ void load(const T* from_a, int64 a_col, const T* from_b, Index first, Index step,
-                                       Index end) {
-    a.load(reinterpret_cast<const V*>(from_a), a_col, first, step, end, F::filling());
-    if constexpr (F::INPUTS > 1) b.load(reinterpret_cast<const V*>(from_b), 1, first, step, end, F::filling());
+  __device__ __forceinline__ void load(const T* from_a, int64 a_col, const T* from_b, const Part<Index>& part) {
+    a.load(from_a, a_col, part, F::filling());
+    if constexpr (F::INPUTS > 1) b.load(from_b, 1, part, F::filling());
   }
 
   __device__ __forceinline__ State absorb(State state) const { return F::absorb(a, b, state); }
@@ -35,17 +34,18 @@ struct RowShare {
   // Values in fp32 are computed again from `a` instead of kept: those of a 16-bit row would need twice its registers. The
   // compiler would keep what it unpacked for absorb(). So a number that is always 0, which the compiler cannot know, is
   // XORed in: F::zero(state). A constant 0 leaves it to the compiler.
-  __device__ __forceinline__ void store(T* y, Index first, Index step, Index end, State state) {
+  __device__ __forceinline__ void store(T* y, const Part<Index>& part, State state) {
+    V* const to = reinterpret_cast<V*>(y + part.from);
     const auto numbers = F::combine(state);
     const unsigned zero = F::zero(state);
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
-      const Index at = first + i * step;
+      const Index at = part.first + i * part.step;
       if constexpr (sizeof(T) < 4) a.v[i].flip(zero);
       V out;
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) out.set(k, F::finish(a.v[i][k], F::INPUTS > 1 ? b.v[i][k] : 0.0f, numbers));
-      if (at < end) __stcs(&reinterpret_cast<V*>(y)[at].raw, out.raw);  // streaming: nothing here reads it again
+      if (at < part.end) __stcs(&to[at].raw, out.raw);  // streaming: nothing here reads it again
     }
   }
 };
@@ -54,17 +54,16 @@ struct RowShare {
 template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, class Team>
 __device__ __forceinline__ void map_row(const Team& team, const T* a, int64 a_col, const T* b, T* y, int64 cols) {
   const Peeled<T, WIDTH, ALIGNED> peeled(a, cols);
-  const int first = team.first(), step = team.step(), end = peeled.accesses;
-  const int extra_at = peeled.extra(first), extra_end = peeled.extra_end(first);
+  const Part<int> part = peeled.part(team.first(), team.step()), extra_part = peeled.extra_part(team.first());
   RowShare<F, T, WIDTH, VECS, int> share;
   RowShare<F, T, 1, 1, int> extra;
-  share.load(a + peeled.head, a_col, b + peeled.head, first, step, end);
-  if constexpr (!ALIGNED) extra.load(a, 1, b, extra_at, 0, extra_end);
+  share.load(a, a_col, b, part);
+  if constexpr (!ALIGNED) extra.load(a, 1, b, extra_part);
   auto state = share.absorb(F::State::nothing());
   if constexpr (!ALIGNED) state = extra.absorb(state);
   state = team.merge_all(state, 0);
-  share.store(y + peeled.head, first, step, end, state);
-  if constexpr (!ALIGNED) extra.store(y, extra_at, 0, extra_end, state);
+  share.store(y, part, state);
+  if constexpr (!ALIGNED) extra.store(y, extra_part, state);
 }
 
 #define ROW_PARAMETERS const T *a, int64 a_row, int64 a_col, const T *b, T *y, int64 rows, int64 cols
@@ -94,27 +93,27 @@ __global__ void __launch_bounds__(1024) rows_loop(ROW_PARAMETERS) {
   const int64 row = team.row();
   a += row * a_row, b += row * cols, y += row * cols;
   const Peeled<T, WIDTH, ALIGNED> peeled(a, cols);
-  const int64 extra_at = peeled.extra(team.first()), extra_end = peeled.extra_end(team.first());
-  const int64 end = peeled.accesses, stride = (int64)VECS * team.step();
+  const int64 step = team.step(), stride = VECS * step;
+  Part<int64> part = peeled.part((int64)team.first(), step);
+  const Part<int64> extra_part = peeled.extra_part((int64)team.first());
   RowShare<F, T, WIDTH, VECS, int64> share;
   RowShare<F, T, 1, 1, int64> extra;
   auto state = F::State::nothing();
   if constexpr (!ALIGNED) {
-    extra.load(a, 1, b, extra_at, 0, extra_end);
+    extra.load(a, 1, b, extra_part);
     state = extra.absorb(state);
   }
-  int64 at = team.first();
-  for (; at < end; at += stride) {
-    share.load(a + peeled.head, a_col, b + peeled.head, at, team.step(), end);
+  for (; part.first < part.end; part.first += stride) {
+    share.load(a, a_col, b, part);
     state = share.absorb(state);
   }
   state = team.merge_all(state);
-  for (at -= stride; at >= 0; at -= stride) {
-    share.load(a + peeled.head, a_col, b + peeled.head, at, team.step(), end);
-    share.store(y + peeled.head, at, team.step(), end, state);
+  for (part.first -= stride; part.first >= 0; part.first -= stride) {
+    share.load(a, a_col, b, part);
+    share.store(y, part, state);
   }
   if constexpr (!ALIGNED) {
-    extra.load(a, 1, b, extra_at, 0, extra_end);
-    extra.store(y, extra_at, 0, extra_end, state);
+    extra.load(a, 1, b, extra_part);
+    extra.store(y, extra_part, state);
   }
 }

@@ -21,8 +21,16 @@ __device__ __forceinline__ S merge_lanes(S s) {
   return s;
 }
 
+// The accesses of a row that a thread takes: of those that begin with element `from` of the row, every `step`-th from
+// `first` on and before `end`. Index is int where a row is known to be short enough: 64-bit indices would take registers
+// from the row.
+template <typename Index>
+struct Part {
+  int64 from;
+  Index first, step, end;
+};
+
 // A thread's share of a row: VECS accesses, `step` apart, kept as they lie in memory. Beyond the row: `beyond`.
-// Index is int where a row is known to be short enough: 64-bit indices would take registers from the row.
 template <typename T, int WIDTH, int VECS, typename Index>
 struct Share {
   typedef Vec<T, WIDTH> V;
@@ -38,6 +46,9 @@ struct Share {
       if (at < cols) v[i] = WIDTH > 1 ? x[at] : x[at * x_col];
     }
   }
+  __device__ __forceinline__ void load(const T* row, int64 col_stride, const Part<Index>& part, float beyond) {
+    load(reinterpret_cast<const V*>(row + part.from), col_stride, part.first, part.step, part.end, beyond);
+  }
 };
 
 // The elements of a contiguous row that start on a multiple of 16 bytes, as accesses of WIDTH elements. Those before
@@ -49,15 +60,24 @@ struct Peeled {
   int extras;
 
   __device__ __forceinline__ Peeled(const T* row, int64 cols) : cols(cols) {
-    const int64 ahead = ALIGNED ? 0 : (0 - (unsigned long long)row) % 16 / sizeof(T);
-    head = ahead < cols ? ahead : cols;
-    accesses = (cols - head) / WIDTH;
+    const int64 ahead = (0 - (unsigned long long)row) % 16 / sizeof(T);
+    head = ALIGNED ? 0 : ahead < cols ? ahead : cols;
+    accesses = (unsigned long long)(cols - head) / WIDTH;
     extras = ALIGNED ? 0 : cols - accesses * WIDTH;
   }
   // The column of extra element i.
   __device__ int64 extra(int64 i) const { return i < head ? i : accesses * WIDTH + i; }
-  // Where each thread of a team takes one: the end of the row for thread i, or 0 if there is none for it.
-  __device__ int64 extra_end(int64 i) const { return i < extras ? cols : 0; }
+
+  // What thread `first` of a team takes, of which `step` threads take all accesses in turns.
+  template <typename Index>
+  __device__ __forceinline__ Part<Index> part(Index first, Index step) const {
+    return {head, first, step, (Index)accesses};
+  }
+  // The extra element that it takes, if there is one for it: an access of one element.
+  template <typename Index>
+  __device__ __forceinline__ Part<Index> extra_part(Index first) const {
+    return {0, (Index)extra(first), 0, (Index)(first < extras ? cols : 0)};
+  }
 };
 
 // Numbers that a team adds up.
@@ -99,10 +119,9 @@ struct Team {
 
   __device__ __forceinline__ Team() {
     if constexpr (CLUSTER) {
-      asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-      asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
-      // Other blocks may write to this block's shared memory only after they know that it is running.
-      asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+      rank = cluster_rank();
+      blocks = cluster_blocks();
+      cluster_arrive();  // other blocks may write to this block's shared memory only after they know that it is running
     }
   }
   __device__ int64 row() const { return blockIdx.x / blocks; }    // of the first row
@@ -125,19 +144,10 @@ struct Team {
     s = lane < blockDim.x / 32 ? of_warp[lane] : S::nothing();
     s = merge_lanes<32>(s);
     if constexpr (CLUSTER) {
-      if (turn == 0) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-      if (threadIdx.x < blocks) {  // thread b hands this block's merger to block b
-        unsigned remote;
-        asm("mapa.shared::cluster.u32 %0, %1, %2;"
-            : "=r"(remote) : "r"((unsigned)__cvta_generic_to_shared(&of_block[rank])), "r"(threadIdx.x));
-#pragma unroll
-        for (int i = 0; i < FLOATS; i++)
-          asm volatile("st.shared::cluster.f32 [%0], %1;"
-                       :: "r"(remote + 4 * i), "f"(reinterpret_cast<float*>(&s)[i]) : "memory");
-      }
+      if (turn == 0) cluster_wait();
+      if (threadIdx.x < blocks) store_in_block(threadIdx.x, &of_block[rank], s);
       __syncwarp();
-      asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-      asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+      cluster_sync();
       s = lane < blocks ? of_block[lane] : S::nothing();
       s = merge_lanes<MOST_BLOCKS>(s);  // lanes 0 to 7 hold all blocks, and lane 0 broadcasts the result
 #pragma unroll

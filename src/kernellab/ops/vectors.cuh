@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "ptx.cuh"
+
 typedef long long int64;  // NVRTC has no <cstdint>; 64 bits on every platform CUDA knows
 
 // An unsigned integer type as wide as one access.
@@ -41,10 +43,3 @@ struct Vec {
     }
   }
 };
-
-// 2^x in one instruction (relative error 2^-22); results below 2^-126 become 0.
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
