@@ -1,0 +1,239 @@
+// Runs CUDA C++ kernels on the CPU: what a launch, its threads and their barriers are. Each thread of a block is a fiber,
+// which runs until it waits for others; each block of a cluster is a thread of the system, whose thread-local variables
+// are the block's shared memory. Slow, but every kernel runs as it is, to the last index.
+#pragma once
+
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+
+struct Dims {
+    unsigned x, y, z;
+};
+inline thread_local Dims threadIdx, blockIdx, blockDim, gridDim;
+
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+
+namespace simt {
+
+constexpr size_t kStack = 64 << 10;
+constexpr int kWarp = 32;
+
+// Threads that wait for each other. `round` counts how often all of them have arrived.
+struct Meeting {
+    unsigned expected = 0, arrived = 0, round = 0;
+};
+
+// A context starts a fiber. From then on it is left and resumed by jumps, which unlike contexts need no system call.
+struct Fiber {
+    ucontext_t context;
+    jmp_buf here;
+    bool started, done;
+};
+
+struct Cluster {
+    explicit Cluster(unsigned blocks) : all(blocks), anchors(blocks) {}
+    std::barrier<> all;
+    std::vector<char*> anchors;  // where each block's shared memory is
+    std::atomic<const char*> failure{nullptr};
+};
+
+inline thread_local char anchor;
+
+// One block, on the thread of the system that runs it.
+struct Block {
+    Cluster* cluster;
+    unsigned rank, threads, waiting_for_cluster = 0, cluster_rounds = 0;
+    std::vector<Fiber> fibers;
+    std::vector<Meeting> warps;
+    Meeting whole;
+    std::vector<float> lanes[2];  // what each thread passes to others in a shuffle, by turns
+    std::vector<unsigned> shuffles;
+    std::vector<float> dynamic;
+    jmp_buf scheduler;
+    unsigned current = 0;
+    bool progress = false;
+
+    __attribute__((noinline)) void yield() {
+        if (!_setjmp(fibers[current].here)) _longjmp(scheduler, 1);
+    }
+    __attribute__((noinline)) void resume(Fiber& fiber) {
+        if (_setjmp(scheduler)) return;
+        if (fiber.started) _longjmp(fiber.here, 1);
+        fiber.started = true;
+        setcontext(&fiber.context);
+    }
+
+    void meet(Meeting& meeting) {
+        const unsigned round = meeting.round;
+        progress = true;
+        if (++meeting.arrived == meeting.expected) {
+            meeting.arrived = 0, meeting.round++;
+            return;
+        }
+        while (meeting.round == round) yield();
+    }
+    void meet_cluster() {
+        const unsigned round = cluster_rounds;
+        progress = true;
+        waiting_for_cluster++;
+        while (cluster_rounds == round) yield();
+    }
+    float shuffle(float value, unsigned from) {
+        std::vector<float>& passed = lanes[shuffles[current]++ % 2];
+        passed[current] = value;
+        meet(warps[current / kWarp]);
+        return passed[current / kWarp * kWarp + from];
+    }
+};
+
+inline thread_local Block* block;
+inline thread_local void (*body)(void*);
+inline thread_local void* body_argument;
+
+inline void begin_fiber() {
+    body(body_argument);
+    block->fibers[block->current].done = true;
+    block->yield();
+}
+
+// Runs all threads of a block, in an order that changes from round to round, so that no thread can rely on it.
+inline void run_block(Block& b, char* stacks) {
+    block = &b;
+    blockDim.z = gridDim.z = 1;
+    b.cluster->anchors[b.rank] = &anchor;
+    b.cluster->all.arrive_and_wait();
+    b.fibers = std::vector<Fiber>(b.threads);
+    b.warps.assign((b.threads + kWarp - 1) / kWarp, Meeting{});
+    for (unsigned t = 0; t < b.threads; t++) b.warps[t / kWarp].expected++;
+    b.whole = Meeting{b.threads};
+    for (auto& passed : b.lanes) passed.assign(b.warps.size() * kWarp, 0);
+    b.shuffles.assign(b.threads, 0);
+    std::fill(b.dynamic.begin(), b.dynamic.end(), std::numeric_limits<float>::quiet_NaN());
+    for (unsigned t = 0; t < b.threads; t++) {
+        getcontext(&b.fibers[t].context);
+        b.fibers[t].context.uc_stack = {stacks + t * kStack, 0, kStack};
+        b.fibers[t].context.uc_link = nullptr;
+        b.fibers[t].started = b.fibers[t].done = false;
+        makecontext(&b.fibers[t].context, begin_fiber, 0);
+    }
+    unsigned left = b.threads;
+    for (unsigned turn = 0; left > 0; turn++) {
+        b.progress = false;
+        for (unsigned i = 0; i < b.threads; i++) {
+            const unsigned t = turn % 2 ? b.threads - 1 - i : i;
+            if (b.fibers[t].done) continue;
+            b.current = t;
+            threadIdx = {t % blockDim.x, t / blockDim.x, 0};
+            b.resume(b.fibers[t]);
+            if (b.fibers[t].done) left--, b.progress = true;
+        }
+        if (b.waiting_for_cluster == b.threads) {
+            b.cluster->all.arrive_and_wait();
+            b.waiting_for_cluster = 0, b.cluster_rounds++;
+        } else if (!b.progress) {
+            b.cluster->failure = "threads wait for others that never come";
+            b.cluster->all.arrive_and_drop();
+            return;
+        }
+    }
+    b.cluster->all.arrive_and_drop();
+}
+
+struct Launch {
+    int64_t grid[3], threads[3], cluster, shared_bytes;  // `grid` counts clusters
+};
+
+template <class Run>
+const char* run_grid(const Launch& launch, Run run) {
+    const unsigned threads = launch.threads[0] * launch.threads[1] * launch.threads[2];
+    const unsigned blocks = launch.cluster;
+    const size_t bytes = blocks * threads * kStack;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char* const stacks = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0));
+    if (stacks == MAP_FAILED) return "no memory for the stacks of the threads";
+    const char* failure = nullptr;
+    for (int64_t y = 0; y < launch.grid[1]; y++)
+        for (int64_t x = 0; x < launch.grid[0] && !failure; x++) {
+            Cluster cluster(blocks);
+            const auto run_rank = [&](unsigned rank) {
+                Block b;
+                b.cluster = &cluster, b.rank = rank, b.threads = threads;
+                b.dynamic.resize(launch.shared_bytes / sizeof(float));
+                gridDim = {unsigned(launch.grid[0] * blocks), unsigned(launch.grid[1]), 1};
+                blockIdx = {unsigned(x * blocks + rank), unsigned(y), 0};
+                blockDim = {unsigned(launch.threads[0]), unsigned(launch.threads[1]), 1};
+                body = [](void* argument) { (*static_cast<Run*>(argument))(); };
+                body_argument = &run;
+                run_block(b, stacks + rank * threads * kStack);
+            };
+            std::vector<std::thread> others;
+            for (unsigned rank = 1; rank < blocks; rank++) others.emplace_back(run_rank, rank);
+            run_rank(0);
+            for (auto& other : others) other.join();
+            failure = cluster.failure;
+        }
+    munmap(stacks, bytes);
+    return failure;
+}
+
+// An argument as Python passes it: 8 bytes, whatever it is.
+template <class P>
+P argument(const uint64_t& bits) {
+    static_assert(sizeof(P) == 8);
+    P value;
+    std::memcpy(&value, &bits, 8);
+    return value;
+}
+
+// The message of a failure, or null.
+template <class... P, size_t... I>
+const char* launch(void (*kernel)(P...), const Launch& how, const uint64_t* args, std::index_sequence<I...>) {
+    return run_grid(how, [=] { kernel(argument<P>(args[I])...); });
+}
+template <class... P>
+const char* launch(void (*kernel)(P...), const Launch& how, const uint64_t* args) {
+    return launch(kernel, how, args, std::index_sequence_for<P...>{});
+}
+
+}  // namespace simt
+
+// What kernels call ----------------------------------------------------------------------------------------------
+
+inline void __syncthreads() { simt::block->meet(simt::block->whole); }
+inline void __syncwarp() { simt::block->meet(simt::block->warps[simt::block->current / simt::kWarp]); }
+inline float __shfl_xor_sync(unsigned, float value, int apart) {
+    return simt::block->shuffle(value, (simt::block->current % simt::kWarp) ^ apart);
+}
+inline float __shfl_sync(unsigned, float value, int from) { return simt::block->shuffle(value, from); }
+
+template <class V>
+void __stcs(V* to, V value) { *to = value; }
+
+inline unsigned __float_as_uint(float value) {
+    unsigned bits;
+    std::memcpy(&bits, &value, 4);
+    return bits;
+}
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+using std::isfinite;
+using std::min;
