@@ -11,10 +11,9 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.accuracy.errors import measure, nonfinite_mismatch
-from kernellab.accuracy.errors import passes as is_accurate
 from kernellab.ops.layout import Grid
 from kernellab.ops.rows_cuda import Access, access_of
+from support.row_ops import among_nans, assert_as_accurate_as_torch, both_passes, inputs_of
 from support.simt import Gpu, compile_with_headers, run_on_cpu
 
 # So few SMs that norms have several rows per team.
@@ -45,39 +44,6 @@ def unwritten_memory_is_nan(monkeypatch):
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
-
-
-def among_nans(values, offset=0):
-    """A copy `offset` elements behind a multiple of 16 bytes, with NaNs before and behind it."""
-    memory = torch.full((values.numel() + 64,), math.nan, dtype=values.dtype)
-    start = (-memory.data_ptr() % 16) // memory.element_size() + 16 + offset
-    return memory[start : start + values.numel()].view(values.shape).copy_(values)
-
-
-def inputs_of(name, rows, cols, dtype, offset=0):
-    tensors = {"add_rms_norm": 2}.get(name, 1)
-    parameters = {"add_rms_norm": 1, "layer_norm": 2}.get(name, 0)
-    generator = torch.Generator().manual_seed(rows * cols)
-    shapes = [(rows, cols)] * tensors + [(cols,)] * parameters
-    return [among_nans(torch.randn(shape, generator=generator).to(dtype), offset).requires_grad_() for shape in shapes]
-
-
-def both_passes(op, impl, inputs):
-    """The results of an op, and the gradients of its inputs for upstream gradients without a pattern."""
-    results = op[impl](*inputs)
-    results = results if isinstance(results, tuple) else (results,)
-    generator = torch.Generator().manual_seed(1)
-    upstream = [among_nans(torch.randn(y.shape, generator=generator).bfloat16().to(y.dtype)) for y in results]
-    return [*results, *torch.autograd.grad(results, inputs, upstream)]
-
-
-def assert_as_accurate_as_torch(op, inputs, results):
-    own = both_passes(op, "torch", inputs)
-    oracle = both_passes(op, "manual", [x.detach().double().requires_grad_() for x in inputs])
-    for ours, theirs, exact in zip(*([y.detach() for y in ys] for ys in (results, own, oracle)), strict=True):
-        assert nonfinite_mismatch(ours, exact, theirs) is None
-        errors = [measure(y, exact, rowwise=exact.dim() > 1) for y in (ours, theirs)]
-        assert is_accurate(*errors), (inputs[0].shape, errors)
 
 
 def check(name, cases):
