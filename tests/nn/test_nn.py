@@ -12,6 +12,7 @@ MODULES = {
     "GELU": {"approximate": "tanh"},
     "SiLU": {},
     "Softmax": {"dim": -1},
+    "LogSoftmax": {"dim": -1},
     "LayerNorm": {"normalized_shape": 16, "eps": 1e-3},
     "RMSNorm": {"normalized_shape": 16},
     "CrossEntropyLoss": {"label_smoothing": 0.1, "ignore_index": 1},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-NAMESAKES = ["gelu", "silu", "softmax", "layer_norm", "rms_norm", "cross_entropy"]
+NAMESAKES = ["gelu", "silu", "softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy"]
 
 
 def reference_rope(q, k, cos, sin, interleaved=False):
@@ -56,6 +56,7 @@ def calls(layout=lambda x: x, device="cpu", dtype=torch.float32):
         "swiglu": lambda f: ([x, y], lambda x, y: f(x, y)),
         "geglu": lambda f: ([x, y], lambda x, y: f(x, y, approximate="tanh")),
         "softmax": lambda f: ([x], lambda x: f(x, dim=-1)),
+        "log_softmax": lambda f: ([x], lambda x: f(x, dim=-1)),
         "softmax 1": lambda f: ([x], lambda x: f(x, 1, dtype=x.dtype)),
         "softmax before ones": lambda f: ([x[..., None, None]], lambda x: f(x, dim=1)),
         "layer_norm": lambda f: ([x, weight, bias], lambda x, w, b: f(x, (16,), w, b)),

@@ -37,13 +37,15 @@ class Model(nn.Module):
         self.norm = kl.nn.RMSNorm(WIDTH)
         self.gelu, self.silu = kl.nn.GELU(), kl.nn.SiLU()
         self.head = nn.Linear(WIDTH, CLASSES)
+        self.log_softmax = kl.nn.LogSoftmax(dim=-1)
         self.loss = kl.nn.CrossEntropyLoss(label_smoothing=0.1)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         for block in self.blocks:
             x = block(x)
         x = self.norm(self.gelu(x) + self.silu(x))
-        return self.loss(self.head(x).flatten(0, -2), target.flatten())
+        log_probabilities = self.log_softmax(self.head(x))  # their cross-entropy is that of the logits
+        return self.loss(log_probabilities.flatten(0, -2), target.flatten())
 
 
 def make_model() -> Model:

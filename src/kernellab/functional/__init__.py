@@ -24,6 +24,7 @@ __all__ = [
     "geglu",
     "gelu",
     "layer_norm",
+    "log_softmax",
     "rms_norm",
     "rope",
     "silu",
@@ -64,13 +65,16 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """As torch.nn.functional.softmax. Kernels of ours cover the last dim, without another dtype."""
-    if dim is not None and operators.SOFTMAX.serves(input) and (dtype is None or _computes_in(dtype, input)):
-        last = input.dim() - 1
-        if dim in (-1, last) and last >= 0:
-            return operators.SOFTMAX.call(input)
-        if -last - 1 <= dim < last and all(size == 1 for size in input.shape[dim + 1 :]):
-            return operators.SOFTMAX.call(input.flatten(dim)).view(input.shape)
-    return F.softmax(input, dim, _stacklevel + 1, dtype)
+    y = _along_last_dim(operators.SOFTMAX, input, dim, dtype)
+    return F.softmax(input, dim, _stacklevel + 1, dtype) if y is None else y
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+) -> Tensor:
+    """As torch.nn.functional.log_softmax. Kernels of ours cover the last dim, without another dtype."""
+    y = _along_last_dim(operators.LOG_SOFTMAX, input, dim, dtype)
+    return F.log_softmax(input, dim, _stacklevel + 1, dtype) if y is None else y
 
 
 def layer_norm(
@@ -164,6 +168,19 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = 
         return operators.ROPE.call(q, k, cos, sin, interleaved)
     turned: tuple[Tensor, Tensor] = ops.rope(q, k, cos, sin, interleaved=interleaved)
     return turned
+
+
+def _along_last_dim(
+    operator: operators.Operator[Tensor], x: Tensor, dim: int | None, dtype: torch.dtype | None
+) -> Tensor | None:
+    """An op of the rows along a dim, if that is the last one but for dims of size 1; else None."""
+    if dim is not None and operator.serves(x) and (dtype is None or _computes_in(dtype, x)):
+        last = x.dim() - 1
+        if dim in (-1, last) and last >= 0:
+            return operator.call(x)
+        if -last - 1 <= dim < last and all(size == 1 for size in x.shape[dim + 1 :]):
+            return operator.call(x.flatten(dim)).view(x.shape)
+    return None
 
 
 def _alike(x: Tensor, other: Tensor) -> bool:

@@ -17,6 +17,7 @@ __all__ = [
     "AddRMSNorm",
     "CrossEntropyLoss",
     "LayerNorm",
+    "LogSoftmax",
     "RMSNorm",
     "RotaryEmbedding",
     "SiLU",
@@ -44,6 +45,13 @@ class Softmax(nn.Softmax):
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.softmax(input, self.dim, _stacklevel=5)
+
+
+class LogSoftmax(nn.LogSoftmax):
+    """As torch.nn.LogSoftmax."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.log_softmax(input, self.dim, _stacklevel=5)
 
 
 class LayerNorm(nn.LayerNorm):

@@ -20,7 +20,7 @@ from kernellab import functional
 from kernellab import nn as kernellab_nn
 from kernellab.patching.classes import Forward
 
-_NAMESAKES = ("gelu", "silu", "softmax", "layer_norm", "rms_norm", "cross_entropy")
+_NAMESAKES = ("gelu", "silu", "softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy")
 _ROTATION = "apply_rotary_pos_emb"
 
 

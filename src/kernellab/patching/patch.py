@@ -16,7 +16,7 @@ from kernellab.patching.recognition import NotRecognized, Recognized, recognize
 # Modules of torch.nn, and their namesakes of kernellab.nn.
 _NAMESAKES: dict[type, type] = {
     getattr(nn, name): getattr(kernellab_nn, name)
-    for name in ("GELU", "SiLU", "Softmax", "LayerNorm", "RMSNorm", "CrossEntropyLoss")
+    for name in ("GELU", "SiLU", "Softmax", "LogSoftmax", "LayerNorm", "RMSNorm", "CrossEntropyLoss")
 }
 
 
