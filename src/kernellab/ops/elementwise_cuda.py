@@ -5,6 +5,7 @@ instantiates with its functor.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,36 +14,52 @@ from kernellab.build import cuda
 from kernellab.build.cuda import Kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.layout import elementwise
+from kernellab.ops.philox import Stream
 
 FLAT_THREADS, ROWS_THREADS, LOADS = 128, 256, 4  # as in elementwise.cuh
 # The limit of a grid's y: at most this many blocks share the rows of a column strip.
 MAX_GRID_Y = 65535
 
 
-def map_cuda(op: str, functor: str, *inputs: torch.Tensor, outputs: int = 1) -> list[torch.Tensor]:
-    """A functor of the op's cuda.cu of every element. The outputs have the strides that PyTorch gives them."""
+def map_cuda(
+    op: str,
+    functor: str,
+    *inputs: torch.Tensor,
+    outputs: int = 1,
+    stream: Stream | None = None,
+    parameters: Sequence[int | float] = (),
+) -> list[torch.Tensor]:
+    """A functor of the op's cuda.cu of every element. The outputs have the strides that PyTorch gives them.
+
+    `stream`: the random words of a functor that takes them; its results may need `layout.reorder`. `parameters`: what
+    the functor is made from.
+    """
     require_float(inputs[0], op)
-    tensors, grid = elementwise(*inputs, outputs=outputs)
+    tensors, grid = elementwise(*inputs, outputs=outputs, indexed=stream is not None)
     results = tensors[len(inputs) :]
     if grid.rows * grid.cols == 0:
         return results
     name = CUDA_NAMES[inputs[0].dtype]
+    constants = [*(() if stream is None else stream.as_int64()), *parameters]
+    types = ["double" if isinstance(constant, float) else "long long" for constant in constants]
     if grid.flat:
         width = vector_width(tensors)
         threads = grid.cols // width + grid.cols % width  # one per access, and one per remaining element
-        pointers = ", ".join([f"{name}*"] * len(tensors))
-        run = kernel(op, f"map_flat<{functor}, {name}, {width}, {pointers}>")
-        run(-(-threads // FLAT_THREADS), FLAT_THREADS, grid.cols, *tensors)
+        args = ", ".join([*[f"{name}*"] * len(tensors), *types])
+        run = kernel(op, f"map_flat<{functor}, {name}, {width}, {args}>")
+        run(-(-threads // FLAT_THREADS), FLAT_THREADS, grid.cols, *tensors, *constants)
         return results
-    row_strides = [row for row, _ in grid.strides]
-    width = vector_width(tensors, grid.cols, *row_strides) if grid.unit_columns else 1
+    width = vector_width(tensors, grid.cols, *(row for row, _ in grid.strides)) if grid.unit_columns else 1
     cols = grid.cols // width
     across = min(ROWS_THREADS, 1 << (cols - 1).bit_length())  # short rows share a block
     down = ROWS_THREADS // across
     blocks = (-(-cols // across), min(-(-grid.rows // (down * LOADS)), MAX_GRID_Y))
-    places = ", ".join([f"{name}*, long long, long long"] * len(tensors))
-    args = [arg for t, (row, col) in zip(tensors, grid.strides, strict=True) for arg in (t, row // width, col)]
-    kernel(op, f"map_rows<{functor}, {name}, {width}, {places}>")(blocks, (across, down), grid.rows, cols, *args)
+    starts = tensors if stream is None else [*tensors, 0]  # the indices have no memory
+    places = list(zip(starts, grid.strides, strict=True))
+    args = ", ".join([*[f"{name}*, long long, long long"] * len(places), *types])
+    values = [arg for start, (row, col) in places for arg in (start, row // width, col)]
+    run = kernel(op, f"map_rows<{functor}, {name}, {width}, {args}>")
+    run(blocks, (across, down), grid.rows, cols, *values, *constants)
     return results
 
 

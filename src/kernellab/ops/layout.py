@@ -27,37 +27,62 @@ class Grid(NamedTuple):
         return all(col == 1 for _, col in self.strides)
 
 
-def elementwise(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor], Grid]:
+def elementwise(*inputs: torch.Tensor, outputs: int = 1, indexed: bool = False) -> tuple[list[torch.Tensor], Grid]:
     """The inputs and new outputs of an elementwise op, and how to walk through them.
 
     The outputs have the strides that PyTorch gives them: those of the first input that is not expanded. Dims that are
     adjacent in all tensors are merged. Tensors that do not merge into two dims, such as 3-D slices, are first copied
     into the outputs' order.
+
+    `indexed`: the grid's last strides are those of the elements' logical indices, as if one more tensor, which is
+    contiguous, held them. Where the outputs' order and that of the indices do not merge into two dims, as in
+    channels-last tensors, all are contiguous instead, and `reorder` gives a result PyTorch's strides.
     """
     # In memory, which kernels read, a lazily negated tensor has the other sign.
     given = [x.resolve_neg() for x in inputs]
     results = [empty_elementwise(*given) for _ in range(outputs)]
-    dims = _merge_dims([*given, *results])
+    dims = _merge_dims([*given, *results], indexed=indexed)
     if len(dims) > 2:
         given = [x if x.stride() == results[0].stride() else torch.empty_like(results[0]).copy_(x) for x in given]
-        dims = _merge_dims([*given, *results])
-    ones = [(1, ((0,) * (len(given) + outputs)))] * (2 - len(dims))
+        dims = _merge_dims([*given, *results], indexed=indexed)
+    if len(dims) > 2:
+        given, results = [x.contiguous() for x in given], [x.contiguous() for x in results]
+        dims = _merge_dims([*given, *results], indexed=indexed)
+    ones = [(1, ((0,) * (indexed + len(given) + outputs)))] * (2 - len(dims))
     (rows, row_strides), (cols, col_strides) = ones + dims
-    return [*given, *results], Grid(rows, cols, tuple(zip(row_strides, col_strides, strict=True)))
+    strides = tuple(zip(row_strides, col_strides, strict=True))
+    return [*given, *results], Grid(rows, cols, (*strides[indexed:], *strides[:indexed]))
 
 
 def empty_elementwise(*inputs: torch.Tensor) -> torch.Tensor:
     """A new tensor for the result of an elementwise op, with the strides that PyTorch gives it."""
-    return torch.empty_like(next((x for x in inputs if 0 not in x.stride()), inputs[0]))
+    return torch.empty_like(_strided_like(inputs))
 
 
-def _merge_dims(tensors: Sequence[torch.Tensor]) -> list[tuple[int, tuple[int, ...]]]:
+def reorder(result: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+    """The result of an indexed map, in memory of the strides that PyTorch gives it."""
+    like = _strided_like(inputs)
+    if result.stride() == like.stride():
+        return result
+    expected = empty_elementwise(*inputs)
+    return result if result.stride() == expected.stride() else expected.copy_(result)
+
+
+def _strided_like(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The input whose strides PyTorch gives the outputs of an elementwise op."""
+    return next((x for x in inputs if 0 not in x.stride()), inputs[0])
+
+
+def _merge_dims(tensors: Sequence[torch.Tensor], *, indexed: bool) -> list[tuple[int, tuple[int, ...]]]:
     """`(size, stride in each tensor)` from slowest to fastest in the last tensor; neighbours are merged if all strides
-    allow it."""
+    allow it. `indexed`: the strides of the elements' indices come first."""
     result = tensors[-1]
     if result.numel() == 0:
-        return [(0, (1,) * len(tensors))]
+        return [(0, (1,) * (indexed + len(tensors)))]
     strides = [t.stride() for t in tensors]
+    if indexed:
+        in_order = result if result.is_contiguous() else torch.empty(result.shape, device="meta")
+        strides.insert(0, in_order.stride())
     wide = [d for d in range(result.dim()) if result.size(d) > 1]
     order = sorted(wide, key=lambda d: tuple(s[d] for s in reversed(strides)), reverse=True)
     dims: list[tuple[int, tuple[int, ...]]] = []
@@ -67,7 +92,7 @@ def _merge_dims(tensors: Sequence[torch.Tensor]) -> list[tuple[int, tuple[int, .
             dims[-1] = (dims[-1][0] * size, steps)
         else:
             dims.append((size, steps))
-    return dims or [(1, (1,) * len(tensors))]
+    return dims or [(1, (1,) * len(strides))]
 
 
 def last_dim(*inputs: torch.Tensor, outputs: int = 1) -> tuple[list[torch.Tensor], Grid]:

@@ -12,6 +12,7 @@
 #endif
 
 #include "dtypes.hpp"
+#include "philox.hpp"
 
 // By default GCC uses half-width vectors on AVX-512 machines; with full width the kernels here gain a third.
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -48,51 +49,101 @@ struct Strided {
     int64_t row, col;
 };
 
-// The parameters of a C function that maps tensors, as Python passes them (elementwise_cpp.py).
+// The parameters of a C function that maps tensors, as Python passes them (maps_cpp.py).
 #define KL_TENSOR(name) kl::T *name, int64_t name##_row, int64_t name##_col
 #define KL_STRIDED(name) kl::Strided{name, name##_row, name##_col}
+#define KL_RANDOM KL_TENSOR(index), int64_t seed, int64_t offset
+#define KL_WORDS kl::RandomWords{{seed, offset}, index_row, index_col}
 #define KL_SIZE int64_t rows, int64_t cols, int64_t threads
 
-template <int INS, class V, class F>
-inline auto call(F f, V a, V b, V c) {
+constexpr int64_t kBlock = 256;  // elements that are gathered, or get their random words, at once
+
+// What a function without random words is given in place of them.
+struct NoWords {
+    static constexpr bool kDrawn = false;
+    int64_t row = 0, col = 0;
+};
+
+// A random word for each element: a further input, which is computed from the element's index and not read. The indices
+// lie like the elements of a tensor with these strides.
+struct RandomWords {
+    static constexpr bool kDrawn = true;
+    Philox philox;
+    int64_t row, col;
+
+    // The words of `count` elements from index `first` on, at most kBlock, in the memory of `to`.
+    const uint32_t* draw(int64_t first, int64_t count, uint32_t (&to)[kBlock + 8]) const {
+        if (col != 1) {
+#pragma omp simd
+            for (int64_t i = 0; i < count; ++i) to[i] = philox.word(first + i * col);
+            return to;
+        }
+        const int64_t block = first >> 2, lead = first & 3, blocks = (lead + count + 3) >> 2;
+#pragma omp simd
+        for (int64_t i = 0; i < blocks; ++i) {
+            uint32_t words[4];
+            philox.block_words(block + i, words);
+            for (int k = 0; k < 4; ++k) to[4 * i + k] = words[k];
+        }
+        return to + lead;
+    }
+};
+
+template <int INS, class V, class F, class... Word>
+inline auto call(F f, V a, V b, V c, Word... word) {
     if constexpr (INS == 1) {
-        return f(a);
+        return f(a, word...);
     } else if constexpr (INS == 2) {
-        return f(a, b);
+        return f(a, b, word...);
     } else {
-        return f(a, b, c);
+        return f(a, b, c, word...);
     }
 }
 
-// One run of elements: f of INS inputs is one output, or a std::pair of two. `at` has inputs, then outputs.
-template <int INS, int OUTS, class F>
-void map_run(T* const* at, const int64_t* step, int64_t n, F f) {
+// One run of elements: f of INS inputs, and of a random word if they are drawn, is one output, or a std::pair of two.
+// `at` has inputs, then outputs; `index` is that of the first element.
+template <int INS, int OUTS, class F, class Words>
+void map_run(T* const* at, const int64_t* step, int64_t n, F f, const Words& words, int64_t index) {
     using V = wide<T>;
     const T *a = at[0], *b = at[INS > 1 ? 1 : 0], *c = at[INS > 2 ? 2 : 0];
     T *y = at[INS], *z = at[INS + OUTS - 1];
+    uint32_t drawn[Words::kDrawn ? kBlock + 8 : 1];
+    const uint32_t* word = drawn;
+    const auto compute = [&](int64_t i, V a, V b, V c) {
+        if constexpr (Words::kDrawn) {
+            return call<INS>(f, a, b, c, word[i]);
+        } else {
+            return call<INS>(f, a, b, c);
+        }
+    };
     if (std::all_of(step, step + INS + OUTS, [](int64_t s) { return s == 1; })) {
+        const int64_t block = Words::kDrawn ? kBlock : n;
+        for (int64_t start = 0; start < n; start += block) {
+            const int64_t count = std::min(block, n - start);
+            if constexpr (Words::kDrawn) word = words.draw(index + start * words.col, count, drawn);
 #pragma omp simd
-        for (int64_t i = 0; i < n; ++i) {
-            const auto result = call<INS>(f, widen(a[i]), widen(b[i]), widen(c[i]));
-            if constexpr (OUTS == 1) {
-                narrow(result, y[i]);
-            } else {
-                narrow(result.first, y[i]);
-                narrow(result.second, z[i]);
+            for (int64_t i = 0; i < count; ++i) {
+                const auto result = compute(i, widen(a[start + i]), widen(b[start + i]), widen(c[start + i]));
+                if constexpr (OUTS == 1) {
+                    narrow(result, y[start + i]);
+                } else {
+                    narrow(result.first, y[start + i]);
+                    narrow(result.second, z[start + i]);
+                }
             }
         }
         return;
     }
     // Gathering first keeps f itself in vector code.
-    constexpr int64_t kBlock = 256;
     V in[3][kBlock], out[2][kBlock];
     for (int64_t start = 0; start < n; start += kBlock) {
         const int64_t count = std::min(kBlock, n - start);
+        if constexpr (Words::kDrawn) word = words.draw(index + start * words.col, count, drawn);
         for (int k = 0; k < INS; ++k)
             for (int64_t i = 0; i < count; ++i) in[k][i] = widen(at[k][(start + i) * step[k]]);
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
-            const auto result = call<INS>(f, in[0][i], in[INS > 1 ? 1 : 0][i], in[INS > 2 ? 2 : 0][i]);
+            const auto result = compute(i, in[0][i], in[INS > 1 ? 1 : 0][i], in[INS > 2 ? 2 : 0][i]);
             if constexpr (OUTS == 1) {
                 out[0][i] = result;
             } else {
@@ -106,8 +157,8 @@ void map_run(T* const* at, const int64_t* step, int64_t n, F f) {
 }
 
 // f for every element. Pieces are cut without regard to rows: one long row is shared as well.
-template <int INS, int COUNT, class F>
-void map(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t threads, F f) {
+template <int INS, int COUNT, class F, class Words = NoWords>
+void map(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t threads, F f, const Words& words = {}) {
     const int64_t total = rows * cols;
     const int64_t size = piece_size(total, threads);
     for (int k = INS; k < COUNT; ++k) prefer_huge_pages(tensors[k].start, total * sizeof(T));
@@ -122,7 +173,7 @@ void map(const Strided (&tensors)[COUNT], int64_t rows, int64_t cols, int64_t th
             const int64_t n = std::min(left, cols - col);
             T* at[COUNT];
             for (int k = 0; k < COUNT; ++k) at[k] = tensors[k].start + row * tensors[k].row + col * tensors[k].col;
-            map_run<INS, COUNT - INS>(at, step, n, f);
+            map_run<INS, COUNT - INS>(at, step, n, f, words, row * words.row + col * words.col);
             left -= n;
         }
     }
