@@ -2,11 +2,11 @@
 
 import kernellab as kl
 from kernellab.trials.battery import battery, impl_batteries
-from kernellab.trials.selection import pair_with_impls, select_for_compile
+from kernellab.trials.selection import COMPILE_TRIALS, pair_with_impls, select_varied
 
 
 def test_ten_trials_of_many_kinds_are_selected_for_compile():
-    selected = select_for_compile(battery(kl.ops.gelu, "cpu"))
+    selected = select_varied(battery(kl.ops.gelu, "cpu"), COMPILE_TRIALS)
     assert len(selected) == 10
     assert len({trial.kind for trial in selected}) >= 6
 

@@ -19,6 +19,7 @@ from kernellab.declaration.passes import FORWARD, Pass
 from kernellab.record.statuses import RIGHT, worst
 from kernellab.trials.choosing.small_cases import shrink_to
 from kernellab.trials.domain import Domain
+from kernellab.trials.selection import RANDOM_ELEMENTS
 from kernellab.trials.sizes import shrink_inside
 from kernellab.trials.trial import Trial
 
@@ -62,10 +63,13 @@ class CaseChecker:
         """Stops at the first option values that fail. A smaller case is one that the implementation accepts."""
         domain = Domain(self.op, impl)
         case = self._declared
-        if self._limit and domain.accepts(case):
-            case = shrink_inside(domain, case, self._limit)
+        limit = min(self._limit or RANDOM_ELEMENTS, RANDOM_ELEMENTS) if impl.random else self._limit
+        if limit and domain.accepts(case):
+            case = shrink_inside(domain, case, limit)
         checked = CaseOutcome("ok", None, case, self.interpreted, flaw=impl.flaw)
         for number, variant in enumerate(self.op.option_variants(case)):
+            if impl.random and variant.options[self.op.seed or ""] != case.options[self.op.seed or ""]:
+                continue  # it does not use the seed
             if number and domain.accepts(variant):
                 variant = shrink_inside(domain, variant, _VARIANT_LIMIT)
             outcome = examine_and_confirm(functools.partial(self._examiner.examine, impl), self._trial(variant))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from kernellab.accuracy.distribution import CALLS
 from kernellab.accuracy.judge import Judgement, judge_values, peer_of
 from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial, Running, TrialPreparer
@@ -26,6 +27,7 @@ from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refuse
 from kernellab.checking.compiled_impls import compiled_graphs, reset_compiled
 from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself, wrote_outside
 from kernellab.checking.outcome import Outcome, PeerErrors
+from kernellab.checking.random_results import judge_random
 from kernellab.checking.reference_memory import ReferenceMemoryEstimator
 from kernellab.checking.refusals import refuses_gradients
 from kernellab.checking.trial_memory import (
@@ -45,6 +47,7 @@ from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory
 from kernellab.trials import calls
 from kernellab.trials.domain import refusal
 from kernellab.trials.guard_bands import GuardedAllocations, GuardedMemory
+from kernellab.trials.selection import random_obstacle
 from kernellab.trials.trial import Trial
 from kernellab.trials.trial_inputs import NotApplicable
 
@@ -64,9 +67,10 @@ class _WrongValues(Wrong):
 
 @dataclass(frozen=True)
 class _Returned:
-    """What a call returned."""
+    """What a call returned; `further`: what further calls did, of an implementation that draws random numbers."""
 
     outputs: Outputs
+    further: list[Outputs]
     seconds: float
     notes: list[str]
     untuned: list[UntunedRun]  # which configurations of autotuned kernels ran
@@ -127,6 +131,8 @@ class Examiner:
             reason = refusal(impl, trial)
         except BaseException as error:
             return Outcome("error", f"supports= failed: {explain(error)}", traceback=user_frames(error))
+        if reason is None and impl.random:
+            reason = random_obstacle(self.op, trial)
         if reason is not None:
             return Outcome("outside", reason)
         try:
@@ -206,7 +212,7 @@ class Examiner:
             with self._running(None, "oracle"), self._unlocked(trial) as readable:
                 judgement = self._judge_values(impl, trial, returned, readable)
         except _WrongValues as wrong:
-            if trial.same and self._computes_the_same_with_copies(call, returned, prepared, memory):
+            if trial.same and not impl.random and self._computes_the_same_with_copies(call, returned, prepared, memory):
                 return Outcome("ok", notes=(NOT_BECAUSE_THE_SAME,))
             return Outcome("wrong", str(wrong), untuned=tuple(returned.untuned), excess=wrong.excess)
         except (Wrong, OracleDisturbed) as wrong:
@@ -215,18 +221,25 @@ class Examiner:
             return Outcome("unknown", f"cannot check: {doubt}")
         except Exception as error:  # the comparison failed, not the implementation
             return Outcome("unknown", f"cannot check: comparing failed: {explain(error)}")
+        notes = [*notes, *returned.notes, *(run.note for run in returned.untuned)]
+        if judgement is None:
+            return Outcome("ok", notes=tuple(notes), first_call_s=returned.seconds, draws=CALLS)
         return Outcome(
             "imprecise" if judgement.imprecision else "ok",
             judgement.imprecision,
             errors=judgement.errors,
             peer=PeerErrors(peer_of(impl, prepared), judgement.peer_errors),
-            notes=(*notes, *returned.notes, *(run.note for run in returned.untuned), *judgement.notes),
+            notes=(*notes, *judgement.notes),
             first_call_s=returned.seconds,
         )
 
-    def _judge_values(self, impl: Impl, trial: Trial, returned: _Returned, prepared: PreparedTrial) -> Judgement:
+    def _judge_values(self, impl: Impl, trial: Trial, returned: _Returned, prepared: PreparedTrial) -> Judgement | None:
+        """None where no values can be compared, and the distribution of many results is right instead."""
         special = "special" in self.guards
         try:
+            if impl.random:
+                judge_random(self.op, impl, trial, [returned.outputs, *returned.further], prepared)
+                return None
             return judge_values(
                 self.op, impl, returned.outputs, prepared, pass_name=trial.pass_name, check_nonfinite=special
             )
@@ -255,6 +268,8 @@ class Examiner:
         try:
             with self._pretend_gpu(impl), self._without_tuning(trial), self._guard_allocations(impl, trial, memory):
                 outputs = VARIANTS[trial.call](call)
+                seconds = time.perf_counter() - began
+                further = [VARIANTS[trial.call](call) for _ in range(CALLS - 1 if impl.random else 0)]
             # A GPU fault shows here, and so belongs to this implementation and not to the next.
             raise_pending_error(self.device)
         except Wrong as wrong:
@@ -277,7 +292,7 @@ class Examiner:
                 refused = "refuses double backward" if double else "not differentiable"
                 return Outcome("outside", f"{refused}: {explain(error)}")
             return Outcome("error", explain(error), traceback=user_frames(error), untuned=tuple(take_untuned()))
-        return _Returned(outputs, time.perf_counter() - began, call.notes, take_untuned())
+        return _Returned(outputs, further, seconds, call.notes, take_untuned())
 
     def _missing_here(self, error: BaseException) -> str | None:
         """Why an error says nothing about the implementation: a module or a GPU is missing, or the interpreter is."""

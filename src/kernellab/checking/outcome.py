@@ -44,6 +44,7 @@ class Outcome:
     traceback: str | None = None
     needed_bytes: int | None = None  # where memory ran out
     untuned: tuple[UntunedRun, ...] = ()  # of a failure: the configurations of autotuned kernels that ran
+    draws: int | None = None  # calls whose distribution was compared; None: the values themselves were
     excess: float = math.inf  # the error as a multiple of the limit, where values are wrong
 
     @property
@@ -70,6 +71,8 @@ class Outcome:
             entry["peer"] = self.peer.to_json()
         if self.status in RIGHT:
             entry["notes"] = list(self.notes)
+        if self.draws is not None:
+            entry["draws"] = self.draws
         if self.traceback is not None:
             entry["traceback"] = self.traceback
         return entry
@@ -118,6 +121,8 @@ class CaseOutcome:
                 stored["peer"] = outcome.peer.to_json()
             if outcome.status in RIGHT:
                 stored["notes"] = list(outcome.notes)
+            if outcome.draws is not None:
+                stored["draws"] = outcome.draws
             if outcome.first_call_s is not None:
                 stored["first_call_s"] = outcome.first_call_s
             if outcome.traceback is not None:

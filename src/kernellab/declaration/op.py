@@ -54,6 +54,7 @@ class Impl:
     repeatable: bool = True  # every call returns the same bits; False for kernels that use atomics
     clone: bool = False  # it overwrites its inputs, and is called with copies
     contiguous: frozenset[str] = frozenset()  # inputs that it takes only contiguous
+    random: bool = False  # it draws random numbers of its own, whatever the op's seed is: it is judged statistically
     file: Path = Path()  # that registered it
 
     # What an author's function takes and returns is the author's choice.
@@ -129,6 +130,7 @@ class Op:
         grad_cost: CostFunction | None = None,
         cases: CaseTable | None = None,
         dtypes: Sequence[str] = (),
+        seed: str | None = None,
         manual: bool = True,
     ) -> None:
         self.reference = reference
@@ -148,6 +150,7 @@ class Op:
         self._read_signature(args, {} if values is None else values, options)
         self._read_dims({} if dims is None else dims, reduces)
         validation.check_indices(self.name, self.args, self.dims, self.options)
+        self.seed = validation.read_seed(self.name, seed, self.options)
         self.extension: Path | None = None  # the file that added implementations to another file's op
         self.peers: dict[str, PeerLibraryJson] = {}  # the libraries whose kernels were asked for
         self.impls: dict[str, Impl] = {}
@@ -212,6 +215,7 @@ class Op:
         repeatable: bool = True,
         clone: bool = False,
         contiguous: Sequence[str] = (),
+        random: bool = False,
     ) -> Callable[[AnyFunction], AnyFunction]:
         """Register an implementation: `@op.impl("triton", supports=lambda case: case.N <= 65536 or "too wide")`."""
         file = Path(sys._getframe(1).f_code.co_filename)
@@ -229,6 +233,11 @@ class Op:
             raise UserError(f"{label}: with clone=True it is called with copies, and mutates= is not needed: remove it")
         if flaw and not study:
             raise UserError(f"{label} is wrong on purpose (flaw=), so nobody should get it unasked: add study=True")
+        if random and self.seed is None:
+            raise UserError(
+                f"{label}: random=True, but {self.name} does not say which of its options seeds the reference's random "
+                'numbers: declare it, kl.op(…, seed="seed")'
+            )
 
         def register(fn: AnyFunction) -> AnyFunction:
             if not callable(fn):
@@ -247,6 +256,7 @@ class Op:
                     repeatable=repeatable,
                     clone=clone,
                     contiguous=frozenset(contiguous),
+                    random=random,
                     file=file,
                 )
             )

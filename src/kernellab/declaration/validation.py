@@ -143,6 +143,14 @@ def check_indices(op: str, args: Mapping[str, Arg], dims: Collection[str], optio
             raise UserError(f"op {op}: the sentinel of {name} is {arg.sentinel}, which is not an option: {hint}")
 
 
+def read_seed(op: str, value: object, options: Collection[str]) -> str | None:
+    """The option that seeds the random numbers of the reference, if it draws any."""
+    if value is None or value in options:
+        return value  # type: ignore[return-value]  # the names of options are strings
+    hint = nearest(str(value), options) if options else "it has no options"
+    raise UserError(f"op {op}: seed={value!r} is not an option: {hint}")
+
+
 def keywords_of(fn: AnyFunction) -> list[str]:
     """The keyword-only parameters of a function."""
     return [p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.KEYWORD_ONLY]

@@ -47,6 +47,7 @@ class TrialFinished(OpEvent, name="trial"):
     interpreter: bool = False
     errors: ErrorsJson | None = None
     peer: PeerJson | None = None
+    draws: int | None = None
     notes: list[str] | None = None
     traceback: str | None = None
 

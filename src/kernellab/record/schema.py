@@ -64,6 +64,9 @@ class CheckOutcome(TypedDict):
     outside: NotRequired[Annotated[list[OutsideJson], "cases outside its domain"]]
     errors: NotRequired[Annotated[ErrorsJson | None, "how far the result is from the oracle"]]
     peer: NotRequired[Annotated[PeerJson | None, "the errors that set the limit"]]
+    draws: NotRequired[
+        Annotated[int, "calls whose distribution was compared, of an implementation that draws its own random numbers"]
+    ]
     first_call_s: NotRequired[Annotated[float | None, "seconds of the first call: building, compiling, loading"]]
     notes: NotRequired[Annotated[list[str], "what else was noticed"]]
     flaw: NotRequired[Annotated[str, "what is wrong with the implementation on purpose, as its `flaw=` declares"]]
@@ -100,6 +103,7 @@ class TrialOutcome(TypedDict):
     reason: Annotated[str | None, "why, for everything but `ok`"]
     errors: NotRequired[Annotated[ErrorsJson | None, ""]]
     peer: NotRequired[Annotated[PeerJson | None, ""]]
+    draws: NotRequired[Annotated[int, "calls whose distribution was compared, in place of values"]]
     notes: NotRequired[Annotated[list[str] | None, ""]]
     traceback: NotRequired[Annotated[str | None, ""]]
 

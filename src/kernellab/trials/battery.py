@@ -17,6 +17,7 @@ from kernellab.trials.combinations import combination_trials
 from kernellab.trials.domain import Domain
 from kernellab.trials.further_sizes import LONG_ELEMENTS, long_trials, ordinary_size_trials
 from kernellab.trials.gradient_trials import gradient_trials
+from kernellab.trials.selection import RANDOM_ELEMENTS
 from kernellab.trials.sizes import spread
 from kernellab.trials.trial import Trial
 from kernellab.trials.trial_inputs import allowed_inputs
@@ -77,12 +78,17 @@ def impl_batteries(
 ) -> dict[str, list[Trial]]:
     """By implementation: the op's battery and, with `supports=`, the trials inside its domain that the op's lacks.
 
-    Trials of the op's battery that an implementation refuses are counted as outside, with its reason.
+    Trials of the op's battery that an implementation refuses are counted as outside, with its reason. One that draws
+    its own random numbers has a battery of small trials.
     """
     shared = battery(op, device, dtypes=dtypes, quick=quick, max_elements=max_elements)
     keys = {trial.key for trial in shared}
     of_impl = {}
     for impl in impls:
+        if impl.random:
+            most = min(max_elements or RANDOM_ELEMENTS, RANDOM_ELEMENTS)
+            of_impl[impl.name] = battery(op, device, impl=impl, dtypes=dtypes, quick=quick, max_elements=most)
+            continue
         own: list[Trial] = []
         if impl.supports is not None:
             own = battery(op, device, impl=impl, dtypes=dtypes, quick=quick, max_elements=max_elements)

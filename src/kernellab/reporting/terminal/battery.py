@@ -23,7 +23,11 @@ def show(batteries: Sequence[BatterySummary], results: Sequence[Result], out: Co
         out.print(Text(f"{op} · the battery", style="bold"))
         print_table(_table(summaries), out)
         kinds = {result["impl"]: result["kind"] for result in results if result["op"] == op}
+        random = {r["impl"] for r in results if r["op"] == op and r["check"] is not None and r["check"].get("draws")}
         for summary in summaries:
+            if summary["impl"] in random:
+                note = "a few trials of hundreds of calls: it draws its own random numbers and is judged statistically"
+                out.print(Text(f" {summary['impl']}  {note}", style="dim"))
             if kinds.get(summary["impl"]) == "compile":
                 note = "ten trials besides the declared cases, because each compiles anew"
                 out.print(Text(f" {summary['impl']}  {note}", style="dim"))

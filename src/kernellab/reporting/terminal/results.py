@@ -284,8 +284,15 @@ def _fraction(r: _TimedResult) -> str:
 
 def _error(r: _TimedResult) -> str:
     check = r.result["check"]
+    if _draws(r.result):
+        return f"{_draws(r.result)} draws"
     errors = check.get("errors") if check else None
     return f"{errors['max']:.2g}" if errors and errors["max"] is not None else ""
+
+
+def _draws(result: DerivedResult) -> int | None:
+    """Calls whose distribution was compared; None where values were."""
+    return result["check"].get("draws") if result["check"] is not None else None
 
 
 def _build(r: _TimedResult) -> str:
@@ -325,15 +332,20 @@ def _is_right_here(result: DerivedResult) -> bool:
 
 
 def _describe_check(check: CheckOutcome, case: CaseJson, impl: str, *, timing: bool, tried: int | None) -> str:
-    """`right in Triton's interpreter at 16×4096, 113 trials, error 1 (torch's 0.98)`, and why it was not timed.
+    """`right in Triton's interpreter at 16×4096, 113 trials, error 1 (torch's 0.98)`, and why it was not timed; or
+    `right statistically at 1×4096 (256 draws per trial), 24 trials`.
 
     `tried`: trials of its battery; None where there was no battery.
     """
-    at, peer, errors = check["checked_at"], check["peer"], check["errors"]
-    text = "right in Triton's interpreter" if at["interpreter"] else "right"
+    at, peer, errors, draws = check["checked_at"], check.get("peer"), check.get("errors"), check.get("draws")
+    text = "right statistically" if draws else "right"
+    if at["interpreter"]:
+        text += " in Triton's interpreter"
     if at["dims"] != case["dims"]:
         checked: CaseJson = {**case, "dims": at["dims"]}
         text += f" at {numbers.size(checked)}"
+    if draws:
+        text += f" ({draws} draws per trial)"
     if tried == 0:
         text += " only" if at["dims"] != case["dims"] else " at the declared case only"
     elif tried is not None:
@@ -368,6 +380,9 @@ def closing(record: DerivedRecord) -> list[str]:
     untold = [r for r in not_right if r["derived"]["status"] == UNKNOWN]
     bad = [r for r in not_right if not _is_right_here(r) and r not in untold]
     summary = f"{numbers.count(right, 'result')} right"
+    drawn = [r for r in record["results"] if r["derived"]["status"] == OK.name and _draws(r)]
+    if drawn:
+        summary += f", of them {len(drawn)} statistically: {_list_impls(drawn)}"
     if untried:
         summary += f", of them {len(untried)} at the declared case only: {_list_impls(untried)}"
     if imprecise:

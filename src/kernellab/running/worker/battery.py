@@ -112,7 +112,7 @@ class BatteryRunner:
         try:
             with (
                 self.channel.running(name, phase, number=number, trial=trial.to_labelled_json()),
-                guard_global_state(changes.append),
+                guard_global_state(changes.append, may_draw=self.op[name].random),
             ):
                 distrusted = trial.preparation_key in self._distrusted_at
                 examiner = self._examiner_without_torch if distrusted else self._examiner

@@ -120,7 +120,7 @@ class GroupRunner:
             phase = "check" if pass_name == "forward" else "gradients"
             with (
                 self.channel.running(name, phase),
-                guard_global_state(self.task.noter(name)),
+                guard_global_state(self.task.noter(name), may_draw=self.op[name].random),
                 record_choices() as choices,
             ):
                 outcome = self._checker(pass_name).check(self.op[name])

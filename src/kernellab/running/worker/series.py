@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import torch
 
@@ -38,6 +38,7 @@ from kernellab.timing.timer import BurstChanged, BurstSpec, BurstTimer, NotAppli
 from kernellab.timing.timers import burst_timer
 from kernellab.timing.window import refuse_tracing
 
+_Samples = TypeVar("_Samples")
 _MEMORY_SHARE = 0.25  # of the free memory, for the input sets and the results of one window
 
 
@@ -159,7 +160,7 @@ class SeriesRunner:
         )
         find_replaced = self._watch(rounds, (timer, sets, guard, rounds, self.channel, *impls.values()))
         self._find_replaced = find_replaced if strict else _nothing
-        with torch.no_grad(), guard_global_state(self._report_to_all(names)):
+        with torch.no_grad(), self._guard_state(names):
             began = monotonic()
             for name in names:  # what has not been built yet is built here, outside every sample
                 with self._running(name, "build"):
@@ -191,13 +192,13 @@ class SeriesRunner:
                 sets.remake_contents()
                 raise Disturbed
             self._sample_all(timer, impls, guard)
-            self._refuse(self._judge.judge_rounds(guard.samples, self._note))
+            self._refuse(self._judge.judge_rounds(self._comparable(guard.samples), self._note))
             for name in names:
                 with self._running(name, "time"):
                     self._refuse_cached_results(timer, impls[name], rounds.calls[name], form, samples_us[name])
             batches = self._run_batches(rounds, samples_us) if timer.is_duration else {}
             guard.check_functions_finally()
-        self._refuse(self._judge.judge_batches(batches if form is not None else {}, self._note))
+        self._refuse(self._judge.judge_batches(self._comparable(batches if form is not None else {}), self._note))
         self.spent["build"] += built - began
         self.spent["warm-up"] += rounds.warmup_s
         self.spent["timed"] += ended - built - rounds.warmup_s
@@ -252,6 +253,13 @@ class SeriesRunner:
     def _make_inputs(self, seed: int) -> Inputs:
         return self._pass.inputs(self.op, self.case, seed, self.device)
 
+    def _comparable(self, samples: Mapping[str, _Samples]) -> dict[str, _Samples]:
+        """Without those of implementations that draw their own random numbers: no values can be expected of them."""
+        for name in samples:
+            if self.op[name].random:
+                self._note(name, "its values are not compared while timing: it draws its own random numbers")
+        return {name: sampled for name, sampled in samples.items() if not self.op[name].random}
+
     def _refuse(self, wrongs: Mapping[str, Wrong]) -> None:
         if wrongs:
             raise ImplFaults([ImplFault(name, wrong) for name, wrong in wrongs.items()])
@@ -259,7 +267,7 @@ class SeriesRunner:
     def _refuse_cached_results(
         self, timer: BurstTimer, impl: TimedImpl, calls: int, form: ResultForm | None, samples_us: list[float]
     ) -> None:
-        if form is not None:
+        if form is not None and not self.op[impl.name].random:
 
             def reference(content: Inputs) -> object:
                 return self._pass.prepare(self.op, self.op.reference, content, self.case)()
@@ -369,6 +377,10 @@ class SeriesRunner:
         if (name, text) not in self._noted:
             self._noted.add((name, text))
             self.task.noter(name, "timing")(text)
+
+    def _guard_state(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
+        may_draw = any(self.op[name].random for name in names)
+        return guard_global_state(self._report_to_all(names), may_draw=may_draw)
 
     def _report_to_all(self, names: list[str]) -> Callable[[str], None]:
         """Notes a change of global state for every implementation, because any of them may have made it."""

@@ -211,10 +211,11 @@ def guard_settings(report: Report) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def guard_global_state(report: Report) -> Iterator[None]:
+def guard_global_state(report: Report, *, may_draw: bool = False) -> Iterator[None]:
     """Like `guard_settings`, and also for replaced functions, the random generator and warning filters.
 
-    Warning filters are restored without a report, because importing a package sets some.
+    Warning filters are restored without a report, because importing a package sets some, and so is the generator if
+    `may_draw`.
     """
     functions = FunctionSnapshot()
     generator = torch.get_rng_state()
@@ -224,7 +225,7 @@ def guard_global_state(report: Report) -> Iterator[None]:
     finally:
         for name in functions.restore():
             report(f"replaced {name}")
-        if restore_generator(generator):
+        if restore_generator(generator) and not may_draw:
             report("drew from torch's global random generator")
 
 

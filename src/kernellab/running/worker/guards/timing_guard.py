@@ -168,7 +168,7 @@ class TimingGuard:
         if timed and not self._functions_replaced and self._sampling.random() > _SAMPLED_SHARE:
             return
         self._clean_before_burst = True
-        if restore_generator(self._generator) and was_clean:
+        if restore_generator(self._generator) and was_clean and not self._op[impl.name].random:
             self._note(impl.name, "drew from torch's global random generator")
         replaced = self._restore_functions()
         if replaced and was_clean:
