@@ -27,6 +27,11 @@ LAYOUTS = {
     "no columns": lambda x: x[:, :0],
     "scalar": lambda x: x[0, 0],
 }
+# Dense tensors whose memory and logical indices no two strides describe both.
+INTERLEAVED = {
+    "swapped in a batch": lambda x: x.reshape(4, 5, -1).transpose(1, 2),
+    "channels last": lambda x: x.reshape(4, 5, 3, -1).contiguous(memory_format=torch.channels_last),
+}
 SPECIALS = [0.0, -0.0, 1e-30, 10.06, -10.06, 60.0, -60.0, 3e4, -3e4, math.inf, -math.inf, math.nan]
 
 

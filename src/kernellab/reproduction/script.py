@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernellab.activity.untuned import UntunedRun
+from kernellab.base.errors import UserError
 from kernellab.base.user_code import PACKAGE
 from kernellab.checking.outcome import Outcome
 from kernellab.declaration.arguments import ValueFunction
@@ -33,6 +34,8 @@ class Script:
 
 def write_script(op: Op, impl: Impl, trial: Trial, outcome: Outcome, *, seed: int, interpreted: bool) -> Script:
     """The script that reproduces the failure of a trial. `interpreted`: Triton kernels run in the interpreter."""
+    if impl.random:
+        raise UserError("the distribution of its results is wrong, which no single call shows")
     title = (f"{op.name} {impl.name} at {trial.label}", f"{outcome.status}: {outcome.reason}")
     head = [f"# {' '.join(line.split())}" for line in title]
     if interpreted:

@@ -13,7 +13,7 @@ from kernellab.ops.philox import Stream
 
 @kl.op(
     args=dict(x=kl.tensor("... N"), residual=kl.tensor("... N")),
-    options=dict(p=[0.1, 0.0, 1.0], seed=[(1 << 32) + 1], offset=[0, (1 << 32) + 7]),
+    options=dict(p=[0.1, 0.0, 1.0], seed=[(1 << 32) + 1], offset=[(1 << 32) + 7]),
     seed="seed",
     cost=lambda x, residual, **_: kl.Cost(read=[x, residual], write=[x]),
     # The gradient of the residual is the upstream gradient itself.
