@@ -107,19 +107,20 @@ def judge_distribution(results: Sequence[Draws]) -> None:
 class _Recognised(Draws):
     """Calls in which a value is exact where it is, within rounding, one that the reference takes more than once.
 
-    Mean and spread are those of each element. `varies`: the spread is clearly more than rounding. `inexact`, [calls,
-    elements]: the rounding of the values that were not recognised.
+    Mean and spread are those of each element. `finite`: it always is. `varies`: the spread is clearly more than
+    rounding. `inexact`, [calls, elements]: the rounding of the values that were not recognised.
     """
 
     mean: torch.Tensor
     spread: torch.Tensor
+    finite: torch.Tensor
     varies: torch.Tensor
     inexact: torch.Tensor
 
 
 def _recognise(draws: Draws) -> _Recognised:
     mean, spread = draws.scaling.mean(0), draws.scaling.std(0)
-    finite = (draws.calls.isfinite() & draws.evaluations.isfinite()).all(0)
+    finite = torch.cat((draws.calls, draws.evaluations, draws.scaling)).isfinite().all(0)
     varies = finite & (spread > (_CLEAR_SPREAD * draws.rounding).clamp_min(torch.finfo(spread.dtype).tiny))
     seen = draws.scaling.T.sort().values
     same = torch.nn.functional.pad(seen[:, 1:] == seen[:, :-1], (1, 1))
@@ -131,12 +132,12 @@ def _recognise(draws: Draws) -> _Recognised:
     exact = values.gather(1, below.clamp_max(values.shape[1] - 1))
     calls, inexact = torch.where(recognised, exact, calls), torch.where(recognised, 0.0, rounding)
     given = {**vars(draws), "calls": calls.T.contiguous()}
-    return _Recognised(**given, mean=mean, spread=spread, varies=varies, inexact=inexact.T.contiguous())
+    inexact = inexact.T.contiguous()
+    return _Recognised(**given, mean=mean, spread=spread, finite=finite, varies=varies, inexact=inexact)
 
 
 def _of_each_element(result: _Recognised) -> Iterator[_Numbers]:
-    calls, evaluations, rounding = result.calls, result.evaluations, result.inexact
-    finite = (calls.isfinite() & evaluations.isfinite()).all(0)
+    calls, evaluations, rounding, finite = result.calls, result.evaluations, result.inexact, result.finite
     others = (~finite).nonzero().flatten()
     for word, is_kind in _NONFINITE:
         mine, right = (is_kind(t[:, others]).double() for t in (calls, evaluations))
