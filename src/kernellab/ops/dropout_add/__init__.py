@@ -69,8 +69,8 @@ CONTRACT = Contract(
     outputs=("y",),
     saved=(),
     differentiated=(("x",), ("residual",)),
-    new_outputs=lambda x, residual, **_: [empty_elementwise(x, residual)],
-    new_gradients=lambda upstream, **_: [empty_elementwise(upstream) for _ in range(2)],
+    new_outputs=lambda *inputs, **_: [empty_elementwise(*inputs)],
+    new_gradients=lambda *upstream, **_: [empty_elementwise(*upstream) for _ in range(2)],
     sizing_place=0,
 )
 
