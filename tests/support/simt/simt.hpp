@@ -119,7 +119,6 @@ inline void begin_fiber() {
 // Runs all threads of a block, in an order that changes from round to round, so that no thread can rely on it.
 inline void run_block(Block& b, char* stacks) {
     block = &b;
-    blockDim.z = gridDim.z = 1;
     b.cluster->anchors[b.rank] = &anchor;
     b.cluster->all.arrive_and_wait();
     b.fibers = std::vector<Fiber>(b.threads);
