@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.accuracy.distribution import CALLS
 from kernellab.base.errors import UserError
 from kernellab.checking.call_variants import applies
 from kernellab.checking.declared_case import CaseChecker
+from kernellab.checking.distribution import CALLS
 from kernellab.declaration.case import Case
 from kernellab.trials import calls
 from kernellab.trials.battery import impl_batteries

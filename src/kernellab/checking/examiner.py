@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from kernellab.accuracy.distribution import CALLS
 from kernellab.accuracy.judge import Judgement, judge_values, peer_of
 from kernellab.accuracy.outputs import Outputs, Wrong, bitwise_equal
 from kernellab.accuracy.prepared_trial import CannotCheck, PreparedTrial, Running, TrialPreparer
@@ -25,6 +24,7 @@ from kernellab.base.user_code import explain, user_frames
 from kernellab.checking import reasons
 from kernellab.checking.call_variants import NEEDS_BANDS, VARIANTS, Call, Refused, applies, other_inputs
 from kernellab.checking.compiled_impls import compiled_graphs, reset_compiled
+from kernellab.checking.distribution import CALLS
 from kernellab.checking.form import inputs_unchanged, judge_form, overlaps_itself, wrote_outside
 from kernellab.checking.outcome import Outcome, PeerErrors
 from kernellab.checking.random_results import judge_random

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import torch
 
-from kernellab.accuracy.distribution import CALLS, SCALING, Draws, judge_distribution
 from kernellab.accuracy.errors import TORCH_ALLOWANCE, limit, row_rms
 from kernellab.accuracy.oracle import compute
 from kernellab.accuracy.outputs import Outputs, require_same_shapes
 from kernellab.accuracy.prepared_trial import PreparedTrial
+from kernellab.checking.distribution import CALLS, SCALING, Draws, judge_distribution
 from kernellab.declaration.inputs import upcast
 from kernellab.declaration.op import Impl, Op
 from kernellab.trials.trial import Trial

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from kernellab.accuracy.distribution import CALLS, SCALING, Draws, judge_distribution
 from kernellab.accuracy.outputs import Wrong
+from kernellab.checking.distribution import CALLS, SCALING, Draws, judge_distribution
 
 SHAPE = (16, 64)
 
