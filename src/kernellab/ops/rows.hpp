@@ -102,8 +102,8 @@ inline auto call(F f, V a, V b, V c, Word... word) {
 
 // One run of elements: f of INS inputs, and of a random word if they are drawn, is one output, or a std::pair of two.
 // `at` has inputs, then outputs; `index` is that of the first element.
-template <int INS, int OUTS, class F, class Words>
-void map_run(T* const* at, const int64_t* step, int64_t n, F f, const Words& words, int64_t index) {
+template <int INS, int OUTS, class F, class Words = NoWords>
+void map_run(T* const* at, const int64_t* step, int64_t n, F f, const Words& words = {}, int64_t index = 0) {
     using V = wide<T>;
     const T *a = at[0], *b = at[INS > 1 ? 1 : 0], *c = at[INS > 2 ? 2 : 0];
     T *y = at[INS], *z = at[INS + OUTS - 1];
