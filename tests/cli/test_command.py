@@ -24,7 +24,7 @@ def test_help_and_listings_answer_at_once(args, tmp_path):
     ("args", "message"),
     [
         (["run", "gleu"], "did you mean gelu"),
-        (["run", "zzz"], "known: add, geglu"),
+        (["run", "zzz"], "known: add, add_rms_norm"),
         (["run"], "no op named"),
         (["run", "missing.py"], "no file missing.py"),
         (["run", "gelu", "--shape", "4096x"], "cannot read the shape '4096x'"),

@@ -10,6 +10,7 @@ import faulthandler
 import functools
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,17 +47,16 @@ def debug(settings: Settings, *, file: str, line: int | None, program: tuple[int
     # The working directory goes last, as in a worker: no file there hides an installed module.
     sys.path[:] = [*(entry for entry in sys.path if entry not in ("", here)), here]
     enable_interpreter()
-    op = _find_op(settings)
+    op = _find_op(settings.targets, settings.loaded_peers())
     impl = _find_impl(op, settings.impls)
     case = _choose_case(op, impl, CaseRequest(**settings.request))
     return _debug_call(op, impl, case, settings.seed, Stop(file, line, program))
 
 
-def _find_op(settings: Settings) -> Op:
-    targets = settings.targets
+def _find_op(targets: Sequence[str], peers: Sequence[str] = ()) -> Op:
     if len(targets) > 1:
         raise UserError(f"--break takes one op at a time, not {len(targets)}: {', '.join(targets)}")
-    ops = load(dataclasses.replace(resolve(targets[0]), peers=settings.loaded_peers()))
+    ops = load(dataclasses.replace(resolve(targets[0]), peers=peers))
     if len(ops) > 1:
         path = Path(targets[0]).name
         raise UserError(f"--break takes one op, {path} declares {', '.join(ops)}: name it, {path}:{next(iter(ops))}")
