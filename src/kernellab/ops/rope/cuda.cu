@@ -16,7 +16,7 @@ rotate(T* q, int64 q_batch, int64 q_head, int64 q_position, T* k, int64 k_batch,
        T* to_q, int64 to_q_batch, int64 to_q_head, int64 to_q_position,
        T* to_k, int64 to_k_batch, int64 to_k_head, int64 to_k_position,
        const T* cos, const T* sin, int64 tokens, int64 positions, int64 q_heads, int64 k_heads, int64 accesses,
-       float sign) {
+       double sign) {
   typedef Vec<T, WIDTH> V;
   const int64 number = (int64)blockIdx.x * blockDim.x + threadIdx.x;
   const int64 heads = q_heads + k_heads;
@@ -39,7 +39,7 @@ rotate(T* q, int64 q_batch, int64 q_head, int64 q_position, T* k, int64 k_batch,
   V first, second;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
-    const float turn_cos = c[i], turn_sin = s[i] * sign;
+    const float turn_cos = c[i], turn_sin = s[i] * (float)sign;
     // Pair i: columns 2i and 2i + 1 of both accesses together, or column i of each.
     const int left = 2 * i, right = 2 * i + 1;
     const float u = INTERLEAVED ? (left < WIDTH ? a[left % WIDTH] : b[left % WIDTH]) : a[i];
