@@ -15,3 +15,4 @@
 
 #include "norms_backward.cuh"
 #include "norms_forward.cuh"
+#include "norms_pipeline.cuh"

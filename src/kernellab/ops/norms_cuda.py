@@ -11,6 +11,7 @@ from kernellab.ops.floats import CUDA_NAMES, require_float
 from kernellab.ops.gpus import shared_bytes, sm_count
 from kernellab.ops.layout import Grid
 from kernellab.ops.norms import NormBackward, NormForward
+from kernellab.ops.pipeline_cuda import divide
 from kernellab.ops.rows_cuda import MOST_THREADS, WARP_BLOCK, Access, access_of, cpp_bool, lanes_of, team_of
 
 # 16-byte accesses that a thread holds: of all inputs together forward, and of each backward, where a warp or less takes
@@ -28,6 +29,10 @@ MOST_GRID_Y = 65535
 ROWS_PER_COPY = 8
 
 
+PIPELINE_FROM = 1024
+FORWARD_VECS, CENTRED_VECS, PLAIN_VECS = 4, 4, 4
+
+
 class CudaNorm(NamedTuple):
     """A norm whose functor, in the op's cuda.cu, has the name `functor`."""
 
@@ -43,6 +48,15 @@ class CudaNorm(NamedTuple):
         rows, cols, accesses = p.grid.rows, p.grid.cols, p.grid.cols // access.width
         strides = _strides(p.grid, (True, p.residual is not None))
         inputs = 1 if p.residual is None else 2
+        if access.aligned and access.width > 1 and cols >= PIPELINE_FROM:
+            division = divide(rows, accesses, inputs, p.y.device, vecs=FORWARD_VECS)
+            if division is not None:
+                kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {FORWARD_VECS}"
+                tensors = (p.x, strides[0][0], _pointer(p.residual), strides[1][0], *map(_pointer, (p.weight, p.bias, p.y, p.total, p.mean, p.rstd)))
+                run = kernel(self.op, f"norm_pipeline<{kind}>")
+                run(division.teams, division.threads, *tensors, rows, cols, float(p.eps), division.warps, division.stages,
+                    shared=division.shared, cluster=division.cluster)
+                return
         kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {_kind(p.x, access)}"
         vecs = (VECS if access.width > 1 else VECS_NARROW) // inputs
         places = (p.x, *strides[0], _pointer(p.residual), *strides[1])
@@ -69,6 +83,18 @@ class CudaNorm(NamedTuple):
         strides = _strides(p.grid, (True, True, p.dtotal is not None))
         kind = f"{self.functor}, {_kind(p.x, access)}"
         sms = sm_count(p.dx.device)
+        if access.aligned and access.width > 1 and cols >= PIPELINE_FROM:
+            vecs = CENTRED_VECS if self.centred else PLAIN_VECS
+            division = divide(rows, accesses, 2 if p.dtotal is None else 3, p.dx.device, vecs=vecs)
+            if division is not None:
+                kind = f"{self.functor}, {cpp_bool(p.dtotal is not None)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {vecs}"
+                sums = _partial_sums(p, division.teams)
+                tensors = (p.dy, strides[0][0], p.x, strides[1][0], _pointer(p.dtotal), strides[2][0], *map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums)))
+                run = kernel(self.op, f"norm_backward_pipeline<{kind}>")
+                run(division.teams, division.threads, *tensors, rows, cols, division.warps, division.stages,
+                    shared=division.shared, cluster=division.cluster)
+                self._add_up(p, sums, division.teams)
+                return
         places = (p.dy, *strides[0], p.x, *strides[1], _pointer(p.dtotal), *strides[2])
         given = (*places, *self._parameters(access, cols, p.weight), _pointer(p.mean), p.rstd, p.dx)
 

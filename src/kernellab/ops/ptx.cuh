@@ -24,10 +24,13 @@ __device__ __forceinline__ unsigned cluster_blocks() {
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-// A barrier of all threads of a cluster: what was written before it is read after it.
+// The same, but what was written before the first half is read after the second.
+__device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_acquire() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  cluster_release();
+  cluster_acquire();
 }
 
 // Writes a struct of floats to the place in another block's shared memory where `here` is in this block's.
@@ -40,4 +43,42 @@ __device__ __forceinline__ void store_in_block(unsigned block, S* here, S value)
   for (int i = 0; i < sizeof(S) / sizeof(float); i++)
     asm volatile("st.shared::cluster.f32 [%0], %1;"
                  :: "r"(there + 4 * i), "f"(reinterpret_cast<float*>(&value)[i]) : "memory");
+}
+
+// A barrier in shared memory. It completes a phase when as many threads have arrived as it counts, and as many bytes have
+// been copied as were announced. Phases have a parity: the first has 0.
+typedef unsigned long long SharedBarrier;
+
+__device__ __forceinline__ void barrier_init(SharedBarrier* barrier, unsigned count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+               :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(count) : "memory");
+}
+// What follows sees the barriers that were initialized, the copy engine included.
+__device__ __forceinline__ void barrier_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ __forceinline__ void barrier_arrive(SharedBarrier* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+               :: "r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
+}
+// Arrives, and announces bytes that will be copied.
+__device__ __forceinline__ void barrier_expect(SharedBarrier* barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(SharedBarrier* barrier, unsigned parity) {
+  asm volatile("{\n"
+               ".reg .pred done;\n"
+               "again:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@!done bra again;\n"
+               "}"
+               :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(parity) : "memory");
+}
+
+// Copies neighbouring bytes to shared memory, and counts them at the barrier. All are multiples of 16.
+__device__ __forceinline__ void copy_to_shared(void* to, const void* from, unsigned bytes, SharedBarrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
+                  "r"((unsigned)__cvta_generic_to_shared(barrier))
+               : "memory");
 }

@@ -21,7 +21,7 @@ from typing import TypeVar
 import torch
 
 from kernellab.build import cuda
-from kernellab.ops import gpus, norms_cuda, rows_cuda
+from kernellab.ops import gpus, norms_cuda, pipeline_cuda, rows_cuda
 
 R = TypeVar("R")
 Function = Callable[[bytes, bytes], bytes | None]
@@ -78,6 +78,8 @@ def _intercepted(interceptor: Callable[..., None], gpu: Gpu) -> Iterator[None]:
         (gpus, "capability"): lambda device: gpu.capability,
         (rows_cuda, "capability"): lambda device: gpu.capability,
         (norms_cuda, "sm_count"): lambda device: gpu.sms,
+        (pipeline_cuda, "sm_count"): lambda device: gpu.sms,
+        (pipeline_cuda, "shared_bytes"): lambda device: 227 * 1024,
     }
     before = {(module, name): getattr(module, name) for module, name in replaced}
     try:

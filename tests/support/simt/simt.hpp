@@ -233,6 +233,8 @@ inline unsigned __float_as_uint(float value) {
     std::memcpy(&bits, &value, 4);
     return bits;
 }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 using std::isfinite;
 using std::min;

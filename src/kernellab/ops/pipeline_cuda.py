@@ -1,0 +1,54 @@
+"""How pipeline.cuh divides rows: among groups of warps, blocks of a cluster, and stages in shared memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from kernellab.ops.gpus import has_clusters, shared_bytes, sm_count
+
+WARPS = 16  # of a block; as MOST_WARPS in pipeline.cuh
+VECS = 4  # accesses of a row that a thread takes
+MOST_STAGES, LEAST_STAGES = 8, 3  # of which one is read, one is finished, and the others are fetched
+MOST_BLOCKS = 8  # of a cluster, that every GPU with clusters supports
+_STATIC_BYTES = 4096  # of shared memory, beside the stages: barriers, and what threads exchange
+_ACCESS_BYTES = 16
+
+
+class Division(NamedTuple):
+    """How rows are divided. `teams` clusters of `blocks` are as many as run at a time."""
+
+    warps: int  # of a group
+    threads: int  # of a block
+    blocks: int
+    teams: int
+    stages: int
+    shared: int  # bytes
+
+    @property
+    def cluster(self) -> int | None:
+        return self.blocks if self.blocks > 1 else None
+
+
+def divide(
+    rows: int, accesses: int, inputs: int, device: torch.device, *, vecs: int = VECS, per_sm: int = 1
+) -> Division | None:
+    """For rows of 16-byte accesses; None where the GPU has no copy engine, or the rows are too narrow or too wide."""
+    if not has_clusters(device) or accesses < 32 * vecs:
+        return None
+    blocks = 1
+    while blocks * WARPS * 32 * vecs < accesses:
+        blocks *= 2
+    if blocks > MOST_BLOCKS:
+        return None
+    warps = -(-accesses // (blocks * 32 * vecs))
+    groups = WARPS // warps
+    stage = inputs * groups * warps * 32 * vecs * _ACCESS_BYTES
+    stages = min(MOST_STAGES, (shared_bytes(device) // per_sm - _STATIC_BYTES) // stage)
+    if stages < LEAST_STAGES:
+        return None
+    # Clusters of 4 and more do not fill a GPU whose groups of SMs they do not divide.
+    sms = sm_count(device)
+    at_a_time = per_sm * (sms if blocks == 1 else max(1, sms // (2 * blocks) * 2))
+    return Division(warps, groups * warps * 32, blocks, min(at_a_time, -(-rows // groups)), stages, stages * stage)
