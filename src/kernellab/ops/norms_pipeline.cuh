@@ -4,24 +4,37 @@
 #include "norms_backward.cuh"
 #include "pipeline.cuh"
 
-// How many elements there are, their mean, and the sum of their squared distances from it.
+__device__ __forceinline__ float add_lanes(float value) { return merge_lanes<32>(Sums<1>{{value}}).of[0]; }
+
+// How many elements there are, their sum, and the sum of their squared distances from their mean. The squares of all
+// elements of a row follow from those of its warps: no difference of large sums is taken.
 struct Distribution {
-  float seen, mean, squares;
+  float seen, sum, squares;
 
   __device__ static Distribution nothing() { return {0.0f, 0.0f, 0.0f}; }
 };
 
-// The same for either order of the arguments: products are not fused with the sum. No difference of large sums is taken.
-__device__ __forceinline__ Distribution merge(Distribution a, Distribution b) {
-  const float both = a.seen + b.seen;
-  if (both == 0.0f) return a;
-  const float apart = a.mean - b.mean, of_a = a.seen / both, of_b = b.seen / both;
-  Distribution all;
-  all.seen = both;
-  all.mean = __fadd_rn(__fmul_rn(a.mean, of_a), __fmul_rn(b.mean, of_b));
-  all.squares = __fadd_rn(a.squares, b.squares) + apart * (of_a * b.seen) * apart;
-  return all;
+template <int EACH>
+__device__ __forceinline__ Distribution merge_warps(Distribution (&parts)[EACH]) {
+  Sums<2> all = Sums<2>::nothing();
+#pragma unroll
+  for (int i = 0; i < EACH; i++) all.of[0] += parts[i].seen, all.of[1] += parts[i].sum;
+  all = merge_lanes<32>(all);
+  const float mean = all.of[1] / all.of[0];
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    const float apart = parts[i].seen > 0.0f ? parts[i].sum / parts[i].seen - mean : 0.0f;
+    squares += parts[i].squares + apart * parts[i].seen * apart;
+  }
+  return {all.of[0], all.of[1], add_lanes(squares)};
 }
+
+template <bool FIRST, class A, class B> struct Choose { typedef A type; };
+template <class A, class B> struct Choose<false, A, B> { typedef B type; };
+
+// The sum of squares, for a norm that subtracts no mean.
+typedef Sums<1> Squares;
 
 template <class Norm, bool ADD, typename T, int WIDTH, int VECS>
 __global__ void __launch_bounds__(512, 1)
@@ -32,7 +45,8 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
   Flow<T, WIDTH, VECS, ADD ? 2 : 1> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages);
   flow.inputs[0] = {x, x_row};
   if constexpr (ADD) flow.inputs[1] = {residual, r_row};
-  Exchange<Distribution> exchange;
+  typedef typename Choose<Norm::CENTRED, Distribution, Squares>::type Found;
+  Exchange<Found> exchange(flow);
   V w[VECS], b[VECS];
 #pragma unroll
   for (int i = 0; i < VECS; i++) {
@@ -44,37 +58,44 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
   for (flow.begin(); flow.goes_on(); flow.advance()) {
     if (flow.has_row()) {
       flow.wait();
-      Distribution mine = Distribution::nothing();
-      if (flow.exists(flow.row)) {
-        V v[VECS];
-        float sum = 0.0f;
+      V v[VECS];
+      float seen = 0.0f, sum = 0.0f;
 #pragma unroll
-        for (int i = 0; i < VECS; i++) {
+      for (int i = 0; i < VECS; i++) {
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) v[i].set(k, 0.0f);
-          if (!flow.inside(i)) continue;
-          v[i] = flow.read(flow.now, 0, i);
-          if constexpr (ADD) {
-            const V r = flow.read(flow.now, 1, i);
+        for (int k = 0; k < WIDTH; k++) v[i].set(k, 0.0f);
+        if (!flow.exists(flow.row) || !flow.inside(i)) continue;
+        v[i] = flow.read(flow.now, 0, i);
+        if constexpr (ADD) {
+          const V r = flow.read(flow.now, 1, i);
 #pragma unroll
-            for (int k = 0; k < WIDTH; k++) v[i].set(k, v[i][k] + r[k]);
-            __stcs(&reinterpret_cast<V*>(total + flow.row * cols + flow.offset(i))->raw, v[i].raw);
-            flow.place(flow.now.stage, 0, flow.group)[flow.at(i)] = v[i];
-          }
-          mine.seen += WIDTH;
+          for (int k = 0; k < WIDTH; k++) v[i].set(k, v[i][k] + r[k]);
+          __stcs(&reinterpret_cast<V*>(total + flow.row * cols + flow.offset(i))->raw, v[i].raw);
+          flow.place(flow.now.stage, 0, flow.group)[flow.at(i)] = v[i];
+        }
+        seen += WIDTH;
+        if constexpr (Norm::CENTRED)
 #pragma unroll
           for (int k = 0; k < WIDTH; k++) sum += v[i][k];
-        }
-        if (Norm::CENTRED && mine.seen > 0.0f) mine.mean = sum / mine.seen;
+      }
+      if constexpr (Norm::CENTRED) {
+        const Sums<2> of_warp = merge_lanes<32>(Sums<2>{{seen, sum}});
+        const float middle = of_warp.of[1] / of_warp.of[0];  // NaN in a warp without elements, which has no squares
+        float squares = 0.0f;
+#pragma unroll
+        for (int i = 0; i < VECS; i++)
+          if (i * WIDTH < seen)
+#pragma unroll
+            for (int k = 0; k < WIDTH; k++) squares += (v[i][k] - middle) * (v[i][k] - middle);
+        exchange.send(flow, Found{of_warp.of[0], of_warp.of[1], add_lanes(squares)});
+      } else {
+        float squares = 0.0f;
 #pragma unroll
         for (int i = 0; i < VECS; i++)
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) {
-            const float distance = v[i][k] - (Norm::CENTRED ? mine.mean : 0.0f);
-            mine.squares += flow.inside(i) ? distance * distance : 0.0f;
-          }
+          for (int k = 0; k < WIDTH; k++) squares += v[i][k] * v[i][k];
+        exchange.send(flow, Found{add_lanes(squares)});
       }
-      exchange.send(flow, mine);
     }
     if (flow.has_row_before()) {
       if (flow.exists(flow.row_before)) {
@@ -97,9 +118,14 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
       flow.release();
     }
     if (flow.has_row()) {
-      const Distribution all = exchange.receive(flow);
-      mean = all.mean;
-      rstd = rsqrtf(all.squares / (float)cols + (float)eps);
+      const Found all = exchange.receive(flow);
+      float squares;
+      if constexpr (Norm::CENTRED) {
+        mean = all.sum / (float)cols, squares = all.squares;
+      } else {
+        squares = all.of[0];
+      }
+      rstd = rsqrtf(squares / (float)cols + (float)eps);
       if (flow.thread == 0 && flow.rank == 0 && flow.exists(flow.row)) {
         if constexpr (Norm::CENTRED) means[flow.row] = mean;
         rstds[flow.row] = rstd;
@@ -122,7 +148,7 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
   flow.inputs[0] = {dy, dy_row};
   flow.inputs[1] = {x, x_row};
   if constexpr (ADD) flow.inputs[2] = {up, up_row};
-  Exchange<Totals> exchange;
+  Exchange<Totals> exchange(flow);
   V w[VECS];
   float of_weight[VECS][WIDTH], of_bias[VECS][WIDTH];
 #pragma unroll
@@ -163,7 +189,7 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
           }
         }
       }
-      exchange.send(flow, mine);
+      exchange.send(flow, merge_lanes<32>(mine));
     }
     if (flow.has_row_before()) {
       if (flow.exists(flow.row_before)) {

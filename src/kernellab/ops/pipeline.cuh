@@ -68,7 +68,7 @@ struct Flow {
       barrier_init(&empty[threadIdx.x], blockDim.x / 32);
       barrier_fence();
     }
-    cluster_sync();  // the barriers are known, and every block of the cluster runs
+    __syncthreads();
   }
 
   // Fetches the first rows.
@@ -133,34 +133,70 @@ struct Flow {
   }
 };
 
-// What the threads of a row find together. Every warp sends it to all blocks of the cluster.
+// What the threads of a row find together: every warp sends what it found to all blocks of the cluster. Before a warp
+// sends for the turn after next, it has received from all others in the next one; they had read the memory of this turn
+// by then.
 template <class S>
 struct Exchange {
-  S (*of)[MOST_BLOCKS][MOST_WARPS];  // in shared memory, by turns
+  S (*found)[MOST_BLOCKS * MOST_WARPS];  // in shared memory, by turns: [groups][blocks][warps of a group]
+  SharedBarrier* arrived;                // likewise
   unsigned turn = 0;
 
-  __device__ __forceinline__ Exchange() {
-    __shared__ S memory[2][MOST_BLOCKS][MOST_WARPS];
-    of = memory;
+  template <class Flow>
+  __device__ __forceinline__ explicit Exchange(const Flow& flow) {
+    __shared__ S memory[2][MOST_BLOCKS * MOST_WARPS];
+    __shared__ SharedBarrier barriers[2];
+    found = memory, arrived = barriers;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < 2; i++) {
+        barrier_init(&arrived[i], flow.blocks > 1 ? 1 : blockDim.x / 32);
+        if (flow.blocks > 1) expect(flow, i);
+      }
+      barrier_fence();
+    }
+    cluster_sync();  // the barriers are known, and every block of the cluster runs
   }
 
+  template <class Flow>
+  __device__ __forceinline__ void expect(const Flow& flow, int place) {
+    barrier_expect(&arrived[place], flow.blocks * (blockDim.x / 32) * sizeof(S));
+  }
+
+  // What a warp has found: the same in all its lanes.
   template <class Flow>
   __device__ __forceinline__ void send(const Flow& flow, S s) {
-    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    s = merge_lanes<32>(s);
-    if (lane < flow.blocks) store_in_block(lane, &of[turn % 2][flow.rank][warp], s);
-    __syncwarp();
-    cluster_release();
+    const unsigned lane = threadIdx.x % 32, place = turn % 2;
+    S* const mine = &found[place][(flow.group * flow.blocks + flow.rank) * (flow.threads / 32) + flow.thread / 32];
+    if (flow.blocks > 1) {
+      if (lane < flow.blocks) send_to_block(lane, mine, s, &arrived[place]);
+    } else if (lane == 0) {
+      *mine = s;
+      barrier_arrive(&arrived[place]);
+    }
   }
 
+  // What all warps have found that have the same row.
   template <class Flow>
   __device__ __forceinline__ S receive(const Flow& flow) {
-    const int warps = flow.threads / 32, lane = threadIdx.x % 32;
-    cluster_acquire();
-    S s = S::nothing();
-    for (int i = lane; i < (int)flow.blocks * warps; i += 32)
-      s = merge(s, of[turn % 2][i / warps][flow.group * warps + i % warps]);
+    constexpr int EACH = MOST_BLOCKS * MOST_WARPS / 32;
+    const int place = turn % 2, count = flow.blocks * (flow.threads / 32);
+    const S* const from = &found[place][flow.group * count];
+    barrier_wait(&arrived[place], turn / 2 % 2);
+    S parts[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      const int at = threadIdx.x % 32 + 32 * i;
+      parts[i] = at < count ? from[at] : S::nothing();
+    }
+    if (flow.blocks > 1 && threadIdx.x == 0) expect(flow, place);
     turn++;
-    return merge_lanes<32>(s);
+    return merge_warps(parts);
   }
 };
+
+template <class S, int EACH>
+__device__ __forceinline__ S merge_warps(S (&parts)[EACH]) {
+#pragma unroll
+  for (int i = 1; i < EACH; i++) parts[0] = merge(parts[0], parts[i]);
+  return merge_lanes<32>(parts[0]);
+}

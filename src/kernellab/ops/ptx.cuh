@@ -24,13 +24,10 @@ __device__ __forceinline__ unsigned cluster_blocks() {
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-// The same, but what was written before the first half is read after the second.
-__device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_acquire() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
+// A barrier of all threads of a cluster: what was written before it is read after it.
 __device__ __forceinline__ void cluster_sync() {
-  cluster_release();
-  cluster_acquire();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // Writes a struct of floats to the place in another block's shared memory where `here` is in this block's.
@@ -73,6 +70,22 @@ __device__ __forceinline__ void barrier_wait(SharedBarrier* barrier, unsigned pa
                "@!done bra again;\n"
                "}"
                :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(parity) : "memory");
+}
+
+// Writes a struct of floats to the place in another block's shared memory where `here` is in this block's, and counts its
+// bytes at that block's barrier. No barrier of all threads, for which outstanding stores would have to be waited for.
+template <class S>
+__device__ __forceinline__ void send_to_block(unsigned block, S* here, S value, SharedBarrier* barrier) {
+  unsigned there, remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(here)), "r"(block));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(remote) : "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(block));
+#pragma unroll
+  for (int i = 0; i < sizeof(S) / sizeof(float); i++)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+                 :: "r"(there + 4 * i), "r"(__float_as_uint(reinterpret_cast<float*>(&value)[i])), "r"(remote)
+                 : "memory");
 }
 
 // Copies neighbouring bytes to shared memory, and counts them at the barrier. All are multiples of 16.

@@ -129,7 +129,7 @@ rows_pipeline(const T* a, int64 a_row, const T* b, T* y, int64 rows, int64 cols,
   Flow<T, WIDTH, VECS, F::INPUTS> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages);
   flow.inputs[0] = {a, a_row};
   if constexpr (F::INPUTS > 1) flow.inputs[1] = {b, cols};
-  Exchange<typename F::State> exchange;
+  Exchange<typename F::State> exchange(flow);
   auto numbers = F::combine(F::State::nothing());
 
   for (flow.begin(); flow.goes_on(); flow.advance()) {
@@ -148,7 +148,7 @@ rows_pipeline(const T* a, int64 a_row, const T* b, T* y, int64 rows, int64 cols,
         }
         state = F::absorb(of_a, of_b, state);
       }
-      exchange.send(flow, state);
+      exchange.send(flow, merge_lanes<32>(state));
     }
     if (flow.has_row_before()) {
       if (flow.exists(flow.row_before)) {

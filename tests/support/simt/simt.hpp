@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct Cluster {
     explicit Cluster(unsigned blocks) : all(blocks), anchors(blocks) {}
     std::barrier<> all;
     std::vector<char*> anchors;  // where each block's shared memory is
+    std::mutex messages;  // held while a barrier in shared memory changes, which other blocks send bytes to
     std::atomic<const char*> failure{nullptr};
 };
 
