@@ -9,6 +9,7 @@ import torch
 from kernellab.ops.gpus import has_clusters, shared_bytes, sm_count
 
 WARPS = 16  # of a block; as MOST_WARPS in pipeline.cuh
+PER_SM = 1
 VECS = 4  # accesses of a row that a thread takes
 MOST_STAGES, LEAST_STAGES = 8, 3  # of which one is read, one is finished, and the others are fetched
 MOST_BLOCKS = 8  # of a cluster, that every GPU with clusters supports
@@ -32,9 +33,10 @@ class Division(NamedTuple):
 
 
 def divide(
-    rows: int, accesses: int, inputs: int, device: torch.device, *, vecs: int = VECS, per_sm: int = 1
+    rows: int, accesses: int, inputs: int, device: torch.device, *, vecs: int = VECS
 ) -> Division | None:
     """For rows of 16-byte accesses; None where the GPU has no copy engine, or the rows are too narrow or too wide."""
+    per_sm = PER_SM
     if not has_clusters(device) or accesses < 32 * vecs:
         return None
     blocks = 1

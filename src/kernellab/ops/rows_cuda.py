@@ -14,6 +14,7 @@ from kernellab.ops.elementwise_cuda import kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.gpus import capability, has_clusters
 from kernellab.ops.layout import Grid, last_dim
+from kernellab.ops import pipeline_cuda
 from kernellab.ops.pipeline_cuda import VECS, divide
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less; as in rows.cuh
@@ -21,7 +22,6 @@ TEAM_BLOCK = (
     512  # threads of a block in a cluster: two such blocks share an SM, so that one loads while the other stores
 )
 MOST_THREADS = 1024  # of a block, which very wide rows take
-PER_SM = 1
 PIPELINE_FROM = 1024
 CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
 
@@ -38,9 +38,9 @@ def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
     args = (tensors[0], *grid.strides[0], tensors[-2], y, grid.rows, grid.cols)
     accesses = grid.cols // access.width
     if access.aligned and access.width > 1:
-        division = divide(grid.rows, accesses, len(inputs), y.device, per_sm=PER_SM)
+        division = divide(grid.rows, accesses, len(inputs), y.device)
         if division is not None and grid.cols >= PIPELINE_FROM:
-            run = kernel(op, f"rows_pipeline<{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {PER_SM}>")
+            run = kernel(op, f"rows_pipeline<{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {pipeline_cuda.PER_SM * pipeline_cuda.WARPS // 16}>")
             args = (tensors[0], grid.strides[0][0], tensors[-2], y, grid.rows, grid.cols)
             run(division.teams, division.threads, *args, division.warps, division.stages,
                 shared=division.shared, cluster=division.cluster)
