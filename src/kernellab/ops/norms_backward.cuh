@@ -7,14 +7,6 @@
 
 #include "teams.cuh"
 
-template <typename T, int WIDTH>
-__device__ __forceinline__ Vec<T, WIDTH> ones() {
-  Vec<T, WIDTH> v;
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) v.set(k, 1.0f);
-  return v;
-}
-
 // A thread's share of a row in backward: dy and x.
 template <class Norm, typename T, int WIDTH, int VECS, typename Index>
 struct NormGradientShare {
@@ -33,7 +25,7 @@ struct NormGradientShare {
   // The weights of access i.
   __device__ __forceinline__ static V weights(const T* weight, int64 w_row, const Part<Index>& part, int i) {
     const Index at = part.first + i * part.step;
-    return weight && at < part.end ? reinterpret_cast<const V*>(weight + part.from * w_row)[at] : ones<T, WIDTH>();
+    return weight && at < part.end ? reinterpret_cast<const V*>(weight + part.from * w_row)[at] : V::filled(1.0f);
   }
 
   // Adds g·normal and, for a norm that is centred, g to `sums`, and each element's part of the gradients of weight and

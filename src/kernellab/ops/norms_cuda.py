@@ -51,7 +51,7 @@ class CudaNorm(NamedTuple):
         if access.aligned and access.width > 1 and cols >= PIPELINE_FROM:
             division = divide(rows, accesses, inputs, p.y.device, vecs=FORWARD_VECS)
             if division is not None:
-                kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {FORWARD_VECS}"
+                kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {FORWARD_VECS}, {cpp_bool(division.blocks > 1)}"
                 tensors = (p.x, strides[0][0], _pointer(p.residual), strides[1][0], *map(_pointer, (p.weight, p.bias, p.y, p.total, p.mean, p.rstd)))
                 run = kernel(self.op, f"norm_pipeline<{kind}>")
                 run(division.teams, division.threads, *tensors, rows, cols, float(p.eps), division.warps, division.stages,
@@ -87,7 +87,7 @@ class CudaNorm(NamedTuple):
             vecs = CENTRED_VECS if self.centred else PLAIN_VECS
             division = divide(rows, accesses, 2 if p.dtotal is None else 3, p.dx.device, vecs=vecs)
             if division is not None:
-                kind = f"{self.functor}, {cpp_bool(p.dtotal is not None)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {vecs}"
+                kind = f"{self.functor}, {cpp_bool(p.dtotal is not None)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {vecs}, {cpp_bool(division.blocks > 1)}"
                 sums = _partial_sums(p, division.teams)
                 tensors = (p.dy, strides[0][0], p.x, strides[1][0], _pointer(p.dtotal), strides[2][0], *map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums)))
                 run = kernel(self.op, f"norm_backward_pipeline<{kind}>")

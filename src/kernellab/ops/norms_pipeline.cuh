@@ -36,89 +36,92 @@ template <class A, class B> struct Choose<false, A, B> { typedef B type; };
 // The sum of squares, for a norm that subtracts no mean.
 typedef Sums<1> Squares;
 
-template <class Norm, bool ADD, typename T, int WIDTH, int VECS>
+template <class Norm, bool ADD, typename T, int WIDTH, int VECS, bool CLUSTER>
 __global__ void __launch_bounds__(512, 1)
 norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* weight, const T* bias, T* y, T* total,
               float* means, float* rstds, int64 rows, int64 cols, double eps, int64 warps, int64 stages) {
   typedef Vec<T, WIDTH> V;
+  typedef typename Choose<Norm::CENTRED, Distribution, Squares>::type Found;
   extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, ADD ? 2 : 1> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages);
+  Flow<T, WIDTH, VECS, ADD ? 2 : 1> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
   flow.inputs[0] = {x, x_row};
   if constexpr (ADD) flow.inputs[1] = {residual, r_row};
-  typedef typename Choose<Norm::CENTRED, Distribution, Squares>::type Found;
-  Exchange<Found> exchange(flow);
+  Exchange<Found, CLUSTER> exchange(flow);
   V w[VECS], b[VECS];
 #pragma unroll
   for (int i = 0; i < VECS; i++) {
-    if (weight && flow.inside(i)) w[i] = *reinterpret_cast<const V*>(weight + flow.offset(i));
-    if (bias && flow.inside(i)) b[i] = *reinterpret_cast<const V*>(bias + flow.offset(i));
+    const int64 at = flow.offset + i * (32 * WIDTH);
+    w[i] = weight && i < flow.inside ? *reinterpret_cast<const V*>(weight + at) : V::filled(1.0f);
+    b[i] = bias && i < flow.inside ? *reinterpret_cast<const V*>(bias + at) : V::filled(0.0f);
   }
   float mean = 0.0f, rstd = 0.0f;
+  const int64 step = flow.step * cols;
+  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step / WIDTH;  // of the row before
+  V* to_total = reinterpret_cast<V*>(total + flow.row * cols + flow.offset);
 
-  for (flow.begin(); flow.goes_on(); flow.advance()) {
+  for (flow.begin(); flow.goes_on(); flow.advance(), to += step / WIDTH, to_total += step / WIDTH) {
     if (flow.has_row()) {
       flow.wait();
+      const int inside = flow.row_exists() ? flow.inside : 0;
       V v[VECS];
-      float seen = 0.0f, sum = 0.0f;
 #pragma unroll
-      for (int i = 0; i < VECS; i++) {
+      for (int i = 0; i < VECS; i++) v[i] = flow.at(flow.now, 0, i);
+      if constexpr (ADD) {
+        V r[VECS];
 #pragma unroll
-        for (int k = 0; k < WIDTH; k++) v[i].set(k, 0.0f);
-        if (!flow.exists(flow.row) || !flow.inside(i)) continue;
-        v[i] = flow.read(flow.now, 0, i);
-        if constexpr (ADD) {
-          const V r = flow.read(flow.now, 1, i);
+        for (int i = 0; i < VECS; i++) r[i] = flow.at(flow.now, 1, i);
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) v[i].set(k, v[i][k] + r[k]);
-          __stcs(&reinterpret_cast<V*>(total + flow.row * cols + flow.offset(i))->raw, v[i].raw);
-          flow.place(flow.now.stage, 0, flow.group)[flow.at(i)] = v[i];
+        for (int i = 0; i < VECS; i++) {
+#pragma unroll
+          for (int k = 0; k < WIDTH; k++) v[i].set(k, v[i][k] + r[i][k]);
+          flow.at(flow.now, 0, i) = v[i];
+          if (i < inside) __stcs(&to_total[32 * i].raw, v[i].raw);
         }
-        seen += WIDTH;
-        if constexpr (Norm::CENTRED)
-#pragma unroll
-          for (int k = 0; k < WIDTH; k++) sum += v[i][k];
       }
+      float squares = 0.0f;
       if constexpr (Norm::CENTRED) {
-        const Sums<2> of_warp = merge_lanes<32>(Sums<2>{{seen, sum}});
-        const float middle = of_warp.of[1] / of_warp.of[0];  // NaN in a warp without elements, which has no squares
-        float squares = 0.0f;
+        float sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < VECS; i++)
-          if (i * WIDTH < seen)
 #pragma unroll
-            for (int k = 0; k < WIDTH; k++) squares += (v[i][k] - middle) * (v[i][k] - middle);
-        exchange.send(flow, Found{of_warp.of[0], of_warp.of[1], add_lanes(squares)});
+          for (int k = 0; k < WIDTH; k++) sum += v[i][k];
+        const Sums<2> of_warp = merge_lanes<32>(Sums<2>{{(float)(inside * WIDTH), sum}});
+        const float middle = of_warp.of[1] / of_warp.of[0];  // NaN in a warp without elements, which has no squares
+#pragma unroll
+        for (int i = 0; i < VECS; i++) {
+          float here = 0.0f;
+#pragma unroll
+          for (int k = 0; k < WIDTH; k++) here += (v[i][k] - middle) * (v[i][k] - middle);
+          squares += i < inside ? here : 0.0f;
+        }
+        exchange.send({of_warp.of[0], of_warp.of[1], add_lanes(squares)});
       } else {
-        float squares = 0.0f;
 #pragma unroll
         for (int i = 0; i < VECS; i++)
 #pragma unroll
           for (int k = 0; k < WIDTH; k++) squares += v[i][k] * v[i][k];
-        exchange.send(flow, Found{add_lanes(squares)});
+        exchange.send({add_lanes(squares)});
       }
     }
     if (flow.has_row_before()) {
-      if (flow.exists(flow.row_before)) {
-        T* const to = y + flow.row_before * cols;
+      const int inside = flow.row_before_exists() ? flow.inside : 0;
+      // 0, which the compiler cannot know: it would keep weight and bias as fp32, in twice the registers.
+      const unsigned zero = sizeof(T) < 4 && Norm::CENTRED ? __float_as_uint(rstd) >> 31 : 0;
+      V v[VECS];
 #pragma unroll
-        for (int i = 0; i < VECS; i++) {
-          if (!flow.inside(i)) continue;
-          const V v = flow.read(flow.before, 0, i);
-          V out;
+      for (int i = 0; i < VECS; i++) v[i] = flow.at(flow.before, 0, i);
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) {
-            float value = Norm::normalized(v[k], mean, rstd);
-            if (weight) value *= w[i][k];
-            if (bias) value += b[i][k];
-            out.set(k, value);
-          }
-          __stcs(&reinterpret_cast<V*>(to + flow.offset(i))->raw, out.raw);
-        }
+      for (int i = 0; i < VECS; i++) {
+        V out, weights = w[i], biases = b[i];
+        weights.flip(zero), biases.flip(zero);
+#pragma unroll
+        for (int k = 0; k < WIDTH; k++) out.set(k, Norm::normalized(v[i][k], mean, rstd) * weights[k] + biases[k]);
+        if (i < inside) __stcs(&to[32 * i].raw, out.raw);
       }
       flow.release();
     }
     if (flow.has_row()) {
-      const Found all = exchange.receive(flow);
+      const Found all = exchange.receive();
       float squares;
       if constexpr (Norm::CENTRED) {
         mean = all.sum / (float)cols, squares = all.squares;
@@ -126,7 +129,7 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
         squares = all.of[0];
       }
       rstd = rsqrtf(squares / (float)cols + (float)eps);
-      if (flow.thread == 0 && flow.rank == 0 && flow.exists(flow.row)) {
+      if (flow.thread == 0 && flow.rank == 0 && flow.row_exists()) {
         if constexpr (Norm::CENTRED) means[flow.row] = mean;
         rstds[flow.row] = rstd;
       }
@@ -136,7 +139,7 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
 }
 
 // dw and db are [teams, cols]: a team's sums. The gradient of the sum of x and the residual, `up`, is added.
-template <class Norm, bool ADD, typename T, int WIDTH, int VECS>
+template <class Norm, bool ADD, typename T, int WIDTH, int VECS, bool CLUSTER>
 __global__ void __launch_bounds__(512, 1)
 norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const T* up, int64 up_row, const T* weight,
                        const float* means, const float* rstds, T* dx, float* dw, float* db, int64 rows, int64 cols,
@@ -144,44 +147,49 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
   typedef Vec<T, WIDTH> V;
   typedef Sums<Norm::CENTRED ? 2 : 1> Totals;
   extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, ADD ? 3 : 2> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages);
+  Flow<T, WIDTH, VECS, ADD ? 3 : 2> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
   flow.inputs[0] = {dy, dy_row};
   flow.inputs[1] = {x, x_row};
   if constexpr (ADD) flow.inputs[2] = {up, up_row};
-  Exchange<Totals> exchange(flow);
+  Exchange<Totals, CLUSTER> exchange(flow);
   V w[VECS];
   float of_weight[VECS][WIDTH], of_bias[VECS][WIDTH];
 #pragma unroll
   for (int i = 0; i < VECS; i++) {
-    w[i] = weight && flow.inside(i) ? *reinterpret_cast<const V*>(weight + flow.offset(i)) : ones<T, WIDTH>();
+    const V* const from = reinterpret_cast<const V*>(weight + flow.offset) + 32 * i;
+    w[i] = weight && i < flow.inside ? *from : V::filled(1.0f);
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) of_weight[i][k] = of_bias[i][k] = 0.0f;
   }
-  const float per_element = 1.0f / (float)cols;
   // Of the row before, the present and the next: the last is loaded long before it is needed.
   float mean_before = 0.0f, rstd_before = 0.0f, mean = 0.0f, rstd = 0.0f, next_mean = 0.0f, next_rstd = 0.0f;
   const auto load_next = [&](int64 row) {
-    if (!flow.exists(row)) return;
+    if (row >= rows) return;
     next_rstd = rstds[row];
     if constexpr (Norm::CENTRED) next_mean = means[row];
   };
   load_next(flow.row);
   Totals totals = Totals::nothing();
+  const int64 step = flow.step * cols;
+  V* to = reinterpret_cast<V*>(dx + flow.row * cols + flow.offset) - step / WIDTH;  // of the row before
 
-  for (flow.begin(); flow.goes_on(); flow.advance()) {
+  for (flow.begin(); flow.goes_on(); flow.advance(), to += step / WIDTH) {
     mean_before = mean, rstd_before = rstd, mean = next_mean, rstd = next_rstd;
+    // 0, which the compiler cannot know, for weights of 16 bits: it would keep them as fp32, in twice the registers.
+    const unsigned zero = sizeof(T) < 4 ? __float_as_uint(rstd) >> 31 : 0;
     if (flow.has_row()) {
       load_next(flow.row + flow.step);
       flow.wait();
       Totals mine = Totals::nothing();
-      if (flow.exists(flow.row)) {
+      if (flow.row_exists()) {
 #pragma unroll
         for (int i = 0; i < VECS; i++) {
-          if (!flow.inside(i)) continue;
-          const V d = flow.read(flow.now, 0, i), v = flow.read(flow.now, 1, i);
+          const V d = flow.at(flow.now, 0, i), v = flow.at(flow.now, 1, i);
+          V weights = w[i];
+          weights.flip(zero);
 #pragma unroll
           for (int k = 0; k < WIDTH; k++) {
-            const float normal = Norm::normalized(v[k], mean, rstd), g = d[k] * w[i][k];
+            const float normal = Norm::normalized(v[k], mean, rstd), g = d[k] * weights[k];
             mine.of[0] += g * normal;
             if constexpr (Norm::CENTRED) mine.of[1] += g;
             of_weight[i][k] += d[k] * normal;
@@ -189,56 +197,54 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
           }
         }
       }
-      exchange.send(flow, merge_lanes<32>(mine));
+      exchange.send(merge_lanes<32>(mine));
     }
     if (flow.has_row_before()) {
-      if (flow.exists(flow.row_before)) {
-        T* const to = dx + flow.row_before * cols;
-        const float mean_g = Norm::CENTRED ? totals.of[Norm::CENTRED] : 0.0f;
+      const int inside = flow.row_before_exists() ? flow.inside : 0;
+      const float mean_g = Norm::CENTRED ? totals.of[Norm::CENTRED] : 0.0f;
 #pragma unroll
-        for (int i = 0; i < VECS; i++) {
-          if (!flow.inside(i)) continue;
-          const V d = flow.read(flow.before, 0, i), v = flow.read(flow.before, 1, i);
-          V u, out;
-          if constexpr (ADD) u = flow.read(flow.before, 2, i);
+      for (int i = 0; i < VECS; i++) {
+        const V d = flow.at(flow.before, 0, i), v = flow.at(flow.before, 1, i);
+        V u, out, weights = w[i];
+        weights.flip(zero);
+        if constexpr (ADD) u = flow.at(flow.before, 2, i);
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) {
-            const float normal = Norm::normalized(v[k], mean_before, rstd_before);
-            float value = Norm::gradient(d[k] * w[i][k], normal, mean_g, totals.of[0], rstd_before);
-            if constexpr (ADD) value += u[k];
-            out.set(k, value);
-          }
-          __stcs(&reinterpret_cast<V*>(to + flow.offset(i))->raw, out.raw);
+        for (int k = 0; k < WIDTH; k++) {
+          const float normal = Norm::normalized(v[k], mean_before, rstd_before);
+          float value = Norm::gradient(d[k] * weights[k], normal, mean_g, totals.of[0], rstd_before);
+          if constexpr (ADD) value += u[k];
+          out.set(k, value);
         }
+        if (i < inside) __stcs(&to[32 * i].raw, out.raw);
       }
       flow.release();
     }
     if (flow.has_row()) {
-      totals = scale(exchange.receive(flow), per_element);
+      totals = scale(exchange.receive(), 1.0f / (float)cols);
       flow.refill();
     }
   }
 
   // The sums of all groups, added in their order: always the same result.
   __syncthreads();
-  const int64 team = blockIdx.x / flow.blocks;
-  const auto write = [&](float (&mine)[VECS][WIDTH], float* to) {
-    if (!to) return;
+  const int64 first = blockIdx.x / flow.blocks * cols + flow.rank * flow.slice * WIDTH;
+  const auto write = [&](float (&mine)[VECS][WIDTH], float* sums) {
+    if (!sums) return;
+#pragma unroll 1
     for (int group = 0; group < flow.groups; group++) {
       if (group == flow.group)
 #pragma unroll
         for (int i = 0; i < VECS; i++)
 #pragma unroll
           for (int k = 0; k < WIDTH; k++) {
-            float& sum = shared[flow.at(i) + k * flow.slice];
+            float& sum = shared[flow.first + 32 * i + k * flow.slice];
             sum = group ? sum + mine[i][k] : mine[i][k];
           }
       __syncthreads();
     }
-    for (int at = threadIdx.x; at < flow.count; at += flow.groups * flow.threads)
-#pragma unroll
-      for (int k = 0; k < WIDTH; k++)
-        to[team * cols + (flow.first_access + at) * WIDTH + k] = shared[at + k * flow.slice];
+#pragma unroll 1
+    for (int at = threadIdx.x; at < flow.count * WIDTH; at += blockDim.x)
+      sums[first + at] = shared[at / WIDTH + at % WIDTH * flow.slice];
     __syncthreads();
   };
   write(of_weight, dw);

@@ -6,9 +6,9 @@
 // What the threads of a row find together is exchanged while they finish the row before:
 //
 //   for (flow.begin(); flow.goes_on(); flow.advance()) {
-//     if (flow.has_row()) { flow.wait(); …read the row, from flow.now…; exchange.send(flow, state); }
+//     if (flow.has_row()) { flow.wait(); …read the row, from flow.now…; exchange.send(flow, found); }
 //     if (flow.has_row_before()) { …read the row again, from flow.before, and write results…; flow.release(); }
-//     if (flow.has_row()) { state = exchange.receive(flow); flow.refill(); }
+//     if (flow.has_row()) { found = exchange.receive(flow); flow.refill(); }
 //   }
 #pragma once
 
@@ -16,14 +16,12 @@
 
 constexpr int MOST_STAGES = 8, MOST_WARPS = 16;
 
-// A stage of the ring and the parity of its barriers.
-struct Turn {
-  int stage = 0;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
+// A stage of the ring: its number, the parity of its barriers, and where this thread's first access is in it.
+template <class V>
+struct Stage {
+  int number;
+  unsigned parity;
+  V* mine;
 };
 
 // An input: where its rows are, `stride` elements apart.
@@ -33,36 +31,45 @@ struct Source {
   int64 stride;
 };
 
+// A warp's accesses are neighbours, so that a thread's are a constant distance apart: i stands for the i-th of a thread.
 template <typename T, int WIDTH, int VECS, int INPUTS>
 struct Flow {
   typedef Vec<T, WIDTH> V;
   Source<T> inputs[INPUTS];
-  V* places;                     // [stages][INPUTS][groups][slice]
-  SharedBarrier *full, *empty;   // of each stage
-  int64 rows, first_access;      // of this block's slice
-  int count, slice;              // accesses of this block's slice, and room for them
-  int threads, thread, groups, group, stages;
+  V* places;                    // [stages][INPUTS][groups][slice]
+  SharedBarrier *full, *empty;  // of each stage
+  int slice, count;             // accesses of this block's slice: room for them, and how many there are
+  int threads, groups, group, thread, stages;
   unsigned rank, blocks;
-  int64 row, row_before, step;   // of this group, and from one row of a group to its next
-  int left;                      // how many more rows a group takes, itself included
-  Turn now, before, next;
-  bool begun;
+  int64 rows, row, step;        // `row` of this group, and the distance to its next
+  int first;                    // access of this thread in the slice
+  int64 offset;                 // of its first element in a row
+  int inside;                   // how many accesses this thread has
+  int left;                     // rows that the first group still takes
+  bool begun = false;
+  Stage<V> now, before;
 
-  // `warps` of each group. `accesses` of a whole row.
-  __device__ __forceinline__ Flow(V* places, int64 rows, int64 accesses, int warps, int stages)
-      : places(places), rows(rows), stages(stages) {
+  // `warps` of each group. `accesses` of a whole row. What is in a stage beyond the end of the row is `beyond`.
+  __device__ __forceinline__ Flow(V* places, int64 rows, int64 accesses, int warps, int stages, float beyond)
+      : places(places), stages(stages), rows(rows) {
     __shared__ SharedBarrier barriers[2][MOST_STAGES];
     full = barriers[0], empty = barriers[1];
     rank = cluster_rank(), blocks = cluster_blocks();
     threads = 32 * warps, slice = threads * VECS;
     groups = blockDim.x / threads, group = threadIdx.x / threads, thread = threadIdx.x % threads;
-    first_access = (int64)rank * slice;
-    count = accesses - first_access < slice ? (int)(accesses - first_access) : slice;
+    const int64 before_slice = (int64)rank * slice;
+    count = accesses - before_slice < slice ? (int)(accesses - before_slice) : slice;
+    first = thread / 32 * (32 * VECS) + thread % 32;
+    inside = first < count ? (count - first + 31) / 32 : 0;
+    offset = (before_slice + first) * WIDTH;
     const int64 teams = gridDim.x / blocks, first_row = (int64)(blockIdx.x / blocks) * groups;
     step = teams * groups;
     row = first_row + group;
     left = first_row < rows ? (int)((rows - first_row + step - 1) / step) : 0;
-    begun = false;
+    const V filled = Vec<T, WIDTH>::filled(beyond);
+    for (int i = 0; i < stages * INPUTS * groups; i++)
+      for (int at = count + threadIdx.x; at < slice; at += blockDim.x) places[i * slice + at] = filled;
+    now = {0, 0, places + group * slice + first};
     if (threadIdx.x < stages) {
       barrier_init(&full[threadIdx.x], 1);
       barrier_init(&empty[threadIdx.x], blockDim.x / 32);
@@ -74,121 +81,119 @@ struct Flow {
   // Fetches the first rows.
   __device__ __forceinline__ void begin() {
     if (threadIdx.x < 32)
+#pragma unroll 1
       for (int i = 0; i < stages && i < left; i++) fetch(i, row - group + i * step);
   }
 
   // Called by the first warp: the rows of all groups, from `first` on.
   __device__ __forceinline__ void fetch(int stage, int64 first) {
-    const int64 there = rows - first < groups ? rows - first : groups;
+    const int there = rows - first < groups ? (int)(rows - first) : groups;
     const unsigned bytes = count * sizeof(V);
-    if (threadIdx.x == 0) barrier_expect(&full[stage], INPUTS * (unsigned)there * bytes);
+    if (threadIdx.x == 0) barrier_expect(&full[stage], INPUTS * there * bytes);
     __syncwarp();
     if (threadIdx.x < there)
 #pragma unroll
       for (int input = 0; input < INPUTS; input++) {
-        const T* const from = inputs[input].rows + (first + threadIdx.x) * inputs[input].stride + first_access * WIDTH;
-        copy_to_shared(place(stage, input, threadIdx.x), from, bytes, &full[stage]);
+        const Source<T>& from = inputs[input];
+        copy_to_shared(places + ((stage * INPUTS + input) * groups + threadIdx.x) * slice,
+                       from.rows + (first + threadIdx.x) * from.stride + (int64)rank * slice * WIDTH, bytes, &full[stage]);
       }
-  }
-
-  __device__ __forceinline__ V* place(int stage, int input, int of_group) const {
-    return places + ((stage * INPUTS + input) * groups + of_group) * slice;
   }
 
   __device__ __forceinline__ bool has_row() const { return left > 0; }
   __device__ __forceinline__ bool has_row_before() const { return begun; }
   __device__ __forceinline__ bool goes_on() const { return left > 0 || begun; }
   // A group beyond the last row takes part in everything that the others wait for.
-  __device__ __forceinline__ bool exists(int64 which) const { return which < rows; }
+  __device__ __forceinline__ bool row_exists() const { return row < rows; }
+  __device__ __forceinline__ bool row_before_exists() const { return row - step < rows; }
 
-  __device__ __forceinline__ void wait() { barrier_wait(&full[now.stage], now.parity); }
+  __device__ __forceinline__ V& at(const Stage<V>& stage, int input, int i) const {
+    return stage.mine[input * groups * slice + 32 * i];
+  }
+
+  __device__ __forceinline__ void wait() { barrier_wait(&full[now.number], now.parity); }
 
   // The row before is not needed any more.
   __device__ __forceinline__ void release() {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&empty[before.stage]);
+    if (threadIdx.x % 32 == 0) barrier_arrive(&empty[before.number]);
   }
 
   // Fetches a row where the one before was.
   __device__ __forceinline__ void refill() {
-    const int ahead = stages - 1;  // the stage before the present one is the last to be used again
-    if (!begun || threadIdx.x >= 32 || left <= ahead) return;
-    barrier_wait(&empty[before.stage], before.parity);
-    fetch(before.stage, row - group + ahead * step);
+    if (threadIdx.x >= 32 || !begun || left < stages) return;
+    barrier_wait(&empty[before.number], before.parity);
+    fetch(before.number, row - group + (stages - 1) * step);
   }
 
   __device__ __forceinline__ void advance() {
     begun = left > 0;
-    before = now, row_before = row;
-    now.advance(stages);
+    before = now;
     row += step, left--;
-  }
-
-  // Access i of this thread: its number in the slice, whether there is one, and where it is in a row of T.
-  __device__ __forceinline__ int at(int i) const { return thread + i * threads; }
-  __device__ __forceinline__ bool inside(int i) const { return at(i) < count; }
-  __device__ __forceinline__ int64 offset(int i) const { return (first_access + at(i)) * WIDTH; }
-  __device__ __forceinline__ const V& read(const Turn& turn, int input, int i) const {
-    return place(turn.stage, input, group)[at(i)];
+    now.number++, now.mine += INPUTS * groups * slice;
+    if (now.number == stages) now = {0, now.parity ^ 1, now.mine - stages * INPUTS * groups * slice};
   }
 };
 
 // What the threads of a row find together: every warp sends what it found to all blocks of the cluster. Before a warp
 // sends for the turn after next, it has received from all others in the next one; they had read the memory of this turn
 // by then.
-template <class S>
+template <class S, bool CLUSTER>
 struct Exchange {
-  S (*found)[MOST_BLOCKS * MOST_WARPS];  // in shared memory, by turns: [groups][blocks][warps of a group]
-  SharedBarrier* arrived;                // likewise
+  static constexpr int MOST = (CLUSTER ? MOST_BLOCKS : 1) * MOST_WARPS, EACH = CLUSTER ? MOST / 32 : 1;
+  S *found, *mine;         // in shared memory: [2 turns][groups][blocks][warps of a group]
+  SharedBarrier* arrived;  // likewise
+  int count;               // of those that have a row together
   unsigned turn = 0;
 
   template <class Flow>
   __device__ __forceinline__ explicit Exchange(const Flow& flow) {
-    __shared__ S memory[2][MOST_BLOCKS * MOST_WARPS];
+    __shared__ S memory[2 * MOST];
     __shared__ SharedBarrier barriers[2];
-    found = memory, arrived = barriers;
+    const int warps = flow.threads / 32;
+    arrived = barriers, count = flow.blocks * warps;
+    found = memory + flow.group * count, mine = found + flow.rank * warps + flow.thread / 32;
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2; i++) {
-        barrier_init(&arrived[i], flow.blocks > 1 ? 1 : blockDim.x / 32);
-        if (flow.blocks > 1) expect(flow, i);
+        barrier_init(&arrived[i], CLUSTER ? 1 : blockDim.x / 32);
+        if (CLUSTER) expect(i);
       }
       barrier_fence();
     }
-    cluster_sync();  // the barriers are known, and every block of the cluster runs
+    if constexpr (CLUSTER) {
+      cluster_sync();  // the barriers are known, and every block of the cluster runs
+    } else {
+      __syncthreads();
+    }
   }
 
-  template <class Flow>
-  __device__ __forceinline__ void expect(const Flow& flow, int place) {
-    barrier_expect(&arrived[place], flow.blocks * (blockDim.x / 32) * sizeof(S));
+  // A thread expects what all groups will send.
+  __device__ __forceinline__ void expect(int place) {
+    barrier_expect(&arrived[place], cluster_blocks() * (blockDim.x / 32) * sizeof(S));
   }
 
   // What a warp has found: the same in all its lanes.
-  template <class Flow>
-  __device__ __forceinline__ void send(const Flow& flow, S s) {
+  __device__ __forceinline__ void send(S s) {
     const unsigned lane = threadIdx.x % 32, place = turn % 2;
-    S* const mine = &found[place][(flow.group * flow.blocks + flow.rank) * (flow.threads / 32) + flow.thread / 32];
-    if (flow.blocks > 1) {
-      if (lane < flow.blocks) send_to_block(lane, mine, s, &arrived[place]);
+    if constexpr (CLUSTER) {
+      if (lane < cluster_blocks()) send_to_block(lane, mine + place * MOST, s, &arrived[place]);
     } else if (lane == 0) {
-      *mine = s;
+      mine[place * MOST] = s;
       barrier_arrive(&arrived[place]);
     }
   }
 
   // What all warps have found that have the same row.
-  template <class Flow>
-  __device__ __forceinline__ S receive(const Flow& flow) {
-    constexpr int EACH = MOST_BLOCKS * MOST_WARPS / 32;
-    const int place = turn % 2, count = flow.blocks * (flow.threads / 32);
-    const S* const from = &found[place][flow.group * count];
+  __device__ __forceinline__ S receive() {
+    const int place = turn % 2;
     barrier_wait(&arrived[place], turn / 2 % 2);
     S parts[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
       const int at = threadIdx.x % 32 + 32 * i;
-      parts[i] = at < count ? from[at] : S::nothing();
+      parts[i] = at < count ? found[place * MOST + at] : S::nothing();
     }
-    if (flow.blocks > 1 && threadIdx.x == 0) expect(flow, place);
+    if (CLUSTER && threadIdx.x == 0) expect(place);
     turn++;
     return merge_warps(parts);
   }

@@ -121,52 +121,44 @@ __global__ void __launch_bounds__(1024) rows_loop(ROW_PARAMETERS) {
 }
 
 // Wide, aligned rows on GPUs that can copy to shared memory by themselves: blocks stay until no row is left.
-template <class F, typename T, int WIDTH, int VECS, int BLOCKS>
+template <class F, typename T, int WIDTH, int VECS, bool CLUSTER, int BLOCKS>
 __global__ void __launch_bounds__(512, BLOCKS)
 rows_pipeline(const T* a, int64 a_row, const T* b, T* y, int64 rows, int64 cols, int64 warps, int64 stages) {
   typedef Vec<T, WIDTH> V;
   extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, F::INPUTS> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages);
+  Flow<T, WIDTH, VECS, F::INPUTS> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, F::filling());
   flow.inputs[0] = {a, a_row};
   if constexpr (F::INPUTS > 1) flow.inputs[1] = {b, cols};
-  Exchange<typename F::State> exchange(flow);
+  Exchange<typename F::State, CLUSTER> exchange(flow);
   auto numbers = F::combine(F::State::nothing());
+  const int64 step = flow.step * cols;
+  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step / WIDTH;  // of the row before
 
-  for (flow.begin(); flow.goes_on(); flow.advance()) {
+  for (flow.begin(); flow.goes_on(); flow.advance(), to += step / WIDTH) {
     if (flow.has_row()) {
       flow.wait();
-      auto state = F::State::nothing();
-      if (flow.exists(flow.row)) {
-        Share<T, WIDTH, VECS, int> of_a, of_b;
+      Share<T, WIDTH, VECS, int> of_a, of_b;
 #pragma unroll
-        for (int i = 0; i < VECS; i++) {
-#pragma unroll
-          for (int k = 0; k < WIDTH; k++) of_a.v[i].set(k, F::filling()), of_b.v[i].set(k, F::filling());
-          if (!flow.inside(i)) continue;
-          of_a.v[i] = flow.read(flow.now, 0, i);
-          if constexpr (F::INPUTS > 1) of_b.v[i] = flow.read(flow.now, 1, i);
-        }
-        state = F::absorb(of_a, of_b, state);
+      for (int i = 0; i < VECS; i++) {
+        of_a.v[i] = flow.at(flow.now, 0, i);
+        if constexpr (F::INPUTS > 1) of_b.v[i] = flow.at(flow.now, 1, i);
       }
-      exchange.send(flow, merge_lanes<32>(state));
+      exchange.send(merge_lanes<32>(F::absorb(of_a, of_b, F::State::nothing())));
     }
     if (flow.has_row_before()) {
-      if (flow.exists(flow.row_before)) {
-        T* const to = y + flow.row_before * cols;
+      const int inside = flow.row_before_exists() ? flow.inside : 0;
 #pragma unroll
-        for (int i = 0; i < VECS; i++) {
-          if (!flow.inside(i)) continue;
-          const V of_a = flow.read(flow.before, 0, i), of_b = flow.read(flow.before, F::INPUTS - 1, i);
-          V out;
+      for (int i = 0; i < VECS; i++) {
+        const V of_a = flow.at(flow.before, 0, i), of_b = flow.at(flow.before, F::INPUTS - 1, i);
+        V out;
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) out.set(k, F::finish(of_a[k], of_b[k], numbers));
-          __stcs(&reinterpret_cast<V*>(to + flow.offset(i))->raw, out.raw);
-        }
+        for (int k = 0; k < WIDTH; k++) out.set(k, F::finish(of_a[k], of_b[k], numbers));
+        if (i < inside) __stcs(&to[32 * i].raw, out.raw);
       }
       flow.release();
     }
     if (flow.has_row()) {
-      numbers = F::combine(exchange.receive(flow));
+      numbers = F::combine(exchange.receive());
       flow.refill();
     }
   }

@@ -40,7 +40,7 @@ def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
     if access.aligned and access.width > 1:
         division = divide(grid.rows, accesses, len(inputs), y.device)
         if division is not None and grid.cols >= PIPELINE_FROM:
-            run = kernel(op, f"rows_pipeline<{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {pipeline_cuda.PER_SM * pipeline_cuda.WARPS // 16}>")
+            run = kernel(op, f"rows_pipeline<{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {cpp_bool(division.blocks > 1)}, {pipeline_cuda.PER_SM * pipeline_cuda.WARPS // 16}>")
             args = (tensors[0], grid.strides[0][0], tensors[-2], y, grid.rows, grid.cols)
             run(division.teams, division.threads, *args, division.warps, division.stages,
                 shared=division.shared, cluster=division.cluster)

@@ -34,6 +34,13 @@ struct Vec {
   }
   __device__ __forceinline__ void set(int i, float v) { reinterpret_cast<T*>(&raw)[i] = from_float<T>(v); }
 
+  __device__ __forceinline__ static Vec filled(float value) {
+    Vec v;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) v.set(i, value);
+    return v;
+  }
+
   // XORs a pattern into every 32 bits.
   __device__ __forceinline__ void flip(unsigned pattern) {
     if constexpr (sizeof(Raw) == 16) {
