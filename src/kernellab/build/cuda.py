@@ -80,6 +80,7 @@ class Kernel:
     def __init__(self, path: Path, name: str, defines: tuple[str, ...]) -> None:
         self.path, self.name, self.defines = path, name, defines
         self._loaded: dict[int, LoadedKernel] = {}
+        self._clusters: dict[tuple[int, int, int, int], int] = {}
 
     def __call__(self, grid: Dim, block: Dim, *args: object, shared: int = 0, cluster: Dim | None = None) -> None:
         if interceptor is not None:
@@ -98,6 +99,23 @@ class Kernel:
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
             stream = _stream(torch.cuda.current_stream().cuda_stream)
             launch(stream, _config(grid, block, shared, cluster), loaded, *values)
+
+    def clusters_at_a_time(self, block: int, shared: int, cluster: int, device: torch.device) -> int | None:
+        """How many clusters of such blocks run on the GPU at the same time. None if that is not known: without a GPU."""
+        if interceptor is not None or device.type != "cuda":
+            return None
+        import torch
+
+        key = (device.index, block, shared, cluster)
+        if key not in self._clusters:
+            with torch.cuda.device(device):
+                loaded = self._load(device.index)
+                if shared > _DEFAULT_SHARED_BYTES:
+                    self._request_shared(loaded, device.index, shared)
+                self._clusters[key] = loaded.occupancy.max_active_clusters(
+                    _config(1, block, shared, cluster), stream=_stream(torch.cuda.current_stream().cuda_stream)
+                )
+        return self._clusters[key]
 
     def _request_shared(self, loaded: LoadedKernel, index: int, shared: int) -> None:
         """Raise the kernel's limit of dynamic shared memory. cuda-core has no function for it."""

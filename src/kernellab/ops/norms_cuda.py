@@ -11,7 +11,7 @@ from kernellab.ops.floats import CUDA_NAMES, require_float
 from kernellab.ops.gpus import shared_bytes, sm_count
 from kernellab.ops.layout import Grid
 from kernellab.ops.norms import NormBackward, NormForward
-from kernellab.ops.pipeline_cuda import divide
+from kernellab.ops.pipeline_cuda import divide, teams_at_a_time
 from kernellab.ops.rows_cuda import MOST_THREADS, WARP_BLOCK, Access, access_of, cpp_bool, lanes_of, team_of
 
 # 16-byte accesses that a thread holds: of all inputs together forward, and of each backward, where a warp or less takes
@@ -54,7 +54,8 @@ class CudaNorm(NamedTuple):
                 kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {FORWARD_VECS}, {cpp_bool(division.blocks > 1)}"
                 tensors = (p.x, strides[0][0], _pointer(p.residual), strides[1][0], *map(_pointer, (p.weight, p.bias, p.y, p.total, p.mean, p.rstd)))
                 run = kernel(self.op, f"norm_pipeline<{kind}>")
-                run(division.teams, division.threads, *tensors, rows, cols, float(p.eps), division.warps, division.stages,
+                teams = teams_at_a_time(run, division, p.y.device)
+                run(teams, division.threads, *tensors, rows, cols, float(p.eps), division.warps, division.stages,
                     shared=division.shared, cluster=division.cluster)
                 return
         kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {_kind(p.x, access)}"
@@ -88,12 +89,13 @@ class CudaNorm(NamedTuple):
             division = divide(rows, accesses, 2 if p.dtotal is None else 3, p.dx.device, vecs=vecs)
             if division is not None:
                 kind = f"{self.functor}, {cpp_bool(p.dtotal is not None)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {vecs}, {cpp_bool(division.blocks > 1)}"
-                sums = _partial_sums(p, division.teams)
-                tensors = (p.dy, strides[0][0], p.x, strides[1][0], _pointer(p.dtotal), strides[2][0], *map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums)))
                 run = kernel(self.op, f"norm_backward_pipeline<{kind}>")
-                run(division.teams, division.threads, *tensors, rows, cols, division.warps, division.stages,
+                teams = teams_at_a_time(run, division, p.dx.device)
+                sums = _partial_sums(p, teams)
+                tensors = (p.dy, strides[0][0], p.x, strides[1][0], _pointer(p.dtotal), strides[2][0], *map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums)))
+                run(teams, division.threads, *tensors, rows, cols, division.warps, division.stages,
                     shared=division.shared, cluster=division.cluster)
-                self._add_up(p, sums, division.teams)
+                self._add_up(p, sums, teams)
                 return
         places = (p.dy, *strides[0], p.x, *strides[1], _pointer(p.dtotal), *strides[2])
         given = (*places, *self._parameters(access, cols, p.weight), _pointer(p.mean), p.rstd, p.dx)

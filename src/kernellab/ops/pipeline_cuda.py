@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 
+from kernellab.build.cuda import Kernel
 from kernellab.ops.gpus import has_clusters, shared_bytes, sm_count
 
 WARPS = 16  # of a block; as MOST_WARPS in pipeline.cuh
@@ -50,7 +51,14 @@ def divide(
     stages = min(MOST_STAGES, (shared_bytes(device) // per_sm - _STATIC_BYTES) // stage)
     if stages < LEAST_STAGES:
         return None
-    # Clusters of 4 and more do not fill a GPU whose groups of SMs they do not divide.
     sms = sm_count(device)
-    at_a_time = per_sm * (sms if blocks == 1 else max(1, sms // (2 * blocks) * 2))
+    at_a_time = PER_SM * (sms if blocks == 1 else max(1, sms // (2 * blocks) * 2))
     return Division(warps, groups * warps * 32, blocks, min(at_a_time, -(-rows // groups)), stages, stages * stage)
+
+
+def teams_at_a_time(run: Kernel, division: Division, device: torch.device) -> int:
+    """How many clusters to launch. Some groups of SMs have no room for one more cluster of four blocks or more."""
+    if division.blocks == 1:
+        return division.teams
+    most = run.clusters_at_a_time(division.threads, division.shared, division.blocks, device)
+    return division.teams if most is None else min(division.teams, most)

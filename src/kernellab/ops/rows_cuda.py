@@ -15,7 +15,7 @@ from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.gpus import capability, has_clusters
 from kernellab.ops.layout import Grid, last_dim
 from kernellab.ops import pipeline_cuda
-from kernellab.ops.pipeline_cuda import VECS, divide
+from kernellab.ops.pipeline_cuda import VECS, divide, teams_at_a_time
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less; as in rows.cuh
 TEAM_BLOCK = (
@@ -41,8 +41,9 @@ def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
         division = divide(grid.rows, accesses, len(inputs), y.device)
         if division is not None and grid.cols >= PIPELINE_FROM:
             run = kernel(op, f"rows_pipeline<{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {cpp_bool(division.blocks > 1)}, {pipeline_cuda.PER_SM * pipeline_cuda.WARPS // 16}>")
+            teams = teams_at_a_time(run, division, y.device)
             args = (tensors[0], grid.strides[0][0], tensors[-2], y, grid.rows, grid.cols)
-            run(division.teams, division.threads, *args, division.warps, division.stages,
+            run(teams, division.threads, *args, division.warps, division.stages,
                 shared=division.shared, cluster=division.cluster)
             return y
     vecs = _accesses_per_thread(access.width, len(inputs), y)
