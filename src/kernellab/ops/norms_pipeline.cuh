@@ -6,10 +6,10 @@
 
 __device__ __forceinline__ float add_lanes(float value) { return merge_lanes<32>(Sums<1>{{value}}).of[0]; }
 
-// How many elements there are, their sum, and the sum of their squared distances from their mean. The squares of all
-// elements of a row follow from those of its warps: no difference of large sums is taken.
+// How many elements there are, their mean, and the sum of their squared distances from it. The squares of all elements
+// of a row follow from those of its warps: no difference of large sums is taken.
 struct Distribution {
-  float seen, sum, squares;
+  float seen, mean, squares;
 
   __device__ static Distribution nothing() { return {0.0f, 0.0f, 0.0f}; }
 };
@@ -18,29 +18,36 @@ template <int EACH>
 __device__ __forceinline__ Distribution merge_warps(Distribution (&parts)[EACH]) {
   Sums<2> all = Sums<2>::nothing();
 #pragma unroll
-  for (int i = 0; i < EACH; i++) all.of[0] += parts[i].seen, all.of[1] += parts[i].sum;
+  for (int i = 0; i < EACH; i++) all.of[0] += parts[i].seen, all.of[1] += parts[i].seen * parts[i].mean;
   all = merge_lanes<32>(all);
   const float mean = all.of[1] / all.of[0];
   float squares = 0.0f;
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
-    const float apart = parts[i].seen > 0.0f ? parts[i].sum / parts[i].seen - mean : 0.0f;
+    const float apart = parts[i].mean - mean;
     squares += parts[i].squares + apart * parts[i].seen * apart;
   }
-  return {all.of[0], all.of[1], add_lanes(squares)};
+  return {all.of[0], mean, add_lanes(squares)};
 }
+
+// The sum of squares, for a norm that subtracts no mean.
+typedef Sums<1> Squares;
 
 template <bool FIRST, class A, class B> struct Choose { typedef A type; };
 template <class A, class B> struct Choose<false, A, B> { typedef B type; };
 
-// The sum of squares, for a norm that subtracts no mean.
-typedef Sums<1> Squares;
+// A thread's accesses of a row.
+template <class V, int VECS>
+struct Accesses {
+  V v[VECS];
+};
 
 template <class Norm, bool ADD, typename T, int WIDTH, int VECS, bool CLUSTER>
 __global__ void __launch_bounds__(512, 1)
 norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* weight, const T* bias, T* y, T* total,
               float* means, float* rstds, int64 rows, int64 cols, double eps, int64 warps, int64 stages) {
   typedef Vec<T, WIDTH> V;
+  typedef Accesses<V, VECS> Held;
   typedef typename Choose<Norm::CENTRED, Distribution, Squares>::type Found;
   extern __shared__ float shared[];
   Flow<T, WIDTH, VECS, ADD ? 2 : 1> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
@@ -55,76 +62,75 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
     b[i] = bias && i < flow.inside ? *reinterpret_cast<const V*>(bias + at) : V::filled(0.0f);
   }
   float mean = 0.0f, rstd = 0.0f;
-  const int64 step = flow.step * cols;
-  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step / WIDTH;  // of the row before
+  const int64 step = flow.step * cols / WIDTH;
+  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step;  // of the row before
   V* to_total = reinterpret_cast<V*>(total + flow.row * cols + flow.offset);
 
-  for (flow.begin(); flow.goes_on(); flow.advance(), to += step / WIDTH, to_total += step / WIDTH) {
+  const auto take_turn = [&](Held& now, const Held& before) {
+    const bool has_row_before = flow.has_row_before();
     if (flow.has_row()) {
       flow.wait();
       const int inside = flow.row_exists() ? flow.inside : 0;
-      V v[VECS];
 #pragma unroll
-      for (int i = 0; i < VECS; i++) v[i] = flow.at(flow.now, 0, i);
+      for (int i = 0; i < VECS; i++) now.v[i] = flow.at(flow.now, 0, i);
       if constexpr (ADD) {
-        V r[VECS];
-#pragma unroll
-        for (int i = 0; i < VECS; i++) r[i] = flow.at(flow.now, 1, i);
 #pragma unroll
         for (int i = 0; i < VECS; i++) {
+          const V r = flow.at(flow.now, 1, i);
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) v[i].set(k, v[i][k] + r[i][k]);
-          flow.at(flow.now, 0, i) = v[i];
-          if (i < inside) __stcs(&to_total[32 * i].raw, v[i].raw);
+          for (int k = 0; k < WIDTH; k++) now.v[i].set(k, now.v[i][k] + r[k]);
+          if (i < inside) to_total[32 * i] = now.v[i];
         }
       }
+      flow.release(flow.now);
       float squares = 0.0f;
       if constexpr (Norm::CENTRED) {
         float sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < VECS; i++)
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) sum += v[i][k];
+          for (int k = 0; k < WIDTH; k++) sum += now.v[i][k];
         const Sums<2> of_warp = merge_lanes<32>(Sums<2>{{(float)(inside * WIDTH), sum}});
-        const float middle = of_warp.of[1] / of_warp.of[0];  // NaN in a warp without elements, which has no squares
+        const float middle = of_warp.of[0] > 0.0f ? of_warp.of[1] / of_warp.of[0] : 0.0f;
 #pragma unroll
         for (int i = 0; i < VECS; i++) {
           float here = 0.0f;
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) here += (v[i][k] - middle) * (v[i][k] - middle);
+          for (int k = 0; k < WIDTH; k++) here += (now.v[i][k] - middle) * (now.v[i][k] - middle);
           squares += i < inside ? here : 0.0f;
         }
-        exchange.send({of_warp.of[0], of_warp.of[1], add_lanes(squares)});
+        exchange.send({of_warp.of[0], middle, add_lanes(squares)});
       } else {
 #pragma unroll
         for (int i = 0; i < VECS; i++)
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) squares += v[i][k] * v[i][k];
+          for (int k = 0; k < WIDTH; k++) squares += now.v[i][k] * now.v[i][k];
         exchange.send({add_lanes(squares)});
       }
     }
-    if (flow.has_row_before()) {
+    if (has_row_before) {
       const int inside = flow.row_before_exists() ? flow.inside : 0;
-      // 0, which the compiler cannot know: it would keep weight and bias as fp32, in twice the registers.
-      const unsigned zero = sizeof(T) < 4 && Norm::CENTRED ? __float_as_uint(rstd) >> 31 : 0;
-      V v[VECS];
-#pragma unroll
-      for (int i = 0; i < VECS; i++) v[i] = flow.at(flow.before, 0, i);
+      // 0, which the compiler cannot know: it would keep everything of 16 bits as fp32 too, in twice the registers.
+      const unsigned zero = sizeof(T) < 4 ? __float_as_uint(rstd) >> 31 : 0;
 #pragma unroll
       for (int i = 0; i < VECS; i++) {
-        V out, weights = w[i], biases = b[i];
-        weights.flip(zero), biases.flip(zero);
+        V v = before.v[i], weights = w[i], biases = b[i], out;
+        v.flip(zero);
+        if constexpr (Norm::CENTRED) weights.flip(zero), biases.flip(zero);
 #pragma unroll
-        for (int k = 0; k < WIDTH; k++) out.set(k, Norm::normalized(v[i][k], mean, rstd) * weights[k] + biases[k]);
-        if (i < inside) __stcs(&to[32 * i].raw, out.raw);
+        for (int k = 0; k < WIDTH; k++) {
+          const float value = Norm::normalized(v[k], mean, rstd) * weights[k];
+          out.set(k, Norm::CENTRED ? value + biases[k] : value);
+        }
+        if (i < inside) to[32 * i] = out;
       }
-      flow.release();
     }
     if (flow.has_row()) {
+      flow.refill(flow.now, flow.stages);
       const Found all = exchange.receive();
       float squares;
       if constexpr (Norm::CENTRED) {
-        mean = all.sum / (float)cols, squares = all.squares;
+        mean = all.mean, squares = all.squares;
       } else {
         squares = all.of[0];
       }
@@ -133,8 +139,17 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
         if constexpr (Norm::CENTRED) means[flow.row] = mean;
         rstds[flow.row] = rstd;
       }
-      flow.refill();
     }
+    flow.advance(), to += step, to_total += step;
+  };
+
+  // Two, so that none has to be copied: what is held of this row, and of the one before.
+  Held one, other;
+  flow.begin();
+  while (flow.goes_on()) {
+    take_turn(one, other);
+    if (!flow.goes_on()) break;
+    take_turn(other, one);
   }
 }
 
@@ -215,13 +230,13 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
           if constexpr (ADD) value += u[k];
           out.set(k, value);
         }
-        if (i < inside) __stcs(&to[32 * i].raw, out.raw);
+        if (i < inside) to[32 * i] = out;
       }
-      flow.release();
+      flow.release(flow.before);
     }
     if (flow.has_row()) {
       totals = scale(exchange.receive(), 1.0f / (float)cols);
-      flow.refill();
+      if (flow.has_row_before()) flow.refill(flow.before, flow.stages - 1);
     }
   }
 

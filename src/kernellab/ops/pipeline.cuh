@@ -6,10 +6,12 @@
 // What the threads of a row find together is exchanged while they finish the row before:
 //
 //   for (flow.begin(); flow.goes_on(); flow.advance()) {
-//     if (flow.has_row()) { flow.wait(); …read the row, from flow.now…; exchange.send(flow, found); }
-//     if (flow.has_row_before()) { …read the row again, from flow.before, and write results…; flow.release(); }
-//     if (flow.has_row()) { found = exchange.receive(flow); flow.refill(); }
+//     if (flow.has_row()) { flow.wait(); …read the row from flow.now…; exchange.send(found); }
+//     if (flow.has_row_before()) …write the results of the row before…
+//     if (flow.has_row()) found = exchange.receive();
 //   }
+//
+// A stage is released when nothing is read from it any more, and then filled again.
 #pragma once
 
 #include "teams.cuh"
@@ -60,7 +62,7 @@ struct Flow {
     const int64 before_slice = (int64)rank * slice;
     count = accesses - before_slice < slice ? (int)(accesses - before_slice) : slice;
     first = thread / 32 * (32 * VECS) + thread % 32;
-    inside = first < count ? (count - first + 31) / 32 : 0;
+    inside = min(first < count ? (count - first + 31) / 32 : 0, VECS);
     offset = (before_slice + first) * WIDTH;
     const int64 teams = gridDim.x / blocks, first_row = (int64)(blockIdx.x / blocks) * groups;
     step = teams * groups;
@@ -113,17 +115,17 @@ struct Flow {
 
   __device__ __forceinline__ void wait() { barrier_wait(&full[now.number], now.parity); }
 
-  // The row before is not needed any more.
-  __device__ __forceinline__ void release() {
+  // What is in a stage is not needed any more.
+  __device__ __forceinline__ void release(const Stage<V>& stage) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&empty[before.number]);
+    if (threadIdx.x % 32 == 0) barrier_arrive(&empty[stage.number]);
   }
 
-  // Fetches a row where the one before was.
-  __device__ __forceinline__ void refill() {
-    if (threadIdx.x >= 32 || !begun || left < stages) return;
-    barrier_wait(&empty[before.number], before.parity);
-    fetch(before.number, row - group + (stages - 1) * step);
+  // Fetches the row that is `ahead` of the present one to a stage that all have released, or will.
+  __device__ __forceinline__ void refill(const Stage<V>& stage, int ahead) {
+    if (threadIdx.x >= 32 || left <= ahead) return;
+    barrier_wait(&empty[stage.number], stage.parity);
+    fetch(stage.number, row - group + ahead * step);
   }
 
   __device__ __forceinline__ void advance() {

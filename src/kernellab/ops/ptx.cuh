@@ -90,17 +90,8 @@ __device__ __forceinline__ void send_to_block(unsigned block, S* here, S value, 
 
 // Copies neighbouring bytes to shared memory, and counts them at the barrier. All are multiples of 16.
 __device__ __forceinline__ void copy_to_shared(void* to, const void* from, unsigned bytes, SharedBarrier* barrier) {
-#ifdef HINT
-  unsigned long long policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
-               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
-                  "r"((unsigned)__cvta_generic_to_shared(barrier)), "l"(policy)
-               : "memory");
-#else
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
                   "r"((unsigned)__cvta_generic_to_shared(barrier))
                : "memory");
-#endif
 }

@@ -5,6 +5,7 @@
 // - F::filling(), the value beyond the end of a row: absorbing it changes nothing;
 // - F::combine(state), which makes the numbers of the row from that of all threads, and F::finish(a, b, numbers), an
 //   element of the result;
+// - F::Held, what a thread holds of its share until the numbers are known: HeldShare, if nothing else is better;
 // - F::zero(state), see RowShare.
 //
 // A row is held in registers by some lanes of a warp, a block, or a cluster of blocks, and so read once; only rows too
@@ -18,53 +19,68 @@
 #include "pipeline.cuh"
 #include "teams.cuh"
 
-// A thread's share of all inputs.
-template <class F, typename T, int WIDTH, int VECS, typename Index>
-struct RowShare {
-  typedef Vec<T, WIDTH> V;
-  typedef typename F::State State;
-  Share<T, WIDTH, VECS, Index> a, b;
+// What a thread holds of its share of one row or two: the share itself, as it lies in memory.
+//
+// Values in fp32 are computed again instead of kept: those of a 16-bit row would need twice its registers. The compiler
+// would keep what it unpacked for absorb(). So a number that is always 0, which the compiler cannot know, is XORed in:
+// F::zero(state). A constant 0 leaves it to the compiler.
+template <class F, class S>
+struct HeldShare {
+  S a, b;
 
-  __device__ __forceinline__ void load(const T* from_a, int64 a_col, const T* from_b, const Part<Index>& part) {
-    a.load(from_a, a_col, part, F::filling());
-    if constexpr (F::INPUTS > 1) b.load(from_b, 1, part, F::filling());
+  __device__ __forceinline__ typename F::State take(const S& of_a, const S& of_b) {
+    a = of_a;
+    if constexpr (F::INPUTS > 1) b = of_b;
+    return F::absorb(of_a, of_b, F::State::nothing());
   }
 
-  __device__ __forceinline__ State absorb(State state) const { return F::absorb(a, b, state); }
-
-  // Values in fp32 are computed again from `a` instead of kept: those of a 16-bit row would need twice its registers. The
-  // compiler would keep what it unpacked for absorb(). So a number that is always 0, which the compiler cannot know, is
-  // XORed in: F::zero(state). A constant 0 leaves it to the compiler.
-  __device__ __forceinline__ void store(T* y, const Part<Index>& part, State state) {
-    V* const to = reinterpret_cast<V*>(y + part.from);
-    const auto numbers = F::combine(state);
-    const unsigned zero = F::zero(state);
-#pragma unroll
-    for (int i = 0; i < VECS; i++) {
-      const Index at = part.first + i * part.step;
-      if constexpr (sizeof(T) < 4) a.v[i].flip(zero);
-      V out;
-#pragma unroll
-      for (int k = 0; k < WIDTH; k++) out.set(k, F::finish(a.v[i][k], F::INPUTS > 1 ? b.v[i][k] : 0.0f, numbers));
-      if (at < part.end) __stcs(&to[at].raw, out.raw);  // streaming: nothing here reads it again
-    }
+  // A function of i and k: element k of access i of the result.
+  __device__ __forceinline__ auto results(typename F::State state) const {
+    return [this, numbers = F::combine(state), zero = F::zero(state)](int i, int k) {
+      auto v = a.v[i];
+      if constexpr (S::BITS < 32) v.flip(zero);
+      return F::finish(v[k], F::INPUTS > 1 ? b.v[i][k] : 0.0f, numbers);
+    };
   }
 };
+
+template <class F, typename T, int WIDTH, int VECS, typename Index>
+__device__ __forceinline__ void load_rows(Share<T, WIDTH, VECS, Index>& a, Share<T, WIDTH, VECS, Index>& b, const T* from_a,
+                                          int64 a_col, const T* from_b, const Part<Index>& part) {
+  a.load(from_a, a_col, part, F::filling());
+  if constexpr (F::INPUTS > 1) b.load(from_b, 1, part, F::filling());
+}
+
+template <typename T, int WIDTH, int VECS, typename Index, class Results>
+__device__ __forceinline__ void store_row(T* y, const Part<Index>& part, const Results& results) {
+  typedef Vec<T, WIDTH> V;
+  V* const to = reinterpret_cast<V*>(y + part.from);
+#pragma unroll
+  for (int i = 0; i < VECS; i++) {
+    const Index at = part.first + i * part.step;
+    V out;
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) out.set(k, results(i, k));
+    if (at < part.end) to[at] = out;
+  }
+}
 
 // One row, held in registers.
 template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, class Team>
 __device__ __forceinline__ void map_row(const Team& team, const T* a, int64 a_col, const T* b, T* y, int64 cols) {
   const Peeled<T, WIDTH, ALIGNED> peeled(a, cols);
   const Part<int> part = peeled.part(team.first(), team.step()), extra_part = peeled.extra_part(team.first());
-  RowShare<F, T, WIDTH, VECS, int> share;
-  RowShare<F, T, 1, 1, int> extra;
-  share.load(a, a_col, b, part);
-  if constexpr (!ALIGNED) extra.load(a, 1, b, extra_part);
-  auto state = share.absorb(F::State::nothing());
-  if constexpr (!ALIGNED) state = extra.absorb(state);
+  Share<T, WIDTH, VECS, int> of_a, of_b;
+  Share<T, 1, 1, int> extra_a, extra_b;
+  load_rows<F>(of_a, of_b, a, a_col, b, part);
+  if constexpr (!ALIGNED) load_rows<F>(extra_a, extra_b, a, 1, b, extra_part);
+  typename F::template Held<Share<T, WIDTH, VECS, int>> held;
+  typename F::template Held<Share<T, 1, 1, int>> extra;
+  auto state = held.take(of_a, of_b);
+  if constexpr (!ALIGNED) state = merge(state, extra.take(extra_a, extra_b));
   state = team.merge_all(state, 0);
-  share.store(y, part, state);
-  if constexpr (!ALIGNED) extra.store(y, extra_part, state);
+  store_row<T, WIDTH, VECS>(y, part, held.results(state));
+  if constexpr (!ALIGNED) store_row<T, 1, 1>(y, extra_part, extra.results(state));
 }
 
 #define ROW_PARAMETERS const T *a, int64 a_row, int64 a_col, const T *b, T *y, int64 rows, int64 cols
@@ -98,25 +114,25 @@ __global__ void __launch_bounds__(1024) rows_loop(ROW_PARAMETERS) {
   const int64 step = team.step(), stride = VECS * step;
   Part<int64> part = peeled.part((int64)team.first(), step);
   const Part<int64> extra_part = peeled.extra_part((int64)team.first());
-  RowShare<F, T, WIDTH, VECS, int64> share;
-  RowShare<F, T, 1, 1, int64> extra;
+  HeldShare<F, Share<T, WIDTH, VECS, int64>> share;
+  HeldShare<F, Share<T, 1, 1, int64>> extra;
   auto state = F::State::nothing();
   if constexpr (!ALIGNED) {
-    extra.load(a, 1, b, extra_part);
-    state = extra.absorb(state);
+    load_rows<F>(extra.a, extra.b, a, 1, b, extra_part);
+    state = F::absorb(extra.a, extra.b, state);
   }
   for (; part.first < part.end; part.first += stride) {
-    share.load(a, a_col, b, part);
-    state = share.absorb(state);
+    load_rows<F>(share.a, share.b, a, a_col, b, part);
+    state = F::absorb(share.a, share.b, state);
   }
   state = team.merge_all(state);
   for (part.first -= stride; part.first >= 0; part.first -= stride) {
-    share.load(a, a_col, b, part);
-    share.store(y, part, state);
+    load_rows<F>(share.a, share.b, a, a_col, b, part);
+    store_row<T, WIDTH, VECS>(y, part, share.results(state));
   }
   if constexpr (!ALIGNED) {
-    extra.load(a, 1, b, extra_part);
-    extra.store(y, extra_part, state);
+    load_rows<F>(extra.a, extra.b, a, 1, b, extra_part);
+    store_row<T, 1, 1>(y, extra_part, extra.results(state));
   }
 }
 
@@ -125,41 +141,54 @@ template <class F, typename T, int WIDTH, int VECS, bool CLUSTER, int BLOCKS>
 __global__ void __launch_bounds__(512, BLOCKS)
 rows_pipeline(const T* a, int64 a_row, const T* b, T* y, int64 rows, int64 cols, int64 warps, int64 stages) {
   typedef Vec<T, WIDTH> V;
+  typedef Share<T, WIDTH, VECS, int> S;
+  typedef typename F::template Held<S> Held;
   extern __shared__ float shared[];
   Flow<T, WIDTH, VECS, F::INPUTS> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, F::filling());
   flow.inputs[0] = {a, a_row};
   if constexpr (F::INPUTS > 1) flow.inputs[1] = {b, cols};
   Exchange<typename F::State, CLUSTER> exchange(flow);
-  auto numbers = F::combine(F::State::nothing());
-  const int64 step = flow.step * cols;
-  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step / WIDTH;  // of the row before
+  auto state = F::State::nothing();
+  const int64 step = flow.step * cols / WIDTH;
+  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step;  // of the row before
 
-  for (flow.begin(); flow.goes_on(); flow.advance(), to += step / WIDTH) {
+  const auto take_turn = [&](Held& now, const Held& before) {
+    const bool has_row_before = flow.has_row_before();
+    const int inside = flow.row_before_exists() ? flow.inside : 0;
     if (flow.has_row()) {
       flow.wait();
-      Share<T, WIDTH, VECS, int> of_a, of_b;
+      S of_a, of_b;
 #pragma unroll
       for (int i = 0; i < VECS; i++) {
         of_a.v[i] = flow.at(flow.now, 0, i);
         if constexpr (F::INPUTS > 1) of_b.v[i] = flow.at(flow.now, 1, i);
       }
-      exchange.send(merge_lanes<32>(F::absorb(of_a, of_b, F::State::nothing())));
+      flow.release(flow.now);
+      exchange.send(merge_lanes<32>(now.take(of_a, of_b)));
     }
-    if (flow.has_row_before()) {
-      const int inside = flow.row_before_exists() ? flow.inside : 0;
+    if (has_row_before) {
+      const auto results = before.results(state);
 #pragma unroll
       for (int i = 0; i < VECS; i++) {
-        const V of_a = flow.at(flow.before, 0, i), of_b = flow.at(flow.before, F::INPUTS - 1, i);
         V out;
 #pragma unroll
-        for (int k = 0; k < WIDTH; k++) out.set(k, F::finish(of_a[k], of_b[k], numbers));
-        if (i < inside) __stcs(&to[32 * i].raw, out.raw);
+        for (int k = 0; k < WIDTH; k++) out.set(k, results(i, k));
+        if (i < inside) to[32 * i] = out;
       }
-      flow.release();
     }
     if (flow.has_row()) {
-      numbers = F::combine(exchange.receive());
-      flow.refill();
+      flow.refill(flow.now, flow.stages);
+      state = exchange.receive();
     }
+    flow.advance(), to += step;
+  };
+
+  // Two, so that none has to be copied: what is held of this row, and of the one before.
+  Held one, other;
+  flow.begin();
+  while (flow.goes_on()) {
+    take_turn(one, other);
+    if (!flow.goes_on()) break;
+    take_turn(other, one);
   }
 }

@@ -34,7 +34,7 @@ struct Part {
 template <typename T, int WIDTH, int VECS, typename Index>
 struct Share {
   typedef Vec<T, WIDTH> V;
-  static constexpr int ACCESSES = VECS, ELEMENTS = WIDTH;
+  static constexpr int ACCESSES = VECS, ELEMENTS = WIDTH, BITS = 8 * sizeof(T);
   V v[VECS];
 
   __device__ __forceinline__ void load(const V* x, int64 x_col, Index first, Index step, Index cols, float beyond) {

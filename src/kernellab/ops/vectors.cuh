@@ -6,14 +6,6 @@
 
 #include "ptx.cuh"
 
-#ifdef PLAIN
-#if PLAIN == 1
-#define __stcs(to, value) (*(to) = (value))
-#else
-#define __stcs(to, value) __stcg(to, value)
-#endif
-#endif
-
 typedef long long int64;  // NVRTC has no <cstdint>; 64 bits on every platform CUDA knows
 
 // An unsigned integer type as wide as one access.

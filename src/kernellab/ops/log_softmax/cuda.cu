@@ -5,6 +5,7 @@
 struct LogSoftmax {
   static constexpr int INPUTS = 1;
   typedef Stats State;
+  template <class S> using Held = HeldShare<LogSoftmax, S>;
   struct Numbers {
     float peak, log_total;
   };
@@ -25,6 +26,7 @@ struct LogSoftmax {
 struct LogSoftmaxGradient {
   static constexpr int INPUTS = 2;
   typedef Sums<1> State;
+  template <class S> using Held = HeldShare<LogSoftmaxGradient, S>;
 
   __device__ static float filling() { return 0.0f; }
 

@@ -2,9 +2,39 @@
 #include "../rows.cuh"
 #include "../stats.cuh"
 
+// A thread's exponentials, above its own maximum: each is computed once.
+template <class S>
+struct Exponentials {
+  float of[S::ACCESSES][S::ELEMENTS], peak;
+
+  __device__ __forceinline__ Stats take(const S& x, const S&) {
+    Stats mine = Stats::nothing();
+#pragma unroll
+    for (int i = 0; i < S::ACCESSES; i++)
+#pragma unroll
+      for (int k = 0; k < S::ELEMENTS; k++) mine.peak = fmaxf(mine.peak, x.v[i][k]);
+    const float base = mine.base();
+#pragma unroll
+    for (int i = 0; i < S::ACCESSES; i++)
+#pragma unroll
+      for (int k = 0; k < S::ELEMENTS; k++) {
+        of[i][k] = exp_above(x.v[i][k], base);
+        mine.total += of[i][k];
+      }
+    peak = mine.peak;
+    return mine;
+  }
+
+  __device__ __forceinline__ auto results(Stats row) const {
+    const float factor = exp_above(peak, row.base()) / row.total;
+    return [this, factor](int i, int k) { return of[i][k] * factor; };
+  }
+};
+
 struct Softmax {
   static constexpr int INPUTS = 1;
   typedef Stats State;
+  template <class S> using Held = Exponentials<S>;
   struct Numbers {
     float base, scale;
   };
@@ -24,6 +54,7 @@ struct Softmax {
 struct SoftmaxGradient {
   static constexpr int INPUTS = 2;
   typedef Sums<1> State;
+  template <class S> using Held = HeldShare<SoftmaxGradient, S>;
 
   __device__ static float filling() { return 0.0f; }
 
