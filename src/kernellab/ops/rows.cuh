@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(128) rows_warp(ROW_PARAMETERS) {
 
 // Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols. With two inputs,
 // registers do not suffice for two blocks of 1024 threads per SM: the compiler would spill some for that.
-template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER>
-__global__ void __launch_bounds__(1024, F::INPUTS > 1 ? 1 : 0) rows_block(ROW_PARAMETERS) {
+template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER, int THREADS>
+__global__ void __launch_bounds__(THREADS, F::INPUTS > 1 ? 1 : 0) rows_block(ROW_PARAMETERS) {
   const Team<CLUSTER> team;
   const int64 row = team.row();
   map_row<F, T, WIDTH, ALIGNED, VECS>(team, a + row * a_row, a_col, b + row * cols, y + row * cols, cols);

@@ -19,6 +19,7 @@ from kernellab.ops.pipeline_cuda import VECS, divide, teams_at_a_time
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less; as in rows.cuh
 WIDE_VECS = 4
+BOUND = 1024
 TEAM_BLOCK = (
     512  # threads of a block in a cluster: two such blocks share an SM, so that one loads while the other stores
 )
@@ -57,7 +58,7 @@ def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
 
     team, threads = team_of(accesses, vecs, y.device)
     if threads <= MOST_THREADS:
-        run = kernel(op, f"rows_block<{kind}, {vecs}, {cpp_bool(team > 1)}>")
+        run = kernel(op, f"rows_block<{kind}, {vecs}, {cpp_bool(team > 1)}, {BOUND if threads <= BOUND else 1024}>")
     else:
         threads = MOST_THREADS
         run = kernel(op, f"rows_loop<{kind}, {cpp_bool(team > 1)}>")

@@ -113,15 +113,26 @@ struct Lanes {
 };
 
 // One block, or one cluster of blocks (sm_90 on).
+//
+// Blocks of a cluster send each other messages, which a barrier in the receiver's shared memory counts. A barrier of all
+// threads of the cluster would first wait for every access to memory that is under way.
 template <bool CLUSTER>
 struct Team {
   unsigned rank = 0, blocks = 1;
+  SharedBarrier* arrived;  // by turns
 
   __device__ __forceinline__ Team() {
     if constexpr (CLUSTER) {
+      __shared__ SharedBarrier barriers[2];
+      arrived = barriers;
       rank = cluster_rank();
       blocks = cluster_blocks();
-      cluster_arrive();  // other blocks may write to this block's shared memory only after they know that it is running
+      if (threadIdx.x < 2) {
+        barrier_init(&arrived[threadIdx.x], 1);
+        barrier_fence();
+      }
+      __syncwarp();
+      cluster_arrive();  // other blocks may send messages only after they know that this one is ready
     }
   }
   __device__ int64 row() const { return blockIdx.x / blocks; }    // of the first row
@@ -130,30 +141,27 @@ struct Team {
   __device__ int step() const { return blocks * blockDim.x; }
 
   // Every thread of the team gets the merger of all of them. `turn` counts the calls, from 0: two consecutive calls use
-  // different memory. So whoever writes for a call has passed the barrier of the one before, and nobody still reads
-  // what was written for the one before that.
+  // different memory. So whoever writes for a call has received in the one before, and nobody still reads what was
+  // written for the one before that.
   template <class S>
   __device__ __forceinline__ S merge_all(S s, unsigned turn = 0) const {
-    constexpr int FLOATS = sizeof(S) / sizeof(float);
-    __shared__ S of_warps[2][32], of_blocks[2][MOST_BLOCKS];
-    S *const of_warp = of_warps[turn % 2], *const of_block = of_blocks[turn % 2];
-    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __shared__ S of_warps[2][CLUSTER ? 32 * MOST_BLOCKS : 32];
+    S* const found = of_warps[turn % 2];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     s = merge_lanes<32>(s);
-    if (lane == 0) of_warp[warp] = s;
-    __syncthreads();
-    s = lane < blockDim.x / 32 ? of_warp[lane] : S::nothing();
-    s = merge_lanes<32>(s);
-    if constexpr (CLUSTER) {
+    if constexpr (!CLUSTER) {
+      if (lane == 0) found[warp] = s;
+      __syncthreads();
+      return merge_lanes<32>(lane < warps ? found[lane] : S::nothing());
+    } else {
+      SharedBarrier* const barrier = &arrived[turn % 2];
+      if (threadIdx.x == 0) barrier_expect(barrier, blocks * warps * sizeof(S));
       if (turn == 0) cluster_wait();
-      if (threadIdx.x < blocks) store_in_block(threadIdx.x, &of_block[rank], s);
-      __syncwarp();
-      cluster_sync();
-      s = lane < blocks ? of_block[lane] : S::nothing();
-      s = merge_lanes<MOST_BLOCKS>(s);  // lanes 0 to 7 hold all blocks, and lane 0 broadcasts the result
-#pragma unroll
-      for (int i = 0; i < FLOATS; i++)
-        reinterpret_cast<float*>(&s)[i] = __shfl_sync(~0u, reinterpret_cast<float*>(&s)[i], 0);
+      if (lane < blocks) send_to_block(lane, &found[rank * warps + warp], s, barrier);
+      barrier_wait(barrier, turn / 2 % 2);
+      s = lane < blocks * warps ? found[lane] : S::nothing();
+      for (unsigned at = lane + 32; at < blocks * warps; at += 32) s = merge(s, found[at]);
+      return merge_lanes<32>(s);
     }
-    return s;
   }
 };
