@@ -39,16 +39,17 @@ struct Source<F, true> {
       : philox(seed, offset), f{parameters...} {}
 };
 
-// f of WIDTH elements, of which the first has this index.
+// f of WIDTH elements, of which the first has this counter.
 template <class F, typename T, int WIDTH>
-__device__ __forceinline__ void apply(const Source<F>& source, int64 index, const Vec<T, WIDTH>* x, Vec<T, WIDTH>* y) {
+__device__ __forceinline__ void apply(const Source<F>& source, Counter counter, const Vec<T, WIDTH>* x,
+                                      Vec<T, WIDTH>* y) {
   [[maybe_unused]] unsigned words[WIDTH];
-  if constexpr (F::RANDOM) source.philox.words(index, words);
+  if constexpr (F::RANDOM) source.philox.words(counter, words);
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
     float in[F::INS], out[F::OUTS];
 #pragma unroll
-    for (int k = 0; k < F::INS; k++) in[k] = x[k][i];
+    for (int k = 0; k < F::INS; k++) in[k] = x[k].unpack(i);
     if constexpr (F::RANDOM) {
       source.f(in, out, words[i]);
     } else {
@@ -78,14 +79,14 @@ template <class F, typename T, int WIDTH, typename... Arg>
 __global__ void __launch_bounds__(FLAT_THREADS) map_flat(int64 n, Arg... args) {
   T* t[F::INS + F::OUTS];
   const Source<F> source = unpack<F, T>(t, args...);
-  const int64 accesses = n / WIDTH;
-  const int64 at = (int64)blockIdx.x * FLAT_THREADS + threadIdx.x;
+  const int64 accesses = (unsigned long long)n / WIDTH;
+  const int64 first = (int64)blockIdx.x * FLAT_THREADS, at = first + threadIdx.x;
   if (at < accesses) {
     typedef Vec<T, WIDTH> V;
     V in[F::INS], out[F::OUTS];
 #pragma unroll
     for (int k = 0; k < F::INS; k++) in[k] = reinterpret_cast<const V*>(t[k])[at];
-    apply(source, at * WIDTH, in, out);
+    apply(source, Counter(first * WIDTH, threadIdx.x * WIDTH), in, out);
 #pragma unroll
     for (int k = 0; k < F::OUTS; k++) reinterpret_cast<V*>(t[F::INS + k])[at] = out[k];
   } else {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(FLAT_THREADS) map_flat(int64 n, Arg... args) {
     Vec<T, 1> in[F::INS], out[F::OUTS];
 #pragma unroll
     for (int k = 0; k < F::INS; k++) in[k].set(0, to_float(t[k][left]));
-    apply(source, left, in, out);
+    apply(source, Counter(left, 0), in, out);
 #pragma unroll
     for (int k = 0; k < F::OUTS; k++) t[F::INS + k][left] = from_float<T>(out[k][0]);
   }
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(ROWS_THREADS) map_rows(int64 rows, int64 cols,
         const Strided<T>& indices = t[F::INS + F::OUTS];
         index = (row * indices.row + col * indices.col) * WIDTH;
       }
-      apply(source, index, in[j], out);
+      apply(source, Counter(index, 0), in[j], out);
 #pragma unroll
       for (int k = 0; k < F::OUTS; k++) {
         const Strided<T>& y = t[F::INS + k];

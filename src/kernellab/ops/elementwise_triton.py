@@ -91,7 +91,7 @@ def map_flat(a_ptr, b_ptr, c_ptr, y_ptr, z_ptr, n, seed, offset, p, q, f: tl.con
     c = None if c_ptr is None else c_ptr + start + at
     z = None if z_ptr is None else z_ptr + start + at
     access: tl.constexpr = 128 // y_ptr.dtype.element_ty.primitive_bitwidth
-    words = None if seed is None else words_along(seed, offset, start, BLOCK, access)
+    words = None if seed is None else words_along(seed, offset, start, BLOCK, access, ALIGNED=True)
     if start + BLOCK <= n:  # no mask, so that accesses are 16 bytes wide whatever n is
         map_block(f, a, b, c, y, z, None, words, p, q)
     else:

@@ -8,6 +8,13 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 
+// Both words of a product in one instruction. A product of 64-bit numbers takes more, even if both fit 32 bits.
+__device__ __forceinline__ unsigned long long multiply_wide(unsigned a, unsigned b) {
+  unsigned long long product;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+}
+
 // Clusters, which GPUs have from sm_90 on: the number of this block in its cluster, and how many blocks it has.
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;

@@ -23,6 +23,10 @@ template <> __device__ __forceinline__ float from_float(float v) { return v; }
 template <> __device__ __forceinline__ __half from_float(float v) { return __float2half_rn(v); }
 template <> __device__ __forceinline__ __nv_bfloat16 from_float(float v) { return __float2bfloat16_rn(v); }
 
+// A bf16 is the upper half of an fp32.
+template <typename T> constexpr bool IS_UPPER_HALF = false;
+template <> constexpr bool IS_UPPER_HALF<__nv_bfloat16> = true;
+
 // WIDTH elements of type T, kept as they lie in memory: 16-bit types take half a register each.
 template <typename T, int WIDTH>
 struct Vec {
@@ -31,6 +35,15 @@ struct Vec {
 
   __device__ __forceinline__ float operator[](int i) const {
     return to_float(reinterpret_cast<const T*>(&raw)[i]);
+  }
+  // The same in one instruction for a bf16, which may take two through a 16-bit register. Where elements are unpacked
+  // twice, as in rows.cuh, the compiler then keeps them in between, and needs too many registers.
+  __device__ __forceinline__ float unpack(int i) const {
+    if constexpr (IS_UPPER_HALF<T> && WIDTH > 1) {
+      const unsigned pair = reinterpret_cast<const unsigned*>(&raw)[i / 2];
+      return __uint_as_float(i % 2 ? pair & 0xFFFF0000u : pair << 16);
+    }
+    return (*this)[i];
   }
   __device__ __forceinline__ void set(int i, float v) { reinterpret_cast<T*>(&raw)[i] = from_float<T>(v); }
 

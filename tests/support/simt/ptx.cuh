@@ -3,6 +3,8 @@
 
 inline float exp2_fast(float x) { return std::exp2(x); }
 
+inline unsigned long long multiply_wide(unsigned a, unsigned b) { return (unsigned long long)a * b; }
+
 inline unsigned cluster_rank() { return simt::block->rank; }
 inline unsigned cluster_blocks() { return simt::block->cluster->anchors.size(); }
 inline void cluster_arrive() {}

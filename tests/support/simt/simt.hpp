@@ -30,6 +30,9 @@ struct Dims {
 };
 inline thread_local Dims threadIdx, blockIdx, blockDim, gridDim;
 
+struct alignas(8) float2 {
+    float x, y;
+};
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
@@ -230,6 +233,17 @@ inline float __shfl_sync(unsigned, float value, int from) { return simt::block->
 template <class V>
 void __stcs(V* to, V value) { *to = value; }
 
+template <class V>
+V __ldcg(const V* from) { return *from; }
+
+// Blocks that are not of one cluster run one after the other.
+inline void __threadfence() {}
+inline unsigned atomicInc(unsigned* count, unsigned last) {
+    const unsigned before = *count;
+    *count = before >= last ? 0 : before + 1;
+    return before;
+}
+
 inline unsigned __float_as_uint(float value) {
     unsigned bits;
     std::memcpy(&bits, &value, 4);
@@ -237,6 +251,11 @@ inline unsigned __float_as_uint(float value) {
 }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __uint_as_float(unsigned bits) {
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 using std::isfinite;
 using std::min;
