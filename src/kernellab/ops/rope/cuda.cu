@@ -1,4 +1,5 @@
-// Rotary position embedding. A thread turns WIDTH pairs of columns of one head: two accesses of x, two of y.
+// Rotary position embedding. A thread turns WIDTH pairs of columns of HEADS heads of a token by the same angles: two
+// accesses of x and two of y for each head.
 #include "../vectors.cuh"
 
 // [batch, heads, positions, columns] with neighbouring columns; strides in accesses of WIDTH elements.
@@ -8,43 +9,21 @@ struct Heads {
   int64 batch, head, position;
 };
 
-// Queries and keys in one launch: to a thread, the heads of a token are those of q, then those of k.
-// The tables are [positions, accesses] of WIDTH angles, contiguous; `accesses` is half a head.
-template <typename T, int WIDTH, bool INTERLEAVED>
-__global__ void __launch_bounds__(256)
-rotate(T* q, int64 q_batch, int64 q_head, int64 q_position, T* k, int64 k_batch, int64 k_head, int64 k_position,
-       T* to_q, int64 to_q_batch, int64 to_q_head, int64 to_q_position,
-       T* to_k, int64 to_k_batch, int64 to_k_head, int64 to_k_position,
-       const T* cos, const T* sin, int64 tokens, int64 positions, int64 q_heads, int64 k_heads, int64 accesses,
-       double sign) {
-  typedef Vec<T, WIDTH> V;
-  const int64 number = (int64)blockIdx.x * blockDim.x + threadIdx.x;
-  const int64 heads = q_heads + k_heads;
-  if (number >= tokens * heads * accesses) return;
-  const int64 at = number % accesses, row = number / accesses;
-  const int64 token = row / heads, batch = token / positions, position = token % positions;
-  int64 head = row % heads;
-  Heads<T> from = {q, q_batch, q_head, q_position}, to = {to_q, to_q_batch, to_q_head, to_q_position};
-  if (head >= q_heads) {
-    head -= q_heads;
-    from = {k, k_batch, k_head, k_position}, to = {to_k, to_k_batch, to_k_head, to_k_position};
-  }
-  const V* x = reinterpret_cast<const V*>(from.start) + batch * from.batch + head * from.head + position * from.position;
-  V* y = reinterpret_cast<V*>(to.start) + batch * to.batch + head * to.head + position * to.position;
-  // Interleaved, the columns of WIDTH pairs are two neighbouring accesses; otherwise one in each half.
-  const int64 one = INTERLEAVED ? 2 * at : at, other = INTERLEAVED ? 2 * at + 1 : accesses + at;
-  const V a = x[one], b = x[other];
-  const V c = reinterpret_cast<const V*>(cos)[position * accesses + at];
-  const V s = reinterpret_cast<const V*>(sin)[position * accesses + at];
-  V first, second;
+// Most numbers have 32 bits, and a division of these takes a fraction of the time.
+__device__ __forceinline__ int64 divide(int64 a, int64 b) {
+  return (a | b) >> 32 ? a / b : (unsigned)a / (unsigned)b;
+}
+
+// Pair (u, v) of columns of an access each: interleaved, columns 2i and 2i + 1 of both together, else column i of each.
+template <bool INTERLEAVED, class V, int WIDTH>
+__device__ __forceinline__ void turn(const V& a, const V& b, const float (&cos)[WIDTH], const float (&sin)[WIDTH],
+                                     V& first, V& second) {
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
-    const float turn_cos = c[i], turn_sin = s[i] * (float)sign;
-    // Pair i: columns 2i and 2i + 1 of both accesses together, or column i of each.
     const int left = 2 * i, right = 2 * i + 1;
-    const float u = INTERLEAVED ? (left < WIDTH ? a[left % WIDTH] : b[left % WIDTH]) : a[i];
-    const float v = INTERLEAVED ? (right < WIDTH ? a[right % WIDTH] : b[right % WIDTH]) : b[i];
-    const float turned_u = u * turn_cos - v * turn_sin, turned_v = v * turn_cos + u * turn_sin;
+    const float u = INTERLEAVED ? (left < WIDTH ? a : b).unpack(left % WIDTH) : a.unpack(i);
+    const float v = INTERLEAVED ? (right < WIDTH ? a : b).unpack(right % WIDTH) : b.unpack(i);
+    const float turned_u = u * cos[i] - v * sin[i], turned_v = v * cos[i] + u * sin[i];
     if constexpr (INTERLEAVED) {
       (left < WIDTH ? first : second).set(left % WIDTH, turned_u);
       (right < WIDTH ? first : second).set(right % WIDTH, turned_v);
@@ -53,6 +32,55 @@ rotate(T* q, int64 q_batch, int64 q_head, int64 q_position, T* k, int64 k_batch,
       second.set(i, turned_v);
     }
   }
-  __stcs(&y[one].raw, first.raw);
-  __stcs(&y[other].raw, second.raw);
+}
+
+// Queries and keys in one launch. The tables are [positions, accesses] of WIDTH angles, contiguous; `accesses` is half a
+// head. A block takes HEADS heads, of q or of k, of as many tokens as it has threads for. Blocks that follow each other
+// take the following tokens, or where `heads_first`, the following heads: what lies next in memory.
+template <typename T, int WIDTH, bool INTERLEAVED, int HEADS>
+__global__ void __launch_bounds__(256)
+rotate(T* q, int64 q_batch, int64 q_head, int64 q_position, T* k, int64 k_batch, int64 k_head, int64 k_position,
+       T* to_q, int64 to_q_batch, int64 to_q_head, int64 to_q_position,
+       T* to_k, int64 to_k_batch, int64 to_k_head, int64 to_k_position,
+       const T* cos, const T* sin, int64 tokens, int64 positions, int64 q_heads, int64 k_heads, int64 accesses,
+       double sign, int64 token_blocks, int64 heads_first) {
+  typedef Vec<T, WIDTH> V;
+  const unsigned q_groups = (q_heads + HEADS - 1) / HEADS, groups = q_groups + (k_heads + HEADS - 1) / HEADS;
+  const unsigned across = heads_first ? groups : token_blocks;
+  const unsigned major = blockIdx.x / across, minor = blockIdx.x % across;
+  const unsigned group = heads_first ? minor : major;
+  const int64 number = (int64)(heads_first ? major : minor) * blockDim.x + threadIdx.x;
+  const int64 token = divide(number, accesses), at = number - token * accesses;
+  if (token >= tokens) return;
+  const int64 batch = divide(token, positions), position = token - batch * positions;
+
+  Heads<T> from = {q, q_batch, q_head, q_position}, to = {to_q, to_q_batch, to_q_head, to_q_position};
+  int64 head = (int64)group * HEADS, heads = q_heads;
+  if (group >= q_groups) {
+    from = {k, k_batch, k_head, k_position}, to = {to_k, to_k_batch, to_k_head, to_k_position};
+    head = (int64)(group - q_groups) * HEADS, heads = k_heads;
+  }
+  const int count = min(heads - head, (int64)HEADS);
+  // Interleaved, the columns of WIDTH pairs are two neighbouring accesses; otherwise one in each half.
+  const int64 one = INTERLEAVED ? 2 * at : at, apart = INTERLEAVED ? 1 : accesses;
+  const V* x = reinterpret_cast<const V*>(from.start) + batch * from.batch + head * from.head +
+               position * from.position + one;
+  V* y = reinterpret_cast<V*>(to.start) + batch * to.batch + head * to.head + position * to.position + one;
+
+  V a[HEADS], b[HEADS];
+#pragma unroll
+  for (int i = 0; i < HEADS; i++)
+    if (i < count) a[i] = x[i * from.head], b[i] = x[i * from.head + apart];
+  const V c = reinterpret_cast<const V*>(cos)[number - batch * positions * accesses];
+  const V s = reinterpret_cast<const V*>(sin)[number - batch * positions * accesses];
+  float turn_cos[WIDTH], turn_sin[WIDTH];
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) turn_cos[i] = c.unpack(i), turn_sin[i] = s.unpack(i) * (float)sign;
+#pragma unroll
+  for (int i = 0; i < HEADS; i++)
+    if (i < count) {
+      V first, second;
+      turn<INTERLEAVED>(a[i], b[i], turn_cos, turn_sin, first, second);
+      y[i * to.head] = first, y[i * to.head + apart] = second;
+    }
 }
