@@ -33,3 +33,19 @@ def shared_bytes(device: torch.device) -> int:
         return _SHARED_BYTES
     # torch's type stubs do not have it.
     return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)  # type: ignore[attr-defined]
+
+
+def arrivals(device: torch.device) -> torch.Tensor:
+    """A counter of blocks, which is 0 before and after every kernel that counts with it.
+
+    Kernels of one stream, which run one after the other, share one. A CUDA graph may be replayed on any stream, and
+    gets its own.
+    """
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return torch.zeros(1, dtype=torch.int32, device=device)
+    return _arrivals(device, torch.cuda.current_stream(device).cuda_stream)
+
+
+@functools.cache
+def _arrivals(device: torch.device, stream: int) -> torch.Tensor:
+    return torch.zeros(1, dtype=torch.int32, device=device)

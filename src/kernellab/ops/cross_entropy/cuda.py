@@ -9,18 +9,19 @@ import torch
 from kernellab.build.cuda import Kernel
 from kernellab.build.cuda import kernel as cuda_kernel
 from kernellab.ops.cross_entropy.loss import Settings, new_saved
-from kernellab.ops.floats import CUDA_NAMES, require_float
-from kernellab.ops.gpus import sm_count
-from kernellab.ops.rows_cuda import power_of_2, same_alignment
+from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
+from kernellab.ops.gpus import arrivals, sm_count
+from kernellab.ops.rows_cuda import cpp_bool, power_of_2, same_alignment
 
 NARROW_BLOCK = 128  # threads per block if a team is a warp or less; as in cuda.cu
+NARROW_BLOCKS_PER_SM = 8  # at most so many, which go through the rows together
 # (accesses in a row up to, threads that share it). An access is 16 bytes, or one element of a row with gaps.
-FORWARD_TEAMS = ((256, 32), (2048, 128), (8192, 256), (None, 512))
+FORWARD_TEAMS = ((512, 32), (2048, 128), (8192, 256), (None, 512))
 PER_LANE = 4  # accesses per lane below a warp
 # Few wide rows are split among blocks, so that every SM has this many of them.
 BLOCKS_PER_SM, MOST_PARTS, LEAST_PER_PART = 4, 32, 2048
 # Backward has no reduction: a block takes a piece of a row, (threads, accesses per thread).
-BACKWARD_BLOCK = (256, 2)
+BACKWARD_BLOCK = (128, 2)
 MOST_PER_LANE = 8  # up to so many accesses per lane, a warp takes a row
 
 
@@ -30,30 +31,42 @@ def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> t
     x_row, x_col = logits.stride()
     name = CUDA_NAMES[logits.dtype]
     reduced = settings.reduction != "none"
-    losses = logits.new_empty(rows, dtype=torch.float32 if reduced else logits.dtype)
     saved = new_saved(logits, settings.reduction)
-    smooth = "true" if settings.label_smoothing > 0 else "false"
-    loss_name = CUDA_NAMES[losses.dtype]
-    labels = (target.stride(0), settings.ignore_index)
-    if rows:
-        width = 16 // logits.element_size() if x_col == 1 else 1
-        accesses = cols // width
-        team = next(threads for limit, threads in FORWARD_TEAMS if limit is None or accesses <= limit)
-        lanes = min(team, power_of_2(-(-accesses // PER_LANE))) if team == 32 else team
-        parts = _parts(rows, accesses, logits.device) if team == FORWARD_TEAMS[-1][1] else 1
+    result = logits.new_empty(() if reduced else rows)
+    smooth = cpp_bool(settings.label_smoothing > 0)
+    labels, mean = (target.stride(0), settings.ignore_index), int(settings.reduction == "mean")
+    width = 16 // logits.element_size() if x_col == 1 else 1
+    accesses = cols // width
+    team = next(threads for limit, threads in FORWARD_TEAMS if limit is None or accesses <= limit)
+    parts = _parts(rows, accesses, logits.device) if rows and team == FORWARD_TEAMS[-1][1] else 1
+    # Rows that are split, and no rows at all, are reduced by a kernel of its own.
+    apart = reduced and (parts > 1 or not rows)
+    losses = logits.new_empty(rows, dtype=torch.float32) if apart else result
+    loss_name, fused = CUDA_NAMES[losses.dtype], cpp_bool(reduced and not apart)
+
+    def launch(kernel_name: str, blocks: int, threads: int, *more: torch.Tensor | int) -> None:
+        tallies, counter = (saved, saved)
+        if reduced and not apart:
+            tallies, counter = logits.new_empty(2 * blocks, dtype=torch.float32), arrivals(logits.device)
+        kernel(kernel_name)(
+            *(blocks, threads, logits, target, losses, saved, rows, cols, x_row, x_col, *labels),
+            *(float(settings.label_smoothing), result, tallies, counter, mean, *more),
+        )
+
+    if rows and team == 32:
+        lanes = min(team, power_of_2(-(-accesses // PER_LANE)))
+        aligned = cpp_bool(width == 1 or vector_width([logits], cols, x_row) > 1)
+        blocks = min(-(-rows * lanes // NARROW_BLOCK), NARROW_BLOCKS_PER_SM * sm_count(logits.device))
+        kind = f"{name}, {width}, {aligned}, {lanes}, {smooth}, {fused}, {loss_name}"
+        launch(f"cross_entropy_narrow<{kind}>", blocks, NARROW_BLOCK)
+    elif rows:
         partial = logits.new_empty(rows * parts * 3, dtype=torch.float32) if parts > 1 else saved
-        split = "true" if parts > 1 else "false"
-        run = kernel(f"cross_entropy_forward<{name}, {width}, {lanes}, {smooth}, {split}, {loss_name}>")
-        tensors = (logits, target, losses, saved, partial)
-        options = (x_row, x_col, *labels, float(settings.label_smoothing), parts)
-        run(*_launch(rows, lanes, parts), *tensors, rows, cols, *options)
+        kind = f"{name}, {width}, {team}, {smooth}, {cpp_bool(parts > 1)}, {fused}, {loss_name}"
+        launch(f"cross_entropy_wide<{kind}>", rows * parts, team, partial, parts)
         if parts > 1:
-            kernel(f"cross_entropy_join<{name}, {smooth}, {loss_name}>")(rows, 32, *tensors, cols, *options)
-    if not reduced:
-        return losses, saved
-    result = logits.new_empty(())
-    mean = int(settings.reduction == "mean")
-    kernel(f"cross_entropy_reduce<{name}>")(1, 1024, losses, target, result, saved, rows, *labels, mean)
+            launch(f"cross_entropy_join<{name}, {smooth}, {loss_name}>", rows, 32, partial, parts)
+    if apart:
+        kernel(f"cross_entropy_reduce<{name}>")(1, 1024, losses, target, result, saved, rows, *labels, mean)
     return result, saved
 
 
@@ -66,6 +79,7 @@ def backward(
     if not rows:
         return dx
     width = 16 // logits.element_size() if same_alignment(logits, dx) else 1
+    aligned = cpp_bool(width == 1 or vector_width([logits, dx], cols, x_row) > 1)
     accesses = cols // width
     if accesses <= 32 * MOST_PER_LANE:
         lanes, parts = min(32, power_of_2(-(-accesses // PER_LANE))), 1
@@ -73,11 +87,12 @@ def backward(
     else:
         lanes, vecs = BACKWARD_BLOCK
         parts = -(-accesses // (lanes * vecs))
-    kernel(f"cross_entropy_backward<{CUDA_NAMES[logits.dtype]}, {width}, {lanes}, {vecs}>")(
+    smoothing = float(settings.label_smoothing)
+    kernel(f"cross_entropy_backward<{CUDA_NAMES[logits.dtype]}, {width}, {aligned}, {lanes}, {vecs}>")(
         *_launch(rows, lanes, parts),
         *(logits, target, saved, upstream, dx, rows, cols, x_row, x_col),
         *(target.stride(0), settings.upstream_step(upstream), settings.ignore_index),
-        *(float(settings.label_smoothing), int(settings.reduction == "mean"), parts),
+        *(smoothing, smoothing / cols, int(settings.reduction == "mean"), parts),
     )
     return dx
 
