@@ -30,6 +30,7 @@ ROWS_PER_COPY = 8
 
 
 PIPELINE_FROM = 1024
+BOUND = 1024
 FORWARD_VECS, CENTRED_VECS, PLAIN_VECS = 4, 4, 4
 
 
@@ -72,7 +73,7 @@ class CudaNorm(NamedTuple):
         team, threads = team_of(accesses, vecs, p.y.device)
         cluster, in_cluster = (team if team > 1 else None), cpp_bool(team > 1)
         if threads <= MOST_THREADS:
-            run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}>")
+            run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}, {BOUND if threads <= BOUND else 1024}>")
         else:
             threads = MOST_THREADS
             run = kernel(self.op, f"norm_loop<{kind}, {in_cluster}>")
@@ -86,7 +87,7 @@ class CudaNorm(NamedTuple):
         sms = sm_count(p.dx.device)
         if access.aligned and access.width > 1 and cols >= PIPELINE_FROM:
             vecs = CENTRED_VECS if self.centred else PLAIN_VECS
-            division = divide(rows, accesses, 2 if p.dtotal is None else 3, p.dx.device, vecs=vecs)
+            division = divide(rows, accesses, 2, p.dx.device, vecs=vecs, one_more=self.centred)
             if division is not None:
                 kind = f"{self.functor}, {cpp_bool(p.dtotal is not None)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {vecs}, {cpp_bool(division.blocks > 1)}"
                 run = kernel(self.op, f"norm_backward_pipeline<{kind}>")

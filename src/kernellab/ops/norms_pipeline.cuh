@@ -2,36 +2,8 @@
 #pragma once
 
 #include "norms_backward.cuh"
+#include "norms_forward.cuh"
 #include "pipeline.cuh"
-
-__device__ __forceinline__ float add_lanes(float value) { return merge_lanes<32>(Sums<1>{{value}}).of[0]; }
-
-// How many elements there are, their mean, and the sum of their squared distances from it. The squares of all elements
-// of a row follow from those of its warps: no difference of large sums is taken.
-struct Distribution {
-  float seen, mean, squares;
-
-  __device__ static Distribution nothing() { return {0.0f, 0.0f, 0.0f}; }
-};
-
-template <int EACH>
-__device__ __forceinline__ Distribution merge_warps(Distribution (&parts)[EACH]) {
-  Sums<2> all = Sums<2>::nothing();
-#pragma unroll
-  for (int i = 0; i < EACH; i++) all.of[0] += parts[i].seen, all.of[1] += parts[i].seen * parts[i].mean;
-  all = merge_lanes<32>(all);
-  const float mean = all.of[1] / all.of[0];
-  float squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < EACH; i++) {
-    const float apart = parts[i].mean - mean;
-    squares += parts[i].squares + apart * parts[i].seen * apart;
-  }
-  return {all.of[0], mean, add_lanes(squares)};
-}
-
-// The sum of squares, for a norm that subtracts no mean.
-typedef Sums<1> Squares;
 
 template <bool FIRST, class A, class B> struct Choose { typedef A type; };
 template <class A, class B> struct Choose<false, A, B> { typedef B type; };
@@ -161,18 +133,20 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
                        int64 warps, int64 stages) {
   typedef Vec<T, WIDTH> V;
   typedef Sums<Norm::CENTRED ? 2 : 1> Totals;
+  constexpr bool WEIGHTS_IN_SHARED = Norm::CENTRED;  // which needs registers for the gradient of the bias
   extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, ADD ? 3 : 2> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
+  Flow<T, WIDTH, VECS, 2> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
   flow.inputs[0] = {dy, dy_row};
   flow.inputs[1] = {x, x_row};
-  if constexpr (ADD) flow.inputs[2] = {up, up_row};
   Exchange<Totals, CLUSTER> exchange(flow);
+  V* const weights_here = flow.places + stages * 2 * flow.groups * flow.slice + flow.group * flow.slice + flow.first;
   V w[VECS];
   float of_weight[VECS][WIDTH], of_bias[VECS][WIDTH];
 #pragma unroll
   for (int i = 0; i < VECS; i++) {
     const V* const from = reinterpret_cast<const V*>(weight + flow.offset) + 32 * i;
     w[i] = weight && i < flow.inside ? *from : V::filled(1.0f);
+    if constexpr (WEIGHTS_IN_SHARED) weights_here[32 * i] = w[i];  // each thread reads its own
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) of_weight[i][k] = of_bias[i][k] = 0.0f;
   }
@@ -192,6 +166,13 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
     mean_before = mean, rstd_before = rstd, mean = next_mean, rstd = next_rstd;
     // 0, which the compiler cannot know, for weights of 16 bits: it would keep them as fp32, in twice the registers.
     const unsigned zero = sizeof(T) < 4 ? __float_as_uint(rstd) >> 31 : 0;
+    // What is added to the row before is loaded while the present one is read.
+    V u[VECS];
+    if constexpr (ADD)
+      if (flow.has_row_before() && flow.row_before_exists())
+#pragma unroll
+        for (int i = 0; i < VECS; i++)
+          if (i < flow.inside) u[i] = reinterpret_cast<const V*>(up + (flow.row - flow.step) * up_row + flow.offset)[32 * i];
     if (flow.has_row()) {
       load_next(flow.row + flow.step);
       flow.wait();
@@ -200,7 +181,7 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
 #pragma unroll
         for (int i = 0; i < VECS; i++) {
           const V d = flow.at(flow.now, 0, i), v = flow.at(flow.now, 1, i);
-          V weights = w[i];
+          V weights = WEIGHTS_IN_SHARED ? weights_here[32 * i] : w[i];
           weights.flip(zero);
 #pragma unroll
           for (int k = 0; k < WIDTH; k++) {
@@ -220,14 +201,13 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
 #pragma unroll
       for (int i = 0; i < VECS; i++) {
         const V d = flow.at(flow.before, 0, i), v = flow.at(flow.before, 1, i);
-        V u, out, weights = w[i];
+        V out, weights = WEIGHTS_IN_SHARED ? weights_here[32 * i] : w[i];
         weights.flip(zero);
-        if constexpr (ADD) u = flow.at(flow.before, 2, i);
 #pragma unroll
         for (int k = 0; k < WIDTH; k++) {
           const float normal = Norm::normalized(v[k], mean_before, rstd_before);
           float value = Norm::gradient(d[k] * weights[k], normal, mean_g, totals.of[0], rstd_before);
-          if constexpr (ADD) value += u[k];
+          if constexpr (ADD) value += u[i][k];
           out.set(k, value);
         }
         if (i < inside) to[32 * i] = out;

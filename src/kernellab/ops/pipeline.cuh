@@ -200,10 +200,3 @@ struct Exchange {
     return merge_warps(parts);
   }
 };
-
-template <class S, int EACH>
-__device__ __forceinline__ S merge_warps(S (&parts)[EACH]) {
-#pragma unroll
-  for (int i = 1; i < EACH; i++) parts[0] = merge(parts[0], parts[i]);
-  return merge_lanes<32>(parts[0]);
-}

@@ -14,7 +14,7 @@ PER_SM = 1
 VECS = 4  # accesses of a row that a thread takes
 MOST_STAGES, LEAST_STAGES = 8, 3  # of which one is read, one is finished, and the others are fetched
 MOST_BLOCKS = 8  # of a cluster, that every GPU with clusters supports
-_STATIC_BYTES = 4096  # of shared memory, beside the stages: barriers, and what threads exchange
+_STATIC_BYTES = 3072  # of shared memory, beside the stages: barriers, and what threads exchange
 _ACCESS_BYTES = 16
 
 
@@ -34,7 +34,7 @@ class Division(NamedTuple):
 
 
 def divide(
-    rows: int, accesses: int, inputs: int, device: torch.device, *, vecs: int = VECS
+    rows: int, accesses: int, inputs: int, device: torch.device, *, vecs: int = VECS, one_more: bool = False
 ) -> Division | None:
     """For rows of 16-byte accesses; None where the GPU has no copy engine, or the rows are too narrow or too wide."""
     per_sm = PER_SM
@@ -48,12 +48,13 @@ def divide(
     warps = -(-accesses // (blocks * 32 * vecs))
     groups = WARPS // warps
     stage = inputs * groups * warps * 32 * vecs * _ACCESS_BYTES
-    stages = min(MOST_STAGES, (shared_bytes(device) // per_sm - _STATIC_BYTES) // stage)
+    more = stage // inputs if one_more else 0
+    stages = min(MOST_STAGES, (shared_bytes(device) // per_sm - _STATIC_BYTES - more) // stage)
     if stages < LEAST_STAGES:
         return None
     sms = sm_count(device)
     at_a_time = PER_SM * (sms if blocks == 1 else max(1, sms // (2 * blocks) * 2))
-    return Division(warps, groups * warps * 32, blocks, min(at_a_time, -(-rows // groups)), stages, stages * stage)
+    return Division(warps, groups * warps * 32, blocks, min(at_a_time, -(-rows // groups)), stages, stages * stage + more)
 
 
 def teams_at_a_time(run: Kernel, division: Division, device: torch.device) -> int:

@@ -20,6 +20,7 @@ from kernellab.ops.pipeline_cuda import VECS, divide, teams_at_a_time
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less; as in rows.cuh
 WIDE_VECS = 4
 BOUND = 1024
+BACKWARD_VECS = 2
 TEAM_BLOCK = (
     512  # threads of a block in a cluster: two such blocks share an SM, so that one loads while the other stores
 )
@@ -71,7 +72,7 @@ def _accesses_per_thread(width: int, inputs: int, y: torch.Tensor) -> int:
     if width == 1:
         return 16 // inputs
     # Code for Blackwell needs more registers beside the row.
-    return WIDE_VECS if inputs == 1 and y.element_size() == 2 and capability(y.device) < (10, 0) else 4 // inputs
+    return WIDE_VECS if inputs == 1 and y.element_size() == 2 and capability(y.device) < (10, 0) else (WIDE_VECS if inputs == 1 else BACKWARD_VECS)
 
 
 class Access(NamedTuple):

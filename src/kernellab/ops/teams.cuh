@@ -21,6 +21,14 @@ __device__ __forceinline__ S merge_lanes(S s) {
   return s;
 }
 
+// What some warps found: each lane has EACH of them.
+template <class S, int EACH>
+__device__ __forceinline__ S merge_warps(S (&parts)[EACH]) {
+#pragma unroll
+  for (int i = 1; i < EACH; i++) parts[0] = merge(parts[0], parts[i]);
+  return merge_lanes<32>(parts[0]);
+}
+
 // The accesses of a row that a thread takes: of those that begin with element `from` of the row, every `step`-th from
 // `first` on and before `end`. Index is int where a row is known to be short enough: 64-bit indices would take registers
 // from the row.
@@ -145,23 +153,29 @@ struct Team {
   // written for the one before that.
   template <class S>
   __device__ __forceinline__ S merge_all(S s, unsigned turn = 0) const {
-    __shared__ S of_warps[2][CLUSTER ? 32 * MOST_BLOCKS : 32];
+    return merge_warps_of_team(merge_lanes<32>(s), turn);
+  }
+
+  // The same for what all lanes of a warp have in common already.
+  template <class S>
+  __device__ __forceinline__ S merge_warps_of_team(S s, unsigned turn = 0) const {
+    constexpr int MOST = CLUSTER ? 32 * MOST_BLOCKS : 32, EACH = MOST / 32;
+    __shared__ S of_warps[2][MOST];
     S* const found = of_warps[turn % 2];
-    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    s = merge_lanes<32>(s);
-    if constexpr (!CLUSTER) {
-      if (lane == 0) found[warp] = s;
-      __syncthreads();
-      return merge_lanes<32>(lane < warps ? found[lane] : S::nothing());
-    } else {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, count = blocks * warps;
+    if constexpr (CLUSTER) {
       SharedBarrier* const barrier = &arrived[turn % 2];
-      if (threadIdx.x == 0) barrier_expect(barrier, blocks * warps * sizeof(S));
+      if (threadIdx.x == 0) barrier_expect(barrier, count * sizeof(S));
       if (turn == 0) cluster_wait();
       if (lane < blocks) send_to_block(lane, &found[rank * warps + warp], s, barrier);
       barrier_wait(barrier, turn / 2 % 2);
-      s = lane < blocks * warps ? found[lane] : S::nothing();
-      for (unsigned at = lane + 32; at < blocks * warps; at += 32) s = merge(s, found[at]);
-      return merge_lanes<32>(s);
+    } else {
+      if (lane == 0) found[warp] = s;
+      __syncthreads();
     }
+    S parts[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) parts[i] = lane + 32 * i < count ? found[lane + 32 * i] : S::nothing();
+    return merge_warps(parts);
   }
 };
