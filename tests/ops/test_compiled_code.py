@@ -45,6 +45,7 @@ def test_nothing_is_spilled_and_rows_are_moved_in_16_bytes(name, impl, cols, dty
         assert (facts.spill_bytes, facts.stack_bytes) == (0, 0), kernel.kernel
         if not kernel.kernel.startswith(SMALL):
             wide = {access.kind for access in facts.accesses if access.bytes == 16}
-            assert "global_load" in wide, (kernel.kernel, facts.accesses)
+            # Unless the copy engine brings whole rows to shared memory.
+            assert "global_load" in wide or "bulk_copy" in facts.instructions, (kernel.kernel, facts.accesses)
             stores = [access for access in facts.accesses if access.kind == "global_store"]
             assert "global_store" in wide or max(a.bytes for a in stores) <= 8, (kernel.kernel, facts.accesses)

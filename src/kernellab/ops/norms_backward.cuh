@@ -66,7 +66,7 @@ struct NormGradientShare {
         if (up) value += u[k];
         out.set(k, value);
       }
-      __stcs(&to[at].raw, out.raw);
+      to[at] = out;
     }
   }
 };

@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import torch
 
+from kernellab.build.cuda import Kernel
 from kernellab.ops.elementwise_cuda import kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float
 from kernellab.ops.gpus import shared_bytes, sm_count
 from kernellab.ops.layout import Grid
 from kernellab.ops.norms import NormBackward, NormForward
-from kernellab.ops.pipeline_cuda import divide, teams_at_a_time
-from kernellab.ops.rows_cuda import MOST_THREADS, WARP_BLOCK, Access, access_of, cpp_bool, lanes_of, team_of
+from kernellab.ops.pipeline_cuda import Division, divide
+from kernellab.ops.rows_cuda import CLUSTER_BLOCK, MOST_THREADS, WARP_BLOCK, Access, access_of, cpp_bool, lanes_of, team_of
 
-# 16-byte accesses that a thread holds: of all inputs together forward, and of each backward, where a warp or less takes
-# a row. Accesses of one element need an address each.
+# 16-byte accesses that a thread holds of each input; backward, where a warp or less takes a row. Accesses of one element need an address each.
 VECS, VECS_NARROW = 4, 16
 # Backward, where a block or a cluster takes a row: with three accesses or more of each input, fp32 rows spill.
 BACKWARD_VECS = 2
@@ -29,9 +29,9 @@ MOST_GRID_Y = 65535
 ROWS_PER_COPY = 8
 
 
-PIPELINE_FROM = 1024
-BOUND = 1024
-FORWARD_VECS, CENTRED_VECS, PLAIN_VECS = 4, 4, 4
+# Accesses in a row from which on blocks stay, and fetch the next rows early: measured on an H200 (2026-11-16). Forward does
+# so where a row would take a cluster.
+CENTRED_FROM, PLAIN_FROM = 512, 1024
 
 
 class CudaNorm(NamedTuple):
@@ -49,18 +49,15 @@ class CudaNorm(NamedTuple):
         rows, cols, accesses = p.grid.rows, p.grid.cols, p.grid.cols // access.width
         strides = _strides(p.grid, (True, p.residual is not None))
         inputs = 1 if p.residual is None else 2
-        if access.aligned and access.width > 1 and cols >= PIPELINE_FROM:
-            division = divide(rows, accesses, inputs, p.y.device, vecs=FORWARD_VECS)
+        if access.vectors and inputs == 1 and accesses > CLUSTER_BLOCK * VECS:
+            division = divide(rows, accesses, 1, p.y.device)
             if division is not None:
-                kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {FORWARD_VECS}, {cpp_bool(division.blocks > 1)}"
-                tensors = (p.x, strides[0][0], _pointer(p.residual), strides[1][0], *map(_pointer, (p.weight, p.bias, p.y, p.total, p.mean, p.rstd)))
-                run = kernel(self.op, f"norm_pipeline<{kind}>")
-                teams = teams_at_a_time(run, division, p.y.device)
-                run(teams, division.threads, *tensors, rows, cols, float(p.eps), division.warps, division.stages,
-                    shared=division.shared, cluster=division.cluster)
+                parameters = map(_pointer, (p.weight, p.bias, p.y, p.mean, p.rstd))
+                args = (p.x, strides[0][0], *parameters, rows, cols, float(p.eps))
+                division.launch(self._pipeline("norm_pipeline", access, division, p.x), *args)
                 return
         kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {_kind(p.x, access)}"
-        vecs = (VECS if access.width > 1 else VECS_NARROW) // inputs
+        vecs = VECS if access.width > 1 else VECS_NARROW // inputs
         places = (p.x, *strides[0], _pointer(p.residual), *strides[1])
         parameters = self._parameters(access, cols, p.weight, p.bias)
         rest = (_pointer(t) for t in (p.y, p.total, p.mean, p.rstd))
@@ -73,7 +70,7 @@ class CudaNorm(NamedTuple):
         team, threads = team_of(accesses, vecs, p.y.device)
         cluster, in_cluster = (team if team > 1 else None), cpp_bool(team > 1)
         if threads <= MOST_THREADS:
-            run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}, {BOUND if threads <= BOUND else 1024}>")
+            run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}>")
         else:
             threads = MOST_THREADS
             run = kernel(self.op, f"norm_loop<{kind}, {in_cluster}>")
@@ -85,17 +82,15 @@ class CudaNorm(NamedTuple):
         strides = _strides(p.grid, (True, True, p.dtotal is not None))
         kind = f"{self.functor}, {_kind(p.x, access)}"
         sms = sm_count(p.dx.device)
-        if access.aligned and access.width > 1 and cols >= PIPELINE_FROM:
-            vecs = CENTRED_VECS if self.centred else PLAIN_VECS
-            division = divide(rows, accesses, 2, p.dx.device, vecs=vecs, one_more=self.centred)
+        if access.vectors and accesses >= (CENTRED_FROM if self.centred else PLAIN_FROM):
+            division = divide(rows, accesses, 2, p.dx.device, parameters=int(self.centred))
             if division is not None:
-                kind = f"{self.functor}, {cpp_bool(p.dtotal is not None)}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {vecs}, {cpp_bool(division.blocks > 1)}"
-                run = kernel(self.op, f"norm_backward_pipeline<{kind}>")
-                teams = teams_at_a_time(run, division, p.dx.device)
+                run = self._pipeline("norm_backward_pipeline", access, division, p.x, cpp_bool(p.dtotal is not None))
+                teams = division.teams(run)
                 sums = _partial_sums(p, teams)
-                tensors = (p.dy, strides[0][0], p.x, strides[1][0], _pointer(p.dtotal), strides[2][0], *map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums)))
-                run(teams, division.threads, *tensors, rows, cols, division.warps, division.stages,
-                    shared=division.shared, cluster=division.cluster)
+                rest = map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums))
+                inputs = (p.dy, strides[0][0], p.x, strides[1][0], _pointer(p.dtotal), strides[2][0])
+                division.launch(run, *inputs, *rest, rows, cols)
                 self._add_up(p, sums, teams)
                 return
         places = (p.dy, *strides[0], p.x, *strides[1], _pointer(p.dtotal), *strides[2])
@@ -140,6 +135,10 @@ class CudaNorm(NamedTuple):
             args = (p.dy, *strides[0], p.x, *strides[1], _pointer(p.mean), p.rstd, *map(_pointer, sums), rows, cols)
             kernel(self.op, f"norm_columns<{kind}>")((across, slices), COLUMN_BLOCK, *args)
             self._add_up(p, sums, slices)
+
+    def _pipeline(self, name: str, access: Access, division: Division, x: torch.Tensor, *variant: str) -> Kernel:
+        kind = f"{CUDA_NAMES[x.dtype]}, {access.width}, {VECS}, {cpp_bool(division.blocks > 1)}"
+        return kernel(self.op, f"{name}<{', '.join((self.functor, *variant, kind))}>")
 
     def _parameters(self, access: Access, cols: int, *parameters: torch.Tensor | None) -> list[torch.Tensor | int]:
         """Pointers to parameters, or to their copies, and the distance between copies of one."""

@@ -3,62 +3,10 @@
 
 #include "teams.cuh"
 
-__device__ __forceinline__ float add_lanes(float value) { return merge_lanes<32>(Sums<1>{{value}}).of[0]; }
-
-// How many elements there are, their mean, and the sum of their squared distances from it. The squares of all elements
-// of a row follow from those of its warps: no difference of large sums is taken.
-struct Distribution {
-  float seen, mean, squares;
-
-  __device__ static Distribution nothing() { return {0.0f, 0.0f, 0.0f}; }
-};
-
-template <int EACH>
-__device__ __forceinline__ Distribution merge_warps(Distribution (&parts)[EACH]) {
-  Sums<2> all = Sums<2>::nothing();
-#pragma unroll
-  for (int i = 0; i < EACH; i++) all.of[0] += parts[i].seen, all.of[1] += parts[i].seen * parts[i].mean;
-  all = merge_lanes<32>(all);
-  const float mean = all.of[1] / all.of[0];
-  float squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < EACH; i++) {
-    const float apart = parts[i].mean - mean;
-    squares += parts[i].squares + apart * parts[i].seen * apart;
-  }
-  return {all.of[0], mean, add_lanes(squares)};
-}
-
-// The sum of squares, for a norm that subtracts no mean.
-typedef Sums<1> Squares;
-
 template <class Team>
 __device__ __forceinline__ float add_all(const Team& team, float value, unsigned turn) {
   return team.merge_all(Sums<1>{{value}}, turn).of[0];
 }
-
-// A thread's share of weight and bias: 1 and 0 where there is none.
-template <typename T, int WIDTH, int VECS>
-struct Parameters {
-  typedef Vec<T, WIDTH> V;
-  V weight[VECS], bias[VECS];
-
-  template <typename Index>
-  __device__ __forceinline__ void load(const T* weights, const T* biases, int64 w_row, const Part<Index>& part) {
-    load_one(weight, weights, 1.0f, w_row, part);
-    load_one(bias, biases, 0.0f, w_row, part);
-  }
-  template <typename Index>
-  __device__ __forceinline__ static void load_one(V (&to)[VECS], const T* from, float otherwise, int64 w_row,
-                                                  const Part<Index>& part) {
-    const V* const accesses = reinterpret_cast<const V*>(from + part.from * w_row);
-#pragma unroll
-    for (int i = 0; i < VECS; i++) {
-      const Index at = part.first + i * part.step;
-      to[i] = from && at < part.end ? accesses[at] : V::filled(otherwise);
-    }
-  }
-};
 
 // A thread's share of a row that is normalized.
 template <class Norm, typename T, int WIDTH, int VECS, typename Index>
@@ -104,17 +52,26 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
     return sum;
   }
 
-  __device__ __forceinline__ void store(T* y, const Parameters<T, WIDTH, VECS>& parameters, const Part<Index>& part,
+  __device__ __forceinline__ void store(T* y, const T* weight, const T* bias, int64 w_row, const Part<Index>& part,
                                         float mean, float rstd) const {
     V* const to = reinterpret_cast<V*>(y + part.from);
+    const V* const weights = reinterpret_cast<const V*>(weight + part.from * w_row);
+    const V* const biases = reinterpret_cast<const V*>(bias + part.from * w_row);
 #pragma unroll
     for (int i = 0; i < VECS; i++) {
       const Index at = part.first + i * part.step;
-      V out;
+      if (at >= part.end) continue;
+      V w, b, out;
+      if (weight) w = weights[at];
+      if (bias) b = biases[at];
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++)
-        out.set(k, Norm::normalized(v[i][k], mean, rstd) * parameters.weight[i][k] + parameters.bias[i][k]);
-      if (at < part.end) to[at] = out;
+      for (int k = 0; k < WIDTH; k++) {
+        float value = Norm::normalized(v[i][k], mean, rstd);
+        if (weight) value *= w[k];
+        if (bias) value += b[k];
+        out.set(k, value);
+      }
+      to[at] = out;
     }
   }
 };
@@ -127,8 +84,7 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
 
 // One row, held in registers: the variance is that of distances from the mean, computed in a second walk over them.
 // Threads beyond the last row stay for the mergers.
-// EARLY: whether registers suffice to load the parameters before they are needed, while threads wait for each other.
-template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, bool EARLY, class Team>
+template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, class Team>
 __device__ __forceinline__ void normalize_row(const Team& team, int64 row, FORWARD_PARAMETERS) {
   const bool exists = row < rows;
   x += row * x_row, residual += row * r_row, y += row * cols, total += row * cols;
@@ -142,13 +98,6 @@ __device__ __forceinline__ void normalize_row(const Team& team, int64 row, FORWA
     share.add(residual, r_col, total, part);
     if constexpr (!ALIGNED) extra.add(residual, 1, total, extra_part);
   }
-  Parameters<T, WIDTH, VECS> parameters;
-  Parameters<T, 1, 1> extra_parameters;
-  const auto load_parameters = [&] {
-    parameters.load(weight, bias, w_row, part);
-    if constexpr (!ALIGNED) extra_parameters.load(weight, bias, w_row, extra_part);
-  };
-  if constexpr (EARLY) load_parameters();
   const float count = (float)cols;
   float mean = 0.0f;
   if constexpr (Norm::CENTRED) {
@@ -163,9 +112,8 @@ __device__ __forceinline__ void normalize_row(const Team& team, int64 row, FORWA
     if constexpr (Norm::CENTRED) means[row] = mean;
     rstds[row] = rstd;
   }
-  if constexpr (!EARLY) load_parameters();
-  share.store(y, parameters, part, mean, rstd);
-  if constexpr (!ALIGNED) extra.store(y, extra_parameters, extra_part, mean, rstd);
+  share.store(y, weight, bias, w_row, part, mean, rstd);
+  if constexpr (!ALIGNED) extra.store(y, weight, bias, w_row, extra_part, mean, rstd);
 }
 
 // Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier.
@@ -173,14 +121,14 @@ template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, i
 __global__ void __launch_bounds__(128) norm_warp(FORWARD_PARAMETERS) {
   static_assert(ALIGNED || LANES == 32, "a thread has at most one element before or after the accesses");
   const int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
-  normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS, false>(Lanes<LANES>(), row, FORWARD_ARGUMENTS);
+  normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS>(Lanes<LANES>(), row, FORWARD_ARGUMENTS);
 }
 
 // Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols.
-template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER, int THREADS>
-__global__ void __launch_bounds__(THREADS) norm_block(FORWARD_PARAMETERS) {
+template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER>
+__global__ void __launch_bounds__(1024) norm_block(FORWARD_PARAMETERS) {
   const Team<CLUSTER> team;
-  normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS, THREADS <= 512 && !Norm::CENTRED>(team, team.row(), FORWARD_ARGUMENTS);
+  normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS>(team, team.row(), FORWARD_ARGUMENTS);
 }
 
 // The mean and the sum of squared distances from it of the elements that a thread has seen.
@@ -244,16 +192,12 @@ __global__ void __launch_bounds__(1024, ADD ? 1 : 0) norm_loop(FORWARD_PARAMETER
   }
   if constexpr (ADD) x = total, x_col = 1;  // each thread reads what it wrote itself
   for (part.first -= stride; part.first >= 0; part.first -= stride) {
-    Parameters<T, WIDTH, VECS> parameters;
-    parameters.load(weight, bias, w_row, part);
     share.load(x, x_col, part, 0.0f);
-    share.store(y, parameters, part, mean, rstd);
+    share.store(y, weight, bias, w_row, part, mean, rstd);
   }
   if constexpr (!ALIGNED) {
-    Parameters<T, 1, 1> parameters;
-    parameters.load(weight, bias, w_row, extra_part);
     extra.load(x, 1, extra_part, 0.0f);
-    extra.store(y, parameters, extra_part, mean, rstd);
+    extra.store(y, weight, bias, w_row, extra_part, mean, rstd);
   }
 }
 

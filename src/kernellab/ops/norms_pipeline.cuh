@@ -5,6 +5,35 @@
 #include "norms_forward.cuh"
 #include "pipeline.cuh"
 
+__device__ __forceinline__ float add_lanes(float value) { return merge_lanes<32>(Sums<1>{{value}}).of[0]; }
+
+// How many elements there are, their mean, and the sum of their squared distances from it. The squares of all elements
+// of a row follow from those of its warps: no difference of large sums is taken.
+struct Distribution {
+  float seen, mean, squares;
+
+  __device__ static Distribution nothing() { return {0.0f, 0.0f, 0.0f}; }
+};
+
+template <int EACH>
+__device__ __forceinline__ Distribution merge_warps(Distribution (&parts)[EACH]) {
+  Sums<2> all = Sums<2>::nothing();
+#pragma unroll
+  for (int i = 0; i < EACH; i++) all.of[0] += parts[i].seen, all.of[1] += parts[i].seen * parts[i].mean;
+  all = merge_lanes<32>(all);
+  const float mean = all.of[1] / all.of[0];
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    const float apart = parts[i].mean - mean;
+    squares += parts[i].squares + apart * parts[i].seen * apart;
+  }
+  return {all.of[0], mean, add_lanes(squares)};
+}
+
+// The sum of squares, for a norm that subtracts no mean.
+typedef Sums<1> Squares;
+
 template <bool FIRST, class A, class B> struct Choose { typedef A type; };
 template <class A, class B> struct Choose<false, A, B> { typedef B type; };
 
@@ -14,17 +43,16 @@ struct Accesses {
   V v[VECS];
 };
 
-template <class Norm, bool ADD, typename T, int WIDTH, int VECS, bool CLUSTER>
+template <class Norm, typename T, int WIDTH, int VECS, bool CLUSTER>
 __global__ void __launch_bounds__(512, 1)
-norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* weight, const T* bias, T* y, T* total,
-              float* means, float* rstds, int64 rows, int64 cols, double eps, int64 warps, int64 stages) {
+norm_pipeline(const T* x, int64 x_row, const T* weight, const T* bias, T* y, float* means, float* rstds, int64 rows,
+              int64 cols, double eps, int64 warps, int64 stages) {
   typedef Vec<T, WIDTH> V;
   typedef Accesses<V, VECS> Held;
   typedef typename Choose<Norm::CENTRED, Distribution, Squares>::type Found;
   extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, ADD ? 2 : 1> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
+  Flow<T, WIDTH, VECS, 1> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
   flow.inputs[0] = {x, x_row};
-  if constexpr (ADD) flow.inputs[1] = {residual, r_row};
   Exchange<Found, CLUSTER> exchange(flow);
   V w[VECS], b[VECS];
 #pragma unroll
@@ -36,7 +64,6 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
   float mean = 0.0f, rstd = 0.0f;
   const int64 step = flow.step * cols / WIDTH;
   V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step;  // of the row before
-  V* to_total = reinterpret_cast<V*>(total + flow.row * cols + flow.offset);
 
   const auto take_turn = [&](Held& now, const Held& before) {
     const bool has_row_before = flow.has_row_before();
@@ -45,15 +72,6 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
       const int inside = flow.row_exists() ? flow.inside : 0;
 #pragma unroll
       for (int i = 0; i < VECS; i++) now.v[i] = flow.at(flow.now, 0, i);
-      if constexpr (ADD) {
-#pragma unroll
-        for (int i = 0; i < VECS; i++) {
-          const V r = flow.at(flow.now, 1, i);
-#pragma unroll
-          for (int k = 0; k < WIDTH; k++) now.v[i].set(k, now.v[i][k] + r[k]);
-          if (i < inside) to_total[32 * i] = now.v[i];
-        }
-      }
       flow.release(flow.now);
       float squares = 0.0f;
       if constexpr (Norm::CENTRED) {
@@ -112,7 +130,7 @@ norm_pipeline(const T* x, int64 x_row, const T* residual, int64 r_row, const T* 
         rstds[flow.row] = rstd;
       }
     }
-    flow.advance(), to += step, to_total += step;
+    flow.advance(), to += step;
   };
 
   // Two, so that none has to be copied: what is held of this row, and of the one before.

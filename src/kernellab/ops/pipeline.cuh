@@ -137,6 +137,14 @@ struct Flow {
   }
 };
 
+// What some warps found: each lane has EACH of them.
+template <class S, int EACH>
+__device__ __forceinline__ S merge_warps(S (&parts)[EACH]) {
+#pragma unroll
+  for (int i = 1; i < EACH; i++) parts[0] = merge(parts[0], parts[i]);
+  return merge_lanes<32>(parts[0]);
+}
+
 // What the threads of a row find together: every warp sends what it found to all blocks of the cluster. Before a warp
 // sends for the turn after next, it has received from all others in the next one; they had read the memory of this turn
 // by then.

@@ -9,57 +9,52 @@ import torch
 from kernellab.build.cuda import Kernel
 from kernellab.ops.gpus import has_clusters, shared_bytes, sm_count
 
-WARPS = 16  # of a block; as MOST_WARPS in pipeline.cuh
-PER_SM = 1
 VECS = 4  # accesses of a row that a thread takes
-MOST_STAGES, LEAST_STAGES = 8, 3  # of which one is read, one is finished, and the others are fetched
+WARPS = 16  # of a block: one on each SM, with 128 registers for a thread
+# One is read, one may still be needed for results, and one is fetched. More did not help on an H200 (2026-11-16).
+STAGES = 3
 MOST_BLOCKS = 8  # of a cluster, that every GPU with clusters supports
 _STATIC_BYTES = 3072  # of shared memory, beside the stages: barriers, and what threads exchange
 _ACCESS_BYTES = 16
 
 
 class Division(NamedTuple):
-    """How rows are divided. `teams` clusters of `blocks` are as many as run at a time."""
+    """How rows are divided among `groups` of `warps` each in a block, and among `blocks` of a cluster."""
 
-    warps: int  # of a group
-    threads: int  # of a block
+    device: torch.device
+    rows: int
+    warps: int
+    groups: int
     blocks: int
-    teams: int
-    stages: int
     shared: int  # bytes
 
+    def teams(self, run: Kernel) -> int:
+        """How many clusters to launch: as many as run at a time. Some groups of SMs have no room for one more cluster."""
+        most = sm_count(self.device) // self.blocks
+        if self.blocks > 1:
+            most = run.clusters_at_a_time(self._threads, self.shared, self.blocks, self.device) or most
+        return min(most, -(-self.rows // self.groups))
+
+    def launch(self, run: Kernel, *args: object) -> None:
+        cluster = self.blocks if self.blocks > 1 else None
+        run(self.teams(run), self._threads, *args, self.warps, STAGES, shared=self.shared, cluster=cluster)
+
     @property
-    def cluster(self) -> int | None:
-        return self.blocks if self.blocks > 1 else None
+    def _threads(self) -> int:
+        return self.groups * self.warps * 32
 
 
-def divide(
-    rows: int, accesses: int, inputs: int, device: torch.device, *, vecs: int = VECS, one_more: bool = False
-) -> Division | None:
-    """For rows of 16-byte accesses; None where the GPU has no copy engine, or the rows are too narrow or too wide."""
-    per_sm = PER_SM
-    if not has_clusters(device) or accesses < 32 * vecs:
+def divide(rows: int, accesses: int, inputs: int, device: torch.device, *, parameters: int = 0) -> Division | None:
+    """For rows of 16-byte accesses, and so many parameters of a column in shared memory; None where the GPU has no
+    copy engine, or the rows are too narrow or too wide."""
+    if not has_clusters(device) or accesses < 32 * VECS:
         return None
     blocks = 1
-    while blocks * WARPS * 32 * vecs < accesses:
+    while blocks * WARPS * 32 * VECS < accesses:
         blocks *= 2
-    if blocks > MOST_BLOCKS:
-        return None
-    warps = -(-accesses // (blocks * 32 * vecs))
+    warps = -(-accesses // (blocks * 32 * VECS))
     groups = WARPS // warps
-    stage = inputs * groups * warps * 32 * vecs * _ACCESS_BYTES
-    more = stage // inputs if one_more else 0
-    stages = min(MOST_STAGES, (shared_bytes(device) // per_sm - _STATIC_BYTES - more) // stage)
-    if stages < LEAST_STAGES:
+    shared = (STAGES * inputs + parameters) * groups * warps * 32 * VECS * _ACCESS_BYTES
+    if blocks > MOST_BLOCKS or shared > shared_bytes(device) - _STATIC_BYTES:
         return None
-    sms = sm_count(device)
-    at_a_time = PER_SM * (sms if blocks == 1 else max(1, sms // (2 * blocks) * 2))
-    return Division(warps, groups * warps * 32, blocks, min(at_a_time, -(-rows // groups)), stages, stages * stage + more)
-
-
-def teams_at_a_time(run: Kernel, division: Division, device: torch.device) -> int:
-    """How many clusters to launch. Some groups of SMs have no room for one more cluster of four blocks or more."""
-    if division.blocks == 1:
-        return division.teams
-    most = run.clusters_at_a_time(division.threads, division.shared, division.blocks, device)
-    return division.teams if most is None else min(division.teams, most)
+    return Division(device, rows, warps, groups, blocks, shared)

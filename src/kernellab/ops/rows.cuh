@@ -94,10 +94,10 @@ __global__ void __launch_bounds__(128) rows_warp(ROW_PARAMETERS) {
   map_row<F, T, WIDTH, ALIGNED, VECS>(Lanes<LANES>(), a + row * a_row, a_col, b + row * cols, y + row * cols, width);
 }
 
-// Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols. With two inputs,
-// registers do not suffice for two blocks of 1024 threads per SM: the compiler would spill some for that.
-template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER, int THREADS>
-__global__ void __launch_bounds__(THREADS, F::INPUTS > 1 ? 1 : 0) rows_block(ROW_PARAMETERS) {
+// Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols. Two inputs need
+// so many registers that an SM has them for 512 threads.
+template <class F, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER>
+__global__ void __launch_bounds__(F::INPUTS > 1 ? 512 : 1024) rows_block(ROW_PARAMETERS) {
   const Team<CLUSTER> team;
   const int64 row = team.row();
   map_row<F, T, WIDTH, ALIGNED, VECS>(team, a + row * a_row, a_col, b + row * cols, y + row * cols, cols);
@@ -137,8 +137,8 @@ __global__ void __launch_bounds__(1024) rows_loop(ROW_PARAMETERS) {
 }
 
 // Wide, aligned rows on GPUs that can copy to shared memory by themselves: blocks stay until no row is left.
-template <class F, typename T, int WIDTH, int VECS, bool CLUSTER, int BLOCKS>
-__global__ void __launch_bounds__(512, BLOCKS)
+template <class F, typename T, int WIDTH, int VECS, bool CLUSTER>
+__global__ void __launch_bounds__(512, 1)
 rows_pipeline(const T* a, int64 a_row, const T* b, T* y, int64 rows, int64 cols, int64 warps, int64 stages) {
   typedef Vec<T, WIDTH> V;
   typedef Share<T, WIDTH, VECS, int> S;

@@ -14,52 +14,53 @@ from kernellab.ops.elementwise_cuda import kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float, vector_width
 from kernellab.ops.gpus import capability, has_clusters
 from kernellab.ops.layout import Grid, last_dim
-from kernellab.ops import pipeline_cuda
-from kernellab.ops.pipeline_cuda import VECS, divide, teams_at_a_time
+from kernellab.ops.pipeline_cuda import VECS, divide
 
 WARP_BLOCK = 128  # threads per block if a row takes a warp or less; as in rows.cuh
-WIDE_VECS = 4
-BOUND = 1024
-BACKWARD_VECS = 2
-TEAM_BLOCK = (
-    512  # threads of a block in a cluster: two such blocks share an SM, so that one loads while the other stores
-)
-MOST_THREADS = 1024  # of a block, which very wide rows take
-PIPELINE_FROM = 1024
+MOST_THREADS = 1024  # of a block; of one that holds two inputs, half of them
+# Threads of a block in a cluster: several such blocks share an SM, so that one loads while another stores.
+CLUSTER_BLOCK = 512
 CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
 
 
-def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
-    """A functor of the op's cuda.cu, of every row. The first input may have any strides; a second one is contiguous."""
+class Functor(NamedTuple):
+    """A functor of an op's cuda.cu, and what was measured on an H200 (2026-11-16): how many 16-byte accesses of each input
+    a thread holds, and for how many in a row it is better that blocks stay and fetch the next rows early."""
+
+    name: str
+    held: int = 4
+    pipelined_from: int | None = None
+
+
+def map_rows_cuda(op: str, functor: Functor, *inputs: torch.Tensor) -> torch.Tensor:
+    """A functor of every row. The first input may have any strides; a second one is contiguous."""
     require_float(inputs[0], op)
     tensors, grid = last_dim(*inputs)
     y = tensors[-1]
     if grid.rows * grid.cols == 0:
         return y
     access = access_of(tensors, grid)
-    kind = f"{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {cpp_bool(access.aligned)}"
-    args = (tensors[0], *grid.strides[0], tensors[-2], y, grid.rows, grid.cols)
     accesses = grid.cols // access.width
-    if access.aligned and access.width > 1:
+    if access.vectors and functor.pipelined_from is not None and accesses >= functor.pipelined_from:
         division = divide(grid.rows, accesses, len(inputs), y.device)
-        if division is not None and grid.cols >= PIPELINE_FROM:
-            run = kernel(op, f"rows_pipeline<{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {cpp_bool(division.blocks > 1)}, {pipeline_cuda.PER_SM * pipeline_cuda.WARPS // 16}>")
-            teams = teams_at_a_time(run, division, y.device)
+        if division is not None:
+            kind = f"{functor.name}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {cpp_bool(division.blocks > 1)}"
             args = (tensors[0], grid.strides[0][0], tensors[-2], y, grid.rows, grid.cols)
-            run(teams, division.threads, *args, division.warps, division.stages,
-                shared=division.shared, cluster=division.cluster)
+            division.launch(kernel(op, f"rows_pipeline<{kind}>"), *args)
             return y
-    vecs = _accesses_per_thread(access.width, len(inputs), y)
 
+    kind = f"{functor.name}, {CUDA_NAMES[y.dtype]}, {access.width}, {cpp_bool(access.aligned)}"
+    args = (tensors[0], *grid.strides[0], tensors[-2], y, grid.rows, grid.cols)
+    vecs = _accesses_per_thread(functor, access.width, len(inputs), y)
     if accesses <= 32 * vecs:
         lanes, vecs = lanes_of(accesses)
         blocks = -(-grid.rows * lanes // WARP_BLOCK)
         kernel(op, f"rows_warp<{kind}, {vecs}, {lanes}>")(blocks, WARP_BLOCK, *args)
         return y
 
-    team, threads = team_of(accesses, vecs, y.device)
-    if threads <= MOST_THREADS:
-        run = kernel(op, f"rows_block<{kind}, {vecs}, {cpp_bool(team > 1)}, {BOUND if threads <= BOUND else 1024}>")
+    team, threads = team_of(accesses, vecs, y.device, CLUSTER_BLOCK // len(inputs))
+    if threads <= MOST_THREADS // len(inputs):
+        run = kernel(op, f"rows_block<{kind}, {vecs}, {cpp_bool(team > 1)}>")
     else:
         threads = MOST_THREADS
         run = kernel(op, f"rows_loop<{kind}, {cpp_bool(team > 1)}>")
@@ -67,12 +68,12 @@ def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
     return y
 
 
-def _accesses_per_thread(width: int, inputs: int, y: torch.Tensor) -> int:
-    """How many a thread holds of each input: with more, 1024 threads need more registers than an SM has."""
+def _accesses_per_thread(functor: Functor, width: int, inputs: int, y: torch.Tensor) -> int:
+    """How many a thread holds of each input: with more, there are too few registers."""
     if width == 1:
         return 16 // inputs
-    # Code for Blackwell needs more registers beside the row.
-    return WIDE_VECS if inputs == 1 and y.element_size() == 2 and capability(y.device) < (10, 0) else (WIDE_VECS if inputs == 1 else BACKWARD_VECS)
+    # fp32 elements take twice the registers, and code for Blackwell needs more beside the row.
+    return functor.held if y.element_size() == 2 and capability(y.device) < (10, 0) else 4
 
 
 class Access(NamedTuple):
@@ -81,6 +82,11 @@ class Access(NamedTuple):
 
     width: int
     aligned: bool
+
+    @property
+    def vectors(self) -> bool:
+        """Whether every row is a number of whole accesses of 16 bytes."""
+        return self.aligned and self.width > 1
 
 
 def access_of(tensors: Sequence[torch.Tensor], grid: Grid) -> Access:
@@ -129,12 +135,12 @@ def lanes_of(accesses: int) -> tuple[int, int]:
     return lanes, power_of_2(-(-accesses // lanes))
 
 
-def team_of(accesses: int, vecs: int, device: torch.device) -> tuple[int, int]:
+def team_of(accesses: int, vecs: int, device: torch.device, block: int = CLUSTER_BLOCK) -> tuple[int, int]:
     """Blocks for a row of `accesses`, of which a thread holds `vecs`, and threads per block: where these are more than
-    MOST_THREADS, the row does not fit."""
+    MOST_THREADS, the row does not fit. In a cluster, blocks have at most `block`, if they are few enough then."""
     team = 1
     if has_clusters(device):
-        team = min(power_of_2(-(-accesses // (TEAM_BLOCK * vecs))), CLUSTER_BLOCKS)
+        team = min(power_of_2(-(-accesses // (block * vecs))), CLUSTER_BLOCKS)
     return team, -(-accesses // (team * vecs * 32)) * 32  # no warp without work
 
 

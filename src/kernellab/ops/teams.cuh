@@ -21,14 +21,6 @@ __device__ __forceinline__ S merge_lanes(S s) {
   return s;
 }
 
-// What some warps found: each lane has EACH of them.
-template <class S, int EACH>
-__device__ __forceinline__ S merge_warps(S (&parts)[EACH]) {
-#pragma unroll
-  for (int i = 1; i < EACH; i++) parts[0] = merge(parts[0], parts[i]);
-  return merge_lanes<32>(parts[0]);
-}
-
 // The accesses of a row that a thread takes: of those that begin with element `from` of the row, every `step`-th from
 // `first` on and before `end`. Index is int where a row is known to be short enough: 64-bit indices would take registers
 // from the row.
@@ -153,16 +145,10 @@ struct Team {
   // written for the one before that.
   template <class S>
   __device__ __forceinline__ S merge_all(S s, unsigned turn = 0) const {
-    return merge_warps_of_team(merge_lanes<32>(s), turn);
-  }
-
-  // The same for what all lanes of a warp have in common already.
-  template <class S>
-  __device__ __forceinline__ S merge_warps_of_team(S s, unsigned turn = 0) const {
-    constexpr int MOST = CLUSTER ? 32 * MOST_BLOCKS : 32, EACH = MOST / 32;
-    __shared__ S of_warps[2][MOST];
+    __shared__ S of_warps[2][CLUSTER ? 32 * MOST_BLOCKS : 32];
     S* const found = of_warps[turn % 2];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, count = blocks * warps;
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, count = blocks * warps;
+    s = merge_lanes<32>(s);
     if constexpr (CLUSTER) {
       SharedBarrier* const barrier = &arrived[turn % 2];
       if (threadIdx.x == 0) barrier_expect(barrier, count * sizeof(S));
@@ -173,9 +159,8 @@ struct Team {
       if (lane == 0) found[warp] = s;
       __syncthreads();
     }
-    S parts[EACH];
-#pragma unroll
-    for (int i = 0; i < EACH; i++) parts[i] = lane + 32 * i < count ? found[lane + 32 * i] : S::nothing();
-    return merge_warps(parts);
+    s = lane < count ? found[lane] : S::nothing();
+    for (unsigned at = lane + 32; at < count; at += 32) s = merge(s, found[at]);
+    return merge_lanes<32>(s);
   }
 };

@@ -205,7 +205,7 @@ cross_entropy_narrow(LOSS_PARAMETERS) {
 
 // Loss and log-sum-exp of wider rows, a block each. With SPLIT a row is shared by `parts` blocks, which write their sums
 // to `partial`, [rows, parts], and cross_entropy_join does the rest.
-template <typename T, int WIDTH, int LANES, bool SMOOTH, bool SPLIT, bool REDUCED, typename L>
+template <typename T, int WIDTH, int LANES, bool SMOOTH, bool SPLIT, typename L>
 __global__ void __launch_bounds__(LANES, THREADS_PER_SM / LANES)
 cross_entropy_wide(LOSS_PARAMETERS, RowSums<SMOOTH>* partial, int64 parts) {
   constexpr int VECS = WIDTH > 1 ? 4 : 8;
@@ -233,18 +233,8 @@ cross_entropy_wide(LOSS_PARAMETERS, RowSums<SMOOTH>* partial, int64 parts) {
   sums = merge_team<LANES>(sums);
   if constexpr (SPLIT) {
     if (lane == 0) partial[blockIdx.x] = sums;
-  } else {
-    Tally tally = Tally::nothing();
-    if (lane == 0) {
-      const float loss = finish(sums, target, own, cols, smoothing, saved + row, rows);
-      if constexpr (REDUCED) {
-        tally.of[0] = loss;
-        tally.of[1] = !target.ignored;
-      } else {
-        losses[row] = from_float<L>(loss);
-      }
-    }
-    if constexpr (REDUCED) reduce_blocks<LANES>(tally, tallies, arrivals, mean, result, saved + 2 * rows);
+  } else if (lane == 0) {
+    losses[row] = from_float<L>(finish(sums, target, own, cols, smoothing, saved + row, rows));
   }
 }
 
@@ -261,7 +251,7 @@ cross_entropy_join(LOSS_PARAMETERS, const RowSums<SMOOTH>* partial, int64 parts)
   if (threadIdx.x == 0) losses[row] = from_float<L>(finish(sums, target, own, cols, smoothing, saved + row, rows));
 }
 
-// The sum or the mean of losses of rows that were split, by one block in a fixed order.
+// The sum or the mean of losses of wider rows, by one block in a fixed order.
 template <typename T>
 __global__ void __launch_bounds__(1024)
 cross_entropy_reduce(const float* losses, const int64* targets, T* result, float* saved, int64 rows,

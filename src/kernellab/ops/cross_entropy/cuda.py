@@ -39,8 +39,8 @@ def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> t
     accesses = cols // width
     team = next(threads for limit, threads in FORWARD_TEAMS if limit is None or accesses <= limit)
     parts = _parts(rows, accesses, logits.device) if rows and team == FORWARD_TEAMS[-1][1] else 1
-    # Rows that are split, and no rows at all, are reduced by a kernel of its own.
-    apart = reduced and (parts > 1 or not rows)
+    # The losses of wide rows are reduced by a kernel of its own: many blocks would wait long for their place in a count.
+    apart = reduced and (team > 32 or not rows)
     losses = logits.new_empty(rows, dtype=torch.float32) if apart else result
     loss_name, fused = CUDA_NAMES[losses.dtype], cpp_bool(reduced and not apart)
 
@@ -61,7 +61,7 @@ def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> t
         launch(f"cross_entropy_narrow<{kind}>", blocks, NARROW_BLOCK)
     elif rows:
         partial = logits.new_empty(rows * parts * 3, dtype=torch.float32) if parts > 1 else saved
-        kind = f"{name}, {width}, {team}, {smooth}, {cpp_bool(parts > 1)}, {fused}, {loss_name}"
+        kind = f"{name}, {width}, {team}, {smooth}, {cpp_bool(parts > 1)}, {loss_name}"
         launch(f"cross_entropy_wide<{kind}>", rows * parts, team, partial, parts)
         if parts > 1:
             launch(f"cross_entropy_join<{name}, {smooth}, {loss_name}>", rows, 32, partial, parts)

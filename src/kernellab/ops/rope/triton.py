@@ -12,7 +12,7 @@ from kernellab.ops.rope.heads import Rotation
 
 WARPS = 4
 HALF_BYTES = WARPS * 32 * 16  # of the first halves of a head of all tokens: 16 bytes for each thread
-HEADS = 2  # that a thread turns by the same angles
+HEADS = 1  # that a thread turns by the same angles: on an H200 (2026-11-16) 0.98 of copy, and 0.97 with two
 
 
 def rotate_triton(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], rotation: Rotation) -> None:

@@ -44,9 +44,10 @@ def _():
 @softmax.impl("cuda", supports=has_gpu_kernel)
 @differentiable(ROWS)
 def _():
-    from kernellab.ops.rows_cuda import map_rows_cuda
+    from kernellab.ops.rows_cuda import Functor, map_rows_cuda
 
-    return row_passes(map_rows_cuda, "softmax", "Softmax", "SoftmaxGradient")
+    forward, backward = (Functor(name, pipelined_from=8193) for name in ("Softmax", "SoftmaxGradient"))
+    return row_passes(map_rows_cuda, "softmax", forward, backward)
 
 
 @softmax.impl("cpp")

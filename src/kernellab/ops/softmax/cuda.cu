@@ -34,11 +34,7 @@ struct Exponentials {
 struct Softmax {
   static constexpr int INPUTS = 1;
   typedef Stats State;
-#ifdef RAW
-  template <class S> using Held = HeldShare<Softmax, S>;
-#else
   template <class S> using Held = Exponentials<S>;
-#endif
   struct Numbers {
     float base, scale;
   };
