@@ -121,7 +121,7 @@ def test_the_readmes_op_file_works(klab, tmp_path):
 
 
 def test_the_model_shown_trains_and_the_table_shown_is_a_table(tmp_path):
-    from kernellab.library.tables import read_table
+    from kernellab.library.rules import read_table
 
     page = ROOT / "docs" / "models.md"
     shown = {}

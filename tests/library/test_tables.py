@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from kernellab.base.errors import UserError
+from kernellab.library import rules as table_rules
 from kernellab.library import tables
 from support.serving import OPERATORS, own_table, rule
 
 CPU = torch.device("cpu")
-FILES = sorted(tables.SHIPPED.glob("*.toml"))
+FILES = sorted(table_rules.SHIPPED.glob("*.toml"))
 
 
 @pytest.fixture
@@ -30,14 +31,14 @@ def test_every_rule_of_a_shipped_table_names_what_exists_and_says_what_it_is_bas
         implementations = OPERATORS[op].choice.implementations
         for entry in rules:
             assert entry["forward"] in implementations
-            assert entry["backward"] in {*implementations, tables.PYTORCH}
+            assert entry["backward"] in {*implementations, table_rules.PYTORCH}
             assert set(entry["dtypes"]) <= {"float32", "float16", "bfloat16", "float64"}
             assert entry["basis"].startswith(("measured 20", "not measured: "))
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.stem != "cpu"], ids=lambda path: path.stem)
 def test_on_a_gpu_every_op_is_served_for_rows_of_any_width_by_implementations_for_gpus(path):
-    table = tables.read_table(path)
+    table = table_rules.read_table(path)
     for op in OPERATORS:
         for dtype in ("float32", "bfloat16", "float16"):
             last = table[op, dtype][-1]
@@ -47,9 +48,9 @@ def test_on_a_gpu_every_op_is_served_for_rows_of_any_width_by_implementations_fo
 
 
 def test_a_gpu_without_a_table_of_its_own_has_the_common_one_and_an_old_one_none(gpu_of):
-    assert tables.table_name(gpu_of(9, 0)) == "sm_90"
-    assert tables.table_name(gpu_of(12, 1)) == "cuda"
-    assert tables.table_name(gpu_of(7, 5)) is None
+    assert table_rules.shipped_name(tables.architecture(gpu_of(9, 0))) == "sm_90"
+    assert table_rules.shipped_name(tables.architecture(gpu_of(12, 1))) == "cuda"
+    assert tables.architecture(gpu_of(7, 5)) is None
     assert tables.rules("softmax", torch.float32, gpu_of(7, 5)) == ()
 
 
@@ -64,7 +65,7 @@ def test_only_pytorch_serves_on_gpus_of_amd_and_on_other_devices(gpu_of, monkeyp
 def test_without_a_compiler_the_rules_for_cpp_do_not_count(monkeypatch):
     with own_table(rule("softmax")):
         assert tables.rules("softmax", torch.float32, CPU)[0].forward == "cpp"
-    monkeypatch.setattr(tables.tools, "cxx", lambda: None)
+    monkeypatch.setattr(table_rules.tools, "cxx", lambda: None)
     with own_table(rule("softmax")):
         assert tables.rules("softmax", torch.float32, CPU) == ()
 
@@ -83,12 +84,13 @@ def test_the_first_rule_that_applies_decides_and_those_of_the_user_come_first():
         ("[[softmax", "cannot read the table"),
         ('softmax = "cpp"', r"a rule of softmax is \[\[softmax\]\] with dtypes, forward and backward"),
         ('[[softmax]]\nforward = "cpp"', "with dtypes, forward and backward"),
-        (rule("softmax") + "columns = 3", "a rule of softmax has no columns: did you mean columns_up_to"),
+        (rule("softmax") + 'columns_from = "3"', "columns_from of a rule of softmax cannot be '3'"),
+        (rule("softmax") + "columns = 3", "a rule of softmax has no columns: did you mean columns_"),
     ],
 )
 def test_a_table_that_cannot_be_understood_is_an_error_that_names_it(text, message, tmp_path):
     path = tmp_path / "cpu.toml"
     path.write_text(text)
     with pytest.raises(UserError, match=message) as error:
-        tables.read_table(path)
+        table_rules.read_table(path)
     assert str(path) in str(error.value)

@@ -140,7 +140,7 @@ def cross_entropy(
         and reduce is None
         and reduction in ("mean", "sum", "none")
         and 0.0 <= label_smoothing <= 1.0
-        and operators.CROSS_ENTROPY.serves(input)
+        and operators.CROSS_ENTROPY.serves(input, (reduction, float(label_smoothing), ignore_index))
         and is_plain(target)
         and target.dtype is torch.int64
         and input.dim() == 2
@@ -164,7 +164,7 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = 
     the first half is paired with column i of the second, or with `interleaved` each even column with the next.
     PyTorch's operators broadcast and promote tables of another shape or dtype.
     """
-    if operators.ROPE.serves(q) and _rotates(q, k, cos, sin):
+    if operators.ROPE.serves(q, (interleaved,)) and _rotates(q, k, cos, sin):
         return operators.ROPE.call(q, k, cos, sin, interleaved)
     turned: tuple[Tensor, Tensor] = ops.rope(q, k, cos, sin, interleaved=interleaved)
     return turned

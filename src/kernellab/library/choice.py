@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from kernellab.base.errors import UserError, nearest
 from kernellab.declaration.op import Op
 from kernellab.library import tables
-from kernellab.library.tables import PYTORCH, Rule, Rules
+from kernellab.library.rules import PYTORCH, Rule, Rules
 from kernellab.ops.gradients import Backward, Contract, Forward, Implementation, Passes
 
 # Other classes of tensors have a behaviour of their own in PyTorch's functions.

@@ -40,15 +40,17 @@ def version(package: str) -> str | None:
 def cpu() -> CpuJson:
     import psutil
 
-    name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return {"name": name, "cores": cores, "memory_bytes": psutil.virtual_memory().total}
+    return {"name": cpu_name(), "cores": cores, "memory_bytes": psutil.virtual_memory().total}
+
+
+def cpu_name() -> str:
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open() as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def gpus() -> list[GpuBoard]:

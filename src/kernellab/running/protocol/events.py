@@ -20,6 +20,7 @@ class ImplDescription(TypedDict):
     kind: str
     obstacle: str | None  # why it cannot run on this device
     interpreted: bool  # it runs in Triton's interpreter here
+    apart: bool  # its passes can be called apart: it can serve in models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,9 @@ class OpLoaded(TransientEvent, name="op"):
     impls: list[ImplDescription]
     cases: list[CaseJson]
     peers: dict[str, PeerLibraryJson]
+    first_input: list[str]  # its dims
+    reduces: bool  # whether it reduces any dim
+    optional_inputs: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)

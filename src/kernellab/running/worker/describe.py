@@ -41,9 +41,14 @@ def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str
                 "kind": impl.kind.name,
                 "obstacle": impl.kind.obstacle(device.type),
                 "interpreted": impl.kind.interpreted_on_cpu and device.type == "cpu",
+                # Of an Implementation of ops/gradients.py, which is not imported for ops of other files.
+                "apart": hasattr(impl.fn, "passes"),
             }
             for impl in op.select_impls(impls)
         ],
         cases=[case.to_json() for case in op.expand(request, device.type)],
         peers=op.peers,
+        first_input=list(next(iter(op.args.values())).dims),
+        reduces=bool(op.reduces),
+        optional_inputs=list(op.presence_options),
     )
