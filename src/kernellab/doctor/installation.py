@@ -9,8 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernellab.library.sources import table_sources
+from kernellab.library.tuned import REMEDY
 from kernellab.machine import tools
 from kernellab.machine.environment import cpu, gpus, version
+from kernellab.machine.nvml import gpu_architecture
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Component:
 
 def examine() -> list[Component]:
     """Runs every probe. Where a version number does not show that a component works, its probe tries it."""
-    return [probe() for probe in _PROBES]
+    return [*(probe() for probe in _PROBES), *_tables()]
 
 
 def _cpu() -> Component:
@@ -86,6 +89,21 @@ def _triton() -> Component:
     bin_folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     bundled = [name for name in ("ptxas", "cuobjdump", "nvdisasm") if (bin_folder / name).exists()]
     return Component("Triton", f"{triton.__version__}" + (f" with {', '.join(bundled)}" if bundled else ""))
+
+
+def _tables() -> list[Component]:
+    """Which tables choose the implementations in models, on the CPU and on the GPU."""
+    components = []
+    for architecture in dict.fromkeys(filter(None, ("cpu", gpu_architecture()))):
+        sources = table_sources(architecture)
+        used = [
+            source.title if source.title == "shipped" else f"{source.title} ({source.path})"
+            for source in sources
+            if source.is_used
+        ]
+        unused = [f"; not used: {source.path}: {source.problem}. {REMEDY}" for source in sources if not source.is_used]
+        components.append(Component(f"table for {architecture}", "".join([", then ".join(used), *unused])))
+    return components
 
 
 _PROBE_KERNEL = '#include <cuda_bf16.h>\nextern "C" __global__ void probe(__nv_bfloat16* x) { *x = *x; }\n'

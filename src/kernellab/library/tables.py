@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import warnings
 
 import torch
 
 from kernellab.base.paths import cache_path
 from kernellab.library.rules import Rules, available, read_table, shipped_name, shipped_table, usable
-from kernellab.library.tuned import SWITCH, find_tuned
+from kernellab.library.tuned import REMEDY, find_tuned, is_switched_off
 
 _OLDEST_GPU = (8, 0)  # the kernels are compiled and tested for GPUs from here on
 
@@ -26,17 +25,17 @@ def rules(op: str, dtype: torch.dtype, device: torch.device) -> Rules:
     key = (op, str(dtype).removeprefix("torch."))
     own = cache_path("tables", f"{shipped_name(name)}.toml")
     found = read_table(own).get(key, ()) if own.exists() else ()
-    tuned = find_tuned(name)
+    tuned = None if is_switched_off() else find_tuned(name)
     if tuned is not None:
-        if tuned.problem and os.environ.get(SWITCH) != "0":
-            _warn_once(tuned.problem)
+        if tuned.problem:
+            _warn_once(f"{tuned.path} is not used: {tuned.problem}. {REMEDY}")
         found += tuned.rules.get(key, ())
     return usable((*found, *shipped_table(name).get(key, ())))
 
 
 @functools.cache
-def _warn_once(problem: str) -> None:
-    warnings.warn(f"kernellab: {problem}", stacklevel=2)
+def _warn_once(message: str) -> None:
+    warnings.warn(f"kernellab: {message}", stacklevel=2)
 
 
 def architecture(device: torch.device) -> str | None:

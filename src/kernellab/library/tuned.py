@@ -19,11 +19,15 @@ from kernellab.machine.environment import cpu_name
 
 FORMAT = 1
 SWITCH = "KERNELLAB_TUNED"  # 0: tuned tables are ignored
-_REMEDY = "klab tune measures again, klab tune --reset removes it"
+REMEDY = "klab tune measures again, klab tune --reset removes it"
 
 
 def tuned_path(architecture: str) -> Path:
     return cache_path("tuned", f"{architecture}.toml")
+
+
+def is_switched_off() -> bool:
+    return os.environ.get(SWITCH) == "0"
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,11 @@ def read_tuned(path: Path, architecture: str) -> TunedTable:
         table = read_table(path)
         head = tomllib.loads(path.read_text()).get(HEAD)
     except UserError as error:
-        return TunedTable(path, "", {}, f"{error.message}. {_REMEDY}")
+        return TunedTable(path, "", {}, error.message.replace(f" {path}", "").removeprefix(f"{path}: "))
     device = str(head.get("device", "")) if isinstance(head, dict) else ""
     problem = _why_unfit(head, architecture)
     if problem:
-        return TunedTable(path, device, {}, f"{path} is not used: {problem}. {_REMEDY}")
-    if os.environ.get(SWITCH) == "0":
-        return TunedTable(path, device, {}, f"{path} is ignored because {SWITCH} is 0")
+        return TunedTable(path, device, {}, problem)
     return TunedTable(path, device, table)
 
 

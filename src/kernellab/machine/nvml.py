@@ -62,3 +62,14 @@ class Nvml:
         except Exception as error:  # pynvml raises "success" or "not found" for an empty list
             return [] if getattr(error, "value", None) in (0, _NOT_FOUND) else None
         return [ProcessUse(int(e.pid), int(e.smUtil), int(e.timeStamp)) for e in entries]
+
+
+def gpu_architecture(index: int = 0) -> str | None:
+    """`sm_90` of the GPU with this number among those that the driver lists; None where there is none."""
+    with contextlib.suppress(Exception):
+        import pynvml
+
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        return "sm_{}{}".format(*pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    return None
