@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernellab.base.paths import cache_dir
 from kernellab.doctor import installation
 
 
@@ -29,3 +30,15 @@ def test_a_tool_that_is_missing_costs_what_needs_it(monkeypatch, tmp_path):
     compiler = installation._compiler()
     assert (compiler.found, compiler.remedy) == ("", "apt-get install g++")
     assert "no C++ implementations: on the CPU, PyTorch serves all of kernellab.functional" in compiler.cost
+
+
+def test_the_tables_in_use_are_named_and_so_is_one_that_cannot_be_used(components):
+    assert components["table for cpu"].found == "shipped"
+    path = cache_dir("tuned") / "cpu.toml"
+    try:
+        path.write_text("[[softmax")
+        (table,) = [each for each in installation._tables() if each.name == "table for cpu"]
+    finally:
+        path.unlink()
+    assert table.found.startswith(f"shipped; not used: {path}: cannot read the table of implementations")
+    assert "klab tune --reset removes it" in table.found

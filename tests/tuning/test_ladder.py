@@ -6,6 +6,7 @@ import pytest
 
 from kernellab import ops
 from kernellab.declaration.case_request import CaseRequest
+from kernellab.library.rules import served_ops
 from kernellab.tuning.ladder import first_input_size, shapes_to_measure
 from support.serving import OPERATORS
 
@@ -48,3 +49,7 @@ def test_the_size_is_that_of_the_first_input(loaded):
     dims = {"B": 2, "H": 8, "S": 16, "D": 64, "G": 2}
     case = {"dims": dims, "dtype": "float32", "options": {}, "layout": "contiguous", "device": "cpu"}
     assert first_input_size(op, case) == (64, math.prod((2, 8, 16, 64)))
+
+
+def test_the_ops_that_can_be_tuned_are_those_of_kernellab_functional():
+    assert served_ops() == sorted(OPERATORS)

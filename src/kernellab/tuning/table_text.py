@@ -79,7 +79,7 @@ def section_text(section: Section) -> str:
     facts = [
         f"{section.op}, measured {stamp.date} on {stamp.machine}; {versions}",
         f"record: {stamp.run}",
-        f"{section.sizes} sizes in {', '.join(section.dtypes)}"
+        f"{_count(section.sizes)} in {', '.join(section.dtypes)}"
         + ("" if section.rules else ": the shipped choices stay"),
         *(f"{impl} takes no part: {reason}" for impl, reason in section.refused.items()),
     ]
@@ -114,11 +114,14 @@ def basis(date: str, tuned: TunedRule) -> str:
         if speeds and not (tuned.rule.forward != PYTORCH and getattr(tuned.rule, name) == PYTORCH):
             ends = dict.fromkeys(f"{end:.2g}" for end in (min(speeds), max(speeds)))
             parts.append(f"{name} {' to '.join(ends)}")
-    sizes = "1 size" if len(decisions) == 1 else f"{len(decisions)} sizes"
     reasons = {decision.reason for decision in decisions} - {"certainly faster"}
     why = f"; {'; '.join(sorted(reasons))}" if reasons else ""
     speed = f"{', '.join(parts)} times as fast as {other}, " if parts else ""
-    return f"measured {date}: {speed}at {sizes}{why}"
+    return f"measured {date}: {speed}at {_count(len(decisions))}{why}"
+
+
+def _count(sizes: int) -> str:
+    return "1 size" if sizes == 1 else f"{sizes} sizes"
 
 
 def _quoted(value: object) -> str:

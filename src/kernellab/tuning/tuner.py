@@ -36,7 +36,7 @@ from kernellab.tuning.table_text import Section, Stamp
 from kernellab.tuning.winners import PASSES, Measured, Pair
 
 SECONDS = {"cpu": 0.5, "cuda": 0.2}  # of timing for each implementation and pass
-_OVERHEAD_S = 1.0  # of checking and building, for each implementation and pass at a size
+_OVERHEAD_S = {"cpu": 3.0, "cuda": 1.5}  # of building, checking and warming up, for each of these
 
 NewJournal = Callable[[Settings, Path | None], Journal]  # in a folder of its own, or inside that of another run
 NewProgress = Callable[[], AbstractContextManager[Progress]]
@@ -61,7 +61,8 @@ class Plan:
         """About how long it takes."""
         sizes = len(self.settings.request["shapes"]) or 1
         series = sizes * len(self.dtypes) * len(self.candidates) * len(PASSES)
-        return series * ((self.settings.seconds or 1.0) + _OVERHEAD_S) / 60
+        kind = "cpu" if self.architecture == "cpu" else "cuda"
+        return series * ((self.settings.seconds or SECONDS[kind]) + _OVERHEAD_S[kind]) / 60
 
 
 @dataclass(frozen=True)

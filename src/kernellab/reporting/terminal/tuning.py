@@ -50,10 +50,10 @@ def _summary(tuned: Tuned) -> str:
     if not tuned.is_measured:
         return f"{op}: nothing could be measured"
     if not switched:
-        return f"{op}: the shipped choices stay at all {len(tuned.cells)} sizes and dtypes"
+        return f"{op}: the shipped choices stay, at {numbers.count(len(tuned.cells), 'measured case')}"
     verified = f"; verified: {', '.join(tuned.verified)}" if tuned.verified else ""
     return (
-        f"{op}: another choice at {switched} of {len(tuned.cells)} sizes and dtypes, "
+        f"{op}: another choice at {switched} of {numbers.count(len(tuned.cells), 'measured case')}, "
         f"in {numbers.count(len(tuned.rules), 'rule')}{verified}"
     )
 
