@@ -17,6 +17,7 @@ from torch import Tensor
 from kernellab import ops
 from kernellab.library import operators
 from kernellab.library.choice import is_plain
+from kernellab.library.operators import Outputs
 
 __all__ = [
     "add_rms_norm",
@@ -85,7 +86,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """As torch.nn.functional.layer_norm. Kernels of ours cover norms over one dim."""
-    if operators.LAYER_NORM.serves(input) and _normalizes_rows(input, normalized_shape, weight, bias):
+    if _serves_norm(operators.LAYER_NORM, input, normalized_shape, weight, bias):
         return operators.LAYER_NORM.call(input, weight, bias, eps)[0]
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
@@ -94,7 +95,7 @@ def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """As torch.nn.functional.rms_norm. Kernels of ours cover norms over one dim."""
-    if operators.RMS_NORM.serves(input) and _normalizes_rows(input, normalized_shape, weight):
+    if _serves_norm(operators.RMS_NORM, input, normalized_shape, weight):
         return operators.RMS_NORM.call(input, weight, _eps(input, eps))[0]
     return F.rms_norm(input, normalized_shape, weight, eps)
 
@@ -108,10 +109,9 @@ def add_rms_norm(
 ) -> tuple[Tensor, Tensor]:
     """rms_norm(input + residual), and the sum: a residual connection with the norm behind it."""
     if (
-        operators.ADD_RMS_NORM.serves(input)
+        _serves_norm(operators.ADD_RMS_NORM, input, normalized_shape, weight)
         and _alike(input, residual)
-        and _normalizes_rows(input, normalized_shape, weight)
-        # Autocast normalizes in float32 and returns it, but adds in the dtype of the input.
+        # Autocast may normalize in another dtype than it adds in.
         and not torch.is_autocast_enabled(input.device.type)
     ):
         y, total, _ = operators.ADD_RMS_NORM.call(input, residual, weight, _eps(input, eps))
@@ -187,23 +187,26 @@ def _alike(x: Tensor, other: Tensor) -> bool:
     return is_plain(other) and other.shape == x.shape and other.dtype is x.dtype and other.device == x.device
 
 
-def _normalizes_rows(x: Tensor, normalized_shape: Sequence[int], *parameters: Tensor | None) -> bool:
-    """Whether the last dim alone is normalized, and the parameters are as kernels take them."""
+def _serves_norm(
+    operator: operators.Operator[Outputs], x: Tensor, normalized_shape: Sequence[int], *parameters: Tensor | None
+) -> bool:
+    """Whether a norm serves for x: it normalizes the last dim alone, and the parameters are as kernels take them."""
     return (
-        isinstance(normalized_shape, (tuple, list))
+        operator.serves(x)
+        and isinstance(normalized_shape, (tuple, list))
         and len(normalized_shape) == 1
         and x.dim() > 0
         and x.shape[-1] == normalized_shape[0]
-        and all(parameter is None or _is_parameter(x, parameter) for parameter in parameters)
+        and all(parameter is None or _is_parameter(operator, x, parameter) for parameter in parameters)
     )
 
 
-def _is_parameter(x: Tensor, parameter: Tensor) -> bool:
+def _is_parameter(operator: operators.Operator[Outputs], x: Tensor, parameter: Tensor) -> bool:
     return (
         is_plain(parameter)
         and parameter.shape == x.shape[-1:]
         and parameter.device == x.device
-        and (parameter.dtype is x.dtype or _is_cast(x, parameter))
+        and (parameter.dtype is x.dtype or (operator.is_cast_on_gpus and _is_cast(x, parameter)))
     )
 
 

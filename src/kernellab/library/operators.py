@@ -31,6 +31,7 @@ class Operator(Generic[Outputs]):
 
     def __init__(self, op: Op, autocast: Mapping[str, torch.dtype]) -> None:
         self.choice = Choice(op)
+        self.is_cast_on_gpus = "cuda" in autocast
         self.serves = self.choice.serves
         self.call: Callable[..., Outputs] = register(op, self.choice, autocast)  # type: ignore[explicit-any, assignment]
 
@@ -42,7 +43,8 @@ GEGLU = Operator[Tensor](ops.geglu, _NOWHERE)
 SOFTMAX = Operator[Tensor](ops.softmax, _ON_GPUS)
 LOG_SOFTMAX = Operator[Tensor](ops.log_softmax, _ON_GPUS)
 LAYER_NORM = Operator[Three](ops.layer_norm, _ON_GPUS)
-RMS_NORM = Operator[Two](ops.rms_norm, _ON_GPUS)
+# Autocast knows it from torch 2.12 on.
+RMS_NORM = Operator[Two](ops.rms_norm, _ON_GPUS if torch.__version__ >= (2, 12) else _NOWHERE)
 ADD_RMS_NORM = Operator[Three](ops.add_rms_norm, _NOWHERE)
 CROSS_ENTROPY = Operator[Two](ops.cross_entropy, _EVERYWHERE)
 ROPE = Operator[Two](ops.rope, _NOWHERE)
