@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import kernellab as kl
-from kernellab.ops.elementwise_cuda import kernel as kernel_of
 from kernellab.capture.recorder import capture
 from kernellab.machinecode.cubin import read_cubin
+from kernellab.ops.elementwise_cuda import kernel as kernel_of
 
 pytestmark = pytest.mark.gpu
 

@@ -101,7 +101,7 @@ class Kernel:
             launch(stream, _config(grid, block, shared, cluster), loaded, *values)
 
     def clusters_at_a_time(self, block: int, shared: int, cluster: int, device: torch.device) -> int | None:
-        """How many clusters of such blocks run on the GPU at the same time. None if that is not known: without a GPU."""
+        """How many clusters of such blocks run on the GPU at a time. None if that is not known: without a GPU."""
         if interceptor is not None or device.type != "cuda":
             return None
         import torch

@@ -44,7 +44,7 @@ SOFTMAX = Operator[Tensor](ops.softmax, _ON_GPUS)
 LOG_SOFTMAX = Operator[Tensor](ops.log_softmax, _ON_GPUS)
 LAYER_NORM = Operator[Three](ops.layer_norm, _ON_GPUS)
 # Autocast knows it from torch 2.12 on.
-RMS_NORM = Operator[Two](ops.rms_norm, _ON_GPUS if torch.__version__ >= (2, 12) else _NOWHERE)
+RMS_NORM = Operator[Two](ops.rms_norm, _ON_GPUS if torch.__version__ >= "2.12" else _NOWHERE)
 ADD_RMS_NORM = Operator[Three](ops.add_rms_norm, _NOWHERE)
 CROSS_ENTROPY = Operator[Two](ops.cross_entropy, _EVERYWHERE)
 ROPE = Operator[Two](ops.rope, _NOWHERE)

@@ -6,16 +6,26 @@ from typing import NamedTuple
 
 import torch
 
-from kernellab.build.cuda import Kernel
 from kernellab.ops.elementwise_cuda import kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float
 from kernellab.ops.gpus import shared_bytes, sm_count
 from kernellab.ops.layout import Grid
 from kernellab.ops.norms import NormBackward, NormForward
+from kernellab.ops.pipeline_cuda import VECS as PIPELINE_VECS
 from kernellab.ops.pipeline_cuda import Division, divide
-from kernellab.ops.rows_cuda import CLUSTER_BLOCK, MOST_THREADS, WARP_BLOCK, Access, access_of, cpp_bool, lanes_of, team_of
+from kernellab.ops.rows_cuda import (
+    CLUSTER_BLOCK,
+    MOST_THREADS,
+    WARP_BLOCK,
+    Access,
+    access_of,
+    cpp_bool,
+    lanes_of,
+    team_of,
+)
 
-# 16-byte accesses that a thread holds of each input; backward, where a warp or less takes a row. Accesses of one element need an address each.
+# 16-byte accesses that a thread holds of each input; backward, where a warp or less takes a row. Accesses of one
+# element need an address each: of them, all inputs together forward.
 VECS, VECS_NARROW = 4, 16
 # Backward, where a block or a cluster takes a row: with three accesses or more of each input, fp32 rows spill.
 BACKWARD_VECS = 2
@@ -28,9 +38,8 @@ MOST_GRID_Y = 65535
 # Rows that begin anywhere need copies of the parameters, as large as `width` rows: worthwhile for so many times more.
 ROWS_PER_COPY = 8
 
-
-# Accesses in a row from which on blocks stay, and fetch the next rows early: measured on an H200 (2026-11-16). Forward does
-# so where a row would take a cluster.
+# Accesses in a row from which on, backward, blocks stay and fetch the next rows early: measured on an H200
+# (2026-11-16). Forward they do so where a row would take a cluster.
 CENTRED_FROM, PLAIN_FROM = 512, 1024
 
 
@@ -49,13 +58,8 @@ class CudaNorm(NamedTuple):
         rows, cols, accesses = p.grid.rows, p.grid.cols, p.grid.cols // access.width
         strides = _strides(p.grid, (True, p.residual is not None))
         inputs = 1 if p.residual is None else 2
-        if access.vectors and inputs == 1 and accesses > CLUSTER_BLOCK * VECS:
-            division = divide(rows, accesses, 1, p.y.device)
-            if division is not None:
-                parameters = map(_pointer, (p.weight, p.bias, p.y, p.mean, p.rstd))
-                args = (p.x, strides[0][0], *parameters, rows, cols, float(p.eps))
-                division.launch(self._pipeline("norm_pipeline", access, division, p.x), *args)
-                return
+        if access.vectors and inputs == 1 and accesses > CLUSTER_BLOCK * VECS and self._pipelined_forward(p, access):
+            return
         kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {_kind(p.x, access)}"
         vecs = VECS if access.width > 1 else VECS_NARROW // inputs
         places = (p.x, *strides[0], _pointer(p.residual), *strides[1])
@@ -82,17 +86,9 @@ class CudaNorm(NamedTuple):
         strides = _strides(p.grid, (True, True, p.dtotal is not None))
         kind = f"{self.functor}, {_kind(p.x, access)}"
         sms = sm_count(p.dx.device)
-        if access.vectors and accesses >= (CENTRED_FROM if self.centred else PLAIN_FROM):
-            division = divide(rows, accesses, 2, p.dx.device, parameters=int(self.centred))
-            if division is not None:
-                run = self._pipeline("norm_backward_pipeline", access, division, p.x, cpp_bool(p.dtotal is not None))
-                teams = division.teams(run)
-                sums = _partial_sums(p, teams)
-                rest = map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums))
-                inputs = (p.dy, strides[0][0], p.x, strides[1][0], _pointer(p.dtotal), strides[2][0])
-                division.launch(run, *inputs, *rest, rows, cols)
-                self._add_up(p, sums, teams)
-                return
+        pipelined_from = CENTRED_FROM if self.centred else PLAIN_FROM
+        if access.vectors and accesses >= pipelined_from and self._pipelined_backward(p, access):
+            return
         places = (p.dy, *strides[0], p.x, *strides[1], _pointer(p.dtotal), *strides[2])
         given = (*places, *self._parameters(access, cols, p.weight), _pointer(p.mean), p.rstd, p.dx)
 
@@ -136,9 +132,33 @@ class CudaNorm(NamedTuple):
             kernel(self.op, f"norm_columns<{kind}>")((across, slices), COLUMN_BLOCK, *args)
             self._add_up(p, sums, slices)
 
-    def _pipeline(self, name: str, access: Access, division: Division, x: torch.Tensor, *variant: str) -> Kernel:
-        kind = f"{CUDA_NAMES[x.dtype]}, {access.width}, {VECS}, {cpp_bool(division.blocks > 1)}"
-        return kernel(self.op, f"{name}<{', '.join((self.functor, *variant, kind))}>")
+    def _pipelined_forward(self, p: NormForward, access: Access) -> bool:
+        """Whether the GPU and the width of rows allow it."""
+        rows, cols = p.grid.rows, p.grid.cols
+        division = divide(rows, cols // access.width, 1, p.y.device)
+        if division is None:
+            return False
+        run = kernel(self.op, f"norm_pipeline<{self.functor}, {_pipeline_kind(p.x, access, division)}>")
+        rest = map(_pointer, (p.weight, p.bias, p.y, p.mean, p.rstd))
+        division.launch(run, p.x, p.grid.strides[0][0], *rest, rows, cols, float(p.eps))
+        return True
+
+    def _pipelined_backward(self, p: NormBackward, access: Access) -> bool:
+        """Whether the GPU and the width of rows allow it."""
+        rows, cols = p.grid.rows, p.grid.cols
+        division = divide(rows, cols // access.width, 2, p.dx.device, parameters=int(self.centred))
+        if division is None:
+            return False
+        kind = f"{cpp_bool(p.dtotal is not None)}, {_pipeline_kind(p.x, access, division)}"
+        run = kernel(self.op, f"norm_backward_pipeline<{self.functor}, {kind}>")
+        teams = division.teams(run)
+        sums = _partial_sums(p, teams)
+        (dy_row, _), (x_row, _), (up_row, _) = _strides(p.grid, (True, True, p.dtotal is not None))
+        inputs = (p.dy, dy_row, p.x, x_row, _pointer(p.dtotal), up_row)
+        rest = map(_pointer, (p.weight, p.mean, p.rstd, p.dx, *sums))
+        division.launch(run, *inputs, *rest, rows, cols)
+        self._add_up(p, sums, teams)
+        return True
 
     def _parameters(self, access: Access, cols: int, *parameters: torch.Tensor | None) -> list[torch.Tensor | int]:
         """Pointers to parameters, or to their copies, and the distance between copies of one."""
@@ -183,6 +203,10 @@ def _access(
 
 def _kind(x: torch.Tensor, access: Access) -> str:
     return f"{CUDA_NAMES[x.dtype]}, {access.width}, {cpp_bool(access.aligned)}"
+
+
+def _pipeline_kind(x: torch.Tensor, access: Access, division: Division) -> str:
+    return f"{CUDA_NAMES[x.dtype]}, {access.width}, {PIPELINE_VECS}, {cpp_bool(division.blocks > 1)}"
 
 
 def _elements(vecs: int, access: Access) -> int:

@@ -24,8 +24,8 @@ CLUSTER_BLOCKS = 8  # the most that every GPU with clusters supports
 
 
 class Functor(NamedTuple):
-    """A functor of an op's cuda.cu, and what was measured on an H200 (2026-11-16): how many 16-byte accesses of each input
-    a thread holds, and for how many in a row it is better that blocks stay and fetch the next rows early."""
+    """A functor of an op's cuda.cu, and what is best for it on an H200 (2026-11-16): how many 16-byte accesses of each
+    input a thread holds, and from how many in a row on blocks stay and fetch the next rows early."""
 
     name: str
     held: int = 4
@@ -45,8 +45,8 @@ def map_rows_cuda(op: str, functor: Functor, *inputs: torch.Tensor) -> torch.Ten
         division = divide(grid.rows, accesses, len(inputs), y.device)
         if division is not None:
             kind = f"{functor.name}, {CUDA_NAMES[y.dtype]}, {access.width}, {VECS}, {cpp_bool(division.blocks > 1)}"
-            args = (tensors[0], grid.strides[0][0], tensors[-2], y, grid.rows, grid.cols)
-            division.launch(kernel(op, f"rows_pipeline<{kind}>"), *args)
+            run = kernel(op, f"rows_pipeline<{kind}>")
+            division.launch(run, tensors[0], grid.strides[0][0], tensors[-2], y, grid.rows, grid.cols)
             return y
 
     kind = f"{functor.name}, {CUDA_NAMES[y.dtype]}, {access.width}, {cpp_bool(access.aligned)}"

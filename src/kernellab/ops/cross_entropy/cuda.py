@@ -39,7 +39,7 @@ def forward(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> t
     accesses = cols // width
     team = next(threads for limit, threads in FORWARD_TEAMS if limit is None or accesses <= limit)
     parts = _parts(rows, accesses, logits.device) if rows and team == FORWARD_TEAMS[-1][1] else 1
-    # The losses of wide rows are reduced by a kernel of its own: many blocks would wait long for their place in a count.
+    # Wide rows have a kernel of its own for it: each of their many blocks would have to wait until it is counted.
     apart = reduced and (team > 32 or not rows)
     losses = logits.new_empty(rows, dtype=torch.float32) if apart else result
     loss_name, fused = CUDA_NAMES[losses.dtype], cpp_bool(reduced and not apart)

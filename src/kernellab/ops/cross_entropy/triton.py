@@ -168,7 +168,7 @@ def narrow_forward(
     losses = tl.zeros([TILE_ROWS], tl.float32)
     counted = tl.zeros([TILE_ROWS], tl.float32)
     for tile in range(tl.program_id(0), tl.cdiv(rows, TILE_ROWS), programs):
-        row = tile.to(tl.int64) * TILE_ROWS + tl.arange(0, TILE_ROWS)
+        row = tl.cast(tile, tl.int64) * TILE_ROWS + tl.arange(0, TILE_ROWS)
         exists = row < rows
         _, counts, valid, own = read_target(
             x_ptr, row * x_row * VEC, target_ptr, row, exists, n, x_col, target_step, ignore_index
@@ -203,9 +203,10 @@ def wide_forward(
     """One row at a time, or where there is no LOOP, one row."""
     loss, count = 0.0, 0.0
     if LOOP:
-        for row in range(tl.program_id(0), rows, programs):
+        for number in range(tl.program_id(0), rows, programs):
+            row = tl.cast(number, tl.int64)
             row_loss, row_count = wide_row(
-                x_ptr, target_ptr, saved_ptr, row.to(tl.int64), rows, cols, x_row, x_col, target_step, ignore_index,
+                x_ptr, target_ptr, saved_ptr, row, rows, cols, x_row, x_col, target_step, ignore_index,
                 smoothing, SMOOTH, VEC, WIDTH, CHUNK,
             )  # fmt: skip
             if REDUCED:
