@@ -7,7 +7,8 @@ import pytest
 from kernellab.machine import variation
 
 
-def test_aa_measures_known_differences(klab, tmp_path):
+def test_aa_measures_known_differences_and_no_ceilings(klab, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path / "cache"))  # ceilings that were measured before would be used
     command = ("doctor", "--aa", "--runs", "2", "--seconds", "0.05", "--device", "cpu", "--json", "--out", "kept")
     seen = klab(*command)
     assert seen.code == 0, seen.err
@@ -20,7 +21,7 @@ def test_aa_measures_known_differences(klab, tmp_path):
     assert "A/A run 2 of 2" in seen.err
     record = json.loads((tmp_path / "kept" / "run-001" / "run.json").read_text())
     assert record["complete"]
-    assert record["machine"]["ceilings"] is None  # nothing but times
+    assert record["machine"]["ceilings"] is None
     assert all(r["inside"] is None for r in record["results"])
     assert variation.load_variation(record["machine"]["class"])["runs"] == 2
     again = klab(*command)
