@@ -71,7 +71,8 @@ def test_stepping_through_the_shipped_gelu_into_its_helper(session):
     assert lines[0] == "gelu · triton · 3×16 · float32 · approximate=tanh · in Triton's interpreter"
     assert lines[1] == f"kernel map_flat ({move}:{line_of(move, 'def map_flat')}), grid 1"
     tensors = "a_ptr: float32 3×16, b_ptr=None, c_ptr=None, y_ptr: float32 3×16, z_ptr=None"
-    assert lines[2] == f"  {tensors}, n=48, f=tanh_value, BLOCK=512"
+    no_random_words = "seed=None, offset=None, p=None, q=None"
+    assert lines[2] == f"  {tensors}, n=48, {no_random_words}, f=tanh_value, BLOCK=512"
     assert lines[4:6] == ["program 0", f"> {move}:{first} map_flat"]
     *answers, at_helper_return, at_return, outside, verdict = answers
     answer = dict(zip(commands, answers, strict=False))
