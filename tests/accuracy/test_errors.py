@@ -7,6 +7,7 @@ import torch
 
 import kernellab as kl
 from kernellab.accuracy.errors import measure, nonfinite_mismatch, passes
+from kernellab.accuracy.outputs import as_tensors
 from kernellab.declaration import inputs
 from kernellab.declaration.case_request import CaseRequest
 from kernellab.declaration.targets import shipped_names
@@ -14,30 +15,35 @@ from kernellab.declaration.targets import shipped_names
 DTYPES = ["float32", "float16", "bfloat16"]
 
 
-def _result(name, dtype):
+SHAPES = {2: (48, 64), 3: (48, 32, 40), 5: (2, 6, 8, 40, 3)}  # by the number of dims; `...` stands for one
+
+
+def _results(name, dtype):
+    """(result, oracle) for each tensor that an op returns, and whether each row has a scale of its own."""
     op = getattr(kl.ops, name)
-    shape = (48, 64) if "..." in op.dims or len(op.dims) == 2 else (48, 32, 40)
     options = {"reduction": ["none"]} if "reduction" in op.all_options() else {}  # a scalar is its own mean
-    (case,) = op.expand(CaseRequest(shapes=[shape], dtypes=[dtype], options=options), "cpu")
+    (case,) = op.expand(CaseRequest(shapes=[SHAPES[len(op.dims)]], dtypes=[dtype], options=options), "cpu")
     made = inputs.make_inputs(op, case, seed=3)
-    oracle = inputs.call(op, op.reference, inputs.upcast(made), case)
-    own = inputs.call(op, op["manual" if op["torch"].random else "torch"], made, case)
-    return own, oracle, bool(op.reduces)
+    oracle = as_tensors(inputs.call(op, op.reference, inputs.upcast(made), case))
+    ready_made = "torch" in op.impls and not op["torch"].random
+    own = as_tensors(inputs.call(op, op["torch" if ready_made else "manual"], made, case))
+    return list(zip(own, oracle, strict=True)), bool(op.reduces)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", shipped_names())
 def test_zeros_the_mean_and_a_permutation_are_wrong_for_every_shipped_op(name, dtype):
-    own, oracle, rowwise = _result(name, dtype)
-    peer = measure(own, oracle, rowwise=rowwise)
-    assert passes(peer, peer)
-    shuffled = own.flatten()[torch.randperm(own.numel())].view_as(own)
-    for fake in (torch.zeros_like(own), torch.full_like(own, own.float().mean().item()), shuffled):
-        assert not passes(measure(fake, oracle, rowwise=rowwise), peer)
+    results, rowwise = _results(name, dtype)
+    for own, oracle in results:
+        peer = measure(own, oracle, rowwise=rowwise)
+        assert passes(peer, peer)
+        shuffled = own.flatten()[torch.randperm(own.numel())].view_as(own)
+        for fake in (torch.zeros_like(own), torch.full_like(own, own.float().mean().item()), shuffled):
+            assert not passes(measure(fake, oracle, rowwise=rowwise), peer)
 
 
 def test_one_wrong_element_among_many_is_wrong():
-    own, oracle, _ = _result("gelu", "float32")
+    [(own, oracle)], _ = _results("gelu", "float32")
     peer = measure(own, oracle, rowwise=False)
     spoiled = own.clone()
     spoiled[7, 9] += 1e-3
