@@ -27,6 +27,7 @@ def records(request, tmp_path_factory):
 @pytest.mark.parametrize("run", RUNS)
 def test_journal_and_run_json_give_the_same_record(records, run):
     assert load(records / run) == load(records / run / "run.json")
+    assert load(records / run)["peers"] == {}  # they were written before there were any
     assert derive(load(records / run))["results"]
 
 

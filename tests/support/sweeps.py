@@ -4,6 +4,7 @@ import io
 
 from rich.console import Console
 
+from kernellab.record.journal import empty_record
 from kernellab.record.verdict import derive
 from kernellab.reporting.terminal.results import show
 from support.records import result, timed
@@ -21,6 +22,7 @@ def at(entry, dims, *, dtype="float32", op="f", **options):
 def derived_record(*results, stages=("check", "time")):
     return derive(
         {
+            **empty_record(),
             "results": list(results),
             "machine": {"ceilings": _CEILINGS, "device": "cpu", "name": "H GPU-1 driver 9"},
             "environment": {"python": "3.11.7", "packages": {"torch": "2.13", "numpy": "2"}, "gpus": [_GPU]},

@@ -401,7 +401,7 @@ def closing(record: DerivedRecord) -> list[str]:
 
 
 def _missing_peers(record: DerivedRecord) -> list[str]:
-    problems = {name: peer["problem"] for name, peer in record.get("peers", {}).items()}
+    problems = {name: peer["problem"] for name, peer in record["peers"].items()}
     return [f"{name} is left out: {problem}" for name, problem in problems.items() if problem]
 
 
