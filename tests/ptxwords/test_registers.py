@@ -38,6 +38,15 @@ def test_a_scaled_index_is_added_to_a_pointer_and_is_not_one():
     assert second == "parameter 1: an integer of 64 bits"
 
 
+def test_pointers_that_a_condition_chooses_from_are_pointers():
+    loads = "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [n];"
+    chosen = "selp.b64 %rd4, %rd1, %rd2, %p1; shl.b64 %rd5, %rd3, 2; add.s64 %rd6, %rd4, %rd5;"
+    kernel = f".entry k(.param .u64 a, .param .u64 b, .param .u64 n) {{ {loads} {chosen} ld.global.f32 %f1, [%rd6]; }}"
+    *pointers, last = parameters(explain_ptx(parse_ptx(kernel)))
+    assert pointers == [f"parameter {i}: a pointer (it is used as an address)" for i in (0, 1)]
+    assert last == "parameter 2: an integer of 64 bits"
+
+
 def test_a_parameter_that_is_not_read_is_marked():
     assert parameters(explain_ptx(parse_ptx(".entry k(.param .u32 n) { ret; }"))) == [
         "parameter 0: an integer of 32 bits, not read by this kernel"

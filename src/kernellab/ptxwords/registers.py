@@ -82,13 +82,13 @@ def _describe_content(line: Instruction, context: KernelContext) -> str:
 
 
 def _find_pointers(kernel: PtxFunction, code: list[Instruction]) -> set[str]:
-    """64-bit parameters that reach an address only through copies, address conversions and additions.
+    """64-bit parameters that reach an address only through copies, choices, address conversions and additions.
 
     An index is scaled before it is used in an address, by a shift or a multiplication. A pointer is not, but a scaled
     index may be added to it.
     """
     wide = {param.name for param in kernel.params if param.type in ("u64", "b64", "s64")}
-    carries: dict[str, set[str]] = {}
+    carries: dict[str, set[str]] = {}  # by register: the parameters of which it holds one, with an offset perhaps
     pointers: set[str] = set()
     for line in code:
         if line.base == "ld" and line.has("param") and len(line.operands) == 2 and line.operands[1].name in wide:
@@ -97,13 +97,14 @@ def _find_pointers(kernel: PtxFunction, code: list[Instruction]) -> set[str]:
         elif line.base == "mad" and line.has("wide", "s64", "u64"):
             for name in result_registers(line):
                 carries[name] = carries.get(line.operands[-1].name, set())
-        elif line.base in ("cvta", "mov", "add") and not line.has("f32", "f64", "s32", "u32"):
-            carried: set[str] = set().union(*(carries.get(name, ()) for name in input_registers(line)))
+        elif line.base in ("cvta", "mov", "add", "selp") and not line.has("f32", "f64", "s32", "u32"):
+            carried = [carries[name] for name in input_registers(line) if carries.get(name)]
             if line.base == "cvta":
-                pointers |= carried
+                pointers |= set().union(*carried)
             for name in result_registers(line):
                 # A sum of two parameters is a pointer plus an offset in bytes: it is not known which is the pointer.
-                carries[name] = carried if len(carried) == 1 else set()
+                known = line.base == "selp" or len(carried) == 1
+                carries[name] = set().union(*carried) if known else set()
         for operand in line.operands:
             if operand.kind == "address" and not line.has("param"):
                 pointers |= carries.get(operand.name, set())
