@@ -93,7 +93,7 @@ class Kernel:
         if device is None or device.type != "cuda":
             raise UserError(f"CUDA kernel {self.name} needs its tensors on a GPU")
         with torch.cuda.device(device):
-            loaded = self._load(device.index)
+            loaded = self._load(device.index, args)
             if shared > _DEFAULT_SHARED_BYTES:
                 self._request_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
@@ -128,7 +128,8 @@ class Kernel:
             request = f"{shared} bytes of shared memory beside its {loaded.attributes.shared_size_bytes} static bytes"
             raise UserError(f"CUDA kernel {self.name} cannot have {request}: {status.name}")
 
-    def _load(self, index: int) -> LoadedKernel:
+    def _load(self, index: int, args: tuple[object, ...]) -> LoadedKernel:
+        """The kernel on a device. The arguments of its first launch there are compared with its parameters."""
         loaded = self._loaded.get(index)
         if loaded is None:
             import torch
@@ -139,9 +140,16 @@ class Kernel:
             major, minor = torch.cuda.get_device_capability(index)
             with notify_observers(self.name):
                 built = self.compile(f"sm_{major}{minor}")
+                self.verify_arguments(built, args)
                 loaded = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
             self._loaded[index] = loaded
         return loaded
+
+    def verify_arguments(self, built: Cubin, args: tuple[object, ...]) -> None:
+        """Raise `UserError` for arguments that the kernel would misread: the driver knows no types."""
+        from kernellab.build.parameters import verify_arguments
+
+        verify_arguments(self.name, built.symbol, built.ptx, args)
 
     def compile(self, arch: str) -> Cubin:
         """The kernel's machine code for an architecture such as `sm_90`, cached on disk. Needs no GPU."""

@@ -96,6 +96,7 @@ def _record_cuda_launches(gpu: StandinGpu, record: Callable[[Launch], None]) -> 
         start = time.perf_counter()
         built = kernel.compile(gpu.arch)
         seconds = time.perf_counter() - start
+        kernel.verify_arguments(built, args)
         x, y, z = _three_dims(grid)
         cluster_dims = _three_dims(cluster or 1)
         record(

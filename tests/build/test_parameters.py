@@ -1,0 +1,115 @@
+"""The arguments of a launch are compared with the kernel's parameters before the driver misreads them."""
+
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+
+import kernellab as kl
+from kernellab.base.errors import UserError
+from kernellab.build.parameters import entry_parameters, verify_arguments
+from kernellab.capture.recorder import record_launches
+
+SOURCE = """
+struct Pair { double a, b; };
+template <typename T>
+__global__ void scaled(T* y, const T* x, float factor, long long n, int offset, double shift, bool twice, Pair pair) {
+  long long i = threadIdx.x + offset;
+  if (i < n) y[i] = x[i] * factor + shift + (twice ? pair.a : pair.b);
+}
+"""
+X = torch.empty(8, device="meta")
+GOOD = (X, X, np.float32(2), 8, 0, 1.5, True, np.float64(0))
+
+
+@pytest.fixture(scope="module")
+def scaled(tmp_path_factory):
+    file = tmp_path_factory.mktemp("source") / "scaled.cu"
+    file.write_text(SOURCE)
+    return kl.cuda.kernel(file, "scaled<float>")
+
+
+def launch(kernel, *args):
+    with record_launches("sm_80") as launches:
+        kernel(1, 32, *args)
+    return launches
+
+
+def changed(number, value):
+    return (*GOOD[:number], value, *GOOD[number + 1 :])
+
+
+def test_the_parameters_are_read_from_the_head_of_the_kernel(scaled):
+    built = scaled.compile("sm_80")
+    params = entry_parameters(built.ptx, built.symbol)
+    assert [param.type for param in params[:6]] == ["u64", "u64", "f32", "u64", "u32", "f64"]
+    assert params[-1].count == 16
+
+
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [
+        *((0, 0), (0, X.double())),  # a null pointer; what a pointer points to is not declared
+        *((3, np.int64(8)), (3, -1), (3, True + 7)),
+        *((4, 2**31), (4, -(2**31)), (4, np.int32(-1)), (4, np.uint32(1))),
+        *((5, np.float64(1)), (6, np.bool_(True)), (6, np.uint8(1)), (7, 3)),
+    ],
+)
+def test_what_the_kernel_reads_as_it_was_meant_is_launched(scaled, number, value):
+    assert len(launch(scaled, *changed(number, value))) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "message"),
+    [
+        (2, 2.0, r"is a Python float, the kernel takes a float: it is passed as a double. Pass np.float32\(value\)"),
+        (3, 2.0, "is a Python float, the kernel takes an integer or a pointer of 64 bits"),
+        (2, 2, r"is a Python int, the kernel takes a float: pass np.float32\(value\)"),
+        (5, 2, r"is a Python int, the kernel takes a double: pass np.float64\(value\)"),
+        (2, True, "is a Python bool, the kernel takes a float"),
+        (4, True, "is a Python bool, the kernel takes an integer of 32 bits: pass int"),
+        (2, X, "is a tensor, the kernel takes a float"),
+        (4, X, "is a tensor, the kernel takes an integer of 32 bits"),
+        (5, X, "is a tensor, the kernel takes a double"),
+        (4, 2**32, "is the Python int 4294967296, which does not fit"),
+        (6, 256, "is the Python int 256, which does not fit"),
+        (2, np.float64(2), r"is np.float64, the kernel takes a float: pass np.float32\(value\)"),
+        (5, np.float32(2), r"is np.float32, the kernel takes a double: pass np.float64\(value\)"),
+        (2, np.int32(2), "is np.int32, the kernel takes a float"),
+        (3, np.int32(8), "is np.int32, the kernel takes an integer or a pointer of 64 bits"),
+        (4, np.float32(1), "is np.float32, the kernel takes an integer of 32 bits"),
+        (0, np.float64(0), "is np.float64, the kernel takes an integer or a pointer of 64 bits"),
+    ],
+)
+def test_what_the_kernel_would_misread_is_refused_by_kernel_and_argument(scaled, number, value, message):
+    with pytest.raises(UserError, match=rf"^CUDA kernel scaled<float>: argument {number} \(from 0\) {message}"):
+        launch(scaled, *changed(number, value))
+
+
+@pytest.mark.parametrize(("args", "count"), [(GOOD[:-1], 7), ((*GOOD, 1), 9), ((), 0)])
+def test_another_number_of_arguments_is_refused(scaled, args, count):
+    with pytest.raises(UserError, match=rf"scaled<float> takes 8 arguments after grid and block, not {count}$"):
+        launch(scaled, *args)
+
+
+def test_on_a_gpu_the_first_launch_is_verified_and_a_refused_kernel_is_not_kept(scaled, monkeypatch):
+    kernel = kl.cuda.kernel(scaled.path, scaled.name)
+    for name in ("cuda.core.Device", "cuda.core.ObjectCode", "torch.cuda.current_stream"):
+        monkeypatch.setattr(name, Mock())
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (8, 0))
+    verify = Mock(side_effect=kernel.verify_arguments)
+    monkeypatch.setattr(kernel, "verify_arguments", verify)
+    for _ in range(2):
+        with pytest.raises(UserError, match="argument 2"):
+            kernel._load(0, changed(2, 2.0))
+    assert verify.call_count == 2
+    assert kernel._load(0, GOOD) is kernel._load(0, GOOD)
+    assert verify.call_count == 3
+
+
+def test_the_parameters_of_another_kernel_in_the_same_file_are_not_taken():
+    head = ".visible .entry {}(\n.param .{} a\n)\n{{ ret; }}\n"
+    ptx = head.format("k1", "u64") + head.format("k", "f32")
+    verify_arguments("k", "k", ptx, [np.float32(1)])
+    verify_arguments("k1", "k1", ptx, [1])
