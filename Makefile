@@ -1,5 +1,6 @@
 # make run        set up, then check and time GeLU, softmax and square
 # make test       set up, then run all tests and linters
+# make exhaustive every shipped kernel for every type and architecture: an hour, and no part of make test
 # make venv       set up only
 # make gpu        on a machine with a GPU: the tests that need one, with the packages of $(PYTHON)
 # make chromium   install a browser for the tests of pages, if there is none
@@ -9,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test venv lint bare chromium gpu
+.PHONY: run test exhaustive venv lint bare chromium gpu
 .DEFAULT_GOAL := run
 
 venv: $(READY)
@@ -35,6 +36,10 @@ test: lint chromium
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2 --dist worksteal
 	$(BIN)/pytest -m "clocked and not gpu"
 	$(MAKE) --no-print-directory bare
+
+# What `make test` samples.
+exhaustive: $(READY)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m support.shipped_code
 
 # Pages and pictures are tested in a real browser. Only the system's package installs the libraries it needs.
 chromium:

@@ -1,4 +1,7 @@
-"""Every line and instruction of the shipped kernels is understood. `tests/support/shipped_code.py` checks them all."""
+"""Every line and instruction of the shipped kernels is understood, here of each template once.
+
+`make exhaustive` looks at every instantiation for every type and architecture.
+"""
 
 import pytest
 
@@ -13,6 +16,13 @@ from support import shipped_code
 @pytest.fixture(scope="module")
 def compiled():
     return dict(shipped_code.sample_kernels())
+
+
+def test_the_sample_has_every_type_and_architecture(compiled):
+    for impl in shipped_code.IMPLS:
+        names = [name.split() for name in compiled if f" {impl} " in name]
+        assert {dtype for *_, dtype, _ in names} == set(shipped_code.DTYPES)
+        assert {arch for *_, arch in names} == {f"sm_{arch}" for arch in shipped_code.ARCHS}
 
 
 def test_every_line_of_ptx_is_explained_and_pointers_are_distinguished_from_integers(compiled):

@@ -1,21 +1,26 @@
 """The code of the shipped GPU kernels for any architecture, captured without a GPU as `klab inspect` does.
 
-`python tests/support/shipped_code.py` compiles all of them for all architectures and lists what kernellab cannot parse.
+`make exhaustive` compiles all of them for all architectures and lists what kernellab cannot parse.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from triton import knobs
 
 import kernellab as kl
+from kernellab.build import cuda
 from kernellab.capture.meta_inputs import meta_inputs
 from kernellab.capture.recorder import record_launches
+from kernellab.capture.standin_cuda import replace_attribute
 from kernellab.declaration.case import Case
 from kernellab.declaration.op import Op
 from kernellab.declaration.passes import gradients, pass_of
@@ -28,6 +33,9 @@ ROWS = 64
 COLS = 1024
 # Of ops along the last dim: for a warp, for a block or a cluster of blocks, and too many to stay on an SM.
 WIDTHS = (100, COLS, 50_000, 1_000_000)
+FIRST_WITH_CLUSTERS = 90
+# What distinguishes instantiations of one template.
+TYPES_AND_NUMBERS = re.compile(r"\b(float|__half|__nv_bfloat16|\d+)\b")
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,12 @@ class Compiled:
 
 
 @functools.cache
-def compiled(
+def compiled(op: str, impl: str, **choices: object) -> tuple[Compiled, ...]:
+    """The kernels of one call, forward and then backward. For the choices see `_compile`."""
+    return _compile(op, impl, **choices)
+
+
+def _compile(
     op: str,
     impl: str,
     *,
@@ -48,8 +61,9 @@ def compiled(
     arch: int = 90,
     options: int = 0,
     strided: bool = False,
+    skipping: contextlib.AbstractContextManager[None] | None = None,
 ) -> tuple[Compiled, ...]:
-    """The kernels of one call, forward and then backward. `options`: the number of a combination of options."""
+    """`options`: the number of a combination of options. `skipping`: leaves launches out."""
     declared: Op = getattr(kl.ops, op)
     last_dim = next(iter(declared.args.values())).dims[-1]
     sizes = {dim: (rows,) if dim == "..." else rows for dim in declared.dims} | {last_dim: cols}
@@ -58,18 +72,50 @@ def compiled(
     if strided:  # every second column
         inputs = {n: t if t is None or t.dim() < 2 else torch.cat((t, t), -1)[..., ::2] for n, t in inputs.items()}
     implementation = declared[impl]
-    with record_launches(f"sm_{arch}") as launches:
+    with record_launches(f"sm_{arch}") as launches, skipping or contextlib.nullcontext():
         results, leaves, _ = pass_of("both").graph(declared, implementation, inputs, case, mutates=frozenset())
         gradients(results, leaves, [torch.empty_like(result) for result in results])
     return tuple(Compiled(launch.kernel, launch.code["ptx"], launch.cubin) for launch in launches)
 
 
 def sample_kernels() -> Iterator[tuple[str, Compiled]]:
-    """Every kernel once, with types and architectures in rotation: quick enough for a test."""
-    turns = itertools.cycle(zip(DTYPES * 7, (90, 75, 100) * 3 + (80, 120, 89) * 4, strict=True))
+    """Every kernel template of every op once, types and architectures in rotation: quick enough for a test."""
+    turns = itertools.cycle(itertools.product(DTYPES, ARCHS))
+    dtype, arch = next(turns)
+    known: set[tuple[object, ...]] = set()
     for impl in IMPLS:
-        for (op, choices), (dtype, arch) in zip(_variants(impl), turns, strict=False):
-            yield from _named(op, impl, dtype, arch, choices)
+        for op, choices in _variants(impl):
+            for sm in dict.fromkeys((arch, FIRST_WITH_CLUSTERS)):  # also templates that older GPUs do not launch
+                added = list(_named(op, impl, dtype, sm, choices, _skip_known(op, known)))
+                yield from added
+                if added:
+                    dtype, arch = next(turns)
+
+
+@contextlib.contextmanager
+def _skip_known(op: str, known: set[tuple[object, ...]]) -> Iterator[None]:
+    """In the body, a template is compiled and launched only if it is not in `known`, and added to it."""
+
+    def is_known(*template: object) -> bool:
+        before = len(known)
+        known.add((op, *template))
+        return len(known) == before
+
+    def skip_triton(*, fn: object, compile: dict[str, dict], **_: object) -> bool:
+        # The functions that a kernel is given, and its switches. None marks a tensor that is left out.
+        given = [value for value in compile["constants"].values() if isinstance(value, bool) or callable(value)]
+        return is_known(fn.name, *(getattr(value, "__name__", value) for value in given))
+
+    def skip_cuda(kernel: cuda.Kernel, *launch: object) -> None:
+        if not is_known(TYPES_AND_NUMBERS.sub("", kernel.name)):
+            record(kernel, *launch)
+
+    record = cuda.interceptor
+    with (
+        replace_attribute(cuda, "interceptor", skip_cuda),
+        replace_attribute(knobs.runtime, "jit_cache_hook", skip_triton),
+    ):
+        yield
 
 
 def all_kernels() -> Iterator[tuple[str, Compiled]]:
@@ -88,9 +134,16 @@ def _variants(impl: str) -> Iterator[tuple[str, dict[str, int | bool]]]:
             yield op, {"options": options, "strided": True}
 
 
-def _named(op: str, impl: str, dtype: str, arch: int, choices: dict) -> Iterator[tuple[str, Compiled]]:
+def _named(
+    op: str,
+    impl: str,
+    dtype: str,
+    arch: int,
+    choices: dict,
+    skipping: contextlib.AbstractContextManager[None] | None = None,
+) -> Iterator[tuple[str, Compiled]]:
     said = " ".join(f"{name}={value}" for name, value in choices.items())
-    for number, kernel in enumerate(compiled(op, impl, dtype=dtype, arch=arch, **choices)):
+    for number, kernel in enumerate(_compile(op, impl, dtype=dtype, arch=arch, **choices, skipping=skipping)):
         yield f"{op} {impl} {number} {kernel.kernel} {said} {dtype} sm_{arch}", kernel
 
 
