@@ -1,6 +1,6 @@
 # make run        set up, then check and time GeLU, softmax and square
 # make test       set up, then run all tests and linters
-# make exhaustive every shipped kernel for every type and architecture: an hour, and no part of make test
+# make exhaustive what make test samples, in full: every shipped kernel for every type and architecture, every trial
 # make venv       set up only
 # make gpu        on a machine with a GPU: the tests that need one, with the packages of $(PYTHON)
 # make chromium   install a browser for the tests of pages, if there is none
@@ -40,6 +40,7 @@ test: lint chromium
 # What `make test` samples.
 exhaustive: $(READY)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m support.shipped_code
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m support.battery_parts
 
 # Pages and pictures are tested in a real browser. Only the system's package installs the libraries it needs.
 chromium:
