@@ -1,14 +1,18 @@
 """Batteries of the shipped ops' hand-written implementations in one process: C++, and Triton in its interpreter.
 
-`python -m support.battery_parts FAMILY` runs a part of each battery: relatives move their elements with the same code,
-so that each is tried with other trials. Without an argument it runs all of them in full, as `make exhaustive` does.
+`python -m support.battery_parts FAMILY` runs a part of each battery, see `choose`: relatives move their elements with
+the same code, so that they may share the combinations. Without an argument it runs all batteries in full, as
+`make exhaustive` does.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernellab.trials.trial import Trial
 
 FAMILIES = {
     "activations": ("gelu", "silu", "square"),
@@ -28,39 +32,64 @@ def hand_written_impls(name: str) -> list[str]:
     return [impl.name for impl in impls if impl.kind.name in ("triton", "cpp") and not impl.study]
 
 
+def features(trial: Trial) -> set[tuple[object, ...]]:
+    """What a trial varies, one by one: a part of a battery must have all of them, if not all their combinations."""
+    return {
+        ("kind and dtype", trial.kind, trial.case.dtype),
+        ("pass", trial.pass_name),
+        ("call", trial.call),
+        ("upstream", trial.upstream),
+        *(("layout", *item) for item in trial.layouts.items()),
+        *(("values", *item) for item in trial.values.items()),
+        *(("option", name, str(value)) for name, value in trial.case.options.items()),
+    }
+
+
+def quick_battery(name: str, impl: str) -> list[Trial]:
+    import kernellab as kl
+    from kernellab.checking.declared_case import INTERPRETER_LIMIT
+    from kernellab.trials.battery import impl_batteries
+
+    op = getattr(kl.ops, name)
+    limit = INTERPRETER_LIMIT if op[impl].kind.name == "triton" else None
+    return impl_batteries(op, [op[impl]], "cpu", quick=True, max_elements=limit)[impl]
+
+
+def choose(trials: list[Trial], part: int, parts: int) -> list[Trial]:
+    """Each `parts`-th trial from the `part`-th on, and those that alone have a feature."""
+    chosen = trials[part::parts]
+    known = set().union(*map(features, chosen))
+    for trial in trials:
+        if not features(trial) <= known:
+            known |= features(trial)
+            chosen.append(trial)
+    return chosen
+
+
 def failures(name: str, part: int = 0, parts: int = 1) -> Iterator[str]:
-    """The trials that fail, of every kind each `parts`-th from the `part`-th on."""
+    """The chosen trials that fail."""
     import torch
 
     import kernellab as kl
     from kernellab.checking.confirmation import examine_and_confirm
-    from kernellab.checking.declared_case import INTERPRETER_LIMIT
     from kernellab.checking.examiner import Examiner
     from kernellab.checking.outcome import FAILED
-    from kernellab.trials.battery import impl_batteries
-    from kernellab.trials.trial import Trial
 
     op = getattr(kl.ops, name)
     examiner = Examiner(op, seed=0, device=torch.device("cpu"))
-    tried = 0
-    trials: dict[str, tuple[Trial, list[str]]] = {}  # both implementations at a trial share its oracle
+    trials: dict[str, tuple[Trial, list[str]]] = {}  # implementations at one trial share its oracle
     for impl in hand_written_impls(name):
-        limit = INTERPRETER_LIMIT if op[impl].kind.name == "triton" else None
-        kinds: dict[str, list[Trial]] = defaultdict(list)
-        for trial in impl_batteries(op, [op[impl]], "cpu", quick=True, max_elements=limit)[impl]:
-            kinds[trial.kind].append(trial)
-        for of_kind in kinds.values():
-            # A kind with few trials gives each relative one.
-            for trial in of_kind[part % len(of_kind) :: parts]:
-                trials.setdefault(trial.key, (trial, []))[1].append(impl)
+        for trial in choose(quick_battery(name, impl), part, parts):
+            trials.setdefault(trial.key, (trial, []))[1].append(impl)
+    right = 0
     for trial, impls in trials.values():
         for impl in impls:
             outcome = examine_and_confirm(lambda trial, impl=impl: examiner.examine(op[impl], trial), trial)
-            tried += outcome is not None and outcome.status == "ok"
-            if outcome is not None and outcome.status in FAILED:
+            right += outcome is not None and outcome.status == "ok"
+            if outcome is not None and outcome.status in (*FAILED, "crashed", "oom"):
                 yield f"{name} {impl} {trial.label}: {outcome.reason}"
-    if tried < 100 / parts:
-        yield f"{name}: only {tried} trials were judged"
+    if right < 100 / parts:
+        yield f"{name}: only {right} trials were judged"
 
 
 def _main(family: str | None) -> int:
