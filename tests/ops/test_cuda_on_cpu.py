@@ -19,7 +19,7 @@ from support.simt import Gpu, compile_with_headers, run_on_cpu
 # So few SMs that norms have several rows per team.
 AMPERE, HOPPER = Gpu((8, 0), sms=1), Gpu((9, 0), sms=1)
 # (GPU, rows, columns, dtype). Rows begin at different offsets from a multiple of 16 bytes; they take a warp, a block, a
-# cluster of blocks, or do not fit in registers. The last two are narrow, and aligned.
+# cluster of blocks, or do not fit in registers. The others are aligned: narrow, or so wide that blocks stay.
 SOFTMAX = [
     (HOPPER, 9, 259, "bfloat16"),
     (HOPPER, 3, 1031, "float32"),
@@ -27,6 +27,7 @@ SOFTMAX = [
     (AMPERE, 2, 17001, "float32"),
     (HOPPER, 5, 7, "bfloat16"),
     (HOPPER, 2, 264, "float16"),
+    (HOPPER, 3, 33000, "float32"),
 ]
 NORM = [
     (HOPPER, 65, 259, "bfloat16"),
@@ -35,6 +36,8 @@ NORM = [
     (AMPERE, 33, 8197, "float32"),
     (HOPPER, 5, 7, "bfloat16"),
     (HOPPER, 5, 264, "float16"),
+    (HOPPER, 9, 2052, "float32"),
+    (HOPPER, 5, 16640, "bfloat16"),
 ]
 
 

@@ -30,7 +30,7 @@ class Division(NamedTuple):
 
     def teams(self, run: Kernel) -> int:
         """How many clusters to launch: as many as run at a time. Some SMs may be too few for another cluster."""
-        most = sm_count(self.device) // self.blocks
+        most = max(1, sm_count(self.device) // self.blocks)
         if self.blocks > 1:
             most = run.clusters_at_a_time(self._threads, self.shared, self.blocks, self.device) or most
         return min(most, -(-self.rows // self.groups))
