@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from kernellab.record.journal import empty_record
 from kernellab.record.verdict import derive
 from kernellab.reporting.terminal.results import show
 from support.records import result, timed
@@ -13,6 +14,7 @@ from support.records import result, timed
 def shown(*results, width=200, terminal=True, stages=("check", "time"), trials=()):
     ceilings = {"copy_gbps": 100.0, "matmul_tflops": {"float32": 1.0}}
     record = {
+        **empty_record(),
         "results": list(results),
         "machine": {"ceilings": ceilings, "device": "cpu"},
         "stages": list(stages),
