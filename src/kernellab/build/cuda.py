@@ -80,6 +80,7 @@ class Kernel:
     def __init__(self, path: Path, name: str, defines: tuple[str, ...]) -> None:
         self.path, self.name, self.defines = path, name, defines
         self._loaded: dict[int, LoadedKernel] = {}
+        self._verified: set[int] = set()  # devices on which the arguments of the first launch fit the parameters
         self._clusters: dict[tuple[int, int, int, int], int] = {}
 
     def __call__(self, grid: Dim, block: Dim, *args: object, shared: int = 0, cluster: Dim | None = None) -> None:
@@ -93,7 +94,10 @@ class Kernel:
         if device is None or device.type != "cuda":
             raise UserError(f"CUDA kernel {self.name} needs its tensors on a GPU")
         with torch.cuda.device(device):
-            loaded = self._load(device.index, args)
+            loaded = self._load(device.index)
+            if device.index not in self._verified:
+                self.verify_arguments(self.compile(_arch(device.index)), args)
+                self._verified.add(device.index)
             if shared > _DEFAULT_SHARED_BYTES:
                 self._request_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
@@ -128,8 +132,7 @@ class Kernel:
             request = f"{shared} bytes of shared memory beside its {loaded.attributes.shared_size_bytes} static bytes"
             raise UserError(f"CUDA kernel {self.name} cannot have {request}: {status.name}")
 
-    def _load(self, index: int, args: tuple[object, ...]) -> LoadedKernel:
-        """The kernel on a device. The arguments of its first launch there are compared with its parameters."""
+    def _load(self, index: int) -> LoadedKernel:
         loaded = self._loaded.get(index)
         if loaded is None:
             import torch
@@ -137,10 +140,8 @@ class Kernel:
 
             Device(index).set_current()
             torch.cuda.current_stream()  # torch uses the primary context; this makes sure that it exists
-            major, minor = torch.cuda.get_device_capability(index)
             with notify_observers(self.name):
-                built = self.compile(f"sm_{major}{minor}")
-                self.verify_arguments(built, args)
+                built = self.compile(_arch(index))
                 loaded = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
             self._loaded[index] = loaded
         return loaded
@@ -187,6 +188,14 @@ def _from_first_error(log: str) -> str:
     lines = log.strip().splitlines()
     first = next((i for i, line in enumerate(lines) if "error:" in line), 0)
     return "\n".join(lines[first:])
+
+
+def _arch(index: int) -> str:
+    """The architecture of a GPU, such as sm_90."""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability(index)
+    return f"sm_{major}{minor}"
 
 
 # Creating these takes longer than a cache lookup, and a program uses few of them.
