@@ -1,6 +1,6 @@
 """The arguments of a launch are compared with the kernel's parameters before the driver misreads them."""
 
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -93,18 +93,28 @@ def test_another_number_of_arguments_is_refused(scaled, args, count):
         launch(scaled, *args)
 
 
-def test_on_a_gpu_the_first_launch_is_verified_and_a_refused_kernel_is_not_kept(scaled, monkeypatch):
+def test_on_a_gpu_launches_are_verified_until_one_is_accepted(scaled, monkeypatch):
     kernel = kl.cuda.kernel(scaled.path, scaled.name)
-    for name in ("cuda.core.Device", "cuda.core.ObjectCode", "torch.cuda.current_stream"):
-        monkeypatch.setattr(name, Mock())
+    for name in ("Device", "ObjectCode", "launch"):
+        monkeypatch.setattr(f"cuda.core.{name}", Mock())
+    for name in ("_config", "_stream"):  # which remember what they return
+        monkeypatch.setattr(f"kernellab.build.cuda.{name}", Mock())
+    for name in ("current_stream", "device"):
+        monkeypatch.setattr(f"torch.cuda.{name}", MagicMock())
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (8, 0))
     verify = Mock(side_effect=kernel.verify_arguments)
     monkeypatch.setattr(kernel, "verify_arguments", verify)
+
+    def launch_on_gpu(args):
+        tensor = Mock(spec=torch.Tensor, device=Mock(type="cuda", index=0), data_ptr=lambda: 0)
+        kernel(1, 32, *(tensor if isinstance(arg, torch.Tensor) else arg for arg in args))
+
     for _ in range(2):
         with pytest.raises(UserError, match="argument 2"):
-            kernel._load(0, changed(2, 2.0))
+            launch_on_gpu(changed(2, 2.0))
     assert verify.call_count == 2
-    assert kernel._load(0, GOOD) is kernel._load(0, GOOD)
+    launch_on_gpu(GOOD)
+    launch_on_gpu(GOOD)
     assert verify.call_count == 3
 
 

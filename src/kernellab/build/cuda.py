@@ -96,8 +96,7 @@ class Kernel:
         with torch.cuda.device(device):
             loaded = self._load(device.index)
             if device.index not in self._verified:
-                self.verify_arguments(self.compile(_arch(device.index)), args)
-                self._verified.add(device.index)
+                self._verify_first_launch(device.index, args)
             if shared > _DEFAULT_SHARED_BYTES:
                 self._request_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
@@ -145,6 +144,10 @@ class Kernel:
                 loaded = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
             self._loaded[index] = loaded
         return loaded
+
+    def _verify_first_launch(self, index: int, args: tuple[object, ...]) -> None:
+        self.verify_arguments(self.compile(_arch(index)), args)
+        self._verified.add(index)
 
     def verify_arguments(self, built: Cubin, args: tuple[object, ...]) -> None:
         """Raise `UserError` for arguments that the kernel would misread: the driver knows no types."""
