@@ -33,12 +33,13 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint chromium
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu" -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not clocked and not gpu and not exhaustive" -n 2 --dist worksteal
 	$(BIN)/pytest -m "clocked and not gpu"
 	$(MAKE) --no-print-directory bare
 
 # What `make test` samples.
 exhaustive: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "exhaustive and not gpu" -n 2
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m support.shipped_code
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m support.battery_parts
 

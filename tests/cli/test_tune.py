@@ -105,7 +105,7 @@ def flawed(tmp_path_factory):
     ids=["where it is timed", "where only the battery looks"],
 )
 def test_a_wrong_implementation_does_not_get_into_a_table(wrong, reason, flawed, tmp_path):
-    words = ("gelu", "--shape", "512x1024", "--seconds", "0.2", "--device", "cpu", "--json")
+    words = ("gelu", "--shape", "512x1024", "--seconds", "0.05", "--device", "cpu", "--json")
     done = tune(*words, folder=tmp_path, cache=tmp_path / "cache", src=flawed(wrong))
     assert done.returncode == 1, done.stderr
     (op,) = json.loads(done.stdout)["ops"]

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import re
 
 import pytest
 import torch
@@ -15,8 +16,9 @@ from kernellab.trials.domain import is_defined
 from kernellab.trials.trial import Trial
 from kernellab.trials.trial_inputs import make_inputs
 from support.ops import DTYPES, all_ops_with, options_of
-from support.shipped_code import TYPES_AND_NUMBERS
 
+# What distinguishes instantiations of one template with the same functors and switches.
+_TYPES_AND_NUMBERS = re.compile(r"\b(float|__half|__nv_bfloat16|\d+)\b")
 # The last dim of the first input, the other dims, and how its elements lie in memory.
 TENSORS = [(64, 8, "contiguous"), (64, 8, "every second element"), (70_003, 2, "contiguous")]
 
@@ -29,7 +31,7 @@ def launches(name):
     launched = {}
 
     def record(kernel, grid, block, args, *_):
-        launched.setdefault(TYPES_AND_NUMBERS.sub("", kernel.name), []).append((kernel, args))
+        launched.setdefault(_TYPES_AND_NUMBERS.sub("", kernel.name), []).append((kernel, args))
 
     with replace_attribute(cuda, "interceptor", record):
         for (cols, rows, layout), dtype, options in itertools.product(TENSORS, DTYPES[:3], options_of(op)):

@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -34,8 +34,8 @@ COLS = 1024
 # Of ops along the last dim: for a warp, for a block or a cluster of blocks, and too many to stay on an SM.
 WIDTHS = (100, COLS, 50_000, 1_000_000)
 FIRST_WITH_CLUSTERS = 90
-# What distinguishes instantiations of one template.
-TYPES_AND_NUMBERS = re.compile(r"\b(float|__half|__nv_bfloat16|\d+)\b")
+# What distinguishes instantiations of one template with the same switches.
+TYPE_OR_NUMBER = re.compile(r"(const )?(float|__half|__nv_bfloat16)\*?|\d+")
 
 
 @dataclass(frozen=True)
@@ -79,35 +79,42 @@ def _compile(
 
 
 def sample_kernels() -> Iterator[tuple[str, Compiled]]:
-    """Every kernel template of every op once, types and architectures in rotation: quick enough for a test."""
+    """Every kernel template, and every function that one is given, at least once; types and architectures in rotation:
+    quick enough for a test."""
     turns = itertools.cycle(itertools.product(DTYPES, ARCHS))
     dtype, arch = next(turns)
-    known: set[tuple[object, ...]] = set()
+    known: set[object] = set()
     for impl in IMPLS:
         for op, choices in _variants(impl):
             for sm in dict.fromkeys((arch, FIRST_WITH_CLUSTERS)):  # also templates that older GPUs do not launch
-                added = list(_named(op, impl, dtype, sm, choices, _skip_known(op, known)))
+                added = list(_named(op, impl, dtype, sm, choices, _skip_known(known)))
                 yield from added
                 if added:
                     dtype, arch = next(turns)
 
 
 @contextlib.contextmanager
-def _skip_known(op: str, known: set[tuple[object, ...]]) -> Iterator[None]:
-    """In the body, a template is compiled and launched only if it is not in `known`, and added to it."""
+def _skip_known(known: set[object]) -> Iterator[None]:
+    """In the body, a kernel is compiled and launched only if its template, or a function that it is given, is not in
+    `known`. These are added."""
 
-    def is_known(*template: object) -> bool:
-        before = len(known)
-        known.add((op, *template))
-        return len(known) == before
+    def is_known(template: object, given: Iterable[object]) -> bool:
+        parts = {template, *given}
+        was_known = parts <= known
+        known.update(parts)
+        return was_known
 
     def skip_triton(*, fn: object, compile: dict[str, dict], **_: object) -> bool:
-        # The functions that a kernel is given, and its switches. None marks a tensor that is left out.
-        given = [value for value in compile["constants"].values() if isinstance(value, bool) or callable(value)]
-        return is_known(fn.name, *(getattr(value, "__name__", value) for value in given))
+        # None marks a tensor that is left out.
+        values = compile["constants"].values()
+        switches = [value for value in values if isinstance(value, bool)]
+        return is_known((fn.name, *switches), (value.__name__ for value in values if callable(value)))
 
     def skip_cuda(kernel: cuda.Kernel, *launch: object) -> None:
-        if not is_known(TYPES_AND_NUMBERS.sub("", kernel.name)):
+        template, _, arguments = kernel.name.rstrip(">").partition("<")
+        words = [word for word in arguments.split(", ") if not TYPE_OR_NUMBER.fullmatch(word)]
+        switches = [word for word in words if word in ("true", "false")]
+        if not is_known((template, *switches), set(words) - set(switches)):
             record(kernel, *launch)
 
     record = cuda.interceptor
