@@ -32,13 +32,16 @@ def test_a_tool_that_is_missing_costs_what_needs_it(monkeypatch, tmp_path):
     assert "no C++ implementations: on the CPU, PyTorch serves all of kernellab.functional" in compiler.cost
 
 
-def test_the_tables_in_use_are_named_and_so_is_one_that_cannot_be_used(components):
-    assert components["table for cpu"].found == "shipped"
+def test_the_tables_in_use_are_named_and_so_is_one_that_cannot_be_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path))
+    assert table_for_cpu().found == "shipped"
     path = cache_dir("tuned") / "cpu.toml"
-    try:
-        path.write_text("[[softmax")
-        (table,) = [each for each in installation._tables() if each.name == "table for cpu"]
-    finally:
-        path.unlink()
+    path.write_text("[[softmax")
+    table = table_for_cpu()
     assert table.found.startswith(f"shipped; not used: {path}: cannot read the table of implementations")
     assert "klab tune --reset removes it" in table.found
+
+
+def table_for_cpu():
+    (table,) = [each for each in installation._tables() if each.name == "table for cpu"]
+    return table
