@@ -17,15 +17,17 @@ from support.klab import CommandResult, run_klab
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
     """A cache for this session, with invented ceilings: measuring takes seconds, and doubtful results are not kept.
 
-    Processes of one session share what compilers built, which takes minutes: files there are named by their contents.
+    What compilers built, which takes minutes, is shared: files there are named by their contents. Processes of one
+    session share kernels, which each session builds with the toolkit that it has; sessions share C++.
     """
     cache = tmp_path_factory.mktemp("cache")
     os.environ["KERNELLAB_CACHE"] = str(cache)
     if hasattr(request.config, "workerinput"):
-        for kind in ("cpp", "nvrtc"):
-            shared = tmp_path_factory.getbasetemp().parent / f"shared-{kind}"
-            shared.mkdir(exist_ok=True)
-            (cache / kind).symlink_to(shared)
+        shared = tmp_path_factory.getbasetemp().parent / "shared-nvrtc"
+        shared.mkdir(exist_ok=True)
+        (cache / "nvrtc").symlink_to(shared)
+    if hasattr(request.config, "cache"):  # pytest's own, which -p no:cacheprovider leaves out
+        (cache / "cpp").symlink_to(request.config.cache.mkdir("kernellab-cpp"))
     ceilings = {"copy_gbps": 10.0, "matmul_tflops": {"float32": 0.1}, "measured_at": "2026-01-01T00:00:00"}
     name = file_name(device_identity(environment(), "cpu"))
     (cache_dir("ceilings") / f"{name}.json").write_text(json.dumps({**ceilings, "threads": 1, "doubts": []}))

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from kernellab.base.paths import cache_dir
 from kernellab.library.rules import read_table
-from support.klab import SRC, klab_env
+from support.klab import SRC, klab_env, run_klab
 
 # At this size PyTorch serves by the shipped table, though its rms_norm is several times slower.
 OPTIONS = ("--shape", "256x1024", "--seconds", "0.2", "--device", "cpu")
@@ -36,23 +37,25 @@ for columns in (1024, 2048):  # the second is wider than what was measured
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("tuned-cache")
+    cache = tmp_path_factory.mktemp("tuned-cache")
+    (cache / "cpp").symlink_to(cache_dir("cpp"))  # code need not be built again
+    return cache
 
 
-def run(words, folder, cache, src=SRC, **env):
-    env = klab_env(KERNELLAB_CACHE=str(cache), **{"PYTHONPATH": str(src), **env})
-    return subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+def tune(*words, folder, cache, **env):
+    return run_klab("tune", *words, cwd=folder, KERNELLAB_CACHE=str(cache), **env)
 
 
-def tune(*words, folder, cache, src=SRC):
-    return run(["-m", "kernellab", "tune", *words], folder, cache, src)
+def use(folder, cache, **env):
+    env = klab_env(KERNELLAB_CACHE=str(cache), **env)
+    return subprocess.run([sys.executable, "-c", USE], cwd=folder, env=env, capture_output=True, text=True).stdout
 
 
 @pytest.mark.clocked
 def test_a_tuned_table_serves_in_models_until_it_is_removed(tmp_path, cache):
     done = tune("rms_norm", *OPTIONS, "--json", folder=tmp_path, cache=cache)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
     (op,) = document["ops"]
     assert (op["candidates"], op["verified"], op["refused"]) == (["torch", "cpp"], ["cpp"], {})
     assert op["options"] == {"weight": ["true"]}
@@ -64,17 +67,18 @@ def test_a_tuned_table_serves_in_models_until_it_is_removed(tmp_path, cache):
     trials = json.loads((tmp_path / op["run"] / "verify-1" / "run.json").read_text())["trials"]
     assert {trial["impl"] for trial in trials} == {"cpp"}
 
-    assert run(["-c", USE], tmp_path, cache).stdout == "1024 True\n2048 False\n"
-    assert run(["-c", USE], tmp_path, cache, KERNELLAB_TUNED="0").stdout == "1024 False\n2048 False\n"
-    assert f"tuned ({cache}/tuned/cpu.toml), then shipped" in run(["-m", "kernellab", "doctor"], tmp_path, cache).stdout
-    shown = tune("--show", "--device", "cpu", folder=tmp_path, cache=cache).stdout
+    assert use(tmp_path, cache) == "1024 True\n2048 False\n"
+    assert use(tmp_path, cache, KERNELLAB_TUNED="0") == "1024 False\n2048 False\n"
+    doctor = run_klab("doctor", cwd=tmp_path, KERNELLAB_CACHE=str(cache))
+    assert f"tuned ({cache}/tuned/cpu.toml), then shipped" in doctor.out
+    shown = tune("--show", "--device", "cpu", folder=tmp_path, cache=cache).out
     assert f"# tuned: {cache}/tuned/cpu.toml (in use)" in shown
     assert "# rms_norm, measured 20" in shown
-    tables = json.loads(tune("--show", "--json", "--device", "cpu", folder=tmp_path, cache=cache).stdout)["tables"]
+    tables = json.loads(tune("--show", "--json", "--device", "cpu", folder=tmp_path, cache=cache).out)["tables"]
     assert [table["title"] for table in tables] == ["tuned", "shipped"]
-    removed = tune("--reset", "--device", "cpu", folder=tmp_path, cache=cache).stdout
+    removed = tune("--reset", "--device", "cpu", folder=tmp_path, cache=cache).out
     assert "removed rms_norm" in removed
-    assert run(["-c", USE], tmp_path, cache).stdout == "1024 False\n2048 False\n"
+    assert use(tmp_path, cache) == "1024 False\n2048 False\n"
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +110,9 @@ def flawed(tmp_path_factory):
 )
 def test_a_wrong_implementation_does_not_get_into_a_table(wrong, reason, flawed, tmp_path):
     words = ("gelu", "--shape", "512x1024", "--seconds", "0.05", "--device", "cpu", "--json")
-    done = tune(*words, folder=tmp_path, cache=tmp_path / "cache", src=flawed(wrong))
-    assert done.returncode == 1, done.stderr
-    (op,) = json.loads(done.stdout)["ops"]
+    done = tune(*words, folder=tmp_path, cache=tmp_path / "cache", PYTHONPATH=str(flawed(wrong)))
+    assert done.code == 1, done.err
+    (op,) = json.loads(done.out)["ops"]
     assert op["refused"]["cpp"].startswith(reason)
     assert (op["rules"], op["verified"]) == ([], [])
     path = tmp_path / "cache" / "tuned" / "cpu.toml"
@@ -119,8 +123,8 @@ def test_a_wrong_implementation_does_not_get_into_a_table(wrong, reason, flawed,
 def test_a_dry_run_says_what_would_be_measured_and_writes_nothing(tmp_path, cache):
     before = sorted(cache.rglob("*.toml"))
     done = tune("softmax", "rope", "--device", "cpu", "--dry-run", folder=tmp_path, cache=cache)
-    assert done.returncode == 0, done.stderr
-    softmax, rope = done.stdout.splitlines()
+    assert done.code == 0, done.err
+    softmax, rope = done.out.splitlines()
     assert softmax.startswith("softmax on cpu: torch, cpp at 10 sizes in float32, forward and backward; about")
     assert rope.startswith("rope on cpu: manual, cpp at ")
     assert sorted(cache.rglob("*.toml")) == before

@@ -136,6 +136,7 @@ def test_each_kind_of_trial_catches_an_exhibit_that_no_other_kind_catches(tour):
         assert only, f"every exhibit is caught without {kind}"
 
 
+@pytest.mark.exhaustive
 def test_without_each_guard_an_exhibit_is_missed():
     pairs = [f"{name}:{guard}" for guard, name in MISSED_WITHOUT.items()]
     both = [start_tour(*pairs), start_tour("--interpreter", *pairs)]
