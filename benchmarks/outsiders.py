@@ -7,7 +7,8 @@ Triton's tutorials.
 The libraries are not part of this repository: each file under benchmarks/outsiders names the version and where to get
 it. One `klab check` per kernel and seed; its record is kept in OUT and not made again. `--page` runs nothing:
 it makes the tables of docs/results/outsiders.md from the records, those of an H200 from a second folder. The tests that
-confirm the accusations are in benchmarks/outsiders/confirm.py; `--page` takes their lines from OUT/confirm.txt.
+confirm the accusations are in benchmarks/outsiders/confirm.py; `--page` takes their lines from OUT/confirm.txt, and
+those of accusations on the H200 alone from OUT_H200/confirm.txt.
 """
 
 from __future__ import annotations
@@ -104,13 +105,15 @@ def _page(out: Path, h200: Path | None) -> str:
         lines.append("| " + " | ".join([_LIBRARIES.get(kernel[0], kernel[0]), kernel[1], *summaries]) + " |")
     verdicts = Counter(_summary(here.get(kernel, []))[0] for kernel in kernels)
     lines += ["", "; ".join(f"{word}: {count}" for word, count in verdicts.most_common()), "", "## Accusations", ""]
-    confirmations = _confirmations(out / "confirm.txt")
+    confirmations = {**(_confirmations(h200 / "confirm.txt") if h200 else {}), **_confirmations(out / "confirm.txt")}
     for kernel in kernels:
-        reasons = _reasons([*here.get(kernel, []), *there.get(kernel, [])])
+        runs = [*here.get(kernel, []), *there.get(kernel, [])]
+        reasons = _reasons(runs)
         if reasons:
             lines += [f"**{_LIBRARIES.get(kernel[0], kernel[0])} {kernel[1]}**", ""]
             lines += [f"- {reason}" for reason in reasons]
-            lines += [f"- {line}" for line in confirmations.get(kernel, ["no test yet"])]
+            if "**not right**" in map(_verdict, runs):
+                lines += [f"- {line}" for line in confirmations.get(kernel, ["no test yet"])]
             lines.append("")
     return "\n".join(lines)
 
@@ -137,10 +140,17 @@ def _summary(runs: list[Battery]) -> tuple[str, str, str]:
     """The verdicts of all seeds, the range of their trials, and the number of seeds."""
     if not runs:
         return "not run yet", "", ""
-    words = Counter(_WORDS.get(run["status"], "**not right**") for run in runs)
+    words = Counter(map(_verdict, runs))
     verdict = ", ".join(word if len(words) == 1 else f"{word} {count}×" for word, count in words.most_common())
     trials = sorted({run["tried"] for run in runs})
     return verdict, f"{trials[0]}–{trials[-1]}" if len(trials) > 1 else str(trials[0]), str(len(runs))
+
+
+def _verdict(run: Battery) -> str:
+    """A kernel whose compiler needs minutes for a very wide row has not been found wrong."""
+    if run["failures"] and all(failure["status"] == "timeout" for failure in run["failures"]):
+        return "did not finish"
+    return _WORDS.get(run["status"], "**not right**")
 
 
 def _reasons(runs: list[Battery]) -> list[str]:
@@ -155,9 +165,13 @@ def _reasons(runs: list[Battery]) -> list[str]:
             counts[kind] += 1
             examples.setdefault(kind, f"{failure['label']}: {failure['reason']}")
     shown = counts.most_common(_MOST_REASONS)
-    lines = [f"{kind.partition(':')[0]}, {count} trials: {_shorten(examples[kind])}" for kind, count in shown]
+    lines = [f"{kind.partition(':')[0]}, {_trials(count)}: {_shorten(examples[kind])}" for kind, count in shown]
     rest = len(counts) - len(shown)
     return [*lines, *([f"{rest} other kinds of failures"] if rest else [])]
+
+
+def _trials(count: int) -> str:
+    return "1 trial" if count == 1 else f"{count} trials"
 
 
 def _kind(reason: str) -> str:

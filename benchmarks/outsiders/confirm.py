@@ -283,6 +283,17 @@ def attorch_mse_loss():
     yield not off < 0.01, f"the loss of every second column is off by {off:.2g}"
 
 
+def attorch_linear():
+    from attorch.linear_layer import LinearAutoGrad
+
+    if not HAS_GPU:  # Triton's interpreter multiplies in float32
+        return
+    x, w = randn(128, 128), randn(128, 128, seed=1)
+    exact = x.double() @ w.double()
+    ours, theirs = error(LinearAutoGrad.apply(x, w, None, None), exact), error(x @ w, exact)
+    yield ours > 100 * theirs, f"float32 is multiplied in TF32: off by {ours:.2g}, PyTorch by {theirs:.2g}"
+
+
 # flash-linear-attention --------------------------------------------------------------------------------
 
 
@@ -308,6 +319,25 @@ def fla_retention():
     exact = (q[0, 0, 0].double() @ k[0, 0, 0].double()) * v[0, 0, 0].double() / 4  # the first position sees itself only
     nan, infinite = int(got.isnan().sum()), int(exact.isinf().sum())
     yield nan > 0 and infinite == 16, f"a query with inf: {nan} of 16 results are NaN, {infinite} should be ±inf"
+
+
+def fla_simple_gla():
+    from fla.ops.simple_gla import chunk_simple_gla
+
+    if not HAS_GPU:
+        return
+    q, k, v = (randn(1, 64, 1, 64, seed=seed).requires_grad_() for seed in range(3))
+    got = chunk_simple_gla(q, k, v, torch.zeros(1, 64, 1, device=DEVICE))[0]
+    scores = lambda q, k: (q[0, :, 0] @ k[0, :, 0].t() / 8).tril()  # noqa: E731  without decay
+    exact = scores(q.double(), k.double()) @ v[0, :, 0].double()
+    ours, theirs = error(got[0, :, 0], exact), error(scores(q, k) @ v[0, :, 0], exact)
+    yield ours > 100 * theirs, f"float32 is multiplied in TF32: off by {ours:.2g}, PyTorch by {theirs:.2g}"
+    try:
+        got.sum().backward()
+        refused = ""
+    except RuntimeError as problem:
+        refused = str(problem).partition(".")[0]
+    yield bool(refused), f"its backward refuses: {refused}"
 
 
 # Unsloth -----------------------------------------------------------------------------------------------

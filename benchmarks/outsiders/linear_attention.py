@@ -65,7 +65,7 @@ def l2norm(x):
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + EPS)
 
 
-@l2norm.impl("triton")
+@l2norm.impl("triton", supports=fits_a_block)
 def _(x):
     return fla_l2norm(x, EPS)
 

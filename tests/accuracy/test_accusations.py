@@ -301,3 +301,32 @@ def test_two_numbers_are_shown_with_digits_that_differ():
     assert digits_that_differ(1.25, 2.0) == ("1.25", "2")
     assert digits_that_differ(1781.671, 1781.674) == ("1781.671", "1781.674")
     assert digits_that_differ(0.5, 0.5) == ("0.5", "0.5")
+
+
+# Values that are 0 whatever the inputs are -----------------------------------------------------------------
+
+
+def norm_of_one_column(error):
+    """The gradient of a layer norm of one column is 0. `error(g)`: what an implementation has instead."""
+
+    class Norm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return F.layer_norm(x, x.shape[-1:])
+
+        @staticmethod
+        def backward(ctx, upstream):
+            return error(upstream)
+
+    op = op_of(lambda x: F.layer_norm(x, x.shape[-1:]), "N")
+    op.impl("mine")(Norm.apply)
+    return examine(op, "mine", plane(1, 127), pass_name="backward")
+
+
+def test_what_rounding_leaves_of_terms_that_always_cancel_is_not_wrong():
+    # g − mean(g), contracted to one rounding, is the rounding error of mean(g) = g·1, times 1/√ε.
+    left = lambda g: g * 2.0**-24 * 1e-5**-0.5  # noqa: E731
+    assert norm_of_one_column(torch.zeros_like).status == "ok"
+    assert norm_of_one_column(left).status == "imprecise"
+    assert norm_of_one_column(lambda g: 1e-3 * g).status == "wrong"
+    assert norm_of_one_column(lambda g: g).status == "wrong"

@@ -7,8 +7,8 @@ def battery(status, tried, *failures):
     return {"status": status, "tried": tried, "failures": list(failures)}
 
 
-def failure(kind, label, reason):
-    return {"kind": kind, "label": label, "reason": reason}
+def failure(kind, label, reason, status="wrong"):
+    return {"kind": kind, "label": label, "reason": reason, "status": status}
 
 
 def test_a_kernel_is_summed_up_over_its_seeds():
@@ -19,6 +19,13 @@ def test_a_kernel_is_summed_up_over_its_seeds():
     assert module._summary(mixed) == ("**not right** 2×, right 1×", "40", "3")
 
 
+def test_a_kernel_that_only_took_too_long_is_not_called_wrong():
+    module = load_script("outsiders")
+    slow = failure("sizes", "N=262144", "did not finish within 120 s", "timeout")
+    assert module._summary([battery("timeout", 40, slow)])[0] == "did not finish"
+    assert module._summary([battery("wrong", 40, slow, failure("sizes", "N=3", "values"))])[0] == "**not right**"
+
+
 def test_failures_that_differ_in_numbers_alone_are_one_reason():
     module = load_script("outsiders")
     first = failure("sizes", "M=3", "values: error 12, limit 4; at [0] 1, should be 2")
@@ -27,7 +34,7 @@ def test_failures_that_differ_in_numbers_alone_are_one_reason():
     runs = [battery("wrong", 9, first, other), battery("wrong", 9, second), battery("ok", 9)]
     assert module._reasons(runs) == [
         "sizes, 2 trials: M=3: values: error 12, limit 4; at [0] 1, should be 2",
-        "layouts, 1 trials: x transposed: changed its input x",
+        "layouts, 1 trial: x transposed: changed its input x",
     ]
 
 

@@ -105,6 +105,13 @@ class RoundedReferences:
             far |= (outputs[number].double() - oracle).abs() > most
         return far.any(-1, keepdim=True).expand_as(far) if self._rowwise and far.dim() else far.any().expand_as(far)
 
+    def size_of_terms(self, number: int, places: torch.Tensor, dtype: torch.dtype) -> float:
+        """How large terms are that cancel in all these places: one rounding of them is the most that any evaluation is
+        off there."""
+        off = [(outputs[number].double() - self._oracle[number]).abs()[places] for outputs in self._all()]
+        finite = [t[t.isfinite()] for t in off]
+        return max((float(t.max()) for t in finite if t.numel()), default=0.0) / torch.finfo(dtype).eps
+
     def _all(self) -> list[Outputs]:
         """Empty where they would take too much memory, or where the reference fails when it is perturbed."""
         if self._evaluations is None:
