@@ -1,6 +1,7 @@
 """Carries out klab commands in forks of one process that has klab's modules imported already.
 
-A process of its own per command, as a user has, without the half second that Python takes to start and import them.
+A process of its own per command, as a user has, without the half second that Python takes to start and import them,
+and without the seconds that torch takes: see `template_server`.
 Requests and exit codes are JSON lines on standard input and output; the output of a command goes to files.
 """
 
@@ -16,6 +17,10 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+if __name__ == "__main__":  # by its path: `support` is a package of the tests
+    sys.path.insert(0, str(Path(__file__).parent.parent))  # a command replaces it by its working directory
+from support.template_server import TemplateServer
+
 _IMPORTED_BY_MOST = ("kernellab.running.parent.runner", "rich.console", "rich.table")
 
 
@@ -24,7 +29,11 @@ class KlabServer:
 
     def __init__(self, env: dict[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__))], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-P", str(Path(__file__))],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def run(self, args: list[str], cwd: Path, env: dict[str, str], out: Path, err: Path, timeout_s: float) -> int:
@@ -46,11 +55,12 @@ def main() -> None:
         importlib.import_module(module)
     find_verbs()  # imports them
     assert "torch" not in sys.modules
+    templates, started_with = TemplateServer(), dict(os.environ)
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
         if child == 0:
-            _become_klab(request)
+            _become_klab(request, templates, started_with)
         print(json.dumps(_exit_code(child, request["timeout_s"])), flush=True)
 
 
@@ -67,7 +77,7 @@ def _exit_code(child: int, timeout_s: float) -> int | None:
     return None
 
 
-def _become_klab(request: dict[str, Any]) -> NoReturn:
+def _become_klab(request: dict[str, Any], templates: TemplateServer, started_with: dict[str, str]) -> NoReturn:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -75,7 +85,9 @@ def _become_klab(request: dict[str, Any]) -> NoReturn:
     for number, fd in enumerate(opened):
         os.dup2(fd, number)
         os.close(fd)
-    os.closerange(3, 256)
+    os.closerange(3, templates.fd)
+    os.closerange(templates.fd + 1, 256)
+    templates.serve_this_process(started_with)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, closefd=False) for n, mode in enumerate("rww"))
     sys.argv = ["klab", *request["args"]]
     sys.path[0] = request["cwd"]  # as with `python -m kernellab`
