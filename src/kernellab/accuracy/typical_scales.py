@@ -3,8 +3,8 @@
 A gradient is linear in the upstream gradient. For one upstream gradient its terms may cancel in some row, and what is
 left of them is rounding at the scale of the terms. Random upstream gradients of the same size show that scale. A result
 has nothing like it: there the scale of the whole tensor stands for that of a row that rounding changes altogether.
-Where a value is 0 for every upstream gradient, as the gradient of a norm of one column is, nothing but what rounding
-leaves shows how large the terms are.
+Where a gradient is 0 for every upstream gradient, as that of a norm of one column is, nothing but what rounding leaves
+shows how large the terms are.
 """
 
 from __future__ import annotations
@@ -47,12 +47,11 @@ class TypicalScales:
         if number < self._results:
             oracle = self._oracle[number]
             cancelled = self._rounded.cancelled_rows(number, dtype)
-            scales = torch.where(cancelled, row_rms(oracle, rowwise=False), 0.0)
-        else:
-            gradients = self._typical_gradients()
-            if not gradients:
-                return None
-            scales = gradients[number - self._results]
+            return torch.where(cancelled, row_rms(oracle, rowwise=False), 0.0)
+        gradients = self._typical_gradients()
+        if not gradients:
+            return None
+        scales = gradients[number - self._results]
         nothing = scales + self._oracle[number].abs() == 0
         return torch.where(nothing, self._rounded.size_of_terms(number, nothing, dtype), scales)
 
