@@ -150,7 +150,22 @@ def test_a_system_that_takes_long_to_map_memory_is_not_held_against_an_implement
 
 
 def test_a_machine_that_has_become_slow_is_not_held_against_an_implementation(monkeypatch):
-    assert Machine(monkeypatch, 500.0, near_us=500.0).run(CrossCheck("cpu", 250.0, 1), 250.0) == AGREES
+    check = CrossCheck("cpu", 250.0, 1)
+    assert Machine(monkeypatch, 500.0, near_us=500.0).run(check, 250.0) == AGREES
+    assert check.batches == 3
+
+
+def test_a_single_delay_of_the_workers_timer_does_not_excuse_a_forged_time(monkeypatch):
+    machine, check = Machine(monkeypatch, 500.0, near_us=500.0), CrossCheck("cpu", 166.0, 1)
+    begin = check.begin
+
+    def begin_and_recover():
+        if check.batches:
+            machine.near_us = 166.0
+        return begin()
+
+    check.begin = begin_and_recover
+    assert machine.run(check, 166.0) == DISAGREES
 
 
 def test_an_implementation_that_answers_in_the_place_of_kernellab_is_refused(monkeypatch):

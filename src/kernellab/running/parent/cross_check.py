@@ -31,6 +31,7 @@ TOLERANCE = {"cuda": 1.25, "cpu": 1.5}
 _SLACK_US = 200.0  # of a batch: a message that is delivered a little later than usual
 _LEAST_US = {"cuda": 1000.0, "cpu": 2000.0}  # of a batch: in a shorter one the slack would show
 _DISAGREEMENTS = 3  # refuse the time
+_SLOWDOWNS = 3  # explain it: one may be a delay of the worker's timer alone, which would excuse a forged time
 _MOST_BATCHES = 8
 _EMPTY_BATCHES = 3  # show how long the messages take
 _BUSY = 0.1  # of a batch, spent waiting for a core
@@ -68,6 +69,7 @@ class CrossCheck:
     calls: int | None = None
     batches: int = 0
     _disagreements: list[float] = field(default_factory=list)
+    _slowdowns: int = 0  # batches that took longer, as the worker's timer did beside them
     _empty_us: list[float] = field(default_factory=list)
     _near_us: float = 0.0  # what the worker's timer said before the batch
     _clock: _Clock | None = None
@@ -139,8 +141,10 @@ class CrossCheck:
         call_us = work_us / clock.calls
         self.outside_us, self.calls = call_us, clock.calls
         tolerance = TOLERANCE[self.device_type]
+        fixed_us = _SLACK_US + message_us
+        allowed_us = clock.calls * self.reported_us * tolerance + fixed_us
         # Where the machine has become slower, the worker's own timer says so before or after the batch.
-        allowed_us = clock.calls * max(self.reported_us, near_us) * tolerance + _SLACK_US + message_us
+        allowed_if_slower_us = clock.calls * max(self.reported_us, near_us) * tolerance + fixed_us
         # On a CPU the worker computes all the time. Where it hardly ran, threads waited for each other and for cores.
         asleep = self.device_type == "cpu" and clock.ran_us < _RAN * elapsed_us
         busy = clock.delay_us > _BUSY * elapsed_us or asleep
@@ -149,6 +153,11 @@ class CrossCheck:
             self._conclude(NOT_CHECKED, f"its batches take less than {least_us / 1e3:.0f} ms")
         elif elapsed_us <= allowed_us or (total_us <= allowed_us and not busy):
             self._conclude(AGREES, None)
+        elif elapsed_us <= allowed_if_slower_us or (total_us <= allowed_if_slower_us and not busy):
+            self._slowdowns += 1
+            self._obstacle = "the machine became slower"
+            if self._slowdowns == _SLOWDOWNS:
+                self._conclude(AGREES, None)
         elif busy:
             self._obstacle = "other processes kept the worker waiting for a core"
         elif clock.mapping_us > _MAPPING * elapsed_us:
