@@ -21,6 +21,12 @@ def test_shipped_kernels_compile_for_any_architecture(impl, arch):
     assert launch.blocks * launch.threads >= 512 * 8  # 128 elements per thread at most
 
 
+@pytest.mark.parametrize("impl", ["triton", "cuda"])
+def test_a_tensor_that_a_kernel_gets_twice_is_counted_once(impl):
+    (launch,) = capture(kl.ops.softmax[impl], [meta(512, 1024)], arch="sm_90")  # its kernels also take two inputs
+    assert sum(parameter.bytes or 0 for parameter in launch.parameters) == 2 * 512 * 1024 * 4
+
+
 def test_an_architecture_never_gets_the_code_of_another():
     """Triton caches by device, and so may authors: each architecture is another device."""
     x = meta(4096, 32768)

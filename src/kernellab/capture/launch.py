@@ -18,7 +18,7 @@ class Parameter:
     type: str
     value: str
     special: str = ""
-    bytes: int | None = None  # size of the tensor, for a pointer
+    bytes: int | None = None  # size of the tensor, for a pointer; 0 where an earlier argument is the same tensor
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch._subclasses import FakeTensor
 
 
-def tensor_bytes(value: object) -> int | None:
-    """The size of a tensor, or of the tensor of a TMA descriptor; None for anything else."""
-    tensor = getattr(value, "base", None) if hasattr(value, "block_shape") else value
-    return tensor.numel() * tensor.element_size() if isinstance(tensor, torch.Tensor) else None
+def tensor_bytes(values: Sequence[object]) -> list[int | None]:
+    """The size of each tensor, or of the tensor of a TMA descriptor; None for anything else. A tensor that occurs again
+    moves no more bytes: 0."""
+    sizes: list[int | None] = []
+    known: list[torch.Tensor] = []
+    for value in values:
+        tensor = getattr(value, "base", None) if hasattr(value, "block_shape") else value
+        if not isinstance(tensor, torch.Tensor):
+            sizes.append(None)
+        elif any(tensor is earlier for earlier in known):
+            sizes.append(0)
+        else:
+            sizes.append(tensor.numel() * tensor.element_size())
+            known.append(tensor)
+    return sizes
 
 
 def describe_pointer(tensor: torch.Tensor) -> str:

@@ -111,7 +111,7 @@ def _record_cuda_launches(gpu: StandinGpu, record: Callable[[Launch], None]) -> 
                 cluster=cluster_dims,
                 shared_bytes=shared,
                 config={"template": kernel.name, "defines": list(kernel.defines), **cuda.NVRTC_OPTIONS},
-                parameters=tuple(_describe_argument(number, value) for number, value in enumerate(args)),
+                parameters=_describe_arguments(args),
                 sources=tuple(Source(f.name, str(f), 1, f.read_text()) for f in with_includes(kernel.path)),
                 code={"ptx": built.ptx, "cubin": built.code},
                 build_s=seconds,
@@ -128,12 +128,16 @@ def _three_dims(dim: cuda.Dim) -> Dims:
     return x, y, z
 
 
-def _describe_argument(number: int, value: object) -> Parameter:
+def _describe_arguments(args: tuple[object, ...]) -> tuple[Parameter, ...]:
     import torch
 
     from kernellab.capture.pointers import describe_pointer, tensor_bytes
 
-    if isinstance(value, torch.Tensor):
-        return Parameter(f"argument {number}", "pointer", describe_pointer(value), bytes=tensor_bytes(value))
-    type_name = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
-    return Parameter(f"argument {number}", type_name, str(value))
+    described = []
+    for number, (value, size) in enumerate(zip(args, tensor_bytes(args), strict=True)):
+        if isinstance(value, torch.Tensor):
+            described.append(Parameter(f"argument {number}", "pointer", describe_pointer(value), bytes=size))
+        else:
+            type_name = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
+            described.append(Parameter(f"argument {number}", type_name, str(value)))
+    return tuple(described)

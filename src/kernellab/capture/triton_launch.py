@@ -77,14 +77,15 @@ def _describe_parameters(src: ASTSource, arguments: tuple[object, ...]) -> tuple
     if not hasattr(src, "fn"):
         return ()
     parameters = []
-    for at, (parameter, value) in enumerate(zip(src.fn.params, arguments, strict=True)):
+    sizes = tensor_bytes(arguments)
+    for at, (parameter, value, size) in enumerate(zip(src.fn.params, arguments, sizes, strict=True)):
         if parameter.is_constexpr:
             continue
         kind = str(src.signature[parameter.name])
         special = ", ".join(f"{_WORDS.get(name, name)} {amount}" for name, amount in src.attrs.get((at,), ()))
         if kind == "constexpr":  # chosen by Triton, not declared by the author
             kind, special = type(value).__name__, f"equal to {value}: compiled in as a constant"
-        parameters.append(Parameter(parameter.name, kind, _describe_value(value), special, tensor_bytes(value)))
+        parameters.append(Parameter(parameter.name, kind, _describe_value(value), special, size))
     return tuple(parameters)
 
 
