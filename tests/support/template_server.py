@@ -134,8 +134,11 @@ def main() -> None:
 
 def _supervise(request: dict[str, Any], connection: int, log: int, lifeline: int, status: int) -> NoReturn:
     """As running/processes/supervisor.py does."""
+    from kernellab.running.processes.supervisor import adopt_orphans, end_children
+
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    adopt_orphans()
     template = os.fork()
     if template == 0:
         os.close(lifeline)
@@ -154,6 +157,7 @@ def _supervise(request: dict[str, Any], connection: int, log: int, lifeline: int
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     code = os.waitstatus_to_exitcode(os.waitpid(template, 0)[1])
+    end_children()
     with contextlib.suppress(BrokenPipeError):
         os.write(status, f"{code}\n".encode())
     os._exit(0)

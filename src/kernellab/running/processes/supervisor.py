@@ -1,7 +1,8 @@
 """The process between a parent and a command: it ends the command when the parent ends.
 
 User code cannot block it: it starts the command, waits for its end, and watches a pipe that
-closes whenever the parent ends. It ends as the command does: with the same exit code or signal.
+closes whenever the parent ends. It ends as the command does: with the same exit code or signal. A command with a
+session of its own leaves nothing running.
 
 `child` starts it as a file, outside the package: it imports nothing of kernellab.
 """
@@ -15,11 +16,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+
+_PR_SET_CHILD_SUBREAPER = 36  # as in linux/prctl.h
+_ROUNDS_OF_KILLING = 100
 
 
 def main() -> None:
     lifeline, own_session = int(sys.argv[1]), sys.argv[2] == "session"
     os.set_inheritable(lifeline, False)
+    if own_session:
+        adopt_orphans()
     process = subprocess.Popen(sys.argv[3:], close_fds=False)
     # The command has inherited these. If they stayed open here, the parent would not notice the command's end.
     os.closerange(3, lifeline)
@@ -40,6 +47,8 @@ def main() -> None:
     code = process.wait()
     if parent_gone.is_set():
         watcher.join()  # the command has ended; what it started may still be running
+    if own_session:
+        end_children()
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):  # SIGKILL has no handler to reset
@@ -48,14 +57,39 @@ def main() -> None:
     os._exit(code if code >= 0 else 128 - code)
 
 
-def kill_tree(head: int, *, own_session: bool) -> None:
-    """Kill everything a process has started, then the process, with its whole group if it leads a session."""
+def adopt_orphans() -> None:
+    """From now on, descendants whose own parent has ended are children of this process, where Linux provides that: a
+    worker that ends when its connection closes would otherwise leave what it has started to nobody."""
+    with contextlib.suppress(Exception):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_children() -> None:
+    """Kill all descendants, if there are any."""
+    for _ in range(_ROUNDS_OF_KILLING):  # a process that is being killed may have started another
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            _kill_descendants(os.getpid())
+            time.sleep(0.01)
+            continue
+        return  # no child is left
+
+
+def _kill_descendants(head: int) -> None:
     with contextlib.suppress(Exception):  # gone already
         import psutil
 
         for descendant in psutil.Process(head).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 descendant.kill()
+
+
+def kill_tree(head: int, *, own_session: bool) -> None:
+    """Kill everything a process has started, then the process, with its whole group if it leads a session."""
+    _kill_descendants(head)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if own_session:
             os.killpg(head, signal.SIGKILL)  # last, because the head may be the caller
