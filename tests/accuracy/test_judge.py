@@ -124,7 +124,7 @@ def _differs(prepared, number, other):
 
 
 # Ops whose values are like those of another.
-RELATIVES = {"square", "silu", "geglu", "log_softmax", "rms_norm", "add_rms_norm"}
+RELATIVES = {"add", "square", "silu", "swiglu", "geglu", "dropout_add", "log_softmax", "rms_norm", "add_rms_norm"}
 
 
 @pytest.mark.parametrize(
