@@ -106,8 +106,8 @@ class RoundedReferences:
         return far.any(-1, keepdim=True).expand_as(far) if self._rowwise and far.dim() else far.any().expand_as(far)
 
     def size_of_terms(self, number: int, places: torch.Tensor, dtype: torch.dtype) -> float:
-        """How large terms are that cancel in all these places: one rounding of them is the most that any evaluation is
-        off there."""
+        """The size of the terms of a sum whose exact value is 0 in all these places. What the evaluations have there is
+        taken for one rounding of the terms."""
         off = [(outputs[number].double() - self._oracle[number]).abs()[places] for outputs in self._all()]
         finite = [t[t.isfinite()] for t in off]
         return max((float(t.max()) for t in finite if t.numel()), default=0.0) / torch.finfo(dtype).eps
