@@ -9,7 +9,6 @@ import pytest
 
 from support.klab import klab_command, klab_env
 
-
 # Takes a twentieth of a second on the machine that the limit below is meant for.
 PYTHON_ALONE = [sys.executable, "-c", "import argparse, dataclasses, inspect, json, pathlib, re, subprocess, typing"]
 
@@ -17,7 +16,7 @@ PYTHON_ALONE = [sys.executable, "-c", "import argparse, dataclasses, inspect, js
 @pytest.mark.clocked
 @pytest.mark.parametrize("args", [["--help"], ["list"], ["run", "--help"]])
 def test_help_and_listings_answer_at_once(args, tmp_path):
-    """In 0.3 s, on a machine that starts Python in 0.05 s. Processor time, because other processes share the machine."""
+    """In 0.3 s, where Python itself starts in 0.05 s. Processor time is compared, because others share the machine."""
     took_s, python_s = 9.0, 9.0
     for _ in range(5):
         took_s = min(took_s, processor_seconds(klab_command(*args), tmp_path))
