@@ -3,7 +3,7 @@
     python benchmarks/implementations.py OUT_DIR [gelu-float32 softmax ...]
 
 Writes one record per command to OUT_DIR and prints a short table of each. It measured the figures in
-docs/results/ways-h200.md.
+docs/results/implementations-h200.md.
 """
 
 from __future__ import annotations
