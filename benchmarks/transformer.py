@@ -43,62 +43,27 @@ import statistics
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 from kernellab.base.errors import UserError
 from kernellab.machine.environment import environment
 from kernellab.stats.intervals import FEWEST, by_round, median_interval, paired_ratios
+from transformer_variant import CONTROLS, SEED, STEPS, Document, Workload
 
 TIMED = ("eager", "patch", "liger", "compile", "patch+compile")
-CONTROLS = ("rounded-1", "rounded-2")
 # Eager and the controls come first: without them nothing can be judged.
 ORDER = ("eager", *CONTROLS, *TIMED[1:])
 
-STEPS = 50
 STEPS_PER_TURN = 3  # timed, after one that is not
 WINDOW = 10  # steps over which distances of losses are compared
 FACTOR, ROUNDINGS = 2.0, 4.0
-SEED = 16
 _LEAST_LEFT_S = 45.0  # with less time left no variant is begun
 _WARMUP_STEPS = 3  # where the losses are known already
 _FORMAT = 1
-
-Document = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Workload:
-    """The model and what it is trained on."""
-
-    device: str
-    dtype: str = "bfloat16"
-    hidden: int = 2048
-    intermediate: int = 8192
-    layers: int = 16
-    heads: int = 32
-    key_heads: int = 8
-    vocabulary: int = 128256
-    batch: int = 4
-    positions: int = 2048
-
-    @classmethod
-    def tiny(cls, device: str) -> Workload:
-        """Small enough for a CPU: to try the program, not to measure."""
-        return cls(device, "float32", 64, 128, 2, 4, 2, 512, 2, 32)
-
-    @property
-    def label(self) -> str:
-        return (
-            f"hidden {self.hidden}, {self.layers} layers, {self.heads} heads ({self.key_heads} for keys), "
-            f"vocabulary {self.vocabulary}, {self.batch} × {self.positions} tokens, {self.dtype}"
-        )
 
 
 def main() -> None:
@@ -114,11 +79,7 @@ def main() -> None:
     parser.add_argument("--retry", action="store_true", help="try variants again that failed")
     parser.add_argument("--plan", action="store_true", help="what is left to do")
     parser.add_argument("--page", action="store_true", help="the table, from the files in OUT")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.worker:
-        work(args.worker, Workload(**json.loads(os.environ["KERNELLAB_WORKLOAD"])))
-        return
     if args.page:
         print(page(args.out))
         return
@@ -230,7 +191,7 @@ class Process:
         workload = json.dumps(asdict(store.workload))
         self._log = (store.out / f"{variant}.log").open("w")
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(store.out), "--worker", variant],
+            [sys.executable, str(ROOT / "benchmarks" / "transformer_variant.py"), variant],
             env={**os.environ, "PYTHONPATH": path, "KERNELLAB_WORKLOAD": workload},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -330,166 +291,6 @@ class Session:
         process = self._processes.pop(variant, None)
         if process is not None:
             process.close()
-
-
-# A variant, in its own process -------------------------------------------------------------------------
-
-
-def work(variant: str, workload: Workload) -> None:
-    """Answer commands on standard input. What libraries print goes to the log."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    trainer = None
-    for line in sys.stdin:
-        command = json.loads(line)
-        try:
-            trainer = trainer or Trainer(variant, workload)
-            answer = trainer.train(command["steps"]) if command["do"] == "train" else trainer.time(command["steps"])
-        except Exception as error:
-            traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
-class Trainer:
-    """The model of a variant, its optimizer and its batches."""
-
-    def __init__(self, variant: str, workload: Workload) -> None:
-        import torch
-
-        self.torch, self.workload = torch, workload
-        self.device = torch.device(workload.device)
-        self.patched = ""
-        if variant == "liger":
-            from liger_kernel.transformers import apply_liger_kernel_to_llama
-
-            apply_liger_kernel_to_llama()
-        self.model = self._make_model()
-        self.parameter_count = sum(parameter.numel() for parameter in self.model.parameters())
-        self.weights_sum = float(sum(parameter.double().sum() for parameter in self.model.parameters()))
-        if variant in CONTROLS:
-            self._round_weights(CONTROLS.index(variant))
-        if variant.startswith("patch"):
-            import kernellab
-
-            self.patched = str(kernellab.patch(self.model)).splitlines()[0]
-        fused = self.device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=fused)
-        self.call = torch.compile(self.model) if variant.endswith("compile") else self.model
-        self.steps_done = 0
-
-    def _make_model(self) -> Any:
-        from transformers import LlamaConfig, LlamaForCausalLM
-
-        torch, workload = self.torch, self.workload
-        config = LlamaConfig(
-            vocab_size=workload.vocabulary,
-            hidden_size=workload.hidden,
-            intermediate_size=workload.intermediate,
-            num_hidden_layers=workload.layers,
-            num_attention_heads=workload.heads,
-            num_key_value_heads=workload.key_heads,
-            max_position_embeddings=workload.positions,
-            rms_norm_eps=1e-5,
-            tie_word_embeddings=True,
-            use_cache=False,
-        )
-        torch.manual_seed(SEED)
-        with self._default_dtype(), self.device:
-            model = LlamaForCausalLM(config)
-        return model.to(self.device).train()
-
-    @contextlib.contextmanager
-    def _default_dtype(self) -> Iterator[None]:
-        before = self.torch.get_default_dtype()
-        self.torch.set_default_dtype(getattr(self.torch, self.workload.dtype))
-        try:
-            yield
-        finally:
-            self.torch.set_default_dtype(before)
-
-    def _round_weights(self, number: int) -> None:
-        """Move one weight in six to the next number, up or down. In units of that distance this is a variance of 1/6,
-        that of the difference of two roundings."""
-        torch = self.torch
-        generator = torch.Generator(self.device).manual_seed(SEED + 1 + number)
-        with torch.no_grad():
-            for parameter in self.model.parameters():
-                faces = torch.randint(0, 12, parameter.shape, generator=generator, device=self.device)
-                moves = (faces == 0).double() - (faces == 1).double()
-                # By between half of the distance and all of it, which rounds to the next number.
-                parameter.copy_(parameter.double() * (1 + 0.505 * torch.finfo(parameter.dtype).eps * moves))
-
-    def _batch(self, number: int) -> Any:
-        """Tokens as unevenly frequent as words, so that there is something to learn."""
-        torch, workload = self.torch, self.workload
-        generator = torch.Generator().manual_seed(1000 * SEED + number)
-        uniform = torch.rand(workload.batch, workload.positions, generator=generator, dtype=torch.float64)
-        tokens = (torch.exp(uniform * torch.tensor(workload.vocabulary, dtype=torch.float64).log()) - 1).long()
-        return tokens.clamp_(0, workload.vocabulary - 1).to(self.device)
-
-    def _step(self, batch: Any) -> Any:
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.call(input_ids=batch, labels=batch).loss
-        loss.backward()
-        self.optimizer.step()
-        return loss.detach()
-
-    def train(self, steps: int) -> Document:
-        losses = []
-        began = time.perf_counter()
-        first_s = 0.0
-        for number in range(steps):
-            losses.append(float(self._step(self._batch(number))))
-            if number == 0:
-                first_s = time.perf_counter() - began
-            if number == 2 and self.device.type == "cuda":
-                self.torch.cuda.reset_peak_memory_stats(self.device)  # without what compiling needed
-        cuda = self.device.type == "cuda"
-        peak_bytes = self.torch.cuda.max_memory_allocated(self.device) if cuda else None
-        self._free()
-        return {
-            "losses": losses,
-            "weights_sum": self.weights_sum,
-            "parameters": self.parameter_count,
-            "first_step_s": first_s,
-            "peak_bytes": peak_bytes,
-            "patched": self.patched,
-            "device_name": self.torch.cuda.get_device_name(self.device) if cuda else "cpu",
-            "versions": _versions(),
-        }
-
-    def time(self, steps: int) -> Document:
-        batch = self._batch(STEPS)
-        self._step(batch)
-        samples = []
-        for _ in range(steps):
-            self._synchronize()
-            began = time.perf_counter()
-            self._step(batch)
-            self._synchronize()
-            samples.append(time.perf_counter() - began)
-        self._free()
-        return {"samples_s": samples}
-
-    def _free(self) -> None:
-        """Leave the memory to the other variants; the step to warm up takes it again."""
-        if self.device.type == "cuda":
-            self.torch.cuda.empty_cache()
-
-    def _synchronize(self) -> None:
-        if self.device.type == "cuda":
-            self.torch.cuda.synchronize(self.device)
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {}
-    for name in ("torch", "triton", "transformers", "liger-kernel"):
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 # The page ----------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ import torch, kernellab as kl
 
 @kl.op(
     args=dict(q=kl.tensor("B H S D"), k=kl.tensor("B H S D"), v=kl.tensor("B H S D")),
-    cases=kl.cases(B=[1], H=[2], S=[64], D=[64], dtype=["bfloat16"]),
+    dtypes=["bfloat16"],
+    cases=kl.cases(B=[1], H=[2], S=[64], D=[64]),
 )
 def attention(q, k, v):
     return torch.softmax((q @ k.mT).float() / 8, dim=-1).to(q.dtype) @ v
