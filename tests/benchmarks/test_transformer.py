@@ -120,9 +120,8 @@ def test_speeds_are_compared_within_rounds_of_a_session(store, tmp_path):
     assert "compile: not measured yet" in page
 
 
+@pytest.mark.exhaustive
 def test_a_tiny_model_trains_on_a_cpu_and_can_be_continued(tmp_path):
-    pytest.importorskip("transformers")
-
     def run(*words):
         command = [sys.executable, BENCHMARKS / "transformer.py", tmp_path, "--device", "cpu", "--tiny", *words]
         paths = [path for path in sys.path if path]

@@ -166,7 +166,8 @@ def test_parameters_without_values_or_of_another_class_are_a_reason_to_wait():
 
 @pytest.mark.parametrize("architecture", ["Llama", "GPT2", "Bert"])
 def test_models_of_transformers(architecture, served):
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     size = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, attn_implementation="eager")
     config = transformers.AutoConfig.for_model(architecture.lower(), **size)
     expected_calls = {
