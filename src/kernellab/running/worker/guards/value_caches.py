@@ -142,8 +142,8 @@ def refuse_slow_on_new_inputs(
     sets, on_gpu = impl.sets, timer.device.type == "cuda"
     known_us, new_us = usual_us if on_gpu else 0.0, float("inf")
     for _ in range(_NEW_INPUT_BURSTS):
+        make_inputs(secrets.randbits(_SEED_BITS))
         for number in range(len(sets)):
-            make_inputs(secrets.randbits(_SEED_BITS))
             sets.restore(number)
         known_us = max(known_us, _time_us(timer, impl, calls) if on_gpu else _cpu_time_us(impl))
         for number in range(len(sets)):
