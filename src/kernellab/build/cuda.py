@@ -70,6 +70,16 @@ class LaunchInterceptor(Protocol):
 interceptor: LaunchInterceptor | None = None
 
 
+class LaunchObserver(Protocol):
+    def __call__(
+        self, kernel: int, grid: Dim, block: Dim, args: tuple[object, ...], shared: int, cluster: Dim | None, /
+    ) -> None: ...
+
+
+# Called after each launch, with the driver's handle of the kernel, in the thread that launches.
+launch_observers: list[LaunchObserver] = []
+
+
 class Kernel:
     """A kernel launched as `kernel(grid, block, *args, shared=bytes, cluster=blocks)`.
 
@@ -87,6 +97,12 @@ class Kernel:
         if interceptor is not None:
             interceptor(self, grid, block, args, shared, cluster)
             return
+        handle = self._launch(grid, block, args, shared, cluster)
+        for observe in launch_observers:
+            observe(handle, grid, block, args, shared, cluster)
+
+    def _launch(self, grid: Dim, block: Dim, args: tuple[object, ...], shared: int, cluster: Dim | None) -> int:
+        """Launch the kernel, and return the driver's handle of it."""
         import torch
         from cuda.core import launch
 
@@ -102,6 +118,7 @@ class Kernel:
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
             stream = _stream(torch.cuda.current_stream().cuda_stream)
             launch(stream, _config(grid, block, shared, cluster), loaded, *values)
+        return int(loaded.handle)
 
     def clusters_at_a_time(self, block: int, shared: int, cluster: int, device: torch.device) -> int | None:
         """How many clusters of such blocks run on the GPU at a time. None if that is not known: without a GPU."""
