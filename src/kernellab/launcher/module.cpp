@@ -16,7 +16,6 @@ PyObject* still_ours = nullptr;     // says whether all of our operators have ou
 Py_ssize_t registration_count = -1;
 bool enabled = false;
 thread_local bool recording = false;
-std::atomic<int64_t> repeated{0};
 
 // Whether nothing in Python is active that a repetition would bypass.
 bool may_repeat() {
@@ -83,6 +82,7 @@ Tensors repeat(const Function& function, const std::shared_ptr<const Plan>& plan
   const Unlocked unlocked;
   const ProfiledRange range(function.name, call.inputs, call.differentiated);
   auto outputs = run(*plan, call.inputs);
+  repeated_forward.fetch_add(1, std::memory_order_relaxed);
   if (call.differentiated) attach(function, plan, call.inputs, outputs);
   return outputs;
 }
@@ -128,7 +128,6 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   if (advice.record) return record(function, arguments, count, call);
   if (!advice.plan) Py_RETURN_NONE;
   const auto outputs = repeat(function, advice.plan, call);
-  repeated.fetch_add(1, std::memory_order_relaxed);
   if (function.results == 1) return THPVariable_Wrap(outputs[0]);
   PyObject* results = PyTuple_New(static_cast<Py_ssize_t>(function.results));
   for (size_t i = 0; i < function.results; i++) {
@@ -172,7 +171,7 @@ py::object make_function(
   return py::reinterpret_steal<py::object>(PyCFunction_New(&call_method, capsule.ptr()));
 }
 
-// From where on plans may be repeated. `namespace`: that of build/cuda.py.
+// Calls are repeated from here on. `launching`: the namespace of build/cuda.py.
 void enable(
     const std::unordered_map<std::string, uint64_t>& driver_functions,
     py::object parameter,
@@ -268,5 +267,5 @@ PYBIND11_MODULE(kernellab_launcher, module) {
   module.def("forget", [] { table.forget(); });
   module.def("set_capacity", [](size_t entries) { table.set_capacity(entries); });
   module.def("known_calls", [] { return table.size(); });
-  module.def("repeated_calls", [] { return repeated.load(); });
+  module.def("repeated_passes", [] { return std::make_pair(repeated_forward.load(), repeated_backward.load()); });
 }

@@ -12,6 +12,7 @@
 
 #include "table.hpp"
 
+#include <atomic>
 #include <type_traits>
 
 namespace kernellab {
@@ -36,6 +37,8 @@ struct Function {
   PyObject* record = nullptr;          // called for a call that is to be recorded
   PyObject* run_backward = nullptr;    // called for a backward pass that is not repeated
 };
+
+inline std::atomic<int64_t> repeated_forward{0}, repeated_backward{0};
 
 // The range of an op in a profile, as the dispatcher would record it.
 class ProfiledRange {
@@ -115,7 +118,9 @@ struct BackwardNode : public Node {
     const auto advice = table.look_up(words);
     if (!advice.plan) return differentiate_in_python(taken, wanted, advice.record ? &words : nullptr, *device);
     const ProfiledRange range(function->backward_name, taken, false);
-    return run(*advice.plan, taken);
+    auto computed = run(*advice.plan, taken);
+    repeated_backward.fetch_add(1, std::memory_order_relaxed);
+    return computed;
   }
 
   // By the operator of torch.library. With words, it is recorded under this key.

@@ -157,7 +157,7 @@ class _Tracker(OperatorMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor):
+        if isinstance(result, torch.Tensor) and not func._schema.is_mutable:
             given = args[0] if args else None
             if result is given:  # as by contiguous() of a tensor that is
                 return result
@@ -166,7 +166,7 @@ class _Tracker(OperatorMode):
                 self._allocations.append(result)
                 return result
             origin = self._origins.get(id(given))
-            if func.is_view and origin is not None:
+            if origin is not None and _share_memory(result, origin[0]):  # what is called a view may be a copy
                 self._origins[id(result)] = (result, *origin[1:])
                 return result
         self._problem = self._problem or f"it calls {func}"
@@ -216,6 +216,10 @@ class _Tracker(OperatorMode):
                 raise NotRepeatable("it returns a tensor twice")
             description.outputs.append(place)
         return description
+
+
+def _share_memory(x: torch.Tensor, y: torch.Tensor) -> bool:
+    return bool(x.untyped_storage()._cdata == y.untyped_storage()._cdata)
 
 
 def _alike(x: torch.Tensor, y: torch.Tensor) -> bool:

@@ -68,7 +68,9 @@ def build_kernels(*calls: tuple[Gpu, Callable[[], R]]) -> None:
 
 
 def function_of(kernel: cuda.Kernel) -> Function:
-    """What runs a kernel that was built."""
+    """What runs a kernel."""
+    if (kernel.path, kernel.name) not in _functions:
+        (_functions[kernel.path, kernel.name],) = _build(kernel.path, [kernel.name])
     return _functions[kernel.path, kernel.name]
 
 
