@@ -480,7 +480,8 @@ def test_a_model_is_trained_by_repeated_calls(kernels, request, repeated):
     for _ in range(6):
         torch.testing.assert_close(gradients(model, *make_batch()), expected)
     forward, backward = repeated(lambda: gradients(model, *make_batch()))
-    assert (forward, backward) == (17, 17)
+    # Attention gives rope's two backward passes a transposed gradient, which they copy.
+    assert (forward, backward) == (17, 15)
     x, target = make_batch()
     for reentrant in (False, True):
         model.zero_grad()

@@ -97,12 +97,13 @@ class Kernel:
         if interceptor is not None:
             interceptor(self, grid, block, args, shared, cluster)
             return
-        handle = self._launch(grid, block, args, shared, cluster)
+        loaded = self._launch(grid, block, args, shared, cluster)
         for observe in launch_observers:
-            observe(handle, grid, block, args, shared, cluster)
+            observe(int(loaded.handle), grid, block, args, shared, cluster)
 
-    def _launch(self, grid: Dim, block: Dim, args: tuple[object, ...], shared: int, cluster: Dim | None) -> int:
-        """Launch the kernel, and return the driver's handle of it."""
+    def _launch(
+        self, grid: Dim, block: Dim, args: tuple[object, ...], shared: int, cluster: Dim | None
+    ) -> LoadedKernel:
         import torch
         from cuda.core import launch
 
@@ -118,7 +119,7 @@ class Kernel:
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
             stream = _stream(torch.cuda.current_stream().cuda_stream)
             launch(stream, _config(grid, block, shared, cluster), loaded, *values)
-        return int(loaded.handle)
+        return loaded
 
     def clusters_at_a_time(self, block: int, shared: int, cluster: int, device: torch.device) -> int | None:
         """How many clusters of such blocks run on the GPU at a time. None if that is not known: without a GPU."""

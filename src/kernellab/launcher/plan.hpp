@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -55,8 +56,12 @@ struct Plan {
 
 using Tensors = c10::SmallVector<at::Tensor, 6>;
 
-inline at::Tensor allocate(const Allocation& allocation, c10::Device device) {
-  auto* allocator = c10::GetAllocator(device.type());
+// As torch's own ops have it: a program may have replaced it.
+inline c10::Allocator* allocator_of(c10::Device device) {
+  return device.is_cuda() ? at::detail::getCUDAHooks().getCUDADeviceAllocator() : c10::GetAllocator(device.type());
+}
+
+inline at::Tensor allocate(const Allocation& allocation, c10::Allocator* allocator, c10::Device device) {
   const c10::DispatchKeySet keys(device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU);
   if (allocation.contiguous) {
     return at::Tensor(at::detail::empty_generic(allocation.sizes, allocator, keys, allocation.dtype, std::nullopt));
@@ -72,7 +77,8 @@ inline Tensors run(const Plan& plan, const Tensors& inputs) {
   void* stream = current_stream(plan.device);
   Tensors outputs(plan.outputs.size());
   c10::DataPtr scratch;
-  if (plan.scratch_bytes) scratch = c10::GetAllocator(plan.device.type())->allocate(plan.scratch_bytes);
+  auto* allocator = allocator_of(plan.device);
+  if (plan.scratch_bytes) scratch = allocator->allocate(plan.scratch_bytes);
   c10::SmallVector<char*, 12> starts;
   for (const auto& allocation : plan.allocations) {
     if (allocation.output < 0) {
@@ -80,7 +86,7 @@ inline Tensors run(const Plan& plan, const Tensors& inputs) {
       continue;
     }
     auto& output = outputs[allocation.output];
-    output = allocate(allocation, plan.device);
+    output = allocate(allocation, allocator, plan.device);
     starts.push_back(static_cast<char*>(output.mutable_data_ptr()));
   }
   for (const auto& launch : plan.launches) {

@@ -10,6 +10,7 @@ import ctypes
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import torch
@@ -75,7 +76,7 @@ class StandinDriver:
         return {name: ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0 for name in NAMES}
 
     def launch(self, kernel, grid, block, args, shared, cluster) -> int:
-        """In the place of `Kernel._launch`."""
+        """In the place of `Kernel._launch`: the handle of the kernel."""
         assert cluster is None
         assert all(x.is_cpu for x in args if isinstance(x, torch.Tensor))
         place = (kernel.path, kernel.name)
@@ -110,7 +111,7 @@ def launching(driver: StandinDriver, extension) -> Iterator[StandinDriver]:
     """CUDA C++ serves on the CPU, and calls are repeated."""
 
     def launch(kernel, *rest):
-        return driver.launch(kernel, *rest)
+        return SimpleNamespace(handle=driver.launch(kernel, *rest))
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(own_table("".join(rule(op, "cuda", "cuda") for op in OPERATORS)))
