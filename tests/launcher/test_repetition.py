@@ -433,6 +433,20 @@ def test_a_counter_of_a_stream_is_not_used_while_a_graph_is_captured(kernels, re
     torch.testing.assert_close(loss, F.cross_entropy(logits, target))
 
 
+def test_a_thread_gets_the_context_of_the_device_once(x, standin, repeated):
+    def work():
+        before = standin.contexts
+        assert repeated(lambda: (K.gelu(x), K.gelu(x))) == (2, 0)
+        given.append(standin.contexts - before)
+
+    given = []
+    for _ in range(2):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert given == [1, 1]
+
+
 def test_threads_repeat_calls_of_their_own_and_of_each_other(x):
     failures = []
 

@@ -97,7 +97,7 @@ inline void load_driver(const std::unordered_map<std::string, uint64_t>& address
 // A thread has no context until it calls the CUDA runtime, which a call that only finds cached memory does not do.
 inline void require_context(c10::Device device) {
   thread_local bool has_context = false;
-  if (has_context || on_cpu) return;
+  if (has_context) return;
   void* context = nullptr;
   require_success(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
   if (!context) {

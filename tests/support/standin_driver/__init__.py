@@ -57,13 +57,18 @@ class StandinDriver:
         if not path.exists():
             subprocess.run(["c++", "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
         self.library = ctypes.CDLL(str(path))
-        self.library.launch_count.restype = ctypes.c_int64
+        self.library.launch_count.restype = self.library.context_count.restype = ctypes.c_int64
         self._computes = computes
         self._kernels: dict[tuple[Path, str], _Kernel] = {}
 
     @property
     def launches(self) -> int:
         return int(self.library.launch_count())
+
+    @property
+    def contexts(self) -> int:
+        """How often a thread was given the device's context: none has one."""
+        return int(self.library.context_count())
 
     def fail_with(self, status: int) -> None:
         """All launches from now on fail, or succeed with 0."""

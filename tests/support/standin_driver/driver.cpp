@@ -20,7 +20,7 @@ struct Kernel {
     int64_t arguments;
 };
 
-static std::atomic<int64_t> launches{0};
+static std::atomic<int64_t> launches{0}, contexts_set{0};
 static std::atomic<int> status{0}, capturing{0};
 
 extern "C" {
@@ -39,11 +39,12 @@ int cuLaunchKernelEx(const Config* config, Kernel* kernel, void** arguments, voi
 
 int cuStreamIsCapturing(void*, int* answer) { return *answer = capturing, 0; }
 int cuCtxGetCurrent(void** context) { return *context = nullptr, 0; }
-int cuDevicePrimaryCtxRetain(void**, int) { return 0; }
-int cuCtxSetCurrent(void*) { return 0; }
+int cuDevicePrimaryCtxRetain(void** context, int) { return *context = &launches, 0; }
+int cuCtxSetCurrent(void* context) { return contexts_set += context == &launches, 0; }
 int cuGetErrorName(int, const char** name) { return *name = "CUDA_ERROR_OF_TESTS", 0; }
 
 int64_t launch_count() { return launches; }
+int64_t context_count() { return contexts_set; }
 void fail_with(int error) { status = error; }
 void set_capturing(int answer) { capturing = answer; }
 }
