@@ -2,7 +2,14 @@
 
 import pytest
 
-from support.cheats import FILES, FILES_AT_LOAD, VERIFIER_AT_LOAD, assert_only_cheats_are_refused, file_id
+from support.cheats import (
+    FILES,
+    FILES_AT_LOAD,
+    VERIFIER_AT_LOAD,
+    assert_only_cheats_are_refused,
+    file_id,
+    impls_but_compile,
+)
 
 pytestmark = pytest.mark.gpu
 LOADED_MACHINE_WILL_DO = ("tampering",)  # the others are found by how long they take, or must not be suspected of it
@@ -14,7 +21,8 @@ LOADED_MACHINE_WILL_DO = ("tampering",)  # the others are found by how long they
     ids=file_id,
 )
 def test_implementations_that_cheat_are_refused_and_honest_ones_are_not(klab, path):
-    seen = klab("bench", path, "--shape", "4096x4096", "--seconds", "0.1", "--json")
+    impls = () if path.stem in LOADED_MACHINE_WILL_DO else ("--impl", impls_but_compile(path))
+    seen = klab("bench", path, *impls, "--shape", "4096x4096", "--seconds", "0.1", "--json")
     assert_only_cheats_are_refused(seen, device="cuda")
     if path.stem == "results":
         details = [guard["detail"] for guard in seen.result("honest-waits-for-the-gpu")["guards"]]

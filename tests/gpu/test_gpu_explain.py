@@ -44,7 +44,8 @@ def test_a_profiled_launch_agrees_with_the_captured_one(gelu):
     assert math.prod(profiled["block"]) == captured["threads"]
 
 
-def test_a_good_kernel_is_at_the_limit_and_reported_as_hand_written(tmp_path):
-    good = explain(tmp_path, "gelu", "--impl", "triton", "--shape", "16384x16384")["triton"]
+def test_a_good_kernel_is_at_the_limit_and_reported_as_hand_written(gelu):
+    explanations, _ = gelu
+    good = explanations["triton"]
     assert good["findings"][0]["rule"] == "at-the-limit"
     assert [b["family"] for b in good["became"]] == ["hand-written"]

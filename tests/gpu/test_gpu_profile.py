@@ -7,7 +7,7 @@ import kernellab as kl
 from kernellab.workloads.mlp import train
 from kernellab.workloads.mlp_setup import MlpSetup
 
-pytestmark = [pytest.mark.gpu, pytest.mark.clocked]
+pytestmark = pytest.mark.gpu
 
 
 def test_the_mlp_shows_89_captured_steps_of_8_layers(klab):

@@ -33,8 +33,8 @@ def test_the_panel_orders_the_timers_and_names_the_regime(klab):
 
 
 def test_backward_is_timed_and_verified(klab):
-    args = ("--pass", "forward,backward,both", "--shape", "1024x4096", "--dtype", "float32", "--json")
-    seen = klab("bench", "gelu", "--impl", "manual,torch,triton", *args)
+    args = ("--pass", "forward,backward,both", "--shape", "1024x4096", "--dtype", "float32", "--seconds", "0.2")
+    seen = klab("bench", "gelu", "--impl", "manual,torch,triton", *args, "--json")
     assert seen.code == 0, seen.out[-3000:]
     own_op = seen.result("torch")
     passes = own_op["derived"]["passes"]

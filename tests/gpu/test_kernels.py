@@ -1,6 +1,7 @@
 """The shipped GPU kernels on a real GPU: shapes, strides, dtypes, values, sizes, streams."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -128,3 +129,13 @@ def test_the_current_stream_is_used(op, impl):
         y = fn(late)  # reads `late` too early on any other stream
     stream.synchronize()
     assert torch.equal(y, fn(x))
+
+
+@pytest.mark.parametrize(("op", "impl"), KERNELS)
+def test_a_kernel_that_one_thread_has_loaded_is_launched_by_another(op, impl):
+    """A thread that has made no CUDA call has no current context: autograd's threads are such."""
+    fn = implementation(op, impl)
+    x = torch.randn(64, 64, device="cuda")
+    y = fn(x)
+    with ThreadPoolExecutor(1) as thread:
+        assert torch.equal(thread.submit(fn, x).result(), y)

@@ -47,10 +47,10 @@ def test_the_manual_chain_launches_nine_kernels_and_the_fused_implementations_on
 
 @pytest.mark.clocked
 def test_the_benchmark_helper_has_two_timers():
-    # A call long enough that the launch overhead, which both timers include, does not matter.
+    # A call long enough that the launch overhead, of which the host timer includes more, does not matter.
     x = torch.randn(16384, 16384, device="cuda")
     host, events = (kl.benchmark("square", lambda: x * x, 3, 10, timer=t) for t in ("host", "events"))
-    assert 0 < float(events) <= float(host)
+    assert float(events) == pytest.approx(float(host), rel=0.05)
     assert "cache-warm" in repr(host)
 
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -150,13 +151,11 @@ class Kernel:
             raise UserError(f"CUDA kernel {self.name} cannot have {request}: {status.name}")
 
     def _load(self, index: int) -> LoadedKernel:
+        _make_context_current(index)
         loaded = self._loaded.get(index)
         if loaded is None:
-            import torch
-            from cuda.core import Device, ObjectCode
+            from cuda.core import ObjectCode
 
-            Device(index).set_current()
-            torch.cuda.current_stream()  # torch uses the primary context; this makes sure that it exists
             with notify_observers(self.name):
                 built = self.compile(_arch(index))
                 loaded = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
@@ -209,6 +208,22 @@ def _from_first_error(log: str) -> str:
     lines = log.strip().splitlines()
     first = next((i for i, line in enumerate(lines) if "error:" in line), 0)
     return "\n".join(lines[first:])
+
+
+_this_thread = threading.local()
+
+
+def _make_context_current(index: int) -> None:
+    """Once for each thread. One that has made no CUDA call yet, such as autograd's, has no current context: a kernel
+    that another thread has loaded could not be launched in it. Later torch keeps the context of its current device."""
+    if getattr(_this_thread, "has_context", False):
+        return
+    import torch
+    from cuda.core import Device
+
+    Device(index).set_current()
+    torch.cuda.current_stream()  # torch uses the primary context; this makes sure that it exists
+    _this_thread.has_context = True
 
 
 def _arch(index: int) -> str:

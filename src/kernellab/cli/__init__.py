@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.version import VERSION
-from kernellab.cli.discovery import Verb, find_verbs
+from kernellab.cli.discovery import Verb, find_verb, find_verbs, verb_names
 from kernellab.cli.parser import Parser
 
 _EPILOG = "klab VERB --help explains a verb. Op files are Python and are executed: run only those you trust."
@@ -57,17 +57,17 @@ def run(argv: list[str]) -> int:
 
 def parse(argv: list[str]) -> tuple[Verb, argparse.Namespace]:
     """The verb of a command line and its arguments. Help and the version are printed here, and end the process."""
-    verbs = find_verbs()
     if not argv or argv[0].startswith("-"):
-        top = _top_parser(verbs)
+        top = _top_parser(find_verbs())
         top.parse_args(argv)
         top.exit(0, top.format_help())
     name, *words = argv
-    if name not in verbs:
-        raise UserError(f"unknown verb {name!r}: {nearest(name, verbs)}")
-    args = verb_parser(verbs[name]).parse_words(words)
+    if name not in verb_names():
+        raise UserError(f"unknown verb {name!r}: {nearest(name, verb_names())}")
+    verb = find_verb(name)
+    args = verb_parser(verb).parse_words(words)
     args.verb = name
-    return verbs[name], args
+    return verb, args
 
 
 def _top_parser(verbs: dict[str, Verb]) -> Parser:

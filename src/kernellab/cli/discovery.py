@@ -23,17 +23,22 @@ class Verb:
     run: Callable[[argparse.Namespace], int]
 
 
+def verb_names() -> list[str]:
+    """The names of the verbs, of which no module is imported."""
+    return [info.name.replace("_", "-") for info in pkgutil.iter_modules([str(Path(__file__).parent / "verbs")])]
+
+
 def find_verbs() -> dict[str, Verb]:
     """Every verb by name, in the order of `klab --help`."""
-    verbs = [_verb(info.name) for info in pkgutil.iter_modules([str(Path(__file__).parent / "verbs")])]
+    verbs = map(find_verb, verb_names())
     return {verb.name: verb for verb in sorted(verbs, key=lambda verb: (verb.order, verb.name))}
 
 
-def _verb(module_name: str) -> Verb:
+def find_verb(name: str) -> Verb:
+    """The verb of a name that `verb_names` lists."""
+    module_name = name.replace("-", "_")
     module = importlib.import_module(f"kernellab.cli.verbs.{module_name}")
     missing = [name for name in ("SUMMARY", "arguments", "run") if not hasattr(module, name)]
     if missing:
         raise TypeError(f"{module.__name__} is not a verb: it lacks {', '.join(missing)} (see cli/verbs/__init__.py)")
-    return Verb(
-        module_name.replace("_", "-"), module.SUMMARY, getattr(module, "ORDER", _LAST), module.arguments, module.run
-    )
+    return Verb(name, module.SUMMARY, getattr(module, "ORDER", _LAST), module.arguments, module.run)

@@ -124,8 +124,10 @@ def _constants(tree: ast.Module) -> dict[str, str]:
 
 def _names_of_shipped_ops(tree: ast.Module) -> dict[str, str]:
     """The names that a file has for shipped ops: `from kernellab.ops import softmax`, `op = kl.ops.softmax`."""
-    names = {name: name for name in shipped_names() if name in {_shipped_op(node) for node in ast.walk(tree)}}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    mentioned = {_shipped_op(node) for node in nodes}
+    names = {name: name for name in shipped_names() if name in mentioned}
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "kernellab.ops":
             names |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.Assign) and _shipped_op(node.value):

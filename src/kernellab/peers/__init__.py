@@ -11,21 +11,20 @@ inputs that it overwrites, in `mutates=`. Each file names the version whose sour
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from kernellab.base.failed_imports import execute
-from kernellab.base.functions import AnyFunction
-from kernellab.base.user_code import PACKAGE, first_line
-from kernellab.declaration import targets
-from kernellab.declaration.case import Case
-from kernellab.declaration.documents import PeerLibraryJson
-from kernellab.declaration.op import Op, Supports
-from kernellab.declaration.targets import Target
+# The help of `klab` reads the names of the libraries: what executes their files is imported where it is used.
+if TYPE_CHECKING:
+    from kernellab.base.functions import AnyFunction
+    from kernellab.declaration.case import Case
+    from kernellab.declaration.documents import PeerLibraryJson
+    from kernellab.declaration.op import Op, Supports
+    from kernellab.declaration.targets import Target
 
 FOLDER = Path(__file__).parent
 
@@ -81,6 +80,10 @@ class PeerLibrary:
         An import that fails for another reason is a result of the kernels that need it: it may succeed in another
         process, as that of a library that looks for a GPU does in Triton's interpreter.
         """
+        import importlib.metadata
+
+        from kernellab.base.user_code import first_line
+
         try:
             version = importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError:  # not installed, or a checkout on the path
@@ -105,6 +108,8 @@ def peer_names() -> list[str]:
 
 def load_library(name: str) -> PeerLibrary:
     """Execute a library's file. Imports in it may fail: only kernels that need them cannot run."""
+    from kernellab.base.failed_imports import execute
+
     path = FOLDER / f"{name}.py"
     module = ModuleType(f"kernellab_peer_{name}")
     module.__file__ = str(path)
@@ -123,6 +128,9 @@ def load(target: Target) -> dict[str, Op]:
     Where an op file has an implementation of a library's name, that one stays. A library that is not installed is
     described in `Op.peers`, with what to do.
     """
+    from kernellab.base.user_code import PACKAGE
+    from kernellab.declaration import targets
+
     ops = targets.load(target)
     libraries = [load_library(name) for name in target.peers]
     for name, op in ops.items():

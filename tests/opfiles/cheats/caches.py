@@ -1,4 +1,4 @@
-"""Implementations that remember results. Computing takes them twenty times as long as it must."""
+"""Implementations that remember results. Computing takes them long, so that remembering pays."""
 
 import tempfile
 from pathlib import Path
@@ -8,16 +8,18 @@ import torch
 import kernellab as kl
 
 
-@kl.op(cases=kl.cases(shape=[(512, 1024)], dtype=["float32"]))
+@kl.op(cases=kl.cases(shape=[(64, 1024)], dtype=["float32"]))
 def double(x):
     """x·2."""
     return x * 2
 
 
 def _compute(x):
-    for _ in range(20):
-        y = x * 2
-    return y
+    """Works in memory of its own: to map new memory may take as long as to compute."""
+    work = torch.empty_like(x)
+    for _ in range(5):
+        torch.lgamma(x, out=work)
+    return torch.mul(x, 2, out=work)
 
 
 @double.impl("honest")

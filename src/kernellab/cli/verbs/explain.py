@@ -20,7 +20,6 @@ from kernellab.cli.options import (
     split_commas,
 )
 from kernellab.cli.run_folder import create_journal, display_path
-from kernellab.record.statuses import FAILED
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
@@ -68,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from kernellab.explaining.document import run_document
     from kernellab.explaining.run_explanation import explain_run
     from kernellab.record import verdict
+    from kernellab.record.statuses import FAILED
     from kernellab.reporting.terminal import explanation as report
     from kernellab.reporting.text.console import console
 
