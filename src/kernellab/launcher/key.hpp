@@ -31,6 +31,16 @@ inline uint64_t hash_of(c10::ArrayRef<int64_t> words) {
   return hash;
 }
 
+// Backward passes exclude this key in versions of torch that have it. Plain tensors have no names.
+template <typename Key = c10::DispatchKey>
+constexpr c10::DispatchKeySet names_of_dims() {
+  if constexpr (requires { Key::Named; }) {
+    return c10::DispatchKeySet(Key::Named);
+  } else {
+    return c10::DispatchKeySet();
+  }
+}
+
 // Writes a word for the modes of this thread, or returns false where one is active that a repetition would bypass.
 inline bool encode_modes(Words& words) {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
@@ -41,7 +51,8 @@ inline bool encode_modes(Words& words) {
       : c10::DispatchKeySet(c10::default_included_set);
   const auto excluded = inference ? c10::autograd_dispatch_keyset.raw_repr() : uint64_t{0};
   if (keys.included_.raw_repr() != included.raw_repr()) return false;
-  if ((keys.excluded_.raw_repr() & ~autocast.raw_repr()) != excluded) return false;
+  const auto harmless = autocast | names_of_dims();
+  if ((keys.excluded_.raw_repr() & ~harmless.raw_repr()) != excluded) return false;
   if (at::impl::torch_function_mode_enabled()) return false;
   const auto& context = at::globalContext();
   if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory()) return false;
