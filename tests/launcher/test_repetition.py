@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import kernellab as kl
 from kernellab.build import cuda
 from kernellab.capture.standin_cuda import replace_attribute
-from support.functional_calls import REFERENCES, calls, outcome, values
+from support.functional_calls import LAYOUTS, REFERENCES, calls, outcome, values
 from support.models import gradients, make_batch, make_model
 from support.serving import OPERATORS, own_table, rule
 
@@ -481,6 +481,22 @@ def test_every_function_is_repeated(silent_driver, repeated):
         for _ in range(8):
             outcome(inputs, function)
         assert (name, repeated(functools.partial(outcome, inputs, function))) == (name, (1, 1))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", USUAL)
+def test_tensors_of_any_strides_give_pytorchs_results_strides_and_gradients_in_every_call(name, kernels, request):
+    def run_with(function, layout):
+        return outcome(*calls(LAYOUTS[layout])[name](function))
+
+    kernels(*(functools.partial(run_with, getattr(K, name), layout) for layout in LAYOUTS))
+    request.getfixturevalue("driver")
+    for _ in range(6):
+        for layout in LAYOUTS:
+            ours, theirs = run_with(getattr(K, name), layout), run_with(REFERENCES[name], layout)
+            torch.testing.assert_close(ours, theirs, equal_nan=True)
+            if len(theirs[0]) == 1:
+                assert [y.stride() for y in ours[0]] == [y.stride() for y in theirs[0]]
 
 
 @pytest.mark.exhaustive
