@@ -100,7 +100,7 @@ class Kernel:
             interceptor(self, grid, block, args, shared, cluster)
             return
         loaded = self._launch(grid, block, args, shared, cluster)
-        for observe in launch_observers:
+        for observe in tuple(launch_observers):  # other threads add and remove theirs meanwhile
             observe(int(loaded.handle), grid, block, args, shared, cluster)
 
     def _launch(
