@@ -396,6 +396,20 @@ def test_when_tables_change_calls_are_recorded_again(x, repeated):
     assert repeated(lambda: K.gelu(x)) == (1, 0)
 
 
+def test_what_was_recorded_before_tables_changed_is_not_kept(x, extension, repeated):
+    z = values(5, 4).requires_grad_()
+    K.gelu(z)
+
+    def change(t):  # as another thread may, while the call is recorded
+        extension.forget()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(change, lambda t: t):
+        K.gelu(z)
+    assert repeated(lambda: (K.gelu(z), K.gelu(z))) == (0, 0)
+    assert repeated(lambda: K.gelu(z)) == (1, 0)
+
+
 def test_a_launch_that_fails_is_an_error_with_the_drivers_name_of_it(x, standin):
     standin.fail_with(700)
     try:

@@ -97,7 +97,8 @@ class Recording {
   }
 };
 
-PyObject* record(Function& function, PyObject* const* arguments, size_t count, const Call& call) {
+PyObject* record(
+    Function& function, PyObject* const* arguments, size_t count, const Call& call, const Table::Advice& advice) {
   const Recording guard;
   PyObject* done = PyObject_Vectorcall(function.record, arguments, count, nullptr);
   if (!done) {
@@ -111,7 +112,7 @@ PyObject* record(Function& function, PyObject* const* arguments, size_t count, c
   } else if (!plan && !py::cast<bool>(pair[2])) {
     table.record_again(call.words);
   } else {
-    table.settle(call.words, std::move(plan));
+    table.settle(call.words, std::move(plan), advice);
   }
   return py::object(pair[0]).release().ptr();
 }
@@ -125,7 +126,7 @@ PyObject* call_function(PyObject* self, PyObject* const* arguments, Py_ssize_t c
     Py_RETURN_NONE;
   }
   const auto advice = table.look_up(call.words);
-  if (advice.record) return record(function, arguments, count, call);
+  if (advice.record) return record(function, arguments, count, call, advice);
   if (!advice.plan) Py_RETURN_NONE;
   const auto outputs = repeat(function, advice.plan, call);
   if (function.results == 1) return THPVariable_Wrap(outputs[0]);

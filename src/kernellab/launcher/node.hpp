@@ -114,9 +114,9 @@ struct BackwardNode : public Node {
     words.append(forward->options.begin(), forward->options.end());
     bool repeatable = !at::GradMode::is_enabled() && encode_modes(words);
     for (size_t i = 0; repeatable && i < taken.size(); i++) repeatable = encode_tensor(words, taken[i], false, device);
-    if (!repeatable || !device) return differentiate_in_python(taken, wanted, nullptr, c10::Device(c10::kCPU));
+    if (!repeatable || !device) return differentiate_in_python(taken, wanted, nullptr, c10::Device(c10::kCPU), {});
     const auto advice = table.look_up(words);
-    if (!advice.plan) return differentiate_in_python(taken, wanted, advice.record ? &words : nullptr, *device);
+    if (!advice.plan) return differentiate_in_python(taken, wanted, advice.record ? &words : nullptr, *device, advice);
     const ProfiledRange range(function->backward_name, taken, false);
     auto computed = run(*advice.plan, taken);
     repeated_backward.fetch_add(1, std::memory_order_relaxed);
@@ -124,7 +124,8 @@ struct BackwardNode : public Node {
   }
 
   // By the operator of torch.library. With words, it is recorded under this key.
-  Tensors differentiate_in_python(const Tensors& taken, int64_t wanted, const Words* words, c10::Device device) {
+  Tensors differentiate_in_python(
+      const Tensors& taken, int64_t wanted, const Words* words, c10::Device device, const Table::Advice& advice) {
     py::gil_scoped_acquire gil;
     try {
       py::list tensors, options, wants;
@@ -143,7 +144,7 @@ struct BackwardNode : public Node {
       if (words && !plan && !py::cast<bool>(done[2])) {
         table.record_again(*words);
       } else if (words) {
-        table.settle(*words, std::move(plan));
+        table.settle(*words, std::move(plan), advice);
       }
       return computed;
     } catch (py::error_already_set& error) {

@@ -17,6 +17,7 @@ class Table {
   struct Advice {
     std::shared_ptr<const Plan> plan;
     bool record = false;
+    int64_t generation = 0;  // how often calls were forgotten before
   };
 
   Advice look_up(c10::ArrayRef<int64_t> words) {
@@ -28,15 +29,17 @@ class Table {
         return {};
       case State::seen:
         entry.state = State::settled;  // so that no other thread records it too
-        return {nullptr, true};
+        return {nullptr, true, generation_};
       default:
         return {entry.plan, false};
     }
   }
 
-  // The end of a recording: without a plan the call is not repeatable.
-  void settle(c10::ArrayRef<int64_t> words, std::shared_ptr<const Plan> plan) {
+  // The end of a recording: without a plan the call is not repeatable. What was recorded before calls were forgotten
+  // is not kept.
+  void settle(c10::ArrayRef<int64_t> words, std::shared_ptr<const Plan> plan, const Advice& advice) {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (advice.generation != generation_) return;
     Entry& entry = find(words);
     entry.state = State::settled;
     entry.plan = std::move(plan);
@@ -50,6 +53,7 @@ class Table {
 
   void forget() {
     std::lock_guard<std::mutex> lock(mutex_);
+    generation_++;
     young_.clear();
     old_.clear();
   }
@@ -101,6 +105,7 @@ class Table {
   }
 
   size_t half_ = 2048;
+  int64_t generation_ = 0;
   Half young_, old_;
   std::mutex mutex_;
 };
