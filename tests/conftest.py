@@ -22,12 +22,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
     """
     cache = tmp_path_factory.mktemp("cache")
     os.environ["KERNELLAB_CACHE"] = str(cache)
+    of_sessions = ("cpp", "launcher") if hasattr(request.config, "cache") else ()  # not with -p no:cacheprovider
+    for folder in of_sessions:
+        (cache / folder).symlink_to(request.config.cache.mkdir(f"kernellab-{folder}"))
     if hasattr(request.config, "workerinput"):
-        shared = tmp_path_factory.getbasetemp().parent / "shared-nvrtc"
-        shared.mkdir(exist_ok=True)
-        (cache / "nvrtc").symlink_to(shared)
-    if hasattr(request.config, "cache"):  # pytest's own, which -p no:cacheprovider leaves out
-        (cache / "cpp").symlink_to(request.config.cache.mkdir("kernellab-cpp"))
+        for folder in {"nvrtc", "launcher"} - set(of_sessions):
+            shared = tmp_path_factory.getbasetemp().parent / f"shared-{folder}"
+            shared.mkdir(exist_ok=True)
+            (cache / folder).symlink_to(shared)
     ceilings = {"copy_gbps": 10.0, "matmul_tflops": {"float32": 0.1}, "measured_at": "2026-01-01T00:00:00"}
     name = file_name(device_identity(environment(), "cpu"))
     (cache_dir("ceilings") / f"{name}.json").write_text(json.dumps({**ceilings, "threads": 1, "doubts": []}))

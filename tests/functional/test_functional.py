@@ -7,19 +7,10 @@ import torch
 import torch.nn.functional as F
 
 import kernellab as kl
-from support.functional_calls import NAMESAKES, REFERENCES, calls, outcome, values
+from support.functional_calls import LAYOUTS, NAMESAKES, REFERENCES, calls, outcome, values
 from support.serving import OPERATORS, kernels_serve, own_table
 
 K = kl.functional
-LAYOUTS = {
-    "contiguous": lambda x: x,
-    "columns cut off": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
-    "rows apart": lambda x: torch.stack([x, x], -2)[..., 0, :],
-    "transposed": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
-    "expanded": lambda x: x[:1].expand(x.shape),
-    "negated lazily": lambda x: torch._neg_view(x),
-    "no rows": lambda x: x[:0],
-}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -5,6 +5,16 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+# Other tensors of the same values.
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "columns cut off": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+    "rows apart": lambda x: torch.stack([x, x], -2)[..., 0, :],
+    "transposed": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "negated lazily": lambda x: torch._neg_view(x),
+    "no rows": lambda x: x[:0],
+}
 NAMESAKES = ["gelu", "silu", "softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy"]
 
 

@@ -71,6 +71,16 @@ class LaunchInterceptor(Protocol):
 interceptor: LaunchInterceptor | None = None
 
 
+class LaunchObserver(Protocol):
+    def __call__(
+        self, kernel: int, grid: Dim, block: Dim, args: tuple[object, ...], shared: int, cluster: Dim | None, /
+    ) -> None: ...
+
+
+# Called after each launch, with the driver's handle of the kernel, in the thread that launches.
+launch_observers: list[LaunchObserver] = []
+
+
 class Kernel:
     """A kernel launched as `kernel(grid, block, *args, shared=bytes, cluster=blocks)`.
 
@@ -83,11 +93,19 @@ class Kernel:
         self._loaded: dict[int, LoadedKernel] = {}
         self._verified: set[int] = set()  # devices on which the arguments of the first launch fit the parameters
         self._clusters: dict[tuple[int, int, int, int], int] = {}
+        self._shared_limits: dict[int, int] = {}  # by device, the dynamic shared memory that was requested
 
     def __call__(self, grid: Dim, block: Dim, *args: object, shared: int = 0, cluster: Dim | None = None) -> None:
         if interceptor is not None:
             interceptor(self, grid, block, args, shared, cluster)
             return
+        loaded = self._launch(grid, block, args, shared, cluster)
+        for observe in tuple(launch_observers):  # other threads add and remove theirs meanwhile
+            observe(int(loaded.handle), grid, block, args, shared, cluster)
+
+    def _launch(
+        self, grid: Dim, block: Dim, args: tuple[object, ...], shared: int, cluster: Dim | None
+    ) -> LoadedKernel:
         import torch
         from cuda.core import launch
 
@@ -98,11 +116,12 @@ class Kernel:
             loaded = self._load(device.index)
             if device.index not in self._verified:
                 self._verify_first_launch(device.index, args)
-            if shared > _DEFAULT_SHARED_BYTES:
+            if shared > self._shared_limits.get(device.index, _DEFAULT_SHARED_BYTES):
                 self._request_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
             stream = _stream(torch.cuda.current_stream().cuda_stream)
             launch(stream, _config(grid, block, shared, cluster), loaded, *values)
+        return loaded
 
     def clusters_at_a_time(self, block: int, shared: int, cluster: int, device: torch.device) -> int | None:
         """How many clusters of such blocks run on the GPU at a time. None if that is not known: without a GPU."""
@@ -114,7 +133,7 @@ class Kernel:
         if key not in self._clusters:
             with torch.cuda.device(device):
                 loaded = self._load(device.index)
-                if shared > _DEFAULT_SHARED_BYTES:
+                if shared > self._shared_limits.get(device.index, _DEFAULT_SHARED_BYTES):
                     self._request_shared(loaded, device.index, shared)
                 self._clusters[key] = loaded.occupancy.max_active_clusters(
                     _config(1, block, shared, cluster), stream=_stream(torch.cuda.current_stream().cuda_stream)
@@ -122,7 +141,10 @@ class Kernel:
         return self._clusters[key]
 
     def _request_shared(self, loaded: LoadedKernel, index: int, shared: int) -> None:
-        """Raise the kernel's limit of dynamic shared memory. cuda-core has no function for it."""
+        """Raise the kernel's limit of dynamic shared memory. cuda-core has no function for it.
+
+        It is never lowered: a launch that was recorded relies on it.
+        """
         from cuda.bindings import driver
 
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -131,6 +153,7 @@ class Kernel:
         if status != driver.CUresult.CUDA_SUCCESS:
             request = f"{shared} bytes of shared memory beside its {loaded.attributes.shared_size_bytes} static bytes"
             raise UserError(f"CUDA kernel {self.name} cannot have {request}: {status.name}")
+        self._shared_limits[index] = shared
 
     def _load(self, index: int) -> LoadedKernel:
         _make_context_current(index)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernellab.launcher import build as launcher_build
 from kernellab.library.sources import table_sources
 from kernellab.library.tuned import REMEDY
 from kernellab.machine import tools
@@ -73,6 +74,28 @@ def _compiler() -> Component:
         "torch.compile cannot build for the CPU"
     )
     return Component("C++ compiler", release, cost, "apt-get install g++")
+
+
+def _launcher() -> Component:
+    """The extension that repeats calls of kernellab.functional."""
+    name, switch = "launcher", launcher_build.SWITCH
+    cost = "eager calls of kernellab.functional on a GPU take 20 to 120 µs of host time, instead of about 10"
+    if launcher_build.is_switched_off():
+        return Component(name, "", f"{switch} is 0: {cost}", f"unset {switch}")
+    try:
+        import torch
+
+        goal = launcher_build.target()
+    except Exception as error:
+        return Component(name, "", f"{cost} ({error})", "pip install torch")
+    if goal.library.exists():
+        return Component(name, f"built for torch {torch.__version__}")
+    if goal.failed.exists():
+        return Component(name, "", f"its build failed: {cost}", f"read {goal.failed}, and remove it to build again")
+    missing = launcher_build.why_not_possible()
+    if missing:
+        return Component(name, "", f"{missing}: {cost}", "apt-get install g++ python3-dev")
+    return Component(name, "not built yet: the first call on a GPU builds it in the background, in half a minute")
 
 
 def _headers() -> Component:
@@ -165,6 +188,7 @@ _PROBES: list[Callable[[], Component]] = [
     _torch,
     _compiler,
     _headers,
+    _launcher,
     _triton,
     _nvrtc,
     _nvcc,

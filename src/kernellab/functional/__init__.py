@@ -4,6 +4,8 @@ lacks.
 A function has the signature and the semantics of its namesake in torch.nn.functional. Where no kernel of ours covers a
 call, PyTorch's own function is called: with wrong input too, so that errors are PyTorch's. A fused function then
 computes the same by PyTorch's operators. docs/models.md says what is covered.
+
+Every function first asks kernellab.launcher to repeat an earlier call, which takes less host time.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F  # noqa: N812  its usual name
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from kernellab import ops
+from kernellab.launcher.repetition import Result
 from kernellab.library import operators
 from kernellab.library.choice import is_plain
 from kernellab.library.operators import Outputs
@@ -36,48 +40,67 @@ __all__ = [
 _FORMS_OF_GELU = ("none", "tanh")
 
 
+@operators.GELU.repeated.serves
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """As torch.nn.functional.gelu."""
+    if not is_compiling() and (known := operators.GELU.repeated.repeat(input, approximate)) is not None:
+        return known
     if approximate in _FORMS_OF_GELU and operators.GELU.serves(input, (approximate,)):
         return operators.GELU.call(input, approximate)
     return F.gelu(input, approximate=approximate)
 
 
+@operators.SILU.repeated.serves
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """As torch.nn.functional.silu."""
+    if not is_compiling() and (known := operators.SILU.repeated.repeat(input, inplace)) is not None:
+        return known
     if not inplace and operators.SILU.serves(input):
         return operators.SILU.call(input)
     return F.silu(input, inplace)
 
 
+@operators.SWIGLU.repeated.serves
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate)·up."""
+    if not is_compiling() and (known := operators.SWIGLU.repeated.repeat(gate, up)) is not None:
+        return known
     if operators.SWIGLU.serves(gate) and _alike(gate, up):
         return operators.SWIGLU.call(gate, up)
     return F.silu(gate) * up
 
 
+@operators.GEGLU.repeated.serves
 def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     """gelu(gate, approximate)·up."""
+    if not is_compiling() and (known := operators.GEGLU.repeated.repeat(gate, up, approximate)) is not None:
+        return known
     if approximate in _FORMS_OF_GELU and operators.GEGLU.serves(gate, (approximate,)) and _alike(gate, up):
         return operators.GEGLU.call(gate, up, approximate)
     return F.gelu(gate, approximate=approximate) * up
 
 
+@operators.SOFTMAX.repeated.serves
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """As torch.nn.functional.softmax. Kernels of ours cover the last dim, without another dtype."""
+    if not is_compiling() and (known := operators.SOFTMAX.repeated.repeat(input, dim, dtype)) is not None:
+        return known
     y = _along_last_dim(operators.SOFTMAX, input, dim, dtype)
     return F.softmax(input, dim, _stacklevel + 1, dtype) if y is None else y
 
 
+@operators.LOG_SOFTMAX.repeated.serves
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> Tensor:
     """As torch.nn.functional.log_softmax. Kernels of ours cover the last dim, without another dtype."""
+    if not is_compiling() and (known := operators.LOG_SOFTMAX.repeated.repeat(input, dim, dtype)) is not None:
+        return known
     y = _along_last_dim(operators.LOG_SOFTMAX, input, dim, dtype)
     return F.log_softmax(input, dim, _stacklevel + 1, dtype) if y is None else y
 
 
+@operators.LAYER_NORM.repeated.serves
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -86,20 +109,30 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """As torch.nn.functional.layer_norm. Kernels of ours cover norms over one dim."""
+    if not is_compiling():
+        known = operators.LAYER_NORM.repeated.repeat(input, normalized_shape, weight, bias, eps)
+        if known is not None:
+            return known
     if _serves_norm(operators.LAYER_NORM, input, normalized_shape, weight, bias):
         return operators.LAYER_NORM.call(input, weight, bias, eps)[0]
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
+@operators.RMS_NORM.repeated.serves
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """As torch.nn.functional.rms_norm. Kernels of ours cover norms over one dim."""
+    if not is_compiling():
+        known = operators.RMS_NORM.repeated.repeat(input, normalized_shape, weight, eps)
+        if known is not None:
+            return known
     if _serves_norm(operators.RMS_NORM, input, normalized_shape, weight):
         return operators.RMS_NORM.call(input, weight, _eps(input, eps))[0]
     return F.rms_norm(input, normalized_shape, weight, eps)
 
 
+@operators.ADD_RMS_NORM.repeated.serves
 def add_rms_norm(
     input: Tensor,
     residual: Tensor,
@@ -108,6 +141,10 @@ def add_rms_norm(
     eps: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """rms_norm(input + residual), and the sum: a residual connection with the norm behind it."""
+    if not is_compiling():
+        known = operators.ADD_RMS_NORM.repeated.repeat(input, residual, normalized_shape, weight, eps)
+        if known is not None:
+            return known
     if (
         _serves_norm(operators.ADD_RMS_NORM, input, normalized_shape, weight)
         and _alike(input, residual)
@@ -120,6 +157,7 @@ def add_rms_norm(
     return rms_norm(total, normalized_shape, weight, eps), total
 
 
+@operators.CROSS_ENTROPY.repeated.serves
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -134,6 +172,12 @@ def cross_entropy(
 
     On a GPU, and in compiled code, a class that does not exist gives a loss and a gradient of NaN.
     """
+    if not is_compiling():
+        known = operators.CROSS_ENTROPY.repeated.repeat(
+            input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
+        )
+        if known is not None:
+            return known
     if (
         weight is None
         and size_average is None
@@ -157,6 +201,7 @@ def cross_entropy(
     )
 
 
+@operators.ROPE.repeated.serves
 def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False) -> tuple[Tensor, Tensor]:
     """Rotary position embedding of queries and keys, [batch, heads, positions, columns], in one launch.
 
@@ -164,6 +209,8 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = 
     the first half is paired with column i of the second, or with `interleaved` each even column with the next.
     PyTorch's operators broadcast and promote tables of another shape or dtype.
     """
+    if not is_compiling() and (known := operators.ROPE.repeated.repeat(q, k, cos, sin, interleaved)) is not None:
+        return known
     if operators.ROPE.serves(q, (interleaved,)) and _rotates(q, k, cos, sin):
         return operators.ROPE.call(q, k, cos, sin, interleaved)
     turned: tuple[Tensor, Tensor] = ops.rope(q, k, cos, sin, interleaved=interleaved)
@@ -171,7 +218,7 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = 
 
 
 def _along_last_dim(
-    operator: operators.Operator[Tensor], x: Tensor, dim: int | None, dtype: torch.dtype | None
+    operator: operators.Operator[Tensor, Tensor], x: Tensor, dim: int | None, dtype: torch.dtype | None
 ) -> Tensor | None:
     """An op of the rows along a dim, if that is the last one but for dims of size 1; else None."""
     if dim is not None and operator.serves(x) and (dtype is None or _computes_in(dtype, x)):
@@ -188,7 +235,10 @@ def _alike(x: Tensor, other: Tensor) -> bool:
 
 
 def _serves_norm(
-    operator: operators.Operator[Outputs], x: Tensor, normalized_shape: Sequence[int], *parameters: Tensor | None
+    operator: operators.Operator[Outputs, Result],
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    *parameters: Tensor | None,
 ) -> bool:
     """Whether a norm serves for x: it normalizes the last dim alone, and the parameters are as kernels take them."""
     return (
@@ -201,7 +251,7 @@ def _serves_norm(
     )
 
 
-def _is_parameter(operator: operators.Operator[Outputs], x: Tensor, parameter: Tensor) -> bool:
+def _is_parameter(operator: operators.Operator[Outputs, Result], x: Tensor, parameter: Tensor) -> bool:
     return (
         is_plain(parameter)
         and parameter.shape == x.shape[-1:]

@@ -9,6 +9,7 @@ from torch.autograd import forward_ad
 
 from kernellab.base.errors import UserError, nearest
 from kernellab.declaration.op import Op
+from kernellab.launcher import repetition
 from kernellab.library import tables
 from kernellab.library.rules import PYTORCH, Rule, Rules
 from kernellab.ops.gradients import Backward, Contract, Forward, Implementation, Passes
@@ -55,6 +56,7 @@ class Choice:
 
     def read_tables(self) -> None:
         """Read the tables again, because they have changed."""
+        repetition.forget()
         self._rules: dict[tuple[torch.dtype, torch.device, Options], Rules] = {}
         # While code is compiled, sizes may be unknown, and no file can be read.
         self._in_compiled_code = {("cuda", dtype) for dtype in _DTYPES if tables.serves_gpus()}

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from kernellab import ops
 from kernellab.declaration.op import Op
+from kernellab.launcher.repetition import Repeatable, Result
 from kernellab.library.choice import Choice
 from kernellab.library.registration import register
 
@@ -26,25 +27,30 @@ _ON_GPUS = {"cuda": torch.float32}
 _EVERYWHERE = {"cpu": torch.float32, "cuda": torch.float32}
 
 
-class Operator(Generic[Outputs]):
-    """A registered op: `serves(x)` says whether to `call` it, or PyTorch's own, for a first input x."""
+class Operator(Generic[Outputs, Result]):
+    """A registered op: `serves(x)` says whether to `call` it, or PyTorch's own, for a first input x.
+
+    `repeated` repeats calls of the function that serves it in kernellab.functional, which returns the op's results.
+    """
 
     def __init__(self, op: Op, autocast: Mapping[str, torch.dtype]) -> None:
         self.choice = Choice(op)
         self.is_cast_on_gpus = "cuda" in autocast
         self.serves = self.choice.serves
-        self.call: Callable[..., Outputs] = register(op, self.choice, autocast)  # type: ignore[explicit-any, assignment]
+        forward, backward = register(op, self.choice, autocast)
+        self.call: Callable[..., Outputs] = forward  # type: ignore[explicit-any, assignment]
+        self.repeated = Repeatable[Result](op.name, self.choice.contract, backward)
 
 
-GELU = Operator[Tensor](ops.gelu, _NOWHERE)
-SILU = Operator[Tensor](ops.silu, _NOWHERE)
-SWIGLU = Operator[Tensor](ops.swiglu, _NOWHERE)
-GEGLU = Operator[Tensor](ops.geglu, _NOWHERE)
-SOFTMAX = Operator[Tensor](ops.softmax, _ON_GPUS)
-LOG_SOFTMAX = Operator[Tensor](ops.log_softmax, _ON_GPUS)
-LAYER_NORM = Operator[Three](ops.layer_norm, _ON_GPUS)
+GELU = Operator[Tensor, Tensor](ops.gelu, _NOWHERE)
+SILU = Operator[Tensor, Tensor](ops.silu, _NOWHERE)
+SWIGLU = Operator[Tensor, Tensor](ops.swiglu, _NOWHERE)
+GEGLU = Operator[Tensor, Tensor](ops.geglu, _NOWHERE)
+SOFTMAX = Operator[Tensor, Tensor](ops.softmax, _ON_GPUS)
+LOG_SOFTMAX = Operator[Tensor, Tensor](ops.log_softmax, _ON_GPUS)
+LAYER_NORM = Operator[Three, Tensor](ops.layer_norm, _ON_GPUS)
 # Autocast knows it from torch 2.12 on.
-RMS_NORM = Operator[Two](ops.rms_norm, _ON_GPUS if torch.__version__ >= "2.12" else _NOWHERE)
-ADD_RMS_NORM = Operator[Three](ops.add_rms_norm, _NOWHERE)
-CROSS_ENTROPY = Operator[Two](ops.cross_entropy, _EVERYWHERE)
-ROPE = Operator[Two](ops.rope, _NOWHERE)
+RMS_NORM = Operator[Two, Tensor](ops.rms_norm, _ON_GPUS if torch.__version__ >= "2.12" else _NOWHERE)
+ADD_RMS_NORM = Operator[Three, Two](ops.add_rms_norm, _NOWHERE)
+CROSS_ENTROPY = Operator[Two, Tensor](ops.cross_entropy, _EVERYWHERE)
+ROPE = Operator[Two, Two](ops.rope, _NOWHERE)

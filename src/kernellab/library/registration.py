@@ -2,12 +2,12 @@
 
 An operator's schema, fake functions and autograd come from the op's declaration and its contract
 (`kernellab/ops/gradients.py`); its kernel is the implementation that the tables choose. Nothing here depends on what an
-op computes. An extension that registers the same schemas in C++ takes the place of `register`.
+op computes. While `kernellab.launcher` records a call, it runs the pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import torch
@@ -16,6 +16,7 @@ from torch.autograd.function import FunctionCtx
 from kernellab.base.errors import UserError
 from kernellab.base.operator_mode import AnyOverload
 from kernellab.declaration.op import Op
+from kernellab.launcher import recording
 from kernellab.library.choice import Choice, Options
 from kernellab.ops.gradients import Given, Tensors
 
@@ -26,8 +27,8 @@ _DEVICES = ("CPU", "CUDA")
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
-def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> AnyOverload:
-    """Define `kernellab::NAME` and `kernellab::NAME_backward`, and return the first.
+def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> tuple[AnyOverload, AnyOverload]:
+    """Define `kernellab::NAME` and `kernellab::NAME_backward`, and return both.
 
     Arguments are positional: the tensors, and then the options of the op in their declared order. `autocast` has the
     dtype to which inputs are cast under autocast, by device type; on others they are not cast.
@@ -48,7 +49,7 @@ def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> Any
     for device_type, dtype in autocast.items():
         torch.library.register_autocast(forward, device_type, dtype, lib=_LIBRARY)
     overload, functions.backward_overload = (getattr(torch.ops.kernellab, name).default for name in names)
-    return overload  # type: ignore[no-any-return]
+    return overload, functions.backward_overload
 
 
 def _schemas(op: Op, choice: Choice) -> tuple[str, str]:
@@ -97,14 +98,15 @@ class _Functions:
         self.taken_count = self.contract.results + len(self.contract.saved)  # tensors that backward takes
 
     def forward(self, *args: object) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        inputs = args[: self.input_count]
-        outputs = self.choice.forward(inputs[0], args[self.input_count :])(*inputs)  # type: ignore[arg-type]
-        return _one_or_all(outputs)
+        inputs, options = args[: self.input_count], args[self.input_count :]
+        run = self.choice.forward(inputs[0], options)  # type: ignore[arg-type]
+        return _one_or_all(_run(self.name, run, inputs, options))  # type: ignore[arg-type]
 
     def backward(self, *args: object) -> Tensors:
         taken, options, wanted = self._split(args)
         run = self.choice.backward(taken[self.contract.sizing_place], options)  # type: ignore[arg-type]
-        return _only(wanted, run(*taken, wanted=wanted))  # type: ignore[arg-type]
+        compute = lambda *tensors: _only(wanted, run(*tensors, wanted=wanted))  # noqa: E731
+        return _run(f"{self.name}_backward", compute, taken, options)
 
     def fake_forward(self, *args: object) -> torch.Tensor | tuple[torch.Tensor, ...]:
         options = dict(zip(self.option_names, args[self.input_count :], strict=True))
@@ -149,6 +151,12 @@ class _Functions:
             f"kernellab.functional.{self.name} cannot be used inside torch.vmap: "
             "call it on the whole batch, or use PyTorch's own function"
         )
+
+
+def _run(name: str, run_pass: Callable[..., Tensors], tensors: Given, options: Options) -> Tensors:  # type: ignore[explicit-any]
+    """A pass, recorded if it is asked for."""
+    active = recording.active()
+    return run_pass(*tensors) if active is None else active.run(name, run_pass, tensors, options)  # type: ignore[return-value]
 
 
 def _one_or_all(tensors: Tensors) -> torch.Tensor | tuple[torch.Tensor, ...]:

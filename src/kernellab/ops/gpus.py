@@ -46,6 +46,17 @@ def arrivals(device: torch.device) -> torch.Tensor:
     return _arrivals(device, torch.cuda.current_stream(device).cuda_stream)
 
 
-@functools.cache
+def is_arrival_counter(x: torch.Tensor) -> bool:
+    """Whether a tensor is the counter of a stream, which stays at its address."""
+    return any(x is counter for counter in list(_counters.values()))
+
+
+_counters: dict[tuple[torch.device, int], torch.Tensor] = {}
+
+
 def _arrivals(device: torch.device, stream: int) -> torch.Tensor:
-    return torch.zeros(1, dtype=torch.int32, device=device)
+    counter = _counters.get((device, stream))
+    if counter is None:
+        # Of two threads that come here at the same time, both get the counter of one.
+        counter = _counters.setdefault((device, stream), torch.zeros(1, dtype=torch.int32, device=device))
+    return counter

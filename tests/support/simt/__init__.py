@@ -43,6 +43,16 @@ class Gpu:
 
 def run_on_cpu(*calls: tuple[Gpu, Callable[[], R]]) -> list[R]:
     """What functions return whose kernels are launched here, each as on a GPU. All kernels are built before."""
+    build_kernels(*calls)
+    results = []
+    for gpu, call in calls:
+        with _intercepted(_run, gpu):
+            results.append(call())
+    return results
+
+
+def build_kernels(*calls: tuple[Gpu, Callable[[], R]]) -> None:
+    """Build the kernels that functions launch. The functions run, their kernels do not."""
     kernels: dict[Path, dict[str, None]] = {}  # in the order of their launches
 
     def record(kernel: cuda.Kernel, *_: object) -> None:
@@ -56,11 +66,12 @@ def run_on_cpu(*calls: tuple[Gpu, Callable[[], R]]) -> list[R]:
         if missing:
             _functions.update(((path, name), f) for name, f in zip(missing, _build(path, missing), strict=True))
 
-    results = []
-    for gpu, call in calls:
-        with _intercepted(_run, gpu):
-            results.append(call())
-    return results
+
+def function_of(kernel: cuda.Kernel) -> Function:
+    """What runs a kernel."""
+    if (kernel.path, kernel.name) not in _functions:
+        (_functions[kernel.path, kernel.name],) = _build(kernel.path, [kernel.name])
+    return _functions[kernel.path, kernel.name]
 
 
 def _run(

@@ -249,6 +249,7 @@ inline unsigned __float_as_uint(float value) {
     std::memcpy(&bits, &value, 4);
     return bits;
 }
+inline float __fdividef(float a, float b) { return a / b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __uint_as_float(unsigned bits) {
