@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +61,7 @@ class StandinDriver:
         self.library.launch_count.restype = self.library.context_count.restype = ctypes.c_int64
         self._computes = computes
         self._kernels: dict[tuple[Path, str], _Kernel] = {}
+        self._building = threading.Lock()
 
     @property
     def launches(self) -> int:
@@ -85,9 +87,10 @@ class StandinDriver:
         assert cluster is None
         assert all(x.is_cpu for x in args if isinstance(x, torch.Tensor))
         place = (kernel.path, kernel.name)
-        if place not in self._kernels:
-            run = ctypes.cast(function_of(kernel), ctypes.c_void_p) if self._computes else None
-            self._kernels[place] = _Kernel(run, len(args))
+        with self._building:  # a kernel that another thread replaced would be gone while a plan still has its handle
+            if place not in self._kernels:
+                run = ctypes.cast(function_of(kernel), ctypes.c_void_p) if self._computes else None
+                self._kernels[place] = _Kernel(run, len(args))
         handle = ctypes.addressof(self._kernels[place])
         sizes = [(*(dims if isinstance(dims, tuple) else (dims,)), 1, 1)[:3] for dims in (grid, block)]
         config = _Config((ctypes.c_uint * 3)(*sizes[0]), (ctypes.c_uint * 3)(*sizes[1]), shared, None, None, 0)
