@@ -34,9 +34,6 @@ __device__ __forceinline__ Distribution merge_warps(Distribution (&parts)[EACH])
 // The sum of squares, for a norm that subtracts no mean.
 typedef Sums<1> Squares;
 
-template <bool FIRST, class A, class B> struct Choose { typedef A type; };
-template <class A, class B> struct Choose<false, A, B> { typedef B type; };
-
 // A thread's accesses of a row.
 template <class V, int VECS>
 struct Accesses {
