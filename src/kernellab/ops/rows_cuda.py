@@ -33,7 +33,7 @@ def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
     accesses = grid.cols // access.width
     kind = f"{functor}, {CUDA_NAMES[y.dtype]}, {access.width}, {cpp_bool(access.aligned)}"
     args = (tensors[0], *grid.strides[0], tensors[-2], y, grid.rows, grid.cols)
-    vecs = _accesses_per_thread(accesses, access.width, len(inputs), y)
+    vecs = _accesses_per_thread(accesses, access, len(inputs), y)
     if accesses <= 32 * vecs:
         lanes, vecs = lanes_of(accesses)
         blocks = -(-grid.rows * lanes // WARP_BLOCK)
@@ -50,16 +50,18 @@ def map_rows_cuda(op: str, functor: str, *inputs: torch.Tensor) -> torch.Tensor:
     return y
 
 
-def _accesses_per_thread(accesses: int, width: int, inputs: int, y: torch.Tensor) -> int:
+def _accesses_per_thread(accesses: int, access: Access, inputs: int, y: torch.Tensor) -> int:
     """How many a thread holds of each input: with more, there are too few registers.
 
     Rows that take several blocks need all that SMs can hold: on an H200 (2026-11-18), softmax of 131072 columns in
     bfloat16 reached 0.97 of copy bandwidth with 8 accesses, and 0.84 with 4."""
-    if width == 1:
+    if access.width == 1:
         return 16 // inputs
-    if inputs > 1 or accesses <= CLUSTER_BLOCK * 4 or y.element_size() > 2:
+    if inputs > 1 or accesses <= CLUSTER_BLOCK * 4:
         return 4
-    return 8 if capability(y.device) < (10, 0) else 4  # code for Blackwell needs more registers beside the row
+    # Code for Blackwell needs more registers beside the row, as do fp32 rows that begin anywhere.
+    needs_more = capability(y.device) >= (10, 0) or (y.element_size() == 4 and not access.aligned)
+    return 4 if needs_more else 8
 
 
 class Access(NamedTuple):
