@@ -19,7 +19,8 @@ from support.simt import Gpu, compile_with_headers, run_on_cpu
 # So few SMs that norms have several rows per team.
 AMPERE, HOPPER = Gpu((8, 0), sms=1), Gpu((9, 0), sms=1)
 # (GPU, rows, columns, dtype). Rows begin at different offsets from a multiple of 16 bytes; they take a warp, a block, a
-# cluster of blocks, or do not fit in registers. The others are aligned: narrow, or so wide that blocks stay.
+# cluster of blocks, or do not fit in registers. The others are aligned: narrow, or so wide that a cluster holds them in
+# shared memory and, backward, blocks stay: several rows at a time, one, or a slice of one, of which the last is empty.
 SOFTMAX = [
     (HOPPER, 9, 259, "bfloat16"),
     (HOPPER, 3, 1031, "float32"),
@@ -38,6 +39,7 @@ NORM = [
     (HOPPER, 5, 264, "float16"),
     (HOPPER, 9, 2052, "float32"),
     (HOPPER, 5, 16640, "bfloat16"),
+    (HOPPER, 3, 32772, "float32"),
 ]
 
 
