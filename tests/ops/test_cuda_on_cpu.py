@@ -67,6 +67,15 @@ def test_rows_of_any_width_and_alignment(name):
     check(name, [*cases, (HOPPER, inputs_of(name, 3, 259, torch.float32, offset=1))])
 
 
+def test_layer_norm_of_rows_with_an_outlier_and_of_rows_far_from_0():
+    x = torch.randn(6, 2052)
+    x[:3] *= 1e-2
+    x[:3, 0] = 3e3
+    x[3:] += 1e3
+    _, *parameters = inputs_of("layer_norm", 3, 2052, torch.float32)
+    check("layer_norm", [(HOPPER, [among_nans(rows).requires_grad_(), *parameters]) for rows in x.split(3)])
+
+
 def test_special_rows_of_log_softmax():
     x = torch.randn(6, 1031)
     x[0, :-1], x[1], x[2, 3], x[3, 1030] = -math.inf, -math.inf, math.nan, math.inf

@@ -78,7 +78,8 @@ class CudaNorm(NamedTuple):
             return
         team, threads = team_of(accesses, vecs, p.y.device)
         cluster, in_cluster = (team if team > 1 else None), cpp_bool(team > 1)
-        if threads <= MOST_THREADS:
+        # With accesses of one element, more threads would not have enough registers.
+        if threads <= (MOST_THREADS if access.width > 1 else CLUSTER_BLOCK):
             most = CLUSTER_BLOCK if threads <= CLUSTER_BLOCK else MOST_THREADS
             run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}, {most}>")
         else:

@@ -37,28 +37,41 @@ struct Moments<false> {
 
 __device__ __forceinline__ Moments<false> merge(Moments<false> a, Moments<false> b) { return {a.squares + b.squares}; }
 
-// Adds some elements up, one access after the other. Distances are taken from the first element: its own distance from the
-// mean is part of the result, so that no more digits are lost than by as many additions.
+// Adds accesses up: add() takes each once, and add_again() each a second time if they are needed TWICE. Distances are taken
+// from the first element, so that they are exact where elements are alike. If it is an outlier, digits are lost, though no
+// more than 16-bit elements can spare. Those of fp32 are taken from the mean too, which corrects it.
 template <bool CENTRED, class V>
 struct Gathered {
-  float first, sum = 0.0f, squares = 0.0f;
+  static constexpr bool TWICE = CENTRED && sizeof(V) / V::ELEMENTS == 4;
+  float base, sum = 0.0f, rest = 0.0f, squares = 0.0f;
   int accesses = 0;
 
-  __device__ __forceinline__ explicit Gathered(const V& v) : first(v.unpack(0)) {}
+  __device__ __forceinline__ explicit Gathered(const V& first) : base(CENTRED ? first.unpack(0) : 0.0f) {}
 
   __device__ __forceinline__ void add(const V& v) {
-    if constexpr (CENTRED) accesses++;
+    accesses++;
 #pragma unroll
     for (int k = 0; k < V::ELEMENTS; k++) {
-      const float distance = CENTRED ? v.unpack(k) - first : v.unpack(k);
+      const float distance = v.unpack(k) - base;
       if constexpr (CENTRED) sum += distance;
+      if constexpr (!TWICE) squares = fmaf(distance, distance, squares);
+    }
+  }
+  __device__ __forceinline__ float seen() const { return accesses * V::ELEMENTS; }
+  __device__ __forceinline__ float mean() const { return accesses ? base + sum / seen() : 0.0f; }
+
+  __device__ __forceinline__ void add_again(const V& v, float mean) {
+#pragma unroll
+    for (int k = 0; k < V::ELEMENTS; k++) {
+      const float distance = v.unpack(k) - mean;
+      rest += distance;
       squares = fmaf(distance, distance, squares);
     }
   }
   __device__ __forceinline__ Moments<CENTRED> moments() const {
     if constexpr (CENTRED) {
-      const float seen = accesses * V::ELEMENTS, mean = accesses ? sum / seen : 0.0f, above = squares - sum * mean;
-      return {seen, first + mean, above < 0.0f ? 0.0f : above};
+      const float left = TWICE ? rest : sum, apart = accesses ? left / seen() : 0.0f, around_mean = squares - left * apart;
+      return {seen(), (TWICE ? mean() : base) + apart, around_mean < 0.0f ? 0.0f : around_mean};
     } else {
       return {squares};
     }
@@ -117,6 +130,12 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
 #pragma unroll
     for (int i = 0; i < VECS; i++)
       if (part.first + i * part.step < part.end) gathered.add(v[i]);
+    if constexpr (gathered.TWICE) {
+      const float mean = gathered.mean();
+#pragma unroll
+      for (int i = 0; i < VECS; i++)
+        if (part.first + i * part.step < part.end) gathered.add_again(v[i], mean);
+    }
     return gathered.moments();
   }
 
@@ -178,16 +197,17 @@ __device__ __forceinline__ void normalize_row(const Team& team, int64 row, FORWA
   if constexpr (!ALIGNED) extra.store(y, weight, bias, w_row, extra_part, normalized);
 }
 
-// Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier.
+// Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier. With a residual,
+// the compiler would spill some registers to have room for more blocks.
 template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, int LANES>
-__global__ void __launch_bounds__(128) norm_warp(FORWARD_PARAMETERS) {
+__global__ void __launch_bounds__(128, ADD ? 1 : 0) norm_warp(FORWARD_PARAMETERS) {
   static_assert(ALIGNED || LANES == 32, "a thread has at most one element before or after the accesses");
   const int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
   normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS>(Lanes<LANES>(), row, FORWARD_ARGUMENTS);
 }
 
-// How many blocks of norm_block an SM should have room for. Layer norm of 16384 columns in bfloat16 reached 0.93 of an H200's
-// copy bandwidth with three, and 0.86 with two (2026-11-18). Where registers do not suffice for three: what is possible.
+// How many blocks of norm_block an SM should have room for. Layer norm of 16384 columns in bfloat16 reached 0.93 of copy
+// bandwidth with three, and 0.86 with two (H200, 2026-11-18). Where registers do not suffice for three: what is possible.
 template <bool ADD, int WIDTH, bool ALIGNED, bool CLUSTER, int THREADS>
 constexpr int BLOCKS_PER_SM = THREADS == 512 && WIDTH > 1 && ALIGNED && !ADD && !CLUSTER ? 3 : 1;
 
@@ -200,10 +220,11 @@ norm_block(FORWARD_PARAMETERS) {
   normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS>(team, team.row(), FORWARD_ARGUMENTS);
 }
 
-// Wide, aligned rows that a cluster holds in shared memory, where the copy engine brings them: from sm_90 on. An SM has room
-// for several of these small blocks. While one computes, what others need is on its way, and the GPU starts the next ones
-// on those SMs that are done first. Dynamic shared memory: a block's slice of x, of the residual, and, unless the norm is
-// centred, of the weight. With weight and bias too, there would be room for too few blocks.
+// Wide, aligned rows that a cluster holds in shared memory, where the copy engine brings them: from sm_90 on. An SM has
+// room for several of these small blocks. While one computes, what others need is on its way, and the GPU starts the next
+// ones on those SMs that are done first: SMs differ by a quarter in how fast memory serves them. Dynamic shared memory: a
+// block's slice of x, of the residual, and, unless the norm is centred, of the weight. With weight and bias too, there
+// would be room for too few blocks.
 template <class Norm, bool ADD, typename T, int WIDTH>
 __global__ void __launch_bounds__(256, Norm::CENTRED ? 6 : 2)
 norm_slices(const T* x, int64 x_row, const T* residual, int64 r_row, const T* weight, const T* bias, T* y, T* total,
@@ -239,10 +260,14 @@ norm_slices(const T* x, int64 x_row, const T* residual, int64 r_row, const T* we
       const V other = added[at];
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) v.set(k, v.unpack(k) + other.unpack(k));
-      held[at] = v;
-      reinterpret_cast<V*>(total + row * cols)[before + at] = v;
+      held[at] = reinterpret_cast<V*>(total + row * cols)[before + at] = v;
     }
     gathered.add(v);
+  }
+  if constexpr (gathered.TWICE) {
+    const float mean = gathered.mean();
+#pragma unroll 4
+    for (int at = threadIdx.x; at < count; at += 256) gathered.add_again(held[at], mean);
   }
   const auto moments = team.merge_all(gathered.moments(), 0);
   const auto normalized = conclude<Norm, T>(moments, team.first() == 0, row, cols, eps, means, rstds);
@@ -256,10 +281,10 @@ norm_slices(const T* x, int64 x_row, const T* residual, int64 r_row, const T* we
   }
 }
 
-// Wider rows: the moments in one pass, then results backward from the end, which L2 still holds. With a residual, registers
-// do not suffice for two blocks per SM: the compiler would spill some for that.
+// Wider rows: the moments in one pass, then results backward from the end, which L2 still holds. With a residual, or with
+// accesses of one element around a mean, registers do not suffice for two blocks per SM: the compiler would spill some.
 template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, bool CLUSTER>
-__global__ void __launch_bounds__(1024, ADD ? 1 : 0) norm_loop(FORWARD_PARAMETERS) {
+__global__ void __launch_bounds__(1024, ADD || (Norm::CENTRED && WIDTH == 1) ? 1 : 0) norm_loop(FORWARD_PARAMETERS) {
   constexpr int VECS = WIDTH > 1 ? 2 : 4;
   const Team<CLUSTER> team;
   const int64 row = team.row(), step = team.step(), stride = VECS * step;

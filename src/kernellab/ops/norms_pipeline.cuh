@@ -51,6 +51,7 @@ norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const
     const int there = count ? min(groups, last_row - row) : 0;
     const unsigned bytes = count * sizeof(V);
     barrier_expect(&full[stage], 2 * there * bytes);
+#pragma unroll 1
     for (int i = 0; i < there; i++) {
       V* const to = places + 2 * stage * all + i * slice;
       copy_to_shared(to, dy + (row + i) * dy_row + before * WIDTH, bytes, &full[stage]);
