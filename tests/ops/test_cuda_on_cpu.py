@@ -19,7 +19,8 @@ from support.simt import Gpu, compile_with_headers, run_on_cpu
 # So few SMs that norms have several rows per team.
 AMPERE, HOPPER = Gpu((8, 0), sms=1), Gpu((9, 0), sms=1)
 # (GPU, rows, columns, dtype). Rows begin at different offsets from a multiple of 16 bytes; they take a warp, a block, a
-# cluster of blocks, or do not fit in registers. The others are aligned: narrow, or so wide that blocks stay.
+# cluster of blocks, or do not fit in registers. The others are aligned: narrow, or so wide that a cluster holds them in
+# shared memory and, backward, blocks stay: several rows at a time, one, or a slice of one, of which the last is empty.
 SOFTMAX = [
     (HOPPER, 9, 259, "bfloat16"),
     (HOPPER, 3, 1031, "float32"),
@@ -38,6 +39,7 @@ NORM = [
     (HOPPER, 5, 264, "float16"),
     (HOPPER, 9, 2052, "float32"),
     (HOPPER, 5, 16640, "bfloat16"),
+    (HOPPER, 3, 32772, "float32"),
 ]
 
 
@@ -63,6 +65,15 @@ def test_rows_of_any_width_and_alignment(name):
     cases = [(gpu, inputs_of(name, rows, cols, getattr(torch, dtype))) for gpu, rows, cols, dtype in sizes]
     # Inputs that begin at another offset than the results.
     check(name, [*cases, (HOPPER, inputs_of(name, 3, 259, torch.float32, offset=1))])
+
+
+def test_layer_norm_of_rows_with_an_outlier_and_of_rows_far_from_0():
+    x = torch.randn(6, 2052)
+    x[:3] *= 1e-2
+    x[:3, 0] = 3e3
+    x[3:] += 1e3
+    _, *parameters = inputs_of("layer_norm", 3, 2052, torch.float32)
+    check("layer_norm", [(HOPPER, [among_nans(rows).requires_grad_(), *parameters]) for rows in x.split(3)])
 
 
 def test_special_rows_of_log_softmax():

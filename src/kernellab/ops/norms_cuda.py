@@ -8,19 +8,20 @@ import torch
 
 from kernellab.ops.elementwise_cuda import kernel
 from kernellab.ops.floats import CUDA_NAMES, require_float
-from kernellab.ops.gpus import shared_bytes, sm_count
+from kernellab.ops.gpus import has_clusters, shared_bytes, sm_count
 from kernellab.ops.layout import Grid
 from kernellab.ops.norms import NormBackward, NormForward
-from kernellab.ops.pipeline_cuda import VECS as PIPELINE_VECS
-from kernellab.ops.pipeline_cuda import Division, divide
+from kernellab.ops.pipeline_cuda import divide
 from kernellab.ops.rows_cuda import (
     CLUSTER_BLOCK,
+    CLUSTER_BLOCKS,
     MOST_THREADS,
     WARP_BLOCK,
     Access,
     access_of,
     cpp_bool,
     lanes_of,
+    power_of_2,
     team_of,
 )
 
@@ -38,8 +39,12 @@ MOST_GRID_Y = 65535
 # Rows that begin anywhere need copies of the parameters, as large as `width` rows: worthwhile for so many times more.
 ROWS_PER_COPY = 8
 
-# Accesses in a row from which on, backward, blocks stay and fetch the next rows early: measured on an H200
-# (2026-11-16). Forward they do so where a row would take a cluster.
+# Threads of a block that holds a slice of a row in shared memory, as in norms_forward.cuh, and accesses of that slice:
+# so many that an SM has room for several blocks.
+SLICE_BLOCK, SLICE = 256, 2048
+SLICE_STATIC_BYTES = 2048  # of shared memory, beside the slices: barriers, and messages
+
+# Accesses in a row from which on, backward, blocks stay and fetch the next rows early: on an H200, 2026-11-16.
 CENTRED_FROM, PLAIN_FROM = 512, 1024
 
 
@@ -58,7 +63,7 @@ class CudaNorm(NamedTuple):
         rows, cols, accesses = p.grid.rows, p.grid.cols, p.grid.cols // access.width
         strides = _strides(p.grid, (True, p.residual is not None))
         inputs = 1 if p.residual is None else 2
-        if access.vectors and inputs == 1 and accesses > CLUSTER_BLOCK * VECS and self._pipelined_forward(p, access):
+        if access.vectors and accesses > CLUSTER_BLOCK * VECS and self._in_slices(p, access):
             return
         kind = f"{self.functor}, {cpp_bool(inputs == 2)}, {_kind(p.x, access)}"
         vecs = VECS if access.width > 1 else VECS_NARROW // inputs
@@ -73,8 +78,10 @@ class CudaNorm(NamedTuple):
             return
         team, threads = team_of(accesses, vecs, p.y.device)
         cluster, in_cluster = (team if team > 1 else None), cpp_bool(team > 1)
-        if threads <= MOST_THREADS:
-            run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}>")
+        # With accesses of one element, more threads would not have enough registers.
+        if threads <= (MOST_THREADS if access.width > 1 else CLUSTER_BLOCK):
+            most = CLUSTER_BLOCK if threads <= CLUSTER_BLOCK else MOST_THREADS
+            run = kernel(self.op, f"norm_block<{kind}, {vecs}, {in_cluster}, {most}>")
         else:
             threads = MOST_THREADS
             run = kernel(self.op, f"norm_loop<{kind}, {in_cluster}>")
@@ -132,24 +139,30 @@ class CudaNorm(NamedTuple):
             kernel(self.op, f"norm_columns<{kind}>")((across, slices), COLUMN_BLOCK, *args)
             self._add_up(p, sums, slices)
 
-    def _pipelined_forward(self, p: NormForward, access: Access) -> bool:
-        """Whether the GPU and the width of rows allow it."""
-        rows, cols = p.grid.rows, p.grid.cols
-        division = divide(rows, cols // access.width, 1, p.y.device)
-        if division is None:
+    def _in_slices(self, p: NormForward, access: Access) -> bool:
+        """Forward, with rows in shared memory; whether the GPU and the width of rows allow it."""
+        accesses = p.grid.cols // access.width
+        team = power_of_2(-(-accesses // SLICE))
+        slices = (1 if p.residual is None else 2) + (not self.centred)  # of x, the residual, and the weight
+        shared = slices * -(-accesses // team) * 16
+        fits = shared <= shared_bytes(p.y.device) - SLICE_STATIC_BYTES
+        if not has_clusters(p.y.device) or team > CLUSTER_BLOCKS or not fits:
             return False
-        run = kernel(self.op, f"norm_pipeline<{self.functor}, {_pipeline_kind(p.x, access, division)}>")
-        rest = map(_pointer, (p.weight, p.bias, p.y, p.mean, p.rstd))
-        division.launch(run, p.x, p.grid.strides[0][0], *rest, rows, cols, float(p.eps))
+        kind = f"{self.functor}, {cpp_bool(p.residual is not None)}, {CUDA_NAMES[p.x.dtype]}, {access.width}"
+        (x_row, _), (r_row, _) = _strides(p.grid, (True, p.residual is not None))
+        rest = map(_pointer, (p.weight, p.bias, p.y, p.total, p.mean, p.rstd))
+        args = (p.x, x_row, _pointer(p.residual), r_row, *rest, p.grid.cols, float(p.eps))
+        kernel(self.op, f"norm_slices<{kind}>")(p.grid.rows, SLICE_BLOCK, *args, shared=shared, cluster=team)
         return True
 
     def _pipelined_backward(self, p: NormBackward, access: Access) -> bool:
         """Whether the GPU and the width of rows allow it."""
         rows, cols = p.grid.rows, p.grid.cols
-        division = divide(rows, cols // access.width, 2, p.dx.device, parameters=int(self.centred))
+        division = divide(rows, cols // access.width, p.dx.device, centred=self.centred)
         if division is None:
             return False
-        kind = f"{cpp_bool(p.dtotal is not None)}, {_pipeline_kind(p.x, access, division)}"
+        adds, in_cluster = cpp_bool(p.dtotal is not None), cpp_bool(division.blocks > 1)
+        kind = f"{adds}, {CUDA_NAMES[p.x.dtype]}, {access.width}, {division.vecs}, {in_cluster}"
         run = kernel(self.op, f"norm_backward_pipeline<{self.functor}, {kind}>")
         teams = division.teams(run)
         sums = _partial_sums(p, teams)
@@ -203,10 +216,6 @@ def _access(
 
 def _kind(x: torch.Tensor, access: Access) -> str:
     return f"{CUDA_NAMES[x.dtype]}, {access.width}, {cpp_bool(access.aligned)}"
-
-
-def _pipeline_kind(x: torch.Tensor, access: Access, division: Division) -> str:
-    return f"{CUDA_NAMES[x.dtype]}, {access.width}, {PIPELINE_VECS}, {cpp_bool(division.blocks > 1)}"
 
 
 def _elements(vecs: int, access: Access) -> int:

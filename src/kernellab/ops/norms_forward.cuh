@@ -3,10 +3,107 @@
 
 #include "teams.cuh"
 
-template <class Team>
-__device__ __forceinline__ float add_all(const Team& team, float value, unsigned turn) {
-  return team.merge_all(Sums<1>{{value}}, turn).of[0];
+// What the mean and the deviation of some elements follow from: how many there are, their mean, and the sum of their
+// squared distances from it. No difference of large sums is taken, and a team exchanges these once.
+template <bool CENTRED>
+struct Moments {
+  float seen, mean, squares;
+
+  __device__ static Moments nothing() { return {0.0f, 0.0f, 0.0f}; }
+};
+
+__device__ __forceinline__ Moments<true> merge(Moments<true> a, Moments<true> b) {
+  const float both = a.seen + b.seen, part = both > 0.0f ? b.seen / both : 0.0f, apart = b.mean - a.mean;
+  // In this order nothing merged with elements adds 0 also where apart² would overflow.
+  return {both, a.mean + apart * part, a.squares + b.squares + apart * (a.seen * part) * apart};
 }
+
+// In sums instead of pairs, which would take a division each.
+template <int LANES>
+__device__ __forceinline__ Moments<true> merge_lanes(Moments<true> s) {
+  const Sums<2> sums = merge_lanes<LANES>(Sums<2>{{s.seen, s.seen * s.mean}});
+  const float mean = sums.of[0] > 0.0f ? sums.of[1] / sums.of[0] : 0.0f, apart = s.mean - mean;
+  return {sums.of[0], mean, merge_lanes<LANES>(Sums<1>{{s.squares + s.seen * apart * apart}}).of[0]};
+}
+
+// Of a norm that subtracts no mean: the sum of squares.
+template <>
+struct Moments<false> {
+  static constexpr float mean = 0.0f;
+  float squares;
+
+  __device__ static Moments nothing() { return {0.0f}; }
+};
+
+__device__ __forceinline__ Moments<false> merge(Moments<false> a, Moments<false> b) { return {a.squares + b.squares}; }
+
+// Adds accesses up: add() takes each once, and add_again() each a second time if they are needed TWICE. Distances are taken
+// from the first element, so that they are exact where elements are alike. If it is an outlier, digits are lost, though no
+// more than 16-bit elements can spare. Those of fp32 are taken from the mean too, which corrects it.
+template <bool CENTRED, class V>
+struct Gathered {
+  static constexpr bool TWICE = CENTRED && sizeof(V) / V::ELEMENTS == 4;
+  float base, sum = 0.0f, rest = 0.0f, squares = 0.0f;
+  int accesses = 0;
+
+  __device__ __forceinline__ explicit Gathered(const V& first) : base(CENTRED ? first.unpack(0) : 0.0f) {}
+
+  __device__ __forceinline__ void add(const V& v) {
+    accesses++;
+#pragma unroll
+    for (int k = 0; k < V::ELEMENTS; k++) {
+      const float distance = v.unpack(k) - base;
+      if constexpr (CENTRED) sum += distance;
+      if constexpr (!TWICE) squares = fmaf(distance, distance, squares);
+    }
+  }
+  __device__ __forceinline__ float seen() const { return accesses * V::ELEMENTS; }
+  __device__ __forceinline__ float mean() const { return accesses ? base + sum / seen() : 0.0f; }
+
+  __device__ __forceinline__ void add_again(const V& v, float mean) {
+#pragma unroll
+    for (int k = 0; k < V::ELEMENTS; k++) {
+      const float distance = v.unpack(k) - mean;
+      rest += distance;
+      squares = fmaf(distance, distance, squares);
+    }
+  }
+  __device__ __forceinline__ Moments<CENTRED> moments() const {
+    if constexpr (CENTRED) {
+      const float left = TWICE ? rest : sum, apart = accesses ? left / seen() : 0.0f, around_mean = squares - left * apart;
+      return {seen(), (TWICE ? mean() : base) + apart, around_mean < 0.0f ? 0.0f : around_mean};
+    } else {
+      return {squares};
+    }
+  }
+};
+
+// What elements of a row are normalized by.
+template <class Norm, typename T>
+struct Normalized {
+  float mean, rstd, shift;
+
+  __device__ __forceinline__ Normalized(float mean, float rstd) : mean(mean), rstd(rstd), shift(-mean * rstd) {}
+
+  // Of 16-bit elements the mean is subtracted as part of a constant: one instruction less. fp32 would lose digits.
+  __device__ __forceinline__ float operator()(float x) const {
+    if constexpr (Norm::CENTRED && sizeof(T) < 4) return fmaf(x, rstd, shift);
+    return Norm::normalized(x, mean, rstd);
+  }
+  // An access of the result, for the parameters of its columns. A norm that is not centred has no bias.
+  template <class V>
+  __device__ __forceinline__ V of_access(const V& x, const V& weight, const V& bias) const {
+    V out;
+#pragma unroll
+    for (int k = 0; k < V::ELEMENTS; k++) {
+      const float value = (*this)(x.unpack(k));
+      out.set(k, Norm::CENTRED ? fmaf(value, weight.unpack(k), bias.unpack(k)) : value * weight.unpack(k));
+    }
+    return out;
+  }
+  // 0, which the compiler cannot know: it would keep 16-bit elements as fp32 until here, in twice the registers.
+  __device__ __forceinline__ unsigned zero() const { return sizeof(T) < 4 ? __float_as_uint(rstd) >> 31 : 0; }
+};
 
 // A thread's share of a row that is normalized.
 template <class Norm, typename T, int WIDTH, int VECS, typename Index>
@@ -28,32 +125,22 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
     }
   }
 
-  __device__ __forceinline__ float sum() const {
-    float sum = 0.0f;
+  __device__ __forceinline__ Moments<Norm::CENTRED> moments(const Part<Index>& part) const {
+    Gathered<Norm::CENTRED, V> gathered(v[0]);
 #pragma unroll
     for (int i = 0; i < VECS; i++)
+      if (part.first + i * part.step < part.end) gathered.add(v[i]);
+    if constexpr (gathered.TWICE) {
+      const float mean = gathered.mean();
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) sum += v[i][k];
-    return sum;
-  }
-
-  // Of the distances from the mean; elements beyond the row have none.
-  __device__ __forceinline__ float squares(float mean, const Part<Index>& part) const {
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < VECS; i++) {
-      const bool inside = !Norm::CENTRED || part.first + i * part.step < part.end;
-#pragma unroll
-      for (int k = 0; k < WIDTH; k++) {
-        const float distance = Norm::CENTRED ? v[i][k] - mean : v[i][k];
-        sum += inside ? distance * distance : 0.0f;
-      }
+      for (int i = 0; i < VECS; i++)
+        if (part.first + i * part.step < part.end) gathered.add_again(v[i], mean);
     }
-    return sum;
+    return gathered.moments();
   }
 
   __device__ __forceinline__ void store(T* y, const T* weight, const T* bias, int64 w_row, const Part<Index>& part,
-                                        float mean, float rstd) const {
+                                        const Normalized<Norm, T>& normalized) const {
     V* const to = reinterpret_cast<V*>(y + part.from);
     const V* const weights = reinterpret_cast<const V*>(weight + part.from * w_row);
     const V* const biases = reinterpret_cast<const V*>(bias + part.from * w_row);
@@ -61,17 +148,10 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
     for (int i = 0; i < VECS; i++) {
       const Index at = part.first + i * part.step;
       if (at >= part.end) continue;
-      V w, b, out;
-      if (weight) w = weights[at];
-      if (bias) b = biases[at];
-#pragma unroll
-      for (int k = 0; k < WIDTH; k++) {
-        float value = Norm::normalized(v[i][k], mean, rstd);
-        if (weight) value *= w[k];
-        if (bias) value += b[k];
-        out.set(k, value);
-      }
-      to[at] = out;
+      V held = v[i];
+      held.flip(normalized.zero());
+      const V w = weight ? weights[at] : V::filled(1.0f), b = Norm::CENTRED && bias ? biases[at] : V::filled(0.0f);
+      to[at] = normalized.of_access(held, w, b);
     }
   }
 };
@@ -82,8 +162,19 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
 #define FORWARD_ARGUMENTS \
   x, x_row, x_col, residual, r_row, r_col, weight, bias, w_row, y, total, means, rstds, rows, cols, eps
 
-// One row, held in registers: the variance is that of distances from the mean, computed in a second walk over them.
-// Threads beyond the last row stay for the mergers.
+// What a row is normalized by, from its moments; one thread writes it.
+template <class Norm, typename T>
+__device__ __forceinline__ Normalized<Norm, T> conclude(Moments<Norm::CENTRED> moments, bool writes, int64 row, int64 cols,
+                                                        double eps, float* means, float* rstds) {
+  const float rstd = rsqrtf(moments.squares / (float)cols + (float)eps);
+  if (writes) {
+    if constexpr (Norm::CENTRED) means[row] = moments.mean;
+    rstds[row] = rstd;
+  }
+  return {moments.mean, rstd};
+}
+
+// One row, held in registers. Threads beyond the last row stay for the mergers.
 template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, class Team>
 __device__ __forceinline__ void normalize_row(const Team& team, int64 row, FORWARD_PARAMETERS) {
   const bool exists = row < rows;
@@ -98,57 +189,102 @@ __device__ __forceinline__ void normalize_row(const Team& team, int64 row, FORWA
     share.add(residual, r_col, total, part);
     if constexpr (!ALIGNED) extra.add(residual, 1, total, extra_part);
   }
-  const float count = (float)cols;
-  float mean = 0.0f;
-  if constexpr (Norm::CENTRED) {
-    float sum = share.sum();
-    if constexpr (!ALIGNED) sum += extra.sum();
-    mean = add_all(team, sum, 0) / count;
-  }
-  float squares = share.squares(mean, part);
-  if constexpr (!ALIGNED) squares += extra.squares(mean, extra_part);
-  const float rstd = rsqrtf(add_all(team, squares, Norm::CENTRED) / count + (float)eps);
-  if (team.first() == 0 && exists) {
-    if constexpr (Norm::CENTRED) means[row] = mean;
-    rstds[row] = rstd;
-  }
-  share.store(y, weight, bias, w_row, part, mean, rstd);
-  if constexpr (!ALIGNED) extra.store(y, weight, bias, w_row, extra_part, mean, rstd);
+  auto moments = share.moments(part);
+  if constexpr (!ALIGNED) moments = merge(moments, extra.moments(extra_part));
+  moments = team.merge_all(moments, 0);
+  const auto normalized = conclude<Norm, T>(moments, team.first() == 0 && exists, row, cols, eps, means, rstds);
+  share.store(y, weight, bias, w_row, part, normalized);
+  if constexpr (!ALIGNED) extra.store(y, weight, bias, w_row, extra_part, normalized);
 }
 
-// Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier.
+// Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier. With a residual,
+// the compiler would spill some registers to have room for more blocks.
 template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, int LANES>
-__global__ void __launch_bounds__(128) norm_warp(FORWARD_PARAMETERS) {
+__global__ void __launch_bounds__(128, ADD ? 1 : 0) norm_warp(FORWARD_PARAMETERS) {
   static_assert(ALIGNED || LANES == 32, "a thread has at most one element before or after the accesses");
   const int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
   normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS>(Lanes<LANES>(), row, FORWARD_ARGUMENTS);
 }
 
-// Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols.
-template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER>
-__global__ void __launch_bounds__(1024) norm_block(FORWARD_PARAMETERS) {
+// How many blocks of norm_block an SM should have room for. Layer norm of 16384 columns in bfloat16 reached 0.93 of copy
+// bandwidth with three, and 0.86 with two (H200, 2026-11-18). Where registers do not suffice for three: what is possible.
+template <bool ADD, int WIDTH, bool ALIGNED, bool CLUSTER, int THREADS>
+constexpr int BLOCKS_PER_SM = THREADS == 512 && WIDTH > 1 && ALIGNED && !ADD && !CLUSTER ? 3 : 1;
+
+// Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols, and blockDim.x is
+// at most THREADS.
+template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER, int THREADS>
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM<ADD, WIDTH, ALIGNED, CLUSTER, THREADS>)
+norm_block(FORWARD_PARAMETERS) {
   const Team<CLUSTER> team;
   normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS>(team, team.row(), FORWARD_ARGUMENTS);
 }
 
-// The mean and the sum of squared distances from it of the elements that a thread has seen.
-struct Moments {
-  float seen = 0.0f, mean = 0.0f, squares = 0.0f;
-
-  // Merges the mean and the squares of other elements: no difference of large sums is taken.
-  __device__ __forceinline__ void merge(float others, float their_mean, float their_squares) {
-    const float both = seen + others, apart = their_mean - mean;
-    // In this order the first set, with seen = 0, adds 0 also where apart² would overflow.
-    squares += their_squares + apart * (seen * others / both) * apart;
-    mean += apart * (others / both);
-    seen = both;
+// Wide, aligned rows that a cluster holds in shared memory, where the copy engine brings them: from sm_90 on. An SM has
+// room for several of these small blocks. While one computes, what others need is on its way, and the GPU starts the next
+// ones on those SMs that are done first: SMs differ by a quarter in how fast memory serves them. Dynamic shared memory: a
+// block's slice of x, of the residual, and, unless the norm is centred, of the weight. With weight and bias too, there
+// would be room for too few blocks.
+template <class Norm, bool ADD, typename T, int WIDTH>
+__global__ void __launch_bounds__(256, Norm::CENTRED ? 6 : 2)
+norm_slices(const T* x, int64 x_row, const T* residual, int64 r_row, const T* weight, const T* bias, T* y, T* total,
+            float* means, float* rstds, int64 cols, double eps) {
+  typedef Vec<T, WIDTH> V;
+  extern __shared__ float shared[];
+  __shared__ SharedBarrier row_here, weight_here;
+  const Team<true, 256 / 32> team;
+  const int64 row = team.row();
+  const int accesses = cols / WIDTH, size = (accesses + team.blocks - 1) / team.blocks, before = team.rank * size;
+  const int count = min(accesses - before, size);
+  V *const held = reinterpret_cast<V*>(shared), *const added = held + size, *const weights = held + (ADD ? 2 : 1) * size;
+  if (threadIdx.x == 0) {
+    barrier_init(&row_here, 1);
+    barrier_init(&weight_here, 1);
+    barrier_fence();
+    const unsigned bytes = count * sizeof(V);
+    barrier_expect(&row_here, (ADD ? 2 : 1) * bytes);
+    copy_to_shared(held, x + row * x_row + before * WIDTH, bytes, &row_here);
+    if constexpr (ADD) copy_to_shared(added, residual + row * r_row + before * WIDTH, bytes, &row_here);
+    if (!Norm::CENTRED && weight) {
+      barrier_expect(&weight_here, bytes);
+      copy_to_shared(weights, weight + before * WIDTH, bytes, &weight_here);
+    }
   }
-};
+  __syncthreads();
+  barrier_wait(&row_here, 0);
+  Gathered<Norm::CENTRED, V> gathered(held[min((int)threadIdx.x, count - 1)]);
+#pragma unroll 4
+  for (int at = threadIdx.x; at < count; at += 256) {
+    V v = held[at];
+    if constexpr (ADD) {
+      const V other = added[at];
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) v.set(k, v.unpack(k) + other.unpack(k));
+      held[at] = reinterpret_cast<V*>(total + row * cols)[before + at] = v;
+    }
+    gathered.add(v);
+  }
+  if constexpr (gathered.TWICE) {
+    const float mean = gathered.mean();
+#pragma unroll 4
+    for (int at = threadIdx.x; at < count; at += 256) gathered.add_again(held[at], mean);
+  }
+  const auto moments = team.merge_all(gathered.moments(), 0);
+  const auto normalized = conclude<Norm, T>(moments, team.first() == 0, row, cols, eps, means, rstds);
+  if (!Norm::CENTRED && weight) barrier_wait(&weight_here, 0);
+  const V* const of_columns = Norm::CENTRED ? reinterpret_cast<const V*>(weight) + before : weights;
+  const V* const biases = reinterpret_cast<const V*>(bias) + before;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < count; at += 256) {
+    const V w = weight ? of_columns[at] : V::filled(1.0f), b = Norm::CENTRED && bias ? biases[at] : V::filled(0.0f);
+    reinterpret_cast<V*>(y + row * cols)[before + at] = normalized.of_access(held[at], w, b);
+  }
+}
 
-// Wider rows: each thread's mean and squares in one pass, then results backward from the end, which L2 still holds. With
-// a residual, registers do not suffice for two blocks per SM: the compiler would spill some for that.
+// Wider rows: the moments in one pass, then results backward from the end, which L2 still holds. With a residual, or with
+// accesses of one element around a mean, registers do not suffice for two blocks per SM: the compiler would spill some.
 template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, bool CLUSTER>
-__global__ void __launch_bounds__(1024, ADD ? 1 : 0) norm_loop(FORWARD_PARAMETERS) {
+__global__ void __launch_bounds__(1024, ADD || (Norm::CENTRED && WIDTH == 1) ? 1 : 0) norm_loop(FORWARD_PARAMETERS) {
   constexpr int VECS = WIDTH > 1 ? 2 : 4;
   const Team<CLUSTER> team;
   const int64 row = team.row(), step = team.step(), stride = VECS * step;
@@ -158,46 +294,27 @@ __global__ void __launch_bounds__(1024, ADD ? 1 : 0) norm_loop(FORWARD_PARAMETER
   const Part<int64> extra_part = peeled.extra_part((int64)team.first());
   NormShare<Norm, T, WIDTH, VECS, int64> share;
   NormShare<Norm, T, 1, 1, int64> extra;
-  Moments of_thread;
+  auto moments = Moments<Norm::CENTRED>::nothing();
   if constexpr (!ALIGNED) {
     extra.load(x, 1, extra_part, 0.0f);
     if constexpr (ADD) extra.add(residual, 1, total, extra_part);
-    if constexpr (Norm::CENTRED) {
-      if (extra_part.first < extra_part.end) of_thread.merge(1.0f, extra.sum(), 0.0f);
-    } else {
-      of_thread.squares = extra.squares(0.0f, extra_part);
-    }
+    moments = extra.moments(extra_part);
   }
   for (; part.first < part.end; part.first += stride) {
     share.load(x, x_col, part, 0.0f);
     if constexpr (ADD) share.add(residual, r_col, total, part);
-    if constexpr (Norm::CENTRED) {
-      const int64 left = (part.end - part.first + step - 1) / step;
-      const float here = WIDTH * (float)(left < VECS ? left : VECS), mean = share.sum() / here;
-      of_thread.merge(here, mean, share.squares(mean, part));
-    } else {
-      of_thread.squares += share.squares(0.0f, part);
-    }
+    moments = merge(moments, share.moments(part));
   }
-  const float count = (float)cols;
-  float mean = 0.0f, squares = of_thread.squares;
-  if constexpr (Norm::CENTRED) {
-    mean = add_all(team, of_thread.mean * of_thread.seen, 0) / count;
-    squares += of_thread.seen * (of_thread.mean - mean) * (of_thread.mean - mean);
-  }
-  const float rstd = rsqrtf(add_all(team, squares, Norm::CENTRED) / count + (float)eps);
-  if (team.first() == 0) {
-    if constexpr (Norm::CENTRED) means[row] = mean;
-    rstds[row] = rstd;
-  }
+  moments = team.merge_all(moments, 0);
+  const auto normalized = conclude<Norm, T>(moments, team.first() == 0, row, cols, eps, means, rstds);
   if constexpr (ADD) x = total, x_col = 1;  // each thread reads what it wrote itself
   for (part.first -= stride; part.first >= 0; part.first -= stride) {
     share.load(x, x_col, part, 0.0f);
-    share.store(y, weight, bias, w_row, part, mean, rstd);
+    share.store(y, weight, bias, w_row, part, normalized);
   }
   if constexpr (!ALIGNED) {
     extra.load(x, 1, extra_part, 0.0f);
-    extra.store(y, weight, bias, w_row, extra_part, mean, rstd);
+    extra.store(y, weight, bias, w_row, extra_part, normalized);
   }
 }
 

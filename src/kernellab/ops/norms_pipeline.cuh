@@ -1,264 +1,211 @@
-// Norms of wide, aligned rows, both passes: pipeline.cuh moves the rows; norms.cuh says what the kernels are given.
+// The backward pass of norms of wide, aligned rows: blocks stay, and the copy engine brings the next rows while they
+// compute. From sm_90 on. norms.cuh says what the kernel is given.
+//
+// The warps of a block form groups, which take a row each; the blocks of a cluster take a slice of their rows each. A ring
+// of stages in shared memory holds dy and x of a row for each group. In a turn, a thread reads its part of the present row
+// and sends what it found to all that have the same row, then it writes the results of the row before: by then the others'
+// messages have come. A stage is filled again as soon as its row is written.
 #pragma once
 
 #include "norms_backward.cuh"
-#include "norms_forward.cuh"
-#include "pipeline.cuh"
 
-__device__ __forceinline__ float add_lanes(float value) { return merge_lanes<32>(Sums<1>{{value}}).of[0]; }
+// The stage that is read, the one whose row is written, and one on its way. More did not help on an H200 (2026-11-16).
+constexpr int STAGES = 3;
 
-// How many elements there are, their mean, and the sum of their squared distances from it. The squares of all elements
-// of a row follow from those of its warps: no difference of large sums is taken.
-struct Distribution {
-  float seen, mean, squares;
+// One message to another block.
+template <int N>
+struct alignas(4 * N) Message : Sums<N> {};
 
-  __device__ static Distribution nothing() { return {0.0f, 0.0f, 0.0f}; }
-};
-
-template <int EACH>
-__device__ __forceinline__ Distribution merge_warps(Distribution (&parts)[EACH]) {
-  Sums<2> all = Sums<2>::nothing();
-#pragma unroll
-  for (int i = 0; i < EACH; i++) all.of[0] += parts[i].seen, all.of[1] += parts[i].seen * parts[i].mean;
-  all = merge_lanes<32>(all);
-  const float mean = all.of[1] / all.of[0];
-  float squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < EACH; i++) {
-    const float apart = parts[i].mean - mean;
-    squares += parts[i].squares + apart * parts[i].seen * apart;
-  }
-  return {all.of[0], mean, add_lanes(squares)};
-}
-
-// The sum of squares, for a norm that subtracts no mean.
-typedef Sums<1> Squares;
-
-template <bool FIRST, class A, class B> struct Choose { typedef A type; };
-template <class A, class B> struct Choose<false, A, B> { typedef B type; };
-
-// A thread's accesses of a row.
-template <class V, int VECS>
-struct Accesses {
-  V v[VECS];
-};
-
-template <class Norm, typename T, int WIDTH, int VECS, bool CLUSTER>
-__global__ void __launch_bounds__(512, 1)
-norm_pipeline(const T* x, int64 x_row, const T* weight, const T* bias, T* y, float* means, float* rstds, int64 rows,
-              int64 cols, double eps, int64 warps, int64 stages) {
-  typedef Vec<T, WIDTH> V;
-  typedef Accesses<V, VECS> Held;
-  typedef typename Choose<Norm::CENTRED, Distribution, Squares>::type Found;
-  extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, 1> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
-  flow.inputs[0] = {x, x_row};
-  Exchange<Found, CLUSTER> exchange(flow);
-  V w[VECS], b[VECS];
-#pragma unroll
-  for (int i = 0; i < VECS; i++) {
-    const int64 at = flow.offset + i * (32 * WIDTH);
-    w[i] = weight && i < flow.inside ? *reinterpret_cast<const V*>(weight + at) : V::filled(1.0f);
-    b[i] = bias && i < flow.inside ? *reinterpret_cast<const V*>(bias + at) : V::filled(0.0f);
-  }
-  float mean = 0.0f, rstd = 0.0f;
-  const int64 step = flow.step * cols / WIDTH;
-  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step;  // of the row before
-
-  const auto take_turn = [&](Held& now, const Held& before) {
-    const bool has_row_before = flow.has_row_before();
-    if (flow.has_row()) {
-      flow.wait();
-      const int inside = flow.row_exists() ? flow.inside : 0;
-#pragma unroll
-      for (int i = 0; i < VECS; i++) now.v[i] = flow.at(flow.now, 0, i);
-      flow.release(flow.now);
-      float squares = 0.0f;
-      if constexpr (Norm::CENTRED) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int i = 0; i < VECS; i++)
-#pragma unroll
-          for (int k = 0; k < WIDTH; k++) sum += now.v[i][k];
-        const Sums<2> of_warp = merge_lanes<32>(Sums<2>{{(float)(inside * WIDTH), sum}});
-        const float middle = of_warp.of[0] > 0.0f ? of_warp.of[1] / of_warp.of[0] : 0.0f;
-#pragma unroll
-        for (int i = 0; i < VECS; i++) {
-          float here = 0.0f;
-#pragma unroll
-          for (int k = 0; k < WIDTH; k++) here += (now.v[i][k] - middle) * (now.v[i][k] - middle);
-          squares += i < inside ? here : 0.0f;
-        }
-        exchange.send({of_warp.of[0], middle, add_lanes(squares)});
-      } else {
-#pragma unroll
-        for (int i = 0; i < VECS; i++)
-#pragma unroll
-          for (int k = 0; k < WIDTH; k++) squares += now.v[i][k] * now.v[i][k];
-        exchange.send({add_lanes(squares)});
-      }
-    }
-    if (has_row_before) {
-      const int inside = flow.row_before_exists() ? flow.inside : 0;
-      // 0, which the compiler cannot know: it would keep everything of 16 bits as fp32 too, in twice the registers.
-      const unsigned zero = sizeof(T) < 4 ? __float_as_uint(rstd) >> 31 : 0;
-#pragma unroll
-      for (int i = 0; i < VECS; i++) {
-        V v = before.v[i], weights = w[i], biases = b[i], out;
-        v.flip(zero);
-        if constexpr (Norm::CENTRED) weights.flip(zero), biases.flip(zero);
-#pragma unroll
-        for (int k = 0; k < WIDTH; k++) {
-          const float value = Norm::normalized(v[k], mean, rstd) * weights[k];
-          out.set(k, Norm::CENTRED ? value + biases[k] : value);
-        }
-        if (i < inside) to[32 * i] = out;
-      }
-    }
-    if (flow.has_row()) {
-      flow.refill(flow.now, flow.stages);
-      const Found all = exchange.receive();
-      float squares;
-      if constexpr (Norm::CENTRED) {
-        mean = all.mean, squares = all.squares;
-      } else {
-        squares = all.of[0];
-      }
-      rstd = rsqrtf(squares / (float)cols + (float)eps);
-      if (flow.thread == 0 && flow.rank == 0 && flow.row_exists()) {
-        if constexpr (Norm::CENTRED) means[flow.row] = mean;
-        rstds[flow.row] = rstd;
-      }
-    }
-    flow.advance(), to += step;
-  };
-
-  // Two, so that none has to be copied: what is held of this row, and of the one before.
-  Held one, other;
-  flow.begin();
-  while (flow.goes_on()) {
-    take_turn(one, other);
-    if (!flow.goes_on()) break;
-    take_turn(other, one);
-  }
-}
-
-// dw and db are [teams, cols]: a team's sums. The gradient of the sum of x and the residual, `up`, is added.
+// dw and db are [teams, cols]: a team's sums. Each group has `warps`; blockDim.x is a multiple of a group's threads.
+// Dynamic shared memory: the stages, and the weights of a norm that is centred. Its sums need the registers.
 template <class Norm, bool ADD, typename T, int WIDTH, int VECS, bool CLUSTER>
-__global__ void __launch_bounds__(512, 1)
+__global__ void __launch_bounds__(2048 / VECS, 1)
 norm_backward_pipeline(const T* dy, int64 dy_row, const T* x, int64 x_row, const T* up, int64 up_row, const T* weight,
                        const float* means, const float* rstds, T* dx, float* dw, float* db, int64 rows, int64 cols,
-                       int64 warps, int64 stages) {
+                       int64 warps) {
   typedef Vec<T, WIDTH> V;
-  typedef Sums<Norm::CENTRED ? 2 : 1> Totals;
-  constexpr bool WEIGHTS_IN_SHARED = Norm::CENTRED;  // which needs registers for the gradient of the bias
+  constexpr int KINDS = Norm::CENTRED ? 2 : 1, MOST_WARPS = 64 / VECS;
+  // Of 16-bit elements the mean is subtracted as part of a constant: one instruction less. fp32 would lose digits.
+  constexpr bool FOLDED = Norm::CENTRED && sizeof(T) < 4, CENTRED = Norm::CENTRED && !FOLDED;
+  typedef Message<KINDS> Totals;
   extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, 2> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, 0.0f);
-  flow.inputs[0] = {dy, dy_row};
-  flow.inputs[1] = {x, x_row};
-  Exchange<Totals, CLUSTER> exchange(flow);
-  V* const weights_here = flow.places + stages * 2 * flow.groups * flow.slice + flow.group * flow.slice + flow.first;
+  __shared__ SharedBarrier full[STAGES], empty[STAGES], arrived[2];
+  __shared__ Totals found[2][(CLUSTER ? MOST_BLOCKS : 1) * MOST_WARPS];  // by all that take a turn together
+  V* const places = reinterpret_cast<V*>(shared);                        // [STAGES][dy, x][groups][slice]
+  const int rank = cluster_rank(), blocks = cluster_blocks();
+  const int slice = 32 * VECS * (int)warps, before = rank * slice, accesses = cols / WIDTH;
+  const int count = before < accesses ? min(accesses - before, slice) : 0;
+  const int groups = blockDim.x / (32 * (int)warps), group = threadIdx.x / (32 * (int)warps);
+  // A warp's accesses are neighbours, so that those of a thread are a constant distance apart.
+  const int lane = threadIdx.x % 32, in_block = threadIdx.x / 32 * (32 * VECS) + lane, mine = in_block - group * slice;
+  const int inside = mine < count ? min((count - mine + 31) / 32, VECS) : 0;
+  const int all = groups * slice, step = gridDim.x / blocks * groups, first_row = blockIdx.x / blocks * groups;
+  // Rows are fewer than 2³¹: so wide, they would not fit in memory.
+  const int last_row = rows;
+
+  const V filling = V::filled(0.0f);
+  for (int i = 0; i < 2 * STAGES * groups; i++)
+    for (int at = count + threadIdx.x; at < slice; at += blockDim.x) places[i * slice + at] = filling;
+  // Called by one thread: the rows of all groups, from `row` on.
+  const auto fetch = [&](int stage, int row) {
+    const int there = count ? min(groups, last_row - row) : 0;
+    const unsigned bytes = count * sizeof(V);
+    barrier_expect(&full[stage], 2 * there * bytes);
+#pragma unroll 1
+    for (int i = 0; i < there; i++) {
+      V* const to = places + 2 * stage * all + i * slice;
+      copy_to_shared(to, dy + (row + i) * dy_row + before * WIDTH, bytes, &full[stage]);
+      copy_to_shared(to + all, x + (row + i) * x_row + before * WIDTH, bytes, &full[stage]);
+    }
+  };
+  // Messages of one row, where its first is, and where this warp's is.
+  const int messages = blocks * (int)warps, first_message = group * messages;
+  const int own_message = first_message + rank * (int)warps + threadIdx.x / 32 - group * (int)warps;
+  const auto expect_messages = [&](int turn) { barrier_expect(&arrived[turn % 2], messages * sizeof(Totals)); };
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      barrier_init(&full[i], 1);
+      barrier_init(&empty[i], blockDim.x / 32);
+    }
+    for (int i = 0; i < 2; i++) {
+      barrier_init(&arrived[i], CLUSTER ? 1 : blockDim.x / 32);
+      if (CLUSTER) expect_messages(i);
+    }
+    barrier_fence();
+    for (int i = 0; i < STAGES && first_row + i * step < last_row; i++) fetch(i, first_row + i * step);
+  }
+
+  V* const weights_here = places + 2 * STAGES * all + in_block;  // each thread reads its own
   V w[VECS];
   float of_weight[VECS][WIDTH], of_bias[VECS][WIDTH];
 #pragma unroll
   for (int i = 0; i < VECS; i++) {
-    const V* const from = reinterpret_cast<const V*>(weight + flow.offset) + 32 * i;
-    w[i] = weight && i < flow.inside ? *from : V::filled(1.0f);
-    if constexpr (WEIGHTS_IN_SHARED) weights_here[32 * i] = w[i];  // each thread reads its own
+    w[i] = V::filled(1.0f);
+    if (weight && i < inside) w[i] = reinterpret_cast<const V*>(weight)[before + mine + 32 * i];
+    if constexpr (Norm::CENTRED) weights_here[32 * i] = w[i];
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) of_weight[i][k] = of_bias[i][k] = 0.0f;
   }
-  // Of the row before, the present and the next: the last is loaded long before it is needed.
-  float mean_before = 0.0f, rstd_before = 0.0f, mean = 0.0f, rstd = 0.0f, next_mean = 0.0f, next_rstd = 0.0f;
-  const auto load_next = [&](int64 row) {
-    if (row >= rows) return;
-    next_rstd = rstds[row];
-    if constexpr (Norm::CENTRED) next_mean = means[row];
-  };
-  load_next(flow.row);
-  Totals totals = Totals::nothing();
-  const int64 step = flow.step * cols;
-  V* to = reinterpret_cast<V*>(dx + flow.row * cols + flow.offset) - step / WIDTH;  // of the row before
+  if constexpr (CLUSTER) {
+    cluster_sync();  // the barriers are known, and every block of the cluster runs
+  } else {
+    __syncthreads();
+  }
 
-  for (flow.begin(); flow.goes_on(); flow.advance(), to += step / WIDTH) {
-    mean_before = mean, rstd_before = rstd, mean = next_mean, rstd = next_rstd;
+  int row = first_row + group;
+  // Of the next row: loaded long before they are needed.
+  float next_mean = Norm::CENTRED && row < last_row ? means[row] : 0.0f, next_rstd = row < last_row ? rstds[row] : 0.0f;
+  // The results of the row before are g·rstd_before + distance·slope + constant.
+  float mean_before = 0.0f, rstd_before = 0.0f, slope = 0.0f, constant = 0.0f;
+  int now = 0, last = STAGES - 1;  // stages
+  unsigned parity = 0, last_parity = 1;
+#pragma unroll 1
+  for (int turn = 0;; turn++, row += step) {
+    // Groups beyond the last row take part in everything that the others wait for.
+    const bool has_rows = row - group < last_row, exists = row < last_row, existed = turn > 0 && row - step < last_row;
+    const float mean = next_mean, rstd = next_rstd;
     // 0, which the compiler cannot know, for weights of 16 bits: it would keep them as fp32, in twice the registers.
     const unsigned zero = sizeof(T) < 4 ? __float_as_uint(rstd) >> 31 : 0;
     // What is added to the row before is loaded while the present one is read.
     V u[VECS];
     if constexpr (ADD)
-      if (flow.has_row_before() && flow.row_before_exists())
+      if (existed)
 #pragma unroll
         for (int i = 0; i < VECS; i++)
-          if (i < flow.inside) u[i] = reinterpret_cast<const V*>(up + (flow.row - flow.step) * up_row + flow.offset)[32 * i];
-    if (flow.has_row()) {
-      load_next(flow.row + flow.step);
-      flow.wait();
-      Totals mine = Totals::nothing();
-      if (flow.row_exists()) {
+          if (i < inside) u[i] = reinterpret_cast<const V*>(up + (row - step) * up_row)[before + mine + 32 * i];
+    if (has_rows) {
+      if (row + step < last_row) {
+        next_rstd = rstds[row + step];
+        if constexpr (Norm::CENTRED) next_mean = means[row + step];
+      }
+      barrier_wait(&full[now], parity);
+      Totals sums{Totals::nothing()};
+      if (exists) {
+        const V* const here = places + 2 * now * all + in_block;
+        const float shift = -mean * rstd;
 #pragma unroll
         for (int i = 0; i < VECS; i++) {
-          const V d = flow.at(flow.now, 0, i), v = flow.at(flow.now, 1, i);
-          V weights = WEIGHTS_IN_SHARED ? weights_here[32 * i] : w[i];
-          weights.flip(zero);
+          const V d = here[32 * i], v = here[all + 32 * i];
+          V weights = Norm::CENTRED ? weights_here[32 * i] : w[i];
+          if constexpr (!Norm::CENTRED) weights.flip(zero);
 #pragma unroll
           for (int k = 0; k < WIDTH; k++) {
-            const float normal = Norm::normalized(v[k], mean, rstd), g = d[k] * weights[k];
-            mine.of[0] += g * normal;
-            if constexpr (Norm::CENTRED) mine.of[1] += g;
-            of_weight[i][k] += d[k] * normal;
-            if constexpr (Norm::CENTRED) of_bias[i][k] += d[k];
+            const float gradient = d.unpack(k), value = v.unpack(k), g = gradient * weights.unpack(k);
+            const float normal = FOLDED ? fmaf(value, rstd, shift) : Norm::normalized(value, mean, rstd);
+            sums.of[0] = fmaf(g, normal, sums.of[0]);
+            if constexpr (Norm::CENTRED) sums.of[1] += g, of_bias[i][k] += gradient;
+            of_weight[i][k] = fmaf(gradient, normal, of_weight[i][k]);
           }
         }
       }
-      exchange.send(merge_lanes<32>(mine));
+      sums = {merge_lanes<32>(Sums<KINDS>(sums))};
+      Totals* const message = &found[turn % 2][own_message];
+      if constexpr (CLUSTER) {
+        if (lane < blocks) send_to_block(lane, message, sums, &arrived[turn % 2]);
+      } else if (lane == 0) {
+        *message = sums;
+        barrier_arrive(&arrived[turn % 2]);
+      }
     }
-    if (flow.has_row_before()) {
-      const int inside = flow.row_before_exists() ? flow.inside : 0;
-      const float mean_g = Norm::CENTRED ? totals.of[Norm::CENTRED] : 0.0f;
+    if (turn > 0) {
+      const V* const here = places + 2 * last * all + in_block;
+      V* const to = reinterpret_cast<V*>(dx + (int64)(row - step) * cols) + before + mine;
 #pragma unroll
       for (int i = 0; i < VECS; i++) {
-        const V d = flow.at(flow.before, 0, i), v = flow.at(flow.before, 1, i);
-        V out, weights = WEIGHTS_IN_SHARED ? weights_here[32 * i] : w[i];
-        weights.flip(zero);
+        const V d = here[32 * i], v = here[all + 32 * i];
+        V out, weights = Norm::CENTRED ? weights_here[32 * i] : w[i];
+        if constexpr (!Norm::CENTRED) weights.flip(zero);
 #pragma unroll
         for (int k = 0; k < WIDTH; k++) {
-          const float normal = Norm::normalized(v[k], mean_before, rstd_before);
-          float value = Norm::gradient(d[k] * weights[k], normal, mean_g, totals.of[0], rstd_before);
-          if constexpr (ADD) value += u[i][k];
+          const float distance = CENTRED ? v.unpack(k) - mean_before : v.unpack(k);
+          float value = Norm::CENTRED ? fmaf(distance, slope, constant) : distance * slope;
+          value = fmaf(d.unpack(k) * weights.unpack(k), rstd_before, value);
+          if constexpr (ADD) value += u[i].unpack(k);
           out.set(k, value);
         }
-        if (i < inside) to[32 * i] = out;
+        if (existed && i < inside) to[32 * i] = out;
       }
-      flow.release(flow.before);
+      __syncwarp();
+      if (lane == 0) barrier_arrive(&empty[last]);
     }
-    if (flow.has_row()) {
-      totals = scale(exchange.receive(), 1.0f / (float)cols);
-      if (flow.has_row_before()) flow.refill(flow.before, flow.stages - 1);
+    if (!has_rows) break;
+    // Before a warp sends for the turn after next, it has received from all others in the next one: they have read these
+    // messages by then.
+    barrier_wait(&arrived[turn % 2], turn / 2 % 2);
+    auto sums = Sums<KINDS>::nothing();
+    for (int at = lane; at < messages; at += 32) sums = merge(sums, Sums<KINDS>(found[turn % 2][first_message + at]));
+    if (CLUSTER && threadIdx.x == 0) expect_messages(turn);
+    sums = scale(merge_lanes<32>(sums), 1.0f / (float)cols);
+    slope = -sums.of[0] * rstd * rstd, mean_before = mean, rstd_before = rstd;
+    constant = (FOLDED ? -mean * slope : 0.0f) - (Norm::CENTRED ? sums.of[Norm::CENTRED] * rstd : 0.0f);
+    const int next = row - group + (STAGES - 1) * step;
+    if (threadIdx.x == 0 && turn > 0 && next < last_row) {
+      barrier_wait(&empty[last], last_parity);
+      fetch(last, next);
     }
+    last = now, last_parity = parity;
+    if (++now == STAGES) now = 0, parity ^= 1;
   }
 
   // The sums of all groups, added in their order: always the same result.
-  __syncthreads();
-  const int64 first = blockIdx.x / flow.blocks * cols + flow.rank * flow.slice * WIDTH;
-  const auto write = [&](float (&mine)[VECS][WIDTH], float* sums) {
-    if (!sums) return;
+  const auto write = [&](float (&sums)[VECS][WIDTH], float* to) {
+    if (!to) return;
+    to += (int64)(blockIdx.x / blocks) * cols + (int64)(before + mine) * WIDTH;
 #pragma unroll 1
-    for (int group = 0; group < flow.groups; group++) {
-      if (group == flow.group)
+    for (int turn = 0; turn < groups; turn++) {
+      if (turn == group)
 #pragma unroll
         for (int i = 0; i < VECS; i++)
+          if (i < inside)
 #pragma unroll
-          for (int k = 0; k < WIDTH; k++) {
-            float& sum = shared[flow.first + 32 * i + k * flow.slice];
-            sum = group ? sum + mine[i][k] : mine[i][k];
-          }
+            for (int k = 0; k < WIDTH; k += 4) {
+              float4& four = *reinterpret_cast<float4*>(to + 32 * WIDTH * i + k);
+              const float4 others = turn ? four : float4{0.0f, 0.0f, 0.0f, 0.0f};
+              four = {others.x + sums[i][k], others.y + sums[i][k + 1], others.z + sums[i][k + 2],
+                      others.w + sums[i][k + 3]};
+            }
       __syncthreads();
     }
-#pragma unroll 1
-    for (int at = threadIdx.x; at < flow.count * WIDTH; at += blockDim.x)
-      sums[first + at] = shared[at / WIDTH + at % WIDTH * flow.slice];
-    __syncthreads();
   };
   write(of_weight, dw);
   if constexpr (Norm::CENTRED) write(of_bias, db);

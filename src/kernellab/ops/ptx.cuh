@@ -37,18 +37,6 @@ __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Writes a struct of floats to the place in another block's shared memory where `here` is in this block's.
-template <class S>
-__device__ __forceinline__ void store_in_block(unsigned block, S* here, S value) {
-  unsigned there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(here)), "r"(block));
-#pragma unroll
-  for (int i = 0; i < sizeof(S) / sizeof(float); i++)
-    asm volatile("st.shared::cluster.f32 [%0], %1;"
-                 :: "r"(there + 4 * i), "f"(reinterpret_cast<float*>(&value)[i]) : "memory");
-}
-
 // A barrier in shared memory. It completes a phase when as many threads have arrived as it counts, and as many bytes have
 // been copied as were announced. Phases have a parity: the first has 0.
 typedef unsigned long long SharedBarrier;
@@ -88,11 +76,17 @@ __device__ __forceinline__ void send_to_block(unsigned block, S* here, S value, 
       : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(here)), "r"(block));
   asm("mapa.shared::cluster.u32 %0, %1, %2;"
       : "=r"(remote) : "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(block));
+  if constexpr (alignof(S) == 8) {
 #pragma unroll
-  for (int i = 0; i < sizeof(S) / sizeof(float); i++)
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
-                 :: "r"(there + 4 * i), "r"(__float_as_uint(reinterpret_cast<float*>(&value)[i])), "r"(remote)
-                 : "memory");
+    for (int i = 0; i < sizeof(S) / 8; i++)
+      asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];"
+                   :: "r"(there + 8 * i), "l"(reinterpret_cast<unsigned long long*>(&value)[i]), "r"(remote) : "memory");
+  } else {
+#pragma unroll
+    for (int i = 0; i < sizeof(S) / 4; i++)
+      asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+                   :: "r"(there + 4 * i), "r"(reinterpret_cast<unsigned*>(&value)[i]), "r"(remote) : "memory");
+  }
 }
 
 // Copies neighbouring bytes to shared memory, and counts them at the barrier. All are multiples of 16.

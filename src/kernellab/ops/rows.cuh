@@ -16,14 +16,13 @@
 // the same offset from it.
 #pragma once
 
-#include "pipeline.cuh"
 #include "teams.cuh"
 
 // What a thread holds of its share of one row or two: the share itself, as it lies in memory.
 //
-// Values in fp32 are computed again instead of kept: those of a 16-bit row would need twice its registers. The compiler
-// would keep what it unpacked for absorb(). So a number that is always 0, which the compiler cannot know, is XORed in:
-// F::zero(state). A constant 0 leaves it to the compiler.
+// Values in fp32 are computed again instead of kept: those of a 16-bit row would need twice its registers, and an SM would
+// have room for half as many blocks. The compiler would keep what it unpacked for absorb(). So a number that is always 0,
+// which the compiler cannot know, is XORed in: F::zero(state). A constant 0 leaves it to the compiler.
 template <class F, class S>
 struct HeldShare {
   S a, b;
@@ -37,9 +36,9 @@ struct HeldShare {
   // A function of i and k: element k of access i of the result.
   __device__ __forceinline__ auto results(typename F::State state) const {
     return [this, numbers = F::combine(state), zero = F::zero(state)](int i, int k) {
-      auto v = a.v[i];
-      if constexpr (S::BITS < 32) v.flip(zero);
-      return F::finish(v[k], F::INPUTS > 1 ? b.v[i][k] : 0.0f, numbers);
+      auto of_a = a.v[i], of_b = b.v[i];
+      if constexpr (S::BITS < 32) of_a.flip(zero), of_b.flip(zero);
+      return F::finish(of_a[k], F::INPUTS > 1 ? of_b[k] : 0.0f, numbers);
     };
   }
 };
@@ -133,62 +132,5 @@ __global__ void __launch_bounds__(1024) rows_loop(ROW_PARAMETERS) {
   if constexpr (!ALIGNED) {
     load_rows<F>(extra.a, extra.b, a, 1, b, extra_part);
     store_row<T, 1, 1>(y, extra_part, extra.results(state));
-  }
-}
-
-// Wide, aligned rows on GPUs that can copy to shared memory by themselves: blocks stay until no row is left.
-template <class F, typename T, int WIDTH, int VECS, bool CLUSTER>
-__global__ void __launch_bounds__(512, 1)
-rows_pipeline(const T* a, int64 a_row, const T* b, T* y, int64 rows, int64 cols, int64 warps, int64 stages) {
-  typedef Vec<T, WIDTH> V;
-  typedef Share<T, WIDTH, VECS, int> S;
-  typedef typename F::template Held<S> Held;
-  extern __shared__ float shared[];
-  Flow<T, WIDTH, VECS, F::INPUTS> flow(reinterpret_cast<V*>(shared), rows, cols / WIDTH, warps, stages, F::filling());
-  flow.inputs[0] = {a, a_row};
-  if constexpr (F::INPUTS > 1) flow.inputs[1] = {b, cols};
-  Exchange<typename F::State, CLUSTER> exchange(flow);
-  auto state = F::State::nothing();
-  const int64 step = flow.step * cols / WIDTH;
-  V* to = reinterpret_cast<V*>(y + flow.row * cols + flow.offset) - step;  // of the row before
-
-  const auto take_turn = [&](Held& now, const Held& before) {
-    const bool has_row_before = flow.has_row_before();
-    const int inside = flow.row_before_exists() ? flow.inside : 0;
-    if (flow.has_row()) {
-      flow.wait();
-      S of_a, of_b;
-#pragma unroll
-      for (int i = 0; i < VECS; i++) {
-        of_a.v[i] = flow.at(flow.now, 0, i);
-        if constexpr (F::INPUTS > 1) of_b.v[i] = flow.at(flow.now, 1, i);
-      }
-      flow.release(flow.now);
-      exchange.send(merge_lanes<32>(now.take(of_a, of_b)));
-    }
-    if (has_row_before) {
-      const auto results = before.results(state);
-#pragma unroll
-      for (int i = 0; i < VECS; i++) {
-        V out;
-#pragma unroll
-        for (int k = 0; k < WIDTH; k++) out.set(k, results(i, k));
-        if (i < inside) to[32 * i] = out;
-      }
-    }
-    if (flow.has_row()) {
-      flow.refill(flow.now, flow.stages);
-      state = exchange.receive();
-    }
-    flow.advance(), to += step;
-  };
-
-  // Two, so that none has to be copied: what is held of this row, and of the one before.
-  Held one, other;
-  flow.begin();
-  while (flow.goes_on()) {
-    take_turn(one, other);
-    if (!flow.goes_on()) break;
-    take_turn(other, one);
   }
 }

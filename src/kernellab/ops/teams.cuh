@@ -115,8 +115,8 @@ struct Lanes {
 // One block, or one cluster of blocks (sm_90 on).
 //
 // Blocks of a cluster send each other messages, which a barrier in the receiver's shared memory counts. A barrier of all
-// threads of the cluster would first wait for every access to memory that is under way.
-template <bool CLUSTER>
+// threads of the cluster would first wait for every access to memory that is under way. A block has at most MOST_WARPS.
+template <bool CLUSTER, int MOST_WARPS = 32>
 struct Team {
   unsigned rank = 0, blocks = 1;
   SharedBarrier* arrived;  // by turns
@@ -145,7 +145,7 @@ struct Team {
   // written for the one before that.
   template <class S>
   __device__ __forceinline__ S merge_all(S s, unsigned turn = 0) const {
-    __shared__ S of_warps[2][CLUSTER ? 32 * MOST_BLOCKS : 32];
+    __shared__ S of_warps[2][CLUSTER ? MOST_WARPS * MOST_BLOCKS : MOST_WARPS];
     S* const found = of_warps[turn % 2];
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, count = blocks * warps;
     s = merge_lanes<32>(s);
@@ -160,7 +160,8 @@ struct Team {
       __syncthreads();
     }
     s = lane < count ? found[lane] : S::nothing();
-    for (unsigned at = lane + 32; at < count; at += 32) s = merge(s, found[at]);
+    if constexpr (CLUSTER)
+      for (unsigned at = lane + 32; at < count; at += 32) s = merge(s, found[at]);
     return merge_lanes<32>(s);
   }
 };

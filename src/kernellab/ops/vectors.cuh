@@ -8,6 +8,9 @@
 
 typedef long long int64;  // NVRTC has no <cstdint>; 64 bits on every platform CUDA knows
 
+template <bool FIRST, class A, class B> struct Choose { typedef A type; };
+template <class A, class B> struct Choose<false, A, B> { typedef B type; };
+
 // An unsigned integer type as wide as one access.
 template <int BYTES> struct Access;
 template <> struct Access<2> { typedef unsigned short type; };
@@ -31,6 +34,7 @@ template <> constexpr bool IS_UPPER_HALF<__nv_bfloat16> = true;
 template <typename T, int WIDTH>
 struct Vec {
   typedef typename Access<sizeof(T) * WIDTH>::type Raw;
+  static constexpr int ELEMENTS = WIDTH;
   Raw raw;
 
   __device__ __forceinline__ float operator[](int i) const {

@@ -91,6 +91,7 @@ def _intercepted(interceptor: Callable[..., None], gpu: Gpu) -> Iterator[None]:
         (norms_cuda, "sm_count"): lambda device: gpu.sms,
         (pipeline_cuda, "sm_count"): lambda device: gpu.sms,
         (pipeline_cuda, "shared_bytes"): lambda device: 227 * 1024,
+        (norms_cuda, "shared_bytes"): lambda device: 227 * 1024,
     }
     before = {(module, name): getattr(module, name) for module, name in replaced}
     try:

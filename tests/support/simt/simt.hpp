@@ -33,6 +33,9 @@ inline thread_local Dims threadIdx, blockIdx, blockDim, gridDim;
 struct alignas(8) float2 {
     float x, y;
 };
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };

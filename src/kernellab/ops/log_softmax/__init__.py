@@ -45,9 +45,9 @@ def _():
 @log_softmax.impl("cuda", supports=has_gpu_kernel)
 @differentiable(ROWS)
 def _():
-    from kernellab.ops.rows_cuda import Functor, map_rows_cuda
+    from kernellab.ops.rows_cuda import map_rows_cuda
 
-    return row_passes(map_rows_cuda, "log_softmax", Functor("LogSoftmax", held=8), Functor("LogSoftmaxGradient"))
+    return row_passes(map_rows_cuda, "log_softmax", "LogSoftmax", "LogSoftmaxGradient")
 
 
 @log_softmax.impl("cpp")

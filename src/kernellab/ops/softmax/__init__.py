@@ -44,10 +44,9 @@ def _():
 @softmax.impl("cuda", supports=has_gpu_kernel)
 @differentiable(ROWS)
 def _():
-    from kernellab.ops.rows_cuda import Functor, map_rows_cuda
+    from kernellab.ops.rows_cuda import map_rows_cuda
 
-    forward, backward = (Functor(name, pipelined_from=8193) for name in ("Softmax", "SoftmaxGradient"))
-    return row_passes(map_rows_cuda, "softmax", forward, backward)
+    return row_passes(map_rows_cuda, "softmax", "Softmax", "SoftmaxGradient")
 
 
 @softmax.impl("cpp")

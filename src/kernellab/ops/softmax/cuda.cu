@@ -2,7 +2,7 @@
 #include "../rows.cuh"
 #include "../stats.cuh"
 
-// A thread's exponentials, above its own maximum: each is computed once.
+// A thread's exponentials, above its own maximum: each is computed once. They take twice the registers of a 16-bit row.
 template <class S>
 struct Exponentials {
   float of[S::ACCESSES][S::ELEMENTS], peak;
@@ -34,7 +34,8 @@ struct Exponentials {
 struct Softmax {
   static constexpr int INPUTS = 1;
   typedef Stats State;
-  template <class S> using Held = Exponentials<S>;
+  // With more accesses there are registers for the row alone: exponentials are computed again.
+  template <class S> using Held = typename Choose<(S::ACCESSES <= 4), Exponentials<S>, HeldShare<Softmax, S>>::type;
   struct Numbers {
     float base, scale;
   };
@@ -66,7 +67,8 @@ struct SoftmaxGradient {
       for (int k = 0; k < S::ELEMENTS; k++) sum.of[0] += dy.v[i][k] * y.v[i][k];
     return sum;
   }
-  __device__ static unsigned zero(State) { return 0; }
+  // The sign bit of a square. That of NaN may be 1, but then the whole row is NaN.
+  __device__ static unsigned zero(State sum) { return __float_as_uint(sum.of[0] * sum.of[0]) >> 31; }
   __device__ static float combine(State sum) { return sum.of[0]; }
   __device__ static float finish(float dy, float y, float total) { return y * (dy - total); }
 };
