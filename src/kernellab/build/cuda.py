@@ -164,7 +164,8 @@ class Kernel:
             with notify_observers(self.name):
                 built = self.compile(_arch(index))
                 loaded = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
-            self._loaded[index] = loaded
+            _every_loaded_kernel.append(loaded)
+            loaded = self._loaded.setdefault(index, loaded)
         return loaded
 
     def _verify_first_launch(self, index: int, args: tuple[object, ...]) -> None:
@@ -216,6 +217,9 @@ def _from_first_error(log: str) -> str:
 
 
 _this_thread = threading.local()
+# Two threads may load a kernel at the same time. The driver unloads one that nothing refers to, and a launch that
+# `kernellab.launcher` has recorded refers to it by its handle alone.
+_every_loaded_kernel: list[LoadedKernel] = []
 
 
 def _make_context_current(index: int) -> None:
