@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Dim = int | tuple[int, ...]
 # Line information serves profilers, sanitizers and klab inspect; it does not change the code.
 NVRTC_OPTIONS: dict[str, JsonValue] = {"std": "c++17", "lineinfo": True}
-_DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel must request more than this explicitly
+_DEFAULT_SHARED_BYTES = 48 * 1024  # static and dynamic: a kernel must request more than this explicitly
 
 
 def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kernel:
@@ -93,7 +93,7 @@ class Kernel:
         self._loaded: dict[int, LoadedKernel] = {}
         self._verified: set[int] = set()  # devices on which the arguments of the first launch fit the parameters
         self._clusters: dict[tuple[int, int, int, int], int] = {}
-        self._shared_limits: dict[int, int] = {}  # by device, the dynamic shared memory that was requested
+        self._shared_limits: dict[int, int] = {}  # by device, the dynamic shared memory that a launch may have
 
     def __call__(self, grid: Dim, block: Dim, *args: object, shared: int = 0, cluster: Dim | None = None) -> None:
         if interceptor is not None:
@@ -116,7 +116,7 @@ class Kernel:
             loaded = self._load(device.index)
             if device.index not in self._verified:
                 self._verify_first_launch(device.index, args)
-            if shared > self._shared_limits.get(device.index, _DEFAULT_SHARED_BYTES):
+            if shared > self._shared_limits[device.index]:
                 self._request_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
             stream = _stream(torch.cuda.current_stream().cuda_stream)
@@ -133,7 +133,7 @@ class Kernel:
         if key not in self._clusters:
             with torch.cuda.device(device):
                 loaded = self._load(device.index)
-                if shared > self._shared_limits.get(device.index, _DEFAULT_SHARED_BYTES):
+                if shared > self._shared_limits[device.index]:
                     self._request_shared(loaded, device.index, shared)
                 self._clusters[key] = loaded.occupancy.max_active_clusters(
                     _config(1, block, shared, cluster), stream=_stream(torch.cuda.current_stream().cuda_stream)
@@ -165,6 +165,7 @@ class Kernel:
                 built = self.compile(_arch(index))
                 loaded = ObjectCode.from_cubin(built.code).get_kernel(built.symbol)
             _every_loaded_kernel.append(loaded)
+            self._shared_limits.setdefault(index, _DEFAULT_SHARED_BYTES - loaded.attributes.shared_size_bytes)
             loaded = self._loaded.setdefault(index, loaded)
         return loaded
 

@@ -2,6 +2,10 @@
 // [rows, cols] and contiguous. `cols` is counted in accesses of WIDTH elements. Blocks take a row each.
 #include "../norms.cuh"
 
+__device__ __forceinline__ float add_all(const Team<false>& block, float value, unsigned turn) {
+  return block.merge_all(Sums<1>{{value}}, turn).of[0];
+}
+
 template <typename T, int WIDTH>
 __device__ __forceinline__ Vec<T, WIDTH> normalized(Vec<T, WIDTH> v, float mean, float rstd) {
 #pragma unroll
