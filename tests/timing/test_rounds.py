@@ -1,5 +1,6 @@
 """Interleaved rounds: looks, when they end, random order, and windows of equal length."""
 
+import sys
 import time
 from contextlib import nullcontext
 
@@ -7,6 +8,7 @@ import pytest
 
 from kernellab.stats.intervals import FIRST_LOOK, LOOKS, level
 from kernellab.timing.rounds import Plan, Rounds, calls_per_window
+from kernellab.timing.timer import Burst
 from support.timing import FakeTimer, NoGuard, timed_impl, two_content_sets
 
 pytestmark = pytest.mark.clocked
@@ -66,6 +68,23 @@ def test_there_is_a_last_look():
     assert len(samples) == FIRST_LOOK * 2**LOOKS
     assert len(rounds.looks) == LOOKS
     assert 0 < level(LOOKS, decided=False) < 0.01
+
+
+def test_no_implementation_finds_the_samples_of_the_one_before_in_a_frame():
+    class LookingTimer(FakeTimer):
+        found = ()
+
+        def burst(self, impl, spec):
+            frame = sys._getframe(1)
+            while frame is not None:
+                self.found += tuple(value for value in frame.f_locals.values() if isinstance(value, Burst))
+                frame = frame.f_back
+            return super().burst(impl, spec)
+
+    timer = LookingTimer({"a": 100.0, "b": 110.0}, 0.01)
+    run_rounds(timer)
+    assert timer.bursts
+    assert not timer.found
 
 
 def test_a_hold_that_gives_up_twice_in_a_row_shortens_the_windows_of_all():

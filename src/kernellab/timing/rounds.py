@@ -182,7 +182,8 @@ class Rounds:
             self._late_bursts[name] = self._late_bursts[name] + 1 if burst.stream_held is False else 0
             if self._late_bursts[name] >= 2 and not timed:  # too many calls for the launch queue: fewer for all
                 self._most_calls = max(1, self.calls[name] // 2)
-            samples_us[name] = burst.samples_us
+            samples_us[name] = list(burst.samples_us)
+            del burst  # the next implementation could find it in this frame, and change the samples of this one
             swap = False  # once per round
         return samples_us
 
