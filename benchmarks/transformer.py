@@ -47,7 +47,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+sys.path.insert(0, str(ROOT / "src"))
 
 from kernellab.base.errors import UserError
 from kernellab.machine.environment import environment

@@ -4,7 +4,7 @@
 #include "teams.cuh"
 
 // What the mean and the deviation of some elements follow from: how many there are, their mean, and the sum of their
-// squared distances from it. No difference of large sums is taken, and a team exchanges these once.
+// squared distances from it. No difference of large sums is taken.
 template <bool CENTRED>
 struct Moments {
   float seen, mean, squares;
@@ -78,16 +78,23 @@ struct Gathered {
   }
 };
 
-// What elements of a row are normalized by.
+// Whether the mean of a row is corrected after the merger: of fp32 elements that are far from 0 and close to each other, the
+// roundings of a mean that threads merge are not small beside the deviation. Nor is that of one number: it takes two.
+template <class Norm, typename T>
+constexpr bool CORRECTED = Norm::CENTRED && sizeof(T) == 4;
+
+// What elements of a row are normalized by. The mean is mean + rest.
 template <class Norm, typename T>
 struct Normalized {
-  float mean, rstd, shift;
+  float mean, rest, rstd, shift;
 
-  __device__ __forceinline__ Normalized(float mean, float rstd) : mean(mean), rstd(rstd), shift(-mean * rstd) {}
+  __device__ __forceinline__ Normalized(float mean, float rest, float rstd)
+      : mean(mean), rest(rest), rstd(rstd), shift(-mean * rstd) {}
 
   // Of 16-bit elements the mean is subtracted as part of a constant: one instruction less. fp32 would lose digits.
   __device__ __forceinline__ float operator()(float x) const {
     if constexpr (Norm::CENTRED && sizeof(T) < 4) return fmaf(x, rstd, shift);
+    if constexpr (CORRECTED<Norm, T>) return Norm::normalized(x - mean, rest, rstd);
     return Norm::normalized(x, mean, rstd);
   }
   // An access of the result, for the parameters of its columns. A norm that is not centred has no bias.
@@ -125,18 +132,33 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
     }
   }
 
+  // With MEAN_ONLY, the squares follow from `around`.
+  template <bool MEAN_ONLY = false>
   __device__ __forceinline__ Moments<Norm::CENTRED> moments(const Part<Index>& part) const {
     Gathered<Norm::CENTRED, V> gathered(v[0]);
 #pragma unroll
     for (int i = 0; i < VECS; i++)
       if (part.first + i * part.step < part.end) gathered.add(v[i]);
-    if constexpr (gathered.TWICE) {
+    if constexpr (gathered.TWICE && !MEAN_ONLY) {
       const float mean = gathered.mean();
 #pragma unroll
       for (int i = 0; i < VECS; i++)
         if (part.first + i * part.step < part.end) gathered.add_again(v[i], mean);
     }
     return gathered.moments();
+  }
+
+  // The sums of the distances from a mean, which is 0 if the mean is exact, and of their squares.
+  __device__ __forceinline__ Sums<2> around(float mean, const Part<Index>& part) const {
+    Sums<2> sums = Sums<2>::nothing();
+#pragma unroll
+    for (int i = 0; i < VECS; i++)
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) {
+        const float distance = part.first + i * part.step < part.end ? v[i][k] - mean : 0.0f;
+        sums.of[0] += distance, sums.of[1] = fmaf(distance, distance, sums.of[1]);
+      }
+    return sums;
   }
 
   __device__ __forceinline__ void store(T* y, const T* weight, const T* bias, int64 w_row, const Part<Index>& part,
@@ -162,16 +184,25 @@ struct NormShare : Share<T, WIDTH, VECS, Index> {
 #define FORWARD_ARGUMENTS \
   x, x_row, x_col, residual, r_row, r_col, weight, bias, w_row, y, total, means, rstds, rows, cols, eps
 
-// What a row is normalized by, from its moments; one thread writes it.
+// What a row is normalized by, from its mean, which is mean + rest, and the squared distances from it; one thread writes it.
 template <class Norm, typename T>
-__device__ __forceinline__ Normalized<Norm, T> conclude(Moments<Norm::CENTRED> moments, bool writes, int64 row, int64 cols,
-                                                        double eps, float* means, float* rstds) {
-  const float rstd = rsqrtf(moments.squares / (float)cols + (float)eps);
+__device__ __forceinline__ Normalized<Norm, T> conclude(float mean, float rest, float squares, bool writes, int64 row,
+                                                        int64 cols, double eps, float* means, float* rstds) {
+  const float rstd = rsqrtf(squares / (float)cols + (float)eps);
   if (writes) {
-    if constexpr (Norm::CENTRED) means[row] = moments.mean;
+    if constexpr (Norm::CENTRED) means[row] = mean + rest;
     rstds[row] = rstd;
   }
-  return {moments.mean, rstd};
+  return {mean, rest, rstd};
+}
+
+// The same of a row whose mean is corrected, from the sums of the distances from it and of their squares.
+template <class Norm, typename T>
+__device__ __forceinline__ Normalized<Norm, T> conclude(float mean, Sums<2> around, bool writes, int64 row, int64 cols,
+                                                        double eps, float* means, float* rstds) {
+  const float rest = around.of[0] / (float)cols;
+  const float squares = around.of[1] - around.of[0] * rest;
+  return conclude<Norm, T>(mean, rest, squares < 0.0f ? 0.0f : squares, writes, row, cols, eps, means, rstds);
 }
 
 // One row, held in registers. Threads beyond the last row stay for the mergers.
@@ -189,12 +220,23 @@ __device__ __forceinline__ void normalize_row(const Team& team, int64 row, FORWA
     share.add(residual, r_col, total, part);
     if constexpr (!ALIGNED) extra.add(residual, 1, total, extra_part);
   }
-  auto moments = share.moments(part);
-  if constexpr (!ALIGNED) moments = merge(moments, extra.moments(extra_part));
+  constexpr bool CORRECTS = CORRECTED<Norm, T>;
+  const bool writes = team.first() == 0 && exists;
+  auto moments = share.template moments<CORRECTS>(part);
+  if constexpr (!ALIGNED) moments = merge(moments, extra.template moments<CORRECTS>(extra_part));
   moments = team.merge_all(moments, 0);
-  const auto normalized = conclude<Norm, T>(moments, team.first() == 0 && exists, row, cols, eps, means, rstds);
-  share.store(y, weight, bias, w_row, part, normalized);
-  if constexpr (!ALIGNED) extra.store(y, weight, bias, w_row, extra_part, normalized);
+  const auto store = [&](const Normalized<Norm, T>& normalized) {
+    share.store(y, weight, bias, w_row, part, normalized);
+    if constexpr (!ALIGNED) extra.store(y, weight, bias, w_row, extra_part, normalized);
+  };
+  if constexpr (CORRECTS) {
+    Sums<2> around = share.around(moments.mean, part);
+    if constexpr (!ALIGNED) around = merge(around, extra.around(moments.mean, extra_part));
+    around = team.merge_all(around, 1);
+    store(conclude<Norm, T>(moments.mean, around, writes, row, cols, eps, means, rstds));
+  } else {
+    store(conclude<Norm, T>(moments.mean, 0.0f, moments.squares, writes, row, cols, eps, means, rstds));
+  }
 }
 
 // Narrow rows: LANES neighbouring threads per row, 32 / LANES rows per warp; no shared memory, no barrier. With a residual,
@@ -208,13 +250,13 @@ __global__ void __launch_bounds__(128, ADD ? 1 : 0) norm_warp(FORWARD_PARAMETERS
 
 // How many blocks of norm_block an SM should have room for. Layer norm of 16384 columns in bfloat16 reached 0.93 of copy
 // bandwidth with three, and 0.86 with two (H200, 2026-11-18). Where registers do not suffice for three: what is possible.
-template <bool ADD, int WIDTH, bool ALIGNED, bool CLUSTER, int THREADS>
-constexpr int BLOCKS_PER_SM = THREADS == 512 && WIDTH > 1 && ALIGNED && !ADD && !CLUSTER ? 3 : 1;
+template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, bool CLUSTER, int THREADS>
+constexpr int BLOCKS_PER_SM = THREADS == 512 && WIDTH > 1 && ALIGNED && !ADD && !CLUSTER ? CORRECTED<Norm, T> ? 2 : 3 : 1;
 
 // Rows that fit a team's registers: read once, written once. blockDim.x · blocks · VECS · WIDTH >= cols, and blockDim.x is
 // at most THREADS.
 template <class Norm, bool ADD, typename T, int WIDTH, bool ALIGNED, int VECS, bool CLUSTER, int THREADS>
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM<ADD, WIDTH, ALIGNED, CLUSTER, THREADS>)
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM<Norm, ADD, T, WIDTH, ALIGNED, CLUSTER, THREADS>)
 norm_block(FORWARD_PARAMETERS) {
   const Team<CLUSTER> team;
   normalize_row<Norm, ADD, T, WIDTH, ALIGNED, VECS>(team, team.row(), FORWARD_ARGUMENTS);
@@ -264,13 +306,25 @@ norm_slices(const T* x, int64 x_row, const T* residual, int64 r_row, const T* we
     }
     gathered.add(v);
   }
-  if constexpr (gathered.TWICE) {
-    const float mean = gathered.mean();
-#pragma unroll 4
-    for (int at = threadIdx.x; at < count; at += 256) gathered.add_again(held[at], mean);
-  }
   const auto moments = team.merge_all(gathered.moments(), 0);
-  const auto normalized = conclude<Norm, T>(moments, team.first() == 0, row, cols, eps, means, rstds);
+  const auto normalized = [&] {
+    if constexpr (CORRECTED<Norm, T>) {
+      Sums<2> around = Sums<2>::nothing();
+#pragma unroll 4
+      for (int at = threadIdx.x; at < count; at += 256) {
+        const V v = held[at];
+#pragma unroll
+        for (int k = 0; k < WIDTH; k++) {
+          const float distance = v.unpack(k) - moments.mean;
+          around.of[0] += distance, around.of[1] = fmaf(distance, distance, around.of[1]);
+        }
+      }
+      around = team.merge_all(around, 1);
+      return conclude<Norm, T>(moments.mean, around, team.first() == 0, row, cols, eps, means, rstds);
+    } else {
+      return conclude<Norm, T>(moments.mean, 0.0f, moments.squares, team.first() == 0, row, cols, eps, means, rstds);
+    }
+  }();
   if (!Norm::CENTRED && weight) barrier_wait(&weight_here, 0);
   const V* const of_columns = Norm::CENTRED ? reinterpret_cast<const V*>(weight) + before : weights;
   const V* const biases = reinterpret_cast<const V*>(bias) + before;
@@ -306,7 +360,8 @@ __global__ void __launch_bounds__(1024, ADD || (Norm::CENTRED && WIDTH == 1) ? 1
     moments = merge(moments, share.moments(part));
   }
   moments = team.merge_all(moments, 0);
-  const auto normalized = conclude<Norm, T>(moments, team.first() == 0, row, cols, eps, means, rstds);
+  const auto normalized =
+      conclude<Norm, T>(moments.mean, 0.0f, moments.squares, team.first() == 0, row, cols, eps, means, rstds);
   if constexpr (ADD) x = total, x_col = 1;  // each thread reads what it wrote itself
   for (part.first -= stride; part.first >= 0; part.first -= stride) {
     share.load(x, x_col, part, 0.0f);
