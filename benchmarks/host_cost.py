@@ -176,7 +176,10 @@ def page(results: list[dict], device: str) -> str:
         [
             f"# Host time of eager calls on {machine}",
             "",
-            f"{datetime.date.today()}, {where}, {versions}. Made by `python benchmarks/host_cost.py --page`.",
+            f"- machine: {where}",
+            f"- date: {datetime.date.today()}",
+            f"- versions: {versions}",
+            "- script: `benchmarks/host_cost.py`",
             "",
             "Host time of a call on 1024 elements in bfloat16: medians over rounds that alternate with PyTorch's own",
             "op, or with its `gelu` where it has none. Backward is a call of `torch.autograd.grad`. The last column is",
