@@ -1,7 +1,9 @@
 """The arguments of a launch are compared with the kernel's parameters before the driver misreads them."""
 
+import threading
 from unittest.mock import MagicMock, Mock
 
+import cuda.core
 import numpy as np
 import pytest
 import torch
@@ -93,8 +95,9 @@ def test_another_number_of_arguments_is_refused(scaled, args, count):
         launch(scaled, *args)
 
 
-def test_on_a_gpu_launches_are_verified_until_one_is_accepted(scaled, monkeypatch):
-    kernel = kl.cuda.kernel(scaled.path, scaled.name)
+@pytest.fixture
+def pretended_gpu(monkeypatch):
+    """A GPU that launches nothing, and the kernel that it has loaded."""
     for name in ("Device", "ObjectCode", "launch"):
         monkeypatch.setattr(f"cuda.core.{name}", Mock())
     for name in ("_config", "_stream"):  # which remember what they return
@@ -102,12 +105,37 @@ def test_on_a_gpu_launches_are_verified_until_one_is_accepted(scaled, monkeypatc
     for name in ("current_stream", "device"):
         monkeypatch.setattr(f"torch.cuda.{name}", MagicMock())
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (8, 0))
+    monkeypatch.setattr("kernellab.build.cuda._this_thread", threading.local())
+    monkeypatch.setattr("kernellab.build.cuda._every_loaded_kernel", [])
+    loaded = cuda.core.ObjectCode.from_cubin.return_value.get_kernel.return_value
+    loaded.attributes.shared_size_bytes = 0
+    return loaded
+
+
+def on_gpu(args):
+    tensor = Mock(spec=torch.Tensor, device=Mock(type="cuda", index=0), data_ptr=lambda: 0)
+    return [tensor if isinstance(arg, torch.Tensor) else arg for arg in args]
+
+
+@pytest.mark.parametrize(("static_bytes", "shared", "requests"), [(0, 49152, 0), (16, 49152, 1), (16, 49136, 0)])
+def test_more_shared_memory_than_48_kib_static_and_dynamic_is_requested(
+    scaled, monkeypatch, pretended_gpu, static_bytes, shared, requests
+):
+    pretended_gpu.attributes.shared_size_bytes = static_bytes
+    kernel = kl.cuda.kernel(scaled.path, scaled.name)
+    request = Mock()
+    monkeypatch.setattr(kernel, "_request_shared", request)
+    kernel(1, 32, *on_gpu(GOOD), shared=shared)
+    assert request.call_count == requests
+
+
+def test_on_a_gpu_launches_are_verified_until_one_is_accepted(scaled, monkeypatch, pretended_gpu):
+    kernel = kl.cuda.kernel(scaled.path, scaled.name)
     verify = Mock(side_effect=kernel.verify_arguments)
     monkeypatch.setattr(kernel, "verify_arguments", verify)
 
     def launch_on_gpu(args):
-        tensor = Mock(spec=torch.Tensor, device=Mock(type="cuda", index=0), data_ptr=lambda: 0)
-        kernel(1, 32, *(tensor if isinstance(arg, torch.Tensor) else arg for arg in args))
+        kernel(1, 32, *on_gpu(args))
 
     for _ in range(2):
         with pytest.raises(UserError, match="argument 2"):
