@@ -42,7 +42,7 @@ ROWS_PER_COPY = 8
 # Threads of a block that holds a slice of a row in shared memory, as in norms_forward.cuh, and accesses of that slice:
 # so many that an SM has room for several blocks.
 SLICE_BLOCK, SLICE = 256, 2048
-SLICE_STATIC_BYTES = 2048  # of shared memory, beside the slices: barriers, and messages
+SLICE_STATIC_BYTES = 3072  # of shared memory, beside the slices: barriers, and messages
 
 # Accesses in a row from which on, backward, blocks stay and fetch the next rows early: on an H200, 2026-11-16.
 CENTRED_FROM, PLAIN_FROM = 512, 1024
