@@ -57,5 +57,5 @@ bare: $(READY)
 
 # Tests that look at clocks run alone; the others share the GPU.
 gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest tests/gpu -m "gpu and not clocked" -n 8 --dist worksteal --durations=15; beside=$$?; \
+	PYTHONPATH=src $(PYTHON) -m pytest tests/gpu -m "gpu and not clocked" -n 12 --dist worksteal --durations=15; beside=$$?; \
 	  PYTHONPATH=src $(PYTHON) -m pytest tests/gpu -m "gpu and clocked" --durations=15 && exit $$beside

@@ -57,7 +57,7 @@ def main() -> int:
         document = count_launches(op, options, args.out / op, began)
         problems += [document["error"]] if "error" in document else []
         problems += [f"{op} {skipped['impl']}: {skipped['reason']}" for skipped in document.get("skipped", [])]
-        impl_rows += [{**row, "op": op, "size": f"{shape} {dtype}"} for row in document.get("ways", [])]
+        impl_rows += [{**row, "op": op, "size": f"{shape} {dtype}"} for row in document.get("impls", [])]
     problems += check_bytes(impl_rows)
     write(args.out, grids, impl_rows, problems, time.monotonic() - began)
     return 1 if problems else 0
@@ -103,7 +103,7 @@ def check_bytes(impl_rows: list[dict]) -> list[str]:
     for row in impl_rows:
         share = row["counted_to_fewest"]
         if row["op"] in compared and (share is None or abs(share - 1) > NEAR):
-            problems.append(f"{row['op']} {row['way']}: {share} times the declared bytes")
+            problems.append(f"{row['op']} {row['impl']}: {share} times the declared bytes")
     return problems
 
 
@@ -147,7 +147,7 @@ def write(out: Path, grids: list[dict], impl_rows: list[dict], problems: list[st
         "| op | impl | kernels | time, µs | DRAM, MB | declared, MB | counted to declared |",
         "|---|---|---|---|---|---|---|",
         *(
-            f"| {row['op']} {row['size']} | {row['way']} | {len(row['kernels'])} | {number(row['time_us'])} "
+            f"| {row['op']} {row['size']} | {row['impl']} | {len(row['kernels'])} | {number(row['time_us'])} "
             f"| {megabytes(row['counted_bytes'])} | {megabytes(row['fewest_bytes'])} "
             f"| {number(row['counted_to_fewest'], 3)} |"
             for row in impl_rows

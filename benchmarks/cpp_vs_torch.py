@@ -57,7 +57,7 @@ def main() -> int:
 
 def _ops() -> list[str]:
     listed = json.loads(_klab("list", "--json"))
-    return [entry["op"] for entry in listed if "cpp" in entry["ways"]]
+    return [entry["op"] for entry in listed if "cpp" in entry["impls"]]
 
 
 def _bench(op: str, seconds: str) -> dict:

@@ -59,7 +59,7 @@ def test_without_a_gpu_cpu_impls_are_explained_by_their_times_and_kernels_by_a_m
     strided = results["triton-strided", False]
     assert strided["gpu"] == "H200 SXM 141GB"
     assert (strided["findings"][0]["rule"], strided["findings"][0]["sure"]) == ("uncoalesced", "likely")
-    choices = {choice["impl"]: choice for choice in json.loads(done.out)["choices"][0]["ways"]}
+    choices = {choice["impl"]: choice for choice in json.loads(done.out)["choices"][0]["impls"]}
     assert (choices["triton-strided"]["kernel_lines"], choices["triton-strided"]["launcher_lines"]) == (4, 4)
     again = klab("explain", "run", "--plot", "roof.svg")
     assert "plus manual: 3 operators move 6 tensors where 2 suffice" in again.out

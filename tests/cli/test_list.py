@@ -15,7 +15,7 @@ def test_the_list_says_what_can_run_here(klab):
         assert line in seen.out
     ops = {entry["op"]: entry for entry in json.loads(klab("list", "--json").out)}
     assert list(ops) == shipped_names()
-    assert "manual" not in ops["matmul"]["ways"]
+    assert "manual" not in ops["matmul"]["impls"]
 
 
 def test_listing_executes_nothing(tmp_path):

@@ -62,7 +62,7 @@ def test_an_implementation_is_counted_shown_and_kept(stand_in, capsys):
     assert "Occ could gain, 20 % of its time: More warps." in printed
     assert "cpp was not counted: runs on the CPU only" in printed
     (row,) = csv.DictReader(Path("run/counters.csv").read_text().splitlines())
-    assert (row["way"], row["function"], row["grid"], row["possible_improvement_us"]) == (
+    assert (row["impl"], row["function"], row["grid"], row["possible_improvement_us"]) == (
         *("triton", "map_flat", "4096x1x1", "100.0"),
     )
     assert Path("run/artifacts/gelu-triton.ncu-rep").exists()
@@ -72,7 +72,7 @@ def test_an_implementation_is_counted_shown_and_kept(stand_in, capsys):
     assert json.loads(called[-1])["impls"] == ["triton"]
     capsys.readouterr()
     assert cli.run(["profile", "--open", "run/artifacts/gelu-triton.ncu-rep", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["ways"][0]["kernels"][0]["estimated_speedup_percent"] == 20
+    assert json.loads(capsys.readouterr().out)["impls"][0]["kernels"][0]["estimated_speedup_percent"] == 20
 
 
 def test_a_sweep_counts_square_with_every_grid(stand_in, capsys):

@@ -62,4 +62,4 @@ def test_a_row_has_every_column_of_the_csv_file():
     row = tables.kernel_row(pages.launches(raw(launch()))[0], [], "triton")
     assert set(tables.COLUMNS) <= set(row)
     (cells,) = tables.csv_rows([row])
-    assert (cells["way"], cells["grid"], cells["l2_hit_percent"]) == ("triton", "4096x1x1", "")
+    assert (cells["impl"], cells["grid"], cells["l2_hit_percent"]) == ("triton", "4096x1x1", "")

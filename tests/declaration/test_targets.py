@@ -81,7 +81,7 @@ def test_other_packages_offer_ops_through_the_entry_point_group(offering, klab):
     path = f"{SRC}:{offering}"
     listed = {e["op"]: e for e in json.loads(klab("list", "--json", PYTHONPATH=path).out)}
     assert listed["negate"]["origin"] == "otherops.things:negate"
-    assert set(listed["negate"]["ways"]) == {"manual", "compile", "torch"}
+    assert set(listed["negate"]["impls"]) == {"manual", "compile", "torch"}
     check = klab("check", "negate", "--declared", "--impl", "torch", "--device", "cpu", "--json", PYTHONPATH=path)
     assert check.code == 0, check.err
     assert {r["op"] for r in check.record["results"]} == {"negate"}

@@ -35,7 +35,7 @@ def test_a_run_is_one_json_document():
         ("triton", False),
     ]
     (choices,) = document["choices"]
-    assert [choice["impl"] for choice in choices["ways"]] == ["manual"]
+    assert [choice["impl"] for choice in choices["impls"]] == ["manual"]
     keys = {"schema", "command", "machine", "results", "others", "choices"}
     assert set(document) == keys
 

@@ -17,7 +17,7 @@ def count(klab, *line):
 
 def test_exactly_the_launches_of_one_call_are_counted(klab):
     document = count(klab, "gelu", "--impl", "manual,triton", "--shape", "4096x4096", "--dtype", "float32")
-    kernels = {row["way"]: row["kernels"] for row in document["ways"]}
+    kernels = {row["impl"]: row["kernels"] for row in document["impls"]}
     assert len(kernels["triton"]) == 1  # no copy, no fill, no warm-up call
     assert len(kernels["manual"]) > 4  # the unfused chain
     (kernel,) = kernels["triton"]

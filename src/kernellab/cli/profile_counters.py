@@ -139,7 +139,7 @@ def _count_impls(request: OpRequest, folder: Path, name: str, path: str) -> Coun
     if not rows:
         reasons = "\n".join(f"  {entry['impl']}: {entry['reason']}" for entry in skipped)
         raise UserError(f"nothing of {name} could be counted", reasons)
-    return {"op": name, "ways": rows, "skipped": skipped}
+    return {"op": name, "impls": rows, "skipped": skipped}
 
 
 def _count_grids(request: OpRequest, folder: Path, name: str, path: str) -> CountersDocument:
@@ -157,7 +157,7 @@ def _report_document(counted: CounterReport) -> CountersDocument:
 
     if len(counted.launches) > 1 and all(launch.function == _SWEPT_KERNEL for launch in counted.launches):
         return {"op": "square", "case": None, "sweep": sweep_rows(counted.launches, counted.rules)}
-    return {"op": None, "ways": [impl_row("", counted.launches, counted.rules, None, "")], "skipped": []}
+    return {"op": None, "impls": [impl_row("", counted.launches, counted.rules, None, "")], "skipped": []}
 
 
 def _finish(args: argparse.Namespace, document: CountersDocument, journal: Journal) -> int:
@@ -186,7 +186,7 @@ def _write_files(document: CountersDocument, folder: Path) -> None:
 def _kernels(document: CountersDocument) -> Sequence[KernelRow]:
     if "sweep" in document:
         return document["sweep"]
-    return [kernel for impl in document["ways"] for kernel in impl["kernels"]]
+    return [kernel for impl in document["impls"] for kernel in impl["kernels"]]
 
 
 def _print(args: argparse.Namespace, document: CountersDocument) -> None:

@@ -32,7 +32,7 @@ METRICS = (
 )
 # The columns of counters.csv, in order.
 COLUMNS = (
-    "way",
+    "impl",
     "estimated_speedup_percent",
     "function",
     "name",
@@ -69,9 +69,9 @@ class RuleRow(TypedDict):
 
 
 class KernelRow(TypedDict):
-    """The counters of one launch. `way`: the implementation it belongs to."""
+    """The counters of one launch. `impl`: the implementation it belongs to."""
 
-    way: NotRequired[str]
+    impl: NotRequired[str]
     estimated_speedup_percent: float | None
     function: str
     name: str
@@ -118,9 +118,9 @@ class Rooflines(TypedDict, total=False):
 
 
 class ImplRow(TypedDict):
-    """One call of an implementation: its launches, and the bytes they moved together. `way`: the implementation."""
+    """One call of an implementation: its launches, and the bytes they moved together. `impl`: the implementation."""
 
-    way: str
+    impl: str
     time_us: float | None
     counted_bytes: int | None
     fewest_bytes: int | None
@@ -133,10 +133,10 @@ class ImplRow(TypedDict):
 
 
 class CountersDocument(TypedDict):
-    """What `klab profile --with ncu` prints as JSON: `ways`, one for each implementation, or a `sweep` over grids."""
+    """What `klab profile --with ncu` prints as JSON: `impls`, one for each implementation, or a `sweep` over grids."""
 
     op: str | None
-    ways: NotRequired[list[ImplRow]]
+    impls: NotRequired[list[ImplRow]]
     skipped: NotRequired[list[SkippedImpl]]
     case: NotRequired[CaseJson | None]
     sweep: NotRequired[list[KernelRow]]
@@ -176,7 +176,7 @@ def kernel_row(launch: Launch, rules: Sequence[Rule], impl: str | None = None) -
         "limit": limit_of(launch),
         "rules": [_rule_row(rule) for rule in launch_rules],
     }
-    return row if impl is None else {"way": impl, **row}
+    return row if impl is None else {"impl": impl, **row}
 
 
 def limit_of(launch: Launch) -> str | None:
@@ -214,7 +214,7 @@ def impl_row(
         }
         rooflines["counted"] = _roofline_row(roofline(moved, dtype, time_us, ceilings))
     return {
-        "way": impl,
+        "impl": impl,
         "time_us": time_us,
         "counted_bytes": counted,
         "fewest_bytes": fewest,

@@ -43,7 +43,7 @@ class ChoicesDocument(TypedDict):
 
     op: str
     case: CaseJson
-    ways: list[JsonObject]
+    impls: list[JsonObject]
     advice: str
 
 
@@ -128,6 +128,6 @@ def _choices_document(table: ChoiceTable) -> ChoicesDocument:
     return {
         "op": table.op,
         "case": table.case,
-        "ways": [asdict(row) for row in table.rows],
+        "impls": [asdict(row) for row in table.rows],
         "advice": table.advice,
     }

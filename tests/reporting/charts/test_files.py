@@ -39,8 +39,8 @@ def test_growth_is_written_beside_the_csv(tmp_path):
     files.write(swept(), tmp_path)
     document = json.loads((tmp_path / "scaling-f-N-float32.json").read_text())
     assert (document["dim"], document["fixed"], document["confidence"]) == ("N", {"dim0": 32}, 0.99)
-    assert document["ways"]["torch"]["whole"]["exponent"] == pytest.approx(1, abs=0.01)
-    assert set(document["ways"]) == {"torch", "cpp", "liar"}
+    assert document["impls"]["torch"]["whole"]["exponent"] == pytest.approx(1, abs=0.01)
+    assert set(document["impls"]) == {"torch", "cpp", "liar"}
 
 
 def test_pictures_have_curves_gaps_and_their_provenance(tmp_path):

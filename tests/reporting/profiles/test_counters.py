@@ -10,7 +10,7 @@ from support.ncu_pages import COST, details, grids, launch, raw
 
 def impl_lines(*launches, rules=(), cost=None, name="triton"):
     row = tables.impl_row(name, pages.launches(raw(*launches)), list(rules), cost, "float32")
-    return lines({"ways": [row]}, name_width=80)
+    return lines({"impls": [row]}, name_width=80)
 
 
 def test_a_sweep_says_how_throughput_changes_and_what_limits_it():

@@ -77,7 +77,7 @@ def _to_json(entry: CatalogueEntry) -> dict[str, object]:
         "op": entry.name,
         "origin": entry.origin,
         "summary": entry.summary,
-        "ways": {impl: availability(kind) for impl, kind in entry.impls.items()},
+        "impls": {impl: availability(kind) for impl, kind in entry.impls.items()},
         "studies": sorted(entry.studies),
         "flaws": entry.flaws,
         "problem": entry.problem or None,

@@ -99,7 +99,7 @@ def _scaling(sweep: Sweep, fits: Mapping[str, growth.Fit]) -> dict[str, object]:
         "dtype": sweep.case["dtype"],
         "options": dict(sweep.case["options"]),
         "confidence": growth.CONFIDENCE,
-        "ways": {impl: fit.to_json() for impl, fit in fits.items()},
+        "impls": {impl: fit.to_json() for impl, fit in fits.items()},
     }
 
 

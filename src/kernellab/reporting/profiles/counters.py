@@ -20,9 +20,9 @@ def lines(document: CountersDocument, *, name_width: int) -> list[str]:
     if "sweep" in document:
         return [*_sweep_sentences(document["sweep"]), "", *_sweep_table(document["sweep"])]
     text: list[str] = []
-    for impl in document["ways"]:
+    for impl in document["impls"]:
         text += [*_impl_sentences(impl), ""]
-    kernels = [row for impl in document["ways"] for row in impl["kernels"]]
+    kernels = [row for impl in document["impls"] for row in impl["kernels"]]
     text += _kernel_table(kernels, Layout(name_width))
     for row in kernels:
         text += _rules(row, name_width)
@@ -38,7 +38,7 @@ def _impl_sentences(impl: ImplRow) -> list[str]:
     kernels, time_us = impl["kernels"], impl["time_us"]
     took = f" in {duration(time_us)}" if time_us is not None else ""
     longest = max(kernels, key=lambda row: row["duration_us"] or 0.0)
-    name = f"{impl['way']}: " if impl["way"] else ""
+    name = f"{impl['impl']}: " if impl["impl"] else ""
     text = [f"{name}{count(len(kernels), 'kernel')}{took}; {_limit_sentence(longest)}"]
     text += [f"  {line}" for line in (_bytes(impl), _roofline(impl)) if line]
     return text
@@ -97,7 +97,7 @@ def _rules(row: KernelRow, width: int) -> list[str]:
     )
     if not rules:
         return []
-    impl = f" of {row['way']}" if row.get("way") else ""
+    impl = f" of {row['impl']}" if row.get("impl") else ""
     text = ["", f"ncu on {printable(row['function'], width)}{impl}:"]
     for rule in rules[:_MOST_RULES]:
         gain = ""

@@ -30,7 +30,6 @@ from kernellab.running.worker.guards.result_judge import BatchSample, ResultJudg
 from kernellab.running.worker.guards.timing_guard import TimingGuard
 from kernellab.running.worker.guards.value_caches import refuse_old_results, refuse_slow_on_new_inputs
 from kernellab.running.worker.task import Task
-from kernellab.stats.intervals import quantile
 from kernellab.timing.input_sets import InputSets
 from kernellab.timing.rounds import MOST_CALLS, Plan, Rounds
 from kernellab.timing.timed_impl import Call, TimedImpl
@@ -193,9 +192,7 @@ class SeriesRunner:
                 raise Disturbed
             self._sample_all(timer, impls, guard)
             self._refuse(self._judge.judge_rounds(self._comparable(guard.samples), self._note))
-            for name in names:
-                with self._running(name, "time"):
-                    self._refuse_cached_results(timer, impls[name], rounds.calls[name], form, samples_us[name])
+            self._refuse_caches(timer, impls, rounds, form, samples_us)
             batches = self._run_batches(rounds, samples_us) if timer.is_duration else {}
             guard.check_functions_finally()
         self._refuse(self._judge.judge_batches(self._comparable(batches if form is not None else {}), self._note))
@@ -264,6 +261,27 @@ class SeriesRunner:
         if wrongs:
             raise ImplFaults([ImplFault(name, wrong) for name, wrong in wrongs.items()])
 
+    def _refuse_caches(
+        self,
+        timer: BurstTimer,
+        impls: Mapping[str, TimedImpl],
+        rounds: Rounds,
+        form: ResultForm | None,
+        samples_us: Mapping[str, list[float]],
+    ) -> None:
+        """All that cache results are refused together: the others start over once."""
+        faults = []
+        for name, impl in impls.items():
+            try:
+                with self._running(name, "time"):
+                    self._refuse_cached_results(timer, impl, rounds.calls[name], form, samples_us[name])
+            except ImplFault as fault:
+                if not isinstance(fault.error, Wrong):  # it may have harmed what the next ones use
+                    raise
+                faults.append(fault)
+        if faults:
+            raise ImplFaults(faults)
+
     def _refuse_cached_results(
         self, timer: BurstTimer, impl: TimedImpl, calls: int, form: ResultForm | None, samples_us: list[float]
     ) -> None:
@@ -275,7 +293,7 @@ class SeriesRunner:
             allowing = form.allowing(self._judge.checked_errors.get(impl.name, 0.0))
             refuse_old_results(self.op, impl, allowing, reference, self._make_inputs)
         if timer.cache == "cold":
-            refuse_slow_on_new_inputs(timer, impl, calls, quantile(samples_us, 0.9), self._make_inputs)
+            refuse_slow_on_new_inputs(timer, impl, calls, statistics.median(samples_us), self._make_inputs)
 
     def _series_fields(self) -> SeriesFields:
         return {"pass_name": self.series["pass"], "timer": self.series["timer"], "cache": self.series["cache"]}

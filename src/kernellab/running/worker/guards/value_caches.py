@@ -133,8 +133,8 @@ def refuse_slow_on_new_inputs(
 ) -> None:
     """Raise Wrong if an implementation is much slower on new inputs, every time.
 
-    `usual_us` is the 90th percentile of its samples, so that one with occasional slow calls is not refused. The slowest
-    burst on known inputs is compared with the fastest on new ones. Inputs are drawn before both: what is freed then
+    `usual_us` is the time that is reported for it. The slowest burst on known inputs is compared with the fastest on
+    new ones, so that one with occasional slow calls is not refused. Inputs are drawn before both: what is freed then
     decides whether the next results lie in memory that has to be mapped, which may take longer than the call.
     """
     if impl.restores_inputs:
