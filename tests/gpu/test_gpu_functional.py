@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+from torch.utils.checkpoint import checkpoint
 
 import kernellab as kl
 from support.functional_calls import REFERENCES, assert_as_exact, calls, outcome
@@ -115,3 +116,30 @@ def test_one_process_shards_a_model_on_its_gpu(tmp_path):
     finally:
         dist.destroy_process_group()
     torch.testing.assert_close(actual, expected)
+
+
+def test_dropout_follows_the_generator_of_the_gpu_and_moves_it_on():
+    x, residual = torch.ones(64, 256, device="cuda"), torch.zeros(64, 256, device="cuda")
+    torch.manual_seed(3)
+    first, second = (K.dropout_add(x, residual, 0.5) for _ in range(2))
+    torch.manual_seed(3)
+    assert torch.equal(K.dropout_add(x, residual, 0.5), first)
+    for y in (first, second):
+        assert abs((y == 2).float().mean().item() - 0.5) < 6 * (0.25 / x.numel()) ** 0.5
+    assert not torch.equal(first, second)
+    leaf = x.clone().requires_grad_()
+    y = checkpoint(lambda x: K.dropout_add(x, residual, 0.5), leaf, use_reentrant=False)
+    y.sum().backward()
+    assert torch.equal(leaf.grad, y.detach())
+
+
+def test_every_replay_of_a_cuda_graph_drops_other_elements():
+    x, residual = torch.ones(64, 256, device="cuda"), torch.zeros(64, 256, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = K.dropout_add(x, residual, 0.5)
+    replays = []
+    for _ in range(2):
+        graph.replay()
+        replays.append(y.clone())
+    assert not torch.equal(*replays)

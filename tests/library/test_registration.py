@@ -34,6 +34,10 @@ CALLS = {
         (floats(2, 5, 3, 8).transpose(1, 2), floats(2, 1, 5, 8), *TABLES, True),
     ],
 }
+CALLS["dropout_add"] = [
+    (floats(4, 16), floats(4, 16), 0.5, -3, 4),
+    (floats(16, 4).t(), torch.randn(4, 16), 1.0, 1 << 40, 0),
+]
 IDS = [(op, place) for op, calls in CALLS.items() for place in range(len(calls))]
 
 

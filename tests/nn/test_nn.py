@@ -22,6 +22,7 @@ FUSED = {
     "GEGLU": {"approximate": "tanh"},
     "AddRMSNorm": {"normalized_shape": 16, "eps": 1e-6},
     "RotaryEmbedding": {"columns": 8, "positions": 5},
+    "DropoutAdd": {"p": 1.0},
 }
 
 
@@ -42,6 +43,7 @@ def inputs(name):
         "GEGLU": [x + 1],
         "AddRMSNorm": [x + 1],
         "RotaryEmbedding": [heads],
+        "DropoutAdd": [x + 1],
     }
     return [heads if name == "RotaryEmbedding" else x, *second.get(name, [])]
 
@@ -100,6 +102,14 @@ def test_a_rotation_follows_the_dtype_of_the_queries_and_refuses_positions_that_
     assert rotation(q, q)[0].dtype == torch.float64
     with pytest.raises(ValueError, match="positions 1 to 4 are outside the 4 that this module has"):
         rotation(q, q, start=1)
+
+
+def test_dropout_with_addition_only_adds_in_evaluation():
+    module, (x, residual) = make(kl.nn, "DropoutAdd"), inputs("DropoutAdd")
+    assert torch.equal(module(x, residual), residual)
+    assert torch.equal(module.eval()(x, residual), x + residual)
+    assert isinstance(module, torch.nn.Dropout)
+    assert repr(module) == "DropoutAdd(p=1.0, inplace=False)"
 
 
 def test_extra_repr_of_the_modules_that_torch_lacks():

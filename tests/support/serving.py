@@ -9,6 +9,8 @@ from kernellab.base.paths import cache_dir
 from kernellab.library import operators
 
 OPERATORS = {name.lower(): value for name, value in vars(operators).items() if isinstance(value, operators.Operator)}
+# Dropout draws anew in every call: PyTorch serves it in compiled code, and no call is repeated.
+DETERMINISTIC = OPERATORS.keys() - {"dropout_add"}
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 

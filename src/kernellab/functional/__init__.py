@@ -5,7 +5,8 @@ A function has the signature and the semantics of its namesake in torch.nn.funct
 call, PyTorch's own function is called: with wrong input too, so that errors are PyTorch's. A fused function then
 computes the same by PyTorch's operators. docs/models.md says what is covered.
 
-Every function first asks kernellab.launcher to repeat an earlier call, which takes less host time.
+Every function first asks kernellab.launcher to repeat an earlier call, which takes less host time. `dropout_add` does
+not: no call of it is like another.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from torch.compiler import is_compiling
 
 from kernellab import ops
 from kernellab.launcher.repetition import Result
-from kernellab.library import operators
+from kernellab.library import operators, random_streams
 from kernellab.library.choice import is_plain
 from kernellab.library.operators import Outputs
 
 __all__ = [
     "add_rms_norm",
     "cross_entropy",
+    "dropout_add",
     "geglu",
     "gelu",
     "layer_norm",
@@ -215,6 +217,26 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = 
         return operators.ROPE.call(q, k, cos, sin, interleaved)
     turned: tuple[Tensor, Tensor] = ops.rope(q, k, cos, sin, interleaved=interleaved)
     return turned
+
+
+def dropout_add(input: Tensor, residual: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """torch.nn.functional.dropout(input, p, training) + residual.
+
+    The mask follows from the state of PyTorch's generator of the device, as that of PyTorch's dropout does, but it is
+    another mask. It is not stored: the backward pass draws it again. PyTorch serves in compiled code and while a CUDA
+    graph is captured.
+    """
+    if (
+        training
+        and not is_compiling()
+        and 0.0 < p <= 1.0
+        and operators.DROPOUT_ADD.serves(input, (float(p),))
+        and _alike(input, residual)
+        and random_streams.available(input.device)
+    ):
+        stream = random_streams.draw(input.device)
+        return operators.DROPOUT_ADD.call(input, residual, float(p), *stream.as_int64())
+    return F.dropout(input, p, training) + residual
 
 
 def _along_last_dim(

@@ -33,7 +33,6 @@ class Repeatable(Generic[Result]):
         self._name, self._contract, self._backward = name, contract, backward
         self._function: AnyFunction | None = None
         self.repeat = LAUNCHER.wait
-        LAUNCHER.add(self)
 
     def serves(self, function: F) -> F:
         """A decorator: the function is what calls are recorded from. Its first tensors are the inputs of the op, in
@@ -42,6 +41,7 @@ class Repeatable(Generic[Result]):
         self._parameters = [p for p in inspect.signature(function).parameters.values() if not p.name.startswith("_")]
         self._places = [i for i, p in enumerate(self._parameters) if str(p.annotation).startswith("Tensor")]
         self._places = self._places[: len(self._contract.inputs)]
+        LAUNCHER.add(self)
         return function
 
     def connect(self, extension: ModuleType) -> None:

@@ -57,6 +57,7 @@ class Choice:
     def read_tables(self) -> None:
         """Read the tables again, because they have changed."""
         repetition.forget()
+        self._tables: dict[tuple[torch.dtype, torch.device], Rules] = {}
         self._rules: dict[tuple[torch.dtype, torch.device, Options], Rules] = {}
         # While code is compiled, sizes may be unknown, and no file can be read.
         self._in_compiled_code = {("cuda", dtype) for dtype in _DTYPES if tables.serves_gpus()}
@@ -101,9 +102,7 @@ class Choice:
         rules = self._rules.get(key)
         if rules is None:
             given = set(zip(self._option_names, options, strict=False))
-            found = tables.rules(self._name, x.dtype, x.device)
-            rules = tuple(rule for rule in found if given.issuperset(rule.options))
-            self._check(rules)
+            rules = tuple(rule for rule in self._table(x.dtype, x.device) if given.issuperset(rule.options))
             _remember(self._rules, key, rules)
         if rules:
             columns, elements = x.size(-1) if x.dim() else 1, x.numel()
@@ -111,6 +110,15 @@ class Choice:
                 if rule.applies(columns, elements):
                     return rule
         return None
+
+    def _table(self, dtype: torch.dtype, device: torch.device) -> Rules:
+        """The rules for all options. Files are read once, though options such as a seed differ in every call."""
+        rules = self._tables.get((dtype, device))
+        if rules is None:
+            rules = tables.rules(self._name, dtype, device)
+            self._check(rules)
+            self._tables[dtype, device] = rules
+        return rules
 
     def _check(self, rules: Rules) -> None:
         """Raise an error for a rule that names no implementation."""

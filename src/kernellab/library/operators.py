@@ -30,7 +30,7 @@ _EVERYWHERE = {"cpu": torch.float32, "cuda": torch.float32}
 class Operator(Generic[Outputs, Result]):
     """A registered op: `serves(x)` says whether to `call` it, or PyTorch's own, for a first input x.
 
-    `repeated` repeats calls of the function that serves it in kernellab.functional, which returns the op's results.
+    `repeated` repeats calls of the function in kernellab.functional that it decorates, which returns the op's results.
     """
 
     def __init__(self, op: Op, autocast: Mapping[str, torch.dtype]) -> None:
@@ -54,3 +54,4 @@ RMS_NORM = Operator[Two, Tensor](ops.rms_norm, _ON_GPUS if torch.__version__ >= 
 ADD_RMS_NORM = Operator[Three, Two](ops.add_rms_norm, _NOWHERE)
 CROSS_ENTROPY = Operator[Two, Tensor](ops.cross_entropy, _EVERYWHERE)
 ROPE = Operator[Two, Two](ops.rope, _NOWHERE)
+DROPOUT_ADD = Operator[Tensor, Tensor](ops.dropout_add, _NOWHERE)

@@ -135,10 +135,10 @@ class _Functions:
         wanted = self.contract.wanted(ctx.needs_input_grad)
         given = upstream[: self.contract.results]
         gradients: list[torch.Tensor | None] = [None] * len(wanted)
-        if any(gradient is not None for gradient in given):
+        if any(wanted) and any(gradient is not None for gradient in given):
             computed = iter(self.backward_overload(*given, *ctx.saved_tensors, *ctx.options, wanted))  # type: ignore
             gradients = [next(computed) if is_wanted else None for is_wanted in wanted]
-        return (*self.contract.spread(gradients), *[None] * len(ctx.options))
+        return (*self.contract.spread(given, gradients), *[None] * len(ctx.options))
 
     def refuse_second_derivative(self, ctx: _Context, *upstream: torch.Tensor) -> NoReturn:
         raise RuntimeError(

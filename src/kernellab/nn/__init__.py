@@ -16,6 +16,7 @@ __all__ = [
     "GELU",
     "AddRMSNorm",
     "CrossEntropyLoss",
+    "DropoutAdd",
     "LayerNorm",
     "LogSoftmax",
     "RMSNorm",
@@ -108,6 +109,15 @@ class GEGLU(nn.Module):
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
+
+
+class DropoutAdd(nn.Dropout):
+    """Dropout of a tensor, added to a residual. In evaluation it adds."""
+
+    def forward(self, input: Tensor, residual: Tensor) -> Tensor:  # type: ignore[override]
+        if self.inplace:
+            return nn.functional.dropout(input, self.p, self.training, inplace=True) + residual
+        return functional.dropout_add(input, residual, self.p, self.training)
 
 
 class RotaryEmbedding(nn.Module):

@@ -62,7 +62,8 @@ class Contract:
     Forward takes `inputs`, None for one that is not given, and returns `outputs`: first the results, then what only
     backward reads. Backward takes the gradients of the results, and then what `saved` names among inputs and outputs.
     It returns the gradients of the `differentiated` inputs. These are in groups: inputs of a group have the same
-    gradient.
+    gradient. Backward does not compute the gradients of the `added` inputs: each is the upstream gradient of the first
+    result.
     """
 
     inputs: tuple[str, ...]
@@ -76,6 +77,7 @@ class Contract:
     takes_missing_gradients: bool = False
     # Which of the tensors that backward takes has the sizes of the first input: here the first that is saved.
     sizing_place: int = 1
+    added: tuple[str, ...] = ()
 
     def pick_saved(self, inputs: Given, outputs: Tensors) -> list[torch.Tensor | None]:
         tensors = (*inputs, *outputs)
@@ -85,17 +87,23 @@ class Contract:
         """Which gradients backward has to compute, from which inputs need one."""
         return [any(needs_gradient[place] for place in group) for group in self._input_places]
 
-    def spread(self, gradients: Given) -> list[torch.Tensor | None]:
-        """The gradient of every input, from those of the groups."""
+    def spread(self, upstream: Given, gradients: Given) -> list[torch.Tensor | None]:
+        """The gradient of every input, from the upstream gradients and those of the groups."""
         spread: list[torch.Tensor | None] = [None] * len(self.inputs)
         for group, gradient in zip(self._input_places, gradients, strict=True):
             for place in group:
                 spread[place] = gradient
+        for place in self._added_places:
+            spread[place] = upstream[0]
         return spread
 
     @functools.cached_property
     def _saved_places(self) -> list[int]:
         return [(*self.inputs, *self.outputs).index(name) for name in self.saved]
+
+    @functools.cached_property
+    def _added_places(self) -> list[int]:
+        return [self.inputs.index(name) for name in self.added]
 
     @functools.cached_property
     def _input_places(self) -> list[list[int]]:
@@ -146,8 +154,10 @@ class _Function(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: _Context, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         wanted = ctx.contract.wanted(ctx.needs_input_grad[2:])
-        gradients = ctx.run_backward(*upstream, *ctx.saved_tensors, wanted=wanted)
-        return (None, None, *ctx.contract.spread(gradients))
+        gradients: Given = [None] * len(wanted)
+        if any(wanted):
+            gradients = ctx.run_backward(*upstream, *ctx.saved_tensors, wanted=wanted)
+        return (None, None, *ctx.contract.spread(upstream, gradients))
 
 
 def _results(contract: Contract, outputs: Tensors) -> torch.Tensor | tuple[torch.Tensor, ...]:
