@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
     ceilings = {"copy_gbps": 10.0, "matmul_tflops": {"float32": 0.1}, "measured_at": "2026-01-01T00:00:00"}
     name = file_name(device_identity(environment(), "cpu"))
     (cache_dir("ceilings") / f"{name}.json").write_text(json.dumps({**ceilings, "threads": 1, "doubts": []}))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """A shell starts a command in the background with SIGINT ignored, and children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
