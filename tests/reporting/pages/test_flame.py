@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from kernellab.reporting.html.parts import MOST_CHARACTERS
 from kernellab.reporting.pages import flame
-from kernellab.reporting.pages.html import MOST_CHARACTERS
 from support.hostile_names import HOSTILE_NAMES
 
 SVG = "{http://www.w3.org/2000/svg}"

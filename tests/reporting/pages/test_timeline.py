@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kernellab.reporting.html.parts import asset
 from kernellab.reporting.pages import timeline
-from kernellab.reporting.pages.html import asset
 from kernellab.traces.builder import TraceBuilder
 from kernellab.traces.trace import Kind, Lane, Trace
 from support.hostile_names import HOSTILE_NAMES
@@ -395,5 +395,5 @@ def test_the_page_fits_a_narrow_screen_light_or_dark(open_page, ten_steps, schem
 
 
 def test_a_browser_without_base64_functions_unpacks_the_events(open_page, monkeypatch):
-    monkeypatch.setattr(timeline, "asset", lambda name: asset(name).replace("fromBase64", "notThere"))
+    monkeypatch.setattr(timeline, "asset", lambda *place: asset(*place).replace("fromBase64", "notThere"))
     open_page(timeline.page(steps(), "old"))

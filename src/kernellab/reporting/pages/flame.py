@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 
-from kernellab.reporting.pages.html import asset, label
+from kernellab.reporting.html.parts import asset, label
 from kernellab.reporting.text.numbers import count, duration
 
 Stacks = Mapping[tuple[str, ...], int]  # frames, outermost first, with the nanoseconds spent in the innermost
@@ -94,13 +94,13 @@ def svg(title: str, stacks: Stacks, quantity: str = "time") -> str:
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" id="flame">\n'
-        f"<title>{heading}</title>\n<style>{asset('flame.css')}</style>\n"
+        f"<title>{heading}</title>\n<style>{asset(__file__, 'flame.css')}</style>\n"
         '<rect class="paper" width="100%" height="100%"/>\n'
         f'<text class="head" x="8" y="22">{heading}</text>\n'
         f'<text class="status" x="8" y="42" aria-live="polite">{escape(summary)}</text>\n'
         f'<svg id="frames" y="{_TOP}" width="100%" height="{height - _TOP}" role="tree" aria-label="{heading}">\n'
         + "".join(_element(frame, root.total_ns) for frame in drawn)
-        + f"</svg>\n<script><![CDATA[\n{asset('flame.js')}]]></script>\n</svg>\n"
+        + f"</svg>\n<script><![CDATA[\n{asset(__file__, 'flame.js')}]]></script>\n</svg>\n"
     )
 
 

@@ -7,7 +7,6 @@ task) draw them. Names and details are only ever set as text: nothing of a trace
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import zlib
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from kernellab.reporting.pages.html import MOST_CHARACTERS, asset, json_in_script, label
+from kernellab.reporting.html.parts import MOST_CHARACTERS, asset, json_in_script, label, source_hash
 from kernellab.traces.blocking_calls import find_blocking_calls
 from kernellab.traces.trace import ON_GPU, Kind, Trace
 
@@ -67,11 +66,11 @@ def page(trace: Trace, title: str) -> str:
         "lanes": _lanes(trace),
         "notes": [label(note) for note in trace.notes],
     }
-    style = asset("timeline.css")
-    script = "(() => {\n" + "".join(asset(f"{name}.js") for name in _SCRIPTS) + "})();\n"
-    return Template(asset("timeline.html")).substitute(
+    style = asset(__file__, "timeline.css")
+    script = "(() => {\n" + "".join(asset(__file__, f"{name}.js") for name in _SCRIPTS) + "})();\n"
+    return Template(asset(__file__, "timeline.html")).substitute(
         title=escape(label(title, _TITLE_CHARACTERS)),
-        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'",
+        policy=f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; base-uri 'none'",
         style=style,
         script=script,
         about=json_in_script(about),
@@ -82,11 +81,6 @@ def page(trace: Trace, title: str) -> str:
 def _kind_names() -> list[tuple[Kind, tuple[str, str]]]:
     """In the order of `Kind`: the script looks kinds up by number."""
     return [(kind, _KIND_NAMES[kind]) for kind in Kind]
-
-
-def _hash(text: str) -> str:
-    """The hash by which the page's security policy allows its script or style."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _lanes(trace: Trace) -> list[_Lane]:

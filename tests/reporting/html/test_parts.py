@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kernellab.reporting.pages.html import json_in_script, label
+from kernellab.reporting.html.parts import json_in_script, label
 
 
 @pytest.mark.parametrize(

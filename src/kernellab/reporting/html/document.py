@@ -1,0 +1,61 @@
+"""Renders a document from a template: styles, scripts and data inside one file, under a policy that loads nothing.
+
+A template extends `base.html`. Values are escaped unless they are `Markup`, which only trusted code may make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from kernellab.reporting.html.parts import asset, json_in_script, source_hash
+
+_BASE = Path(__file__).with_name("templates")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a document contains besides its text: styles and scripts in order, and data that scripts read by name."""
+
+    styles: Sequence[str] = ()
+    scripts: Sequence[str] = ()
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+def render(folder: Path, template: str, sources: Sources, **values: object) -> str:
+    """The document that a template of `folder` describes. `values` must contain `title`."""
+    environment = Environment(
+        loader=FileSystemLoader([folder, _BASE]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    scripts = [_script(text) for text in (asset(__file__, "theme.js"), *sources.scripts)]
+    policy = {
+        "default-src": "'none'",
+        "script-src": " ".join(source_hash(text) for text in scripts),
+        # Charts set the styles of what they draw. A style can load nothing, because no other source is allowed.
+        "style-src": "'unsafe-inline'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return environment.get_template(template).render(
+        **values,
+        policy="; ".join(f"{name} {sources}" for name, sources in policy.items()),
+        styles=[Markup(text) for text in (asset(__file__, "base.css"), *sources.styles)],
+        scripts=[Markup(text) for text in scripts],
+        data={name: Markup(json_in_script(value)) for name, value in sources.data.items()},
+    )
+
+
+def _script(text: str) -> str:
+    """A script as it may stand in a document."""
+    if "</script" in text.lower():
+        raise ValueError("a script contains the end tag of its own element")
+    return text

@@ -1,0 +1,32 @@
+"""Parts of pages: labels, data inside scripts, hashes for a security policy, and the files of a folder of assets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+from kernellab.base.text import printable
+
+MOST_CHARACTERS = 4000  # of a name or a detail
+
+
+def label(name: str, most: int = MOST_CHARACTERS) -> str:
+    """A name as one printable line, cut to `most` characters and never empty."""
+    return printable(name.strip(), most) or "(no name)"
+
+
+def json_in_script(value: object) -> str:
+    """JSON that cannot end the script element that contains it."""
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+def source_hash(text: str) -> str:
+    """The hash by which a page's security policy allows a script or style with this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def asset(package_file: str, name: str) -> str:
+    """The text of a file in the folder `assets` beside a module: `asset(__file__, "page.css")`."""
+    return (Path(package_file).with_name("assets") / name).read_text(encoding="utf-8")

@@ -1,0 +1,41 @@
+"""Documents escape their values, carry their data, and allow no script but their own."""
+
+import re
+
+import pytest
+from jinja2 import UndefinedError
+
+from kernellab.reporting.html.document import Sources, render
+
+TEMPLATE = '{% extends "base.html" %}{% block main %}<p id="name">{{ name }}</p>{% endblock %}'
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "page.html").write_text(TEMPLATE)
+    return tmp_path
+
+
+def test_values_are_escaped(folder):
+    text = render(folder, "page.html", Sources(), title="<b>", name="<script>alert(1)</script>")
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<title>&lt;b&gt;</title>" in text
+
+
+def test_a_value_that_is_missing_is_an_error(folder):
+    with pytest.raises(UndefinedError, match="name"):
+        render(folder, "page.html", Sources(), title="t")
+
+
+def test_every_script_is_allowed_by_its_hash_and_data_cannot_end_its_element(folder):
+    sources = Sources(scripts=["let x = 1;"], data={"numbers": ["</script><b>"]})
+    text = render(folder, "page.html", sources, title="t", name="n")
+    (policy,) = re.findall(r'Security-Policy" content="([^"]*)"', text)
+    scripts = re.findall(r"<script>", text)
+    assert policy.count("sha256-") == len(scripts) == 2
+    assert text.count("</script>") == 3
+
+
+def test_a_script_that_would_end_its_own_element_is_refused(folder):
+    with pytest.raises(ValueError, match="end tag"):
+        render(folder, "page.html", Sources(scripts=["'</SCRIPT>'"]), title="t", name="n")
