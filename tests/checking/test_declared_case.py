@@ -79,3 +79,26 @@ def test_zeros_the_mean_and_a_permutation_are_wrong_at_a_large_case(name):
     for label, fake in fakes.items():
         impl = dataclasses.replace(op["torch"], name=label, fn=lambda *x, fake=fake, **o: fake(op["torch"](*x, **o)))
         assert checker.check(impl).status == "wrong", label
+
+
+@pytest.mark.parametrize("name", ["python-unwritten", "triton-unwritten", "cpp-unwritten"])
+def test_an_unwritten_output_is_wrong_although_its_memory_held_the_right_result(name):
+    op = doubling()
+
+    def computes_and_forgets(x):
+        scratch = x * 2
+        del scratch  # an allocator returns this memory
+        return torch.empty_like(x)
+
+    op.impl(name)(computes_and_forgets)
+    (case,) = op.expand(CaseRequest(shapes=[(6, 5000)], dtypes=["bfloat16"]), "cpu")
+    outcome = CaseChecker(op, case, seed=0, device=CPU).check(op[name])
+    assert outcome.status == "wrong"
+    assert "30000 of 30000 values" in outcome.reason
+
+
+def test_poison_leaves_the_choice_of_algorithms_as_it_was():
+    op = doubling()
+    op.impl("good")(lambda x: torch.mul(x, 2, out=torch.empty_like(x)))
+    assert check(op, "good").status == "ok"
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -35,6 +35,7 @@ from kernellab.checking.trial_memory import (
     may_need_much,
     memory_needed,
     poison_free_memory,
+    poisoned_allocations,
     total_bytes,
 )
 from kernellab.declaration.inputs import InputsFailed
@@ -55,6 +56,7 @@ from kernellab.trials.trial_inputs import NotApplicable
 GUARDS = frozenset({"form", "special", "unchanged", "alias", "poison", "bands", "compiled"})
 _NO_MEMORY_QUESTION = 1 << 30  # bytes: a trial that needs no more is begun without asking
 _LONG_TRIAL_BYTES = 1 << 31  # a long dim is tried where that is cheap: attention to 65664 positions is not
+_LIBRARY_KINDS = ("manual", "torch")  # PyTorch's operators allocate their outputs, and write them
 _KEPT_TRIALS, _KEPT_BYTES = 2, 1 << 31  # prepared trials that are kept for the next implementation
 
 
@@ -311,11 +313,16 @@ class Examiner:
 
     @contextlib.contextmanager
     def _guard_allocations(self, impl: Impl, trial: Trial, memory: GuardedMemory) -> Iterator[None]:
-        """Guard bands around what is allocated. The mode turns torch.compile off, so compiled code runs without."""
-        if "bands" not in self.guards or impl.kind.name == "compile" or trial.call == calls.REGISTERED_OP:
-            yield
-            return
-        with GuardedAllocations(memory):
+        """Poison in what is allocated, and guard bands around it. The mode that sets bands turns torch.compile off, so
+        compiled code runs without."""
+        guard: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if impl.kind.name == "compile" or trial.call == calls.REGISTERED_OP:
+            pass
+        elif "bands" in self.guards:
+            guard = GuardedAllocations(memory)
+        elif "poison" in self.guards and impl.kind.name not in _LIBRARY_KINDS:
+            guard = poisoned_allocations()
+        with guard:
             yield
 
 

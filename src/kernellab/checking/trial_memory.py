@@ -1,12 +1,14 @@
-"""Memory around a trial: how much it needs, and poison in the free memory that outputs are likely to get."""
+"""Memory around a trial: how much it needs, and poison in the memory that outputs get."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 
 import torch
+from torch.utils import deterministic
 
 from kernellab.accuracy.outputs import Outputs
 from kernellab.accuracy.prepared_trial import PreparedTrial
@@ -73,3 +75,33 @@ def poison_free_memory(outputs: Outputs) -> None:
             if out.is_floating_point():
                 copies = max(1, min(_POISONED_BLOCKS, _POISONED_BYTES // max(1, out.numel() * out.element_size())))
                 blocks += [torch.full_like(out, float("nan")) for _ in range(copies)]
+
+
+@contextlib.contextmanager
+def poisoned_allocations() -> Iterator[None]:
+    """While active, torch fills fresh memory with NaN, whatever an allocator finds for it.
+
+    Torch does so only while it prefers deterministic algorithms. It is for implementations that allocate their own
+    outputs: PyTorch's own operators would run other kernels than those that are timed.
+    """
+    before = _determinism()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+    active = _determinism()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*deterministic")
+            yield
+    finally:
+        if _determinism() == active:  # otherwise the implementation has changed it, and the guard of settings says so
+            enabled, warn_only, fills = before
+            torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+            deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+
+
+def _determinism() -> tuple[bool, bool, bool]:
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        bool(deterministic.fill_uninitialized_memory),  # type: ignore[attr-defined]
+    )
